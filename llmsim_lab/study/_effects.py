@@ -1,0 +1,847 @@
+"""From one long table to effects with intervals: what was repeated, and what the result speaks of.
+
+The table has a row for each value: ``arm``, a column for each factor, ``unit``, ``run``,
+``wording``, ``replicate``, ``turn``, ``outcome``, ``value``. A unit is a run, or a recorded
+situation that was asked again. Turns and replicates are averaged within their unit before anything
+is inferred, so n never counts turns or calls. Nothing here knows of tapes or models.
+
+How often each interval contains the true value is in ``benchmarks/coverage.json``, which
+``benchmarks/coverage.py`` measures. Where it missed its level there is no interval but a note.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, lru_cache
+from itertools import combinations, product
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import optimize, special, stats
+
+from llmsim_lab._util.html import table as html_table
+from llmsim_lab._util.text import counted
+from llmsim_lab.errors import ConfigError
+
+SpeaksOf = Literal["new runs", "these situations", "new wordings", "new wordings and situations"]
+Numbers = NDArray[np.float64]
+Rows = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+
+ENOUGH_RUNS = 8
+"""Pairs of runs from which on Romano-Wolf is used: with fewer it rejects less often than Holm."""
+ENOUGH_FOR_SHARES = 5
+"""Runs of an arm from which on a share has an interval; with two it contained the truth in 0.8."""
+ENOUGH_WORDINGS = 3
+ALL_FLIPS, RANDOM_FLIPS = 13, 4_999
+"""Up to so many pairs all sign flips are tried, 2^12 that differ; so many random ones above."""
+UNEQUAL = 4
+"""Above this ratio of two arms' runs a note warns."""
+_LARGEST = 1e150
+_NOTHING = 1e-9
+"""Spreads smaller than this share of the values are rounding."""
+_FIXED = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One contrast in one outcome, and how well it is known.
+
+    Attributes:
+        contrast: what is subtracted from what, such as "hawkish" minus "cautious".
+        outcome: what is compared.
+        estimate: the difference of means, or the energy distance of texts; None where nothing can
+            be compared.
+        low: of the interval; None where none is offered, and ``note`` says why.
+        high: likewise.
+        level: of the interval, for this contrast alone.
+        p: two-sided, of no difference, for this contrast alone.
+        p_family: adjusted for all contrasts and outcomes that were asked for together.
+        p_equivalent: of a difference as large as the smallest effect of interest, or larger.
+        verdict: what follows where a smallest effect of interest was named; "differs" is judged by
+            ``p_family``, "no difference of ... or more" by ``p_equivalent``.
+        n: how many units: pairs of runs, runs, situations or wordings; never calls or turns.
+        df: degrees of freedom; None where the method has none.
+        speaks_of: what the interval generalises to.
+        method: how interval and p-values were computed.
+        note: why there is no interval, what was left out, what to keep in mind.
+    """
+
+    contrast: str
+    outcome: str
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    level: float = 0.95
+    p: float | None = None
+    p_family: float | None = None
+    p_equivalent: float | None = None
+    verdict: str = ""
+    n: int = 0
+    df: float | None = None
+    speaks_of: SpeaksOf = "new runs"
+    method: str = "none"
+    note: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.contrast}, {self.outcome}" if self.outcome else self.contrast
+        if self.estimate is None:
+            return f"{what}: not known ({self.note})"
+        text = f"{what}: {self.estimate:+.2f}"
+        if self.low is not None and self.high is not None:
+            text += f" [{self.low:.2f}, {self.high:.2f}]"
+        else:
+            text += " (no interval)"
+        if self.p is not None:
+            text += f", p = {short_p(self.p)}".replace("= <", "<")
+            if self.p_family is not None and short_p(self.p_family) != short_p(self.p):
+                text += f" ({short_p(self.p_family)} in its family)"
+        unit = self.speaks_of.split()[1].removesuffix("s")
+        return f"{text}, n = {counted(self.n, unit)}" + (
+            f"; {self.verdict}" if self.verdict else ""
+        )
+
+
+class Effects(list[Effect]):
+    """Effects in the order of contrasts and outcomes; ``label`` says what they are of."""
+
+    def __init__(self, effects: Iterable[Effect] = (), *, label: str = "") -> None:
+        super().__init__(effects)
+        self.label = label
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each effect, with its attributes as columns."""
+        return pd.DataFrame([asdict(effect) for effect in self])
+
+    def __str__(self) -> str:
+        notes = [f"  note: {e.note}" if e.note and e.estimate is not None else "" for e in self]
+        lines = [line for pair in zip(map(str, self), notes, strict=True) for line in pair]
+        return "\n".join(line for line in [self.label, *lines] if line)
+
+    def _repr_html_(self) -> str:
+        header = ("effect", "speaks of", "method", "note")
+        rows = [(str(effect), effect.speaks_of, effect.method, effect.note) for effect in self]
+        return str(html_table(header, rows, caption=self.label or "effects"))
+
+
+def short_p(p: float) -> str:
+    """Return a p-value as journals print it: .015, 1.000, < .001."""
+    return "< .001" if p < 0.0005 else f"{p:.3f}".removeprefix("0")
+
+
+# --- from the table -------------------------------------------------------------------------------
+
+
+def effects(
+    table: pd.DataFrame,
+    formula: str | None = None,
+    *,
+    factors: Sequence[str] = (),
+    contrasts: Sequence[tuple[str, str]] | None = None,
+    reference: str | None = None,
+    speaks_of: SpeaksOf = "new runs",
+    level: float = 0.95,
+    sesoi: float | Mapping[str, float] | None = None,
+    step: Mapping[str, float] | None = None,
+) -> Effects:
+    """Return how arms differ, or a factorial's main effects and interactions.
+
+    All contrasts and outcomes are one family: p-values are adjusted by ``romano_wolf`` where all
+    are of pairs of runs and there are ``ENOUGH_RUNS``, by ``holm`` otherwise. An adjusted p-value
+    is never below the contrast's own. Outcomes that are texts are compared by ``energy``.
+
+    Args:
+        table: a row for each value; the value of a run that failed is NaN.
+        formula: such as ``"coins ~ factor * prompt"``: main effects and interactions of a full
+            factorial. What stands left of ``~`` names the outcome; all outcomes if nothing does.
+        factors: the columns that may stand in a formula; all that are not fixed if not given.
+        contrasts: pairs of arms, the second is subtracted from the first.
+        reference: the arm that is subtracted from each other one; the first if not given.
+        speaks_of: what the intervals generalise to.
+        level: of the intervals.
+        sesoi: the smallest effect of interest, or one for each outcome: adds a verdict by two
+            one-sided tests (Schuirmann 1987, Journal of Pharmacokinetics and Biopharmaceutics 15).
+        step: of outcomes on a grid, such as 0.25 for rates that move by quarter points.
+    """
+    _known("speaks_of", speaks_of, get_args(SpeaksOf))
+    if formula is not None and (left := formula.partition("~")[0].strip()):
+        table = table[table["outcome"] == _known("outcome", left, table["outcome"])]
+    texts = {k for k, x in zip(table["outcome"], table["value"], strict=True) if isinstance(x, str)}
+    values, rows, levels = cube(table, "arm", "wording", "unit", "replicate", "outcome")
+    run_of = pd.factorize(table.drop_duplicates("unit")["run"])[0]
+    arms, outcomes = levels[0], levels[4]
+    if formula is not None:
+        columns = list(factors) or [str(name) for name in table if name not in _FIXED]
+        weights = factorial_weights(table.drop_duplicates("arm")[columns], formula)
+    else:
+        base = _known("arm", reference, arms) if reference is not None else (arms or [None])[0]
+        pairs = contrasts or [(arm, base) for arm in arms if arm != base]
+        places = [[arms.index(_known("arm", arm, arms)) for arm in pair] for pair in pairs]
+        one = np.eye(len(arms))
+        weights = {
+            _minus(*pair): one[a] - one[b] for pair, (a, b) in zip(pairs, places, strict=True)
+        }
+    family: list[tuple[Effect, Numbers | None]] = []
+    for label, w in weights.items():
+        for k, outcome in enumerate(outcomes):
+            effect = Effect(contrast=label, outcome=str(outcome), level=level, speaks_of=speaks_of)
+            if outcome not in texts:
+                grid = (step or {}).get(str(outcome), 0.0)
+                numbers = values[..., k], rows[..., k]
+                family.append(compare(*numbers, run_of, w, effect, step=grid))
+            elif formula is not None:
+                raise ConfigError(f"{outcome!r} is a text; a formula takes outcomes of numbers")
+            else:
+                pair = arms[int(w.argmax())], arms[int(w.argmin())]
+                of_texts = table[table["outcome"] == outcome]
+                family.append((energy(of_texts, *pair, speaks_of=speaks_of), None))
+    margins = sesoi if isinstance(sesoi, Mapping) else dict.fromkeys(map(str, outcomes), sesoi)
+    return Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
+
+
+def _minus(one: object, other: object) -> str:
+    return f"{one} \N{MINUS SIGN} {other}"
+
+
+def _known(what: str, name: Any, names: Iterable[Any]) -> Any:
+    if name not in (names := list(dict.fromkeys(names))):
+        raise ConfigError(f"{what}={name!r} is unknown; there are {', '.join(map(str, names))}")
+    return name
+
+
+def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
+    """Return a weight for each arm, for each main effect and interaction of a full factorial.
+
+    A main effect is a level minus the first one, averaged over all other factors; an interaction
+    the difference of such differences. Each is one number a unit, so that units may have slopes of
+    their own and no sphericity is assumed.
+
+    Args:
+        arms: a row for each arm, a column for each factor.
+        formula: ``a * b`` is both factors and their interaction, ``a : b`` the interaction alone.
+    """
+    levels = {str(name): list(dict.fromkeys(arms[name])) for name in arms}
+    terms: set[tuple[str, ...]] = set()
+    for part in formula.rpartition("~")[2].split("+"):
+        names = {_known("factor", name.strip(), levels) for name in re.split("[*:]", part)}
+        term = [name for name in levels if name in names]
+        sizes = [len(term)] if ":" in part else range(1, len(term) + 1)
+        terms |= {some for size in sizes for some in combinations(term, size)}
+    if len(arms) != math.prod(map(len, levels.values())) or arms.duplicated().any():
+        raise ConfigError(
+            f"{len(arms)} arms do not have each combination of {', '.join(levels)} once, which "
+            "main effects and interactions take: design='full'"
+        )
+    weights = {}
+    for chosen in sorted(terms, key=lambda x: (len(x), [list(levels).index(name) for name in x])):
+        for each_level in product(*(levels[name][1:] for name in chosen)):
+            level_of = dict(zip(chosen, each_level, strict=True))
+            each = np.ones(len(arms)) / math.prod(len(levels[x]) for x in levels if x not in chosen)
+            for name, level in level_of.items():
+                each *= 1.0 * (arms[name] == level) - (arms[name] == levels[name][0])
+            sides = [_minus(f"{x}={level}", f"{x}={levels[x][0]}") for x, level in level_of.items()]
+            label = " \N{MULTIPLICATION SIGN} ".join(f"({side})" for side in sides)
+            weights[sides[0] if len(sides) == 1 else label] = each
+    return weights
+
+
+def cube(table: pd.DataFrame, *keys: str) -> tuple[Numbers, Rows, list[list[Any]]]:
+    """Return means by the keys, where there are rows, and the keys' levels.
+
+    A mean is NaN where there is no value, and infinite where one is beyond ``_LARGEST``.
+    """
+    if missing := [name for name in _FIXED if name not in table]:
+        raise ConfigError(f"columns {', '.join(missing)} are missing; there are {list(table)}")
+    codes, levels = zip(*(pd.factorize(table[key]) for key in keys), strict=True)
+    shape, at = tuple(map(len, levels)), tuple(codes)
+    value = pd.to_numeric(table["value"], errors="coerce").to_numpy(dtype=float)
+    value = np.where(np.abs(value) > _LARGEST, np.inf, value)
+    total, count, rows = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
+    np.add.at(total, at, np.nan_to_num(value, posinf=np.inf))
+    np.add.at(count, at, ~np.isnan(value))
+    rows[at] = True
+    mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return mean, rows, [list(level) for level in levels]
+
+
+# --- one contrast in one outcome ------------------------------------------------------------------
+
+
+def compare(
+    values: Numbers, rows: Rows, run_of: Integers, w: Numbers, effect: Effect, step: float = 0.0
+) -> tuple[Effect, Numbers | None]:
+    """Return the effect with its estimate, and the differences of runs where these are paired.
+
+    Args:
+        values: arms x wordings x units x replicates; NaN where there is none.
+        rows: where the table has a row, likewise.
+        run_of: the number of each unit's run.
+        w: a weight for each arm; the estimate is the sum of weighted means.
+        effect: with its names, level and what it speaks of.
+        step: of the outcome's grid; 0 if it has none.
+    """
+    values, rows, w = values[w != 0], rows[w != 0], w[w != 0]
+    new = effect.speaks_of in ("new runs", "new wordings and situations")
+    if np.isinf(values).any():
+        return replace(effect, note=f"some values are infinite or beyond {_LARGEST:g}"), None
+    if "wordings" in effect.speaks_of and rows.any(axis=(2, 3)).sum(axis=1).max() > 1:
+        return _of_wordings(values, run_of if new else None, w, effect), None
+    if new:
+        return _of_runs(values, rows, run_of, w, replace(effect, speaks_of="new runs"), step)
+    return _of_these(values, rows, w, replace(effect, speaks_of="these situations")), None
+
+
+def _of_runs(
+    values: Numbers, rows: Rows, run_of: Integers, w: Numbers, effect: Effect, step: float
+) -> tuple[Effect, Numbers | None]:
+    """Return Student's t over pairs of runs where arms share units, else Welch's over runs."""
+    units, there = _mean(_mean(values, 3), 1), rows.any(axis=(1, 3))
+    runs, pairs = _by_run(units, run_of), None
+    groups = [(weight, _finite(run)) for weight, run in zip(w, runs, strict=True)]
+    asked, lost, what, few = there, np.isnan(units), "runs", "an interval takes two of each arm"
+    if there.all(axis=0).any():
+        differences = _rounded(w @ units, units)
+        pairs = _by_run(differences, run_of)
+        groups, asked, lost = [(1.0, _finite(pairs))], there.any(axis=0), np.isnan(differences)
+        what, few = "pairs", f"{counted(len(groups[0][1]), 'pair')} of runs: an interval takes two"
+        if len(pairs) < len(differences):
+            what = "situations"
+            few = "one run: its situations say nothing of new runs; ask those of several runs"
+    sizes, notes = [len(group) for _, group in groups], []
+    if count := int((asked & lost).sum()):
+        left = f"{count} of {asked.sum()} {what} left out: a run failed, has no value or no partner"
+        notes.append(f"{left}; if that depends on the arm, no interval shows it")
+    if max(sizes) > UNEQUAL * min(sizes) > 0:
+        notes.append(f"{min(sizes)} runs of one arm and {max(sizes)} of another: the few decide")
+    how = "paired t over run means" if pairs is not None else f"Welch over {_and(sizes)} run means"
+    effect = replace(effect, n=sum(sizes), method=how)
+    if _is_share(runs) and sorted(w) == [-1.0, 1.0] and min(sizes) > 1:
+        effect = _shares(effect, runs[np.argsort(-w)], pairs)
+    else:
+        coarse = _two_valued(runs) or (pairs is not None and sizes[0] > 2 and _two_valued(pairs))
+        effect = _student(effect, [groups], few, coarse=coarse, step=step)
+    if effect.p is None and pairs is not None and effect.n > 1:  # needs no normal distribution
+        effect = replace(effect, p=romano_wolf(pairs[:, None])[0], method="sign flips")
+    return replace(effect, note="; ".join(filter(None, [*notes, effect.note]))), pairs
+
+
+def _of_these(values: Numbers, rows: Rows, w: Numbers, effect: Effect) -> Effect:
+    """Return a stratified sample's t: only the answers are random, situations stay as they are.
+
+    Answers of the same situation and replicate are paired, since they have the same sampling seed
+    in each arm. Where some situations have two such pairs or more, those with one are left out.
+    """
+    answers = _mean(values, 1)
+    groups = [_finite(row) for row in _rounded(np.tensordot(w, answers, 1), answers)]
+    least = 2 if max(map(len, groups)) > 1 else 1
+    used = [group for group in groups if len(group) >= least]
+    n, asked = len(used), int(rows.any(axis=(0, 1, 3)).sum())
+    effect = replace(effect, n=n, method="stratified by situation, paired answers")
+    few, coarse = "one answer a situation: an interval takes two", _two_valued(answers)
+    strata = [(1 / n, group) for group in used]
+    effect = _student(effect, [strata], few, coarse=coarse and not _is_share(answers))
+    lost = f"{asked - n} of {asked} situations left out: an arm has too few answers"
+    return replace(effect, note="; ".join(filter(None, [lost * (asked > n), effect.note])))
+
+
+def _of_wordings(values: Numbers, run_of: Integers | None, w: Numbers, effect: Effect) -> Effect:
+    """Return Student's t over wordings, a random factor nested in arms.
+
+    An arm with one wording stays as it is: only its answers are random. The degrees of freedom are
+    those of the arm that has the fewest: Welch's would be too many where arms have different
+    numbers of wordings (Mickey and Brown 1966, Annals of Mathematical Statistics 37). With new
+    situations, where ``run_of`` is given, the variance of the runs' means is added (Cornfield and
+    Tukey 1956, the same journal, 27) and nothing subtracted, so that noise counts twice.
+    """
+    used = (~np.isnan(values)).any(axis=(1, 3)).all(axis=0)
+    values, blocks, floor = values[:, :, used], [], 0.0
+    means = [_finite(_mean(_mean(arm, 2), 1)) for arm in values]
+    sizes = [len(mean) for mean in means]
+    effect = replace(effect, n=sum(sizes), method=f"t over {_and(sizes)} wordings")
+    for arm, weight, mean in zip(values, w, means, strict=True):
+        alone = [(weight / used.sum(), _finite(row)) for row in _mean(arm, 0)]
+        blocks.append([(weight, mean)] if len(mean) > 1 else alone)
+        if _is_share(values):  # a 0 and a 1 more: answers that are all alike have no spread
+            share = (np.nansum(arm) + 1) / (count := np.isfinite(arm).sum() + 2)
+            floor += weight**2 * share * (1 - share) / count
+    few = "an arm's only wording takes two answers a situation"
+    if run_of is not None and used.any():
+        runs = _finite(_by_run(w @ _mean(_mean(values, 3), 1), run_of[used]))
+        blocks.append([(1.0, runs - runs.mean())])
+        effect = replace(effect, method=f"{effect.method} and {len(runs)} runs")
+        few = few if len(runs) > 1 else "one run: its situations say nothing of new ones"
+    scarce = any(1 < size < ENOUGH_WORDINGS for size in sizes)
+    few = f"two wordings of an arm: new ones take {ENOUGH_WORDINGS}" if scarce else few
+    return _student(effect, blocks, few, scarce=scarce, floor=floor)
+
+
+def _student(
+    effect: Effect,
+    blocks: Sequence[Sequence[tuple[float, Numbers]]],
+    few: str,
+    *,
+    coarse: bool = False,
+    scarce: bool = False,
+    step: float = 0.0,
+    floor: float = 0.0,
+) -> Effect:
+    """Return the effect with Student's t, or with the reason why it has none.
+
+    The estimate is the sum of weights times means of groups. Each block of groups adds its variance
+    with Satterthwaite's degrees of freedom (1946, Biometrics Bulletin 2); the fewest count.
+
+    Args:
+        effect: without an estimate.
+        blocks: of weights and groups, which have an element for each unit.
+        few: what to say where a group has fewer than two.
+        coarse: whether values are too coarse for an interval.
+        scarce: whether ``few`` holds although groups have two.
+        step: of the grid.
+        floor: the least that the variance is.
+    """
+    groups = [group for block in blocks for _, group in block]
+    sizes = [len(group) for group in groups]
+    if not sizes or min(sizes) == 0:
+        return replace(effect, note=few if sizes else "an arm has no values")
+    estimate = float(sum(w * group.mean() for block in blocks for w, group in block))
+    scale = max(float(np.abs(group).max()) for group in groups)
+    estimate = 0.0 if abs(estimate) <= 1e-12 * scale else estimate
+    effect = replace(effect, estimate=estimate)
+    if min(sizes) < 2 or scarce:
+        return replace(effect, note=few)
+    spread = max(float(group.std(ddof=1)) for group in groups)
+    if spread <= _NOTHING * scale and not floor:
+        if estimate:
+            return replace(effect, note="all differ by the same, which says nothing of new ones")
+        end = 0.0 if effect.speaks_of == "new runs" else None
+        return replace(effect, low=end, high=end, p=1.0, note="all differences are exactly 0")
+    if coarse or spread < step / 2:
+        note = "takes two values only" if coarse else f"varies by less than half a step of {step:g}"
+        return replace(effect, note=f"{note}: too coarse for an interval")
+    variance, freedoms = 0.0, []
+    for block in blocks:
+        parts = np.array([w**2 * group.var(ddof=1) / len(group) for w, group in block])
+        squares = (parts**2 / [len(group) - 1 for _, group in block]).sum()
+        freedoms.append(parts.sum() ** 2 / squares if squares else min(sizes) - 1)
+        variance += parts.sum()
+    if effect.speaks_of == "new runs" and any(map(_skewed, groups)):
+        note = f"skewed: with {effect.n} runs such intervals contained the truth in 83 to 93 of 100"
+        effect = replace(effect, note=note)
+    return _with_t(effect, estimate, math.sqrt(max(variance, floor)), float(min(freedoms)))
+
+
+def _with_t(effect: Effect, middle: float, error: float, df: float) -> Effect:
+    """Return the effect with its interval, and the p-value unless it has one."""
+    reach = float(special.stdtrit(df, (1 + effect.level) / 2)) * error
+    p = float(2 * special.stdtr(df, -abs(middle) / error)) if effect.p is None else effect.p
+    low, high = middle - reach, middle + reach
+    return replace(effect, low=low, high=high, p=p, df=df if math.isfinite(df) else None)
+
+
+def _shares(effect: Effect, arms: Numbers, pairs: Numbers | None) -> Effect:
+    """Return the interval and the exact p-value of two shares, of outcomes of 0 and 1.
+
+    Paired: a pair of each sign is added (Bonett and Price 2012, Journal of Educational and
+    Behavioral Statistics 37), McNemar's exact test. Else a 0 and a 1 are added to each arm (Agresti
+    and Caffo 2000, The American Statistician 54), Fisher's exact test.
+    """
+    (x, m), (y, k) = ((int(np.nansum(arm)), len(_finite(arm))) for arm in arms)
+    if pairs is not None:
+        n, known = effect.n, _finite(pairs)
+        changed, total = int(np.abs(known).sum()), int(known.sum())
+        middle, estimate = total / (n + 2), total / n
+        error = math.sqrt(((changed + 2) / (n + 2) - middle**2) / (n + 2))
+        p = 2 * float(special.bdtr((changed - abs(total)) // 2, changed, 0.5))
+        how = "paired shares (Bonett and Price), McNemar's exact test"
+    else:
+        a, b, n, estimate = (x + 1) / (m + 2), (y + 1) / (k + 2), min(m, k), x / m - y / k
+        middle, error = a - b, math.sqrt(a * (1 - a) / (m + 2) + b * (1 - b) / (k + 2))
+        p, how = _fisher(x, m - x, y, k - y), "shares (Agresti and Caffo), Fisher's exact test"
+    effect = replace(effect, estimate=estimate, p=min(1.0, p), method=how)
+    if n < ENOUGH_FOR_SHARES:
+        few = f"{n} runs: an interval of an outcome of 0 and 1 takes {ENOUGH_FOR_SHARES}"
+        return replace(effect, note=few)
+    return _with_t(effect, middle, error, math.inf)
+
+
+@lru_cache(10_000)
+def _fisher(a: int, b: int, c: int, d: int) -> float:
+    return float(stats.fisher_exact([[a, b], [c, d]]).pvalue)
+
+
+def _and(numbers: Sequence[int]) -> str:
+    return " and ".join(map(str, numbers))
+
+
+def _finite(values: Numbers) -> Numbers:
+    return values[~np.isnan(values)]
+
+
+def _mean(values: Numbers, axis: int) -> Numbers:
+    """Return the mean of what is not NaN; NaN where there is nothing."""
+    count = (~np.isnan(values)).sum(axis=axis)
+    return np.where(count > 0, np.nansum(values, axis=axis) / np.maximum(count, 1), np.nan)
+
+
+def _by_run(of_units: Numbers, run_of: Integers) -> Numbers:
+    """Return means over each run's units, which are the last axis."""
+    if len(runs := dict.fromkeys(run_of.tolist())) == len(run_of):
+        return of_units
+    return np.stack([_mean(of_units[..., run_of == run], -1) for run in runs], axis=-1)
+
+
+def _rounded(differences: Numbers, values: Numbers) -> Numbers:
+    """Return differences, those that are rounding as exactly 0."""
+    size = np.abs(_finite(values)).max(initial=0.0)
+    return np.where(np.abs(differences) <= 1e-12 * size, 0.0, differences)
+
+
+def _two_valued(values: Numbers) -> bool:
+    """Return True if no value lies between the smallest and the largest."""
+    low, high = (known := _finite(values)).min(initial=np.inf), known.max(initial=-np.inf)
+    near = _NOTHING * max(abs(low), abs(high))
+    return not bool(((known > low + near) & (known < high - near)).any())
+
+
+def _is_share(values: Numbers) -> bool:
+    return bool(np.isin(_finite(values), (0.0, 1.0)).all())
+
+
+def _skewed(group: Numbers) -> bool:
+    """Return True if the skewness is more than twice its standard error in normal samples."""
+    if (n := len(group)) < 3 or not group.std():
+        return False
+    error = math.sqrt(6 * n * (n - 1) / (n - 2) / (n + 1) / (n + 3))
+    skewness = ((group - group.mean()) ** 3).mean() / group.std() ** 3
+    return bool(abs(skewness) * math.sqrt(n * (n - 1)) / (n - 2) > 2 * error)
+
+
+# --- a family of contrasts and outcomes -----------------------------------------------------------
+
+
+def _adjusted(family: Sequence[tuple[Effect, Numbers | None]]) -> list[Effect]:
+    """Return the effects with their p-values adjusted for all of them together."""
+    tested = {k: effect.p for k, (effect, _) in enumerate(family) if effect.p is not None}
+    pairs = [d for k, (e, d) in enumerate(family) if k in tested and e.n >= ENOUGH_RUNS]
+    matrix = [d for d in pairs if d is not None]
+    effects, how, adjusted = [effect for effect, _ in family], "", list(tested.values())
+    if len(tested) > 1 and len(matrix) == len(tested):
+        how = f"; Romano-Wolf over {len(tested)}, {len(_signs(len(matrix[0]))):,} sign flips"
+        adjusted = romano_wolf(np.column_stack(matrix)).tolist()
+    elif len(tested) > 1:
+        how, adjusted = f"; Holm over {len(tested)}", holm(adjusted)
+    for k, p in zip(tested, adjusted, strict=True):  # sign flips may find less than Student's t
+        whole = max(p, tested[k])
+        effects[k] = replace(effects[k], p_family=whole, method=effects[k].method + how)
+    return effects
+
+
+def _verdict(effect: Effect, margin: float | None) -> Effect:
+    """Return the effect with the verdict of two one-sided tests, where it has an interval."""
+    if margin is None or effect.low is None or effect.high is None or effect.p_family is None:
+        return effect
+    reach, middle, df = effect.high - effect.low, effect.high + effect.low, effect.df or math.inf
+    error = reach / 2 / special.stdtrit(df, (1 + effect.level) / 2) or 1e-300
+    p = float(special.stdtr(df, (abs(middle) / 2 - margin) / error))
+    differs, alpha = effect.p_family < 1 - effect.level, 1 - effect.level
+    if p < alpha:
+        verdict = "differs by less than" if differs else "no difference of"
+        verdict = f"{verdict} {margin:g}" + " or more" * (not differs)
+    elif differs and (effect.low > margin or effect.high < -margin):
+        verdict = f"differs by more than {margin:g}"
+    else:
+        verdict = "differs" if differs else "undecided"
+    return replace(effect, p_equivalent=p, verdict=verdict)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted by Holm's step-down method.
+
+    The i-th smallest of m becomes the largest of (m - j + 1) · p_(j) over j ≤ i, at most 1. Source:
+    Holm (1979), "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
+    Statistics 6. scipy has no such function: ``false_discovery_control`` controls another rate.
+    """
+    p, order = np.array(p_values), np.argsort(p_values)
+    p[order] = np.maximum.accumulate(np.minimum(1.0, p[order] * np.arange(len(p), 0, -1)))
+    return [float(one) for one in p]
+
+
+@cache
+def _signs(n: int) -> Numbers:
+    """Return sign flips of n pairs, the first of them none: all that differ, or random ones."""
+    if n <= ALL_FLIPS:
+        # A flip and its opposite give the same |t|, so the first sign never changes.
+        return np.array([(1.0, *signs) for signs in product((1.0, -1.0), repeat=n - 1)])
+    drawn = np.random.default_rng(n).choice((1.0, -1.0), (RANDOM_FLIPS + 1, n))
+    drawn[0] = 1.0
+    return drawn
+
+
+def romano_wolf(differences: Numbers) -> Numbers:
+    """Return p-values of paired differences, adjusted for all columns together.
+
+    The largest |t| of the hypotheses not yet rejected is compared with what it would be if the
+    pairs' signs were drawn anew, with one sign for all hypotheses of a pair of runs, so that what
+    outcomes have in common is kept. Source: Romano and Wolf (2005), "Exact and approximate stepdown
+    methods for multiple hypothesis testing", Journal of the American Statistical Association 100;
+    p-values as in their 2016 note in Statistics & Probability Letters 113. All flips are tried with
+    up to ``ALL_FLIPS`` pairs, else ``RANDOM_FLIPS`` from a fixed seed; p = (1 + b) / (1 + B). Exact
+    where the differences are symmetric around 0.
+
+    Args:
+        differences: pairs of runs x hypotheses; NaN where a run failed.
+    """
+    filled = np.nan_to_num(differences)
+    n, squares = (~np.isnan(differences)).sum(axis=0)[:, None], (filled**2).sum(axis=0)[:, None]
+    # The sum of squares is the same for all flips, so t follows from the sum alone.
+    # Contiguous, since otherwise the rest takes ten times as long.
+    sums = np.abs(np.ascontiguousarray((_signs(len(filled)) @ filled).T))
+    # Below 1: where all pairs differ equally t would be infinite, and infinities are all alike.
+    share = np.minimum(sums / np.sqrt(np.where(squares > 0, n * squares, 1.0)), 1 - 1e-12)
+    t = share * np.sqrt(np.maximum(n - 1, 0) / (1 - share**2))
+    order, adjusted = np.argsort(-t[:, 0], kind="stable"), np.empty(len(t))
+    # For each flip, the largest from this hypothesis on.
+    largest = np.maximum.accumulate(t[order[::-1]], axis=0)[::-1]
+    # As large but for rounding counts as large: sums in another order differ in their last bits.
+    steps = (largest >= t[order, :1] * (1 - _NOTHING)).mean(axis=1)
+    adjusted[order] = np.maximum.accumulate(steps)
+    return adjusted
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def word_distance(one: str, other: str) -> float:
+    """Return how much two texts' words differ: 0 for the same words, 1 for none in common.
+
+    This is 1 minus the Jaccard index of the sets of words (Jaccard 1912, "The distribution of the
+    flora in the alpine zone", New Phytologist 11), without regard to case. Differs from the source:
+    two texts without words have a distance of 0.
+    """
+    a, b = (set(re.findall(r"\w+", text.casefold())) for text in (one, other))
+    return 1 - len(a & b) / len(a | b) if a | b else 0.0
+
+
+def energy(
+    table: pd.DataFrame,
+    one: str,
+    other: str,
+    *,
+    distance: Callable[[Any, Any], float] | None = None,
+    speaks_of: SpeaksOf = "new runs",
+) -> Effect:
+    """Return how far apart two arms' texts or categories are, and the permutation p-value.
+
+    The estimate is 2 E d(x, y) - E d(x, x') - E d(y, y'): 0 if both have the same distribution. For
+    categories it is the sum of the squared differences of their shares. Source: Székely and Rizzo
+    (2013), "Energy statistics: a class of statistics based on distances", Journal of Statistical
+    Planning and Inference 143. What was repeated is exchanged between arms, ``RANDOM_FLIPS`` times:
+    whole runs, those of a seed if arms share seeds; whole wordings; or answers of the same
+    situation, whose own distances are averaged, so that situations may differ as they like.
+
+    Args:
+        table: rows of one outcome.
+        one: an arm.
+        other: the arm it is compared with.
+        distance: between two values. If not given, 0 or 1 where at most half of the values are
+            different ones, else ``word_distance``.
+        speaks_of: as in ``effects``; of wordings it speaks at these situations only.
+    """
+    rows = _of_one(table)[table["arm"].isin([one, other]) & table["value"].notna()]
+    effect = Effect(contrast=_minus(one, other), outcome=str(table["outcome"].iloc[0]))
+    key: str = "run" if speaks_of == "new runs" else "unit"
+    if "wordings" in speaks_of and rows.groupby("arm")["wording"].nunique().min() > 2:
+        key = "wording"
+    shared = rows.groupby(key)["arm"].transform("nunique") > 1
+    rows = rows[shared] if (paired := key != "wording" and bool(shared.any())) else rows
+    speaks: dict[str, SpeaksOf] = {"run": "new runs", "wording": "new wordings"}
+    effect = replace(effect, speaks_of=speaks.get(key, "these situations"), n=rows[key].nunique())
+    if rows["arm"].nunique() < 2 or (key == "unit" and not paired):
+        return replace(effect, note="there are no answers of both arms")
+    codes, items = pd.factorize(rows["value"])
+    if distance is None:
+        alike = len(items) <= len(rows) / 2
+        distance = (lambda a, b: float(a != b)) if alike else word_distance
+    apart = np.array([[distance(a, b) for b in items] for a in items])
+    # A row is what is exchanged as a whole: its share of each different value.
+    whole = [rows["arm"], rows[key], *([rows.index] if key == "unit" else [])]
+    share = pd.crosstab(whole, codes, normalize="index")
+    between = share.to_numpy() @ apart @ share.to_numpy().T
+    is_one = (share.index.get_level_values(0) == one).astype(int)
+    block = pd.factorize(share.index.get_level_values(1))[0] * paired
+    own = block * (key == "unit" and np.bincount(block, is_one).max() > 1)
+    between = between * (own[:, None] == own) / (own.max() + 1)
+    draws = np.random.default_rng(0).random((RANDOM_FLIPS + 1, len(block)))
+    draws[:, np.argsort(block, kind="stable")] = is_one[np.argsort(block + draws, axis=1)]
+    draws[0] = is_one
+    # With shares as weights, those of the other arm negative, it is one quadratic form.
+    sizes = [np.bincount(own, part)[own] for part in (is_one, 1 - is_one)]
+    weight = np.where(draws > 0, 1 / sizes[0], -1 / sizes[1])
+    statistic = -((weight @ between) * weight).sum(axis=1)
+    p = float((statistic >= statistic[0] - _NOTHING * max(1.0, apart.max())).mean())
+    estimate = round(float(statistic[0]), 12) + 0.0  # never minus zero
+    return replace(effect, estimate=estimate, p=p, method="energy distance, permuted")
+
+
+def _of_one(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table, which has to be of one outcome."""
+    if (outcomes := table["outcome"].unique()).size != 1:
+        raise ConfigError(
+            f"{len(outcomes)} outcomes, and this takes one: table[table.outcome == 'coins.Ann']"
+        )
+    return table
+
+
+# --- turns ----------------------------------------------------------------------------------------
+
+
+def by_turn(table: pd.DataFrame, one: str, other: str, *, level: float = 0.95) -> pd.DataFrame:
+    """Return the paired difference of each turn with a band that holds for all turns at once.
+
+    Args:
+        table: rows of one outcome.
+        one: an arm.
+        other: the arm that is subtracted, with the same seeds.
+        level: of the band, for the whole curve.
+
+    Returns:
+        Columns turn, estimate, low, high and n, the pairs that have a value at every turn.
+    """
+    values, rows, (arms, _, turns) = cube(_of_one(table), "arm", "run", "turn")
+    places = [arms.index(_known("arm", arm, arms)) for arm in (one, other)]
+    if not rows[places].any(axis=2).all(axis=0).any():
+        raise ConfigError(f"{one!r} and {other!r} share no seed: by_turn compares pairs of runs")
+    curves = _rounded(values[places[0]] - values[places[1]], values[places])
+    curves = curves[np.isfinite(curves).all(axis=1)]
+    mean, low, high = sup_t_band(curves, level=level)
+    frame = pd.DataFrame({"turn": turns, "estimate": mean, "low": low, "high": high})
+    return frame.assign(n=len(curves)).sort_values("turn", ignore_index=True)
+
+
+def sup_t_band(
+    curves: Numbers, *, level: float = 0.95, draws: int = 2_000, seed: int = 0
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the mean of paired curves and a band that contains the whole true curve.
+
+    The band is mean ± c · standard error at each turn, with the same c, so that with probability
+    ``level`` it contains the true mean at all turns at once (Montiel Olea and Plagborg-Møller 2019,
+    "Simultaneous confidence bands: theory, implementation, and an application to SVARs", Journal of
+    Applied Econometrics 34). c is the quantile of the largest |t| of ``draws`` sets of as many
+    normal curves. Differs from the source: their correlation is the sample's, shrunk towards none,
+    since with few curves the sample's looks stronger than it is.
+
+    Args:
+        curves: pairs of runs x turns, without NaN.
+        level: of the band.
+        draws: of sets of curves.
+        seed: of the draws.
+
+    Returns:
+        Mean, low and high. Ends are NaN with fewer than two curves; where all curves are equal at a
+        turn, as before a shock, both are the mean.
+    """
+    n = len(curves)
+    mean = curves.mean(axis=0) if n else np.full(curves.shape[1], np.nan)
+    if n < 2:
+        return mean, mean * np.nan, mean * np.nan
+    error = curves.std(axis=0, ddof=1) / math.sqrt(n)
+    if not (moves := error > _NOTHING * np.abs(mean)).any():
+        return mean, mean.copy(), mean.copy()
+    correlation = np.atleast_2d(np.corrcoef(curves[:, moves], rowvar=False))
+    correlation += 1 / n * (np.eye(len(correlation)) - correlation)
+    values, vectors = np.linalg.eigh(correlation)
+    # Single precision is enough: a quantile of random draws is known less exactly.
+    mix = (vectors * np.sqrt(np.maximum(values, 0.0))).T.astype(np.float32)
+    rng = np.random.default_rng(seed)
+    # The mean of n normal curves, and, independent of it, their variances with n - 1.
+    drawn = rng.standard_normal((draws, n, len(mix)), dtype=np.float32) @ mix
+    spread = np.einsum("dnh,dnh->dh", drawn[:, 1:], drawn[:, 1:]) / (n - 1)
+    largest = np.abs(drawn[:, 0] / np.sqrt(spread)).max(axis=1)
+    # Weibull's quantile is k / (draws + 1), as a permutation test counts, and rather too large.
+    reach = np.where(moves, np.quantile(largest, level, method="weibull") * error, 0.0)
+    return mean, mean - reach, mean + reach
+
+
+# --- how much can be seen -------------------------------------------------------------------------
+
+
+def power_of(shift: float, n: int, level: float, equivalence: bool) -> float:
+    """Return the chance that n pairs show a difference of so many standard deviations.
+
+    The t test's is that of the noncentral t. With ``equivalence``: the chance that two one-sided
+    tests show that a difference, which is none, is smaller than that; it is the mean over the
+    distribution of the sample's standard deviation, at 2,000 quantiles.
+    """
+    if n < 2:
+        return 0.0
+    shift = abs(shift) * math.sqrt(n)
+    if equivalence:
+        chi = stats.chi2.ppf((np.arange(2_000) + 0.5) / 2_000, n - 1)
+        inside = shift - special.stdtrit(n - 1, level) * np.sqrt(chi / (n - 1))
+        return float(np.maximum(0.0, 2 * special.ndtr(inside) - 1).mean())
+    cut = special.stdtrit(n - 1, (1 + level) / 2)
+    # Where next to nothing is left below, as for the far side of a large shift, scipy gives NaN.
+    below, far = (np.nan_to_num(special.nctdtr(n - 1, shift, end)) for end in (cut, -cut))
+    return float(1 - below + far)
+
+
+def smallest_effect(
+    sd: float,
+    n: int,
+    *,
+    pilot: int | None = None,
+    power: float = 0.8,
+    level: float = 0.95,
+    equivalence: bool = False,
+) -> float | None:
+    """Return the smallest true difference that n pairs show; None with one pair.
+
+    Args:
+        sd: standard deviation of the pairs' differences.
+        n: pairs.
+        pilot: how many pairs ``sd`` comes from: its 80 % upper limit is taken then, since a pilot's
+            own is too small in half of all cases.
+        power: the chance to show it.
+        level: 1 minus alpha.
+        equivalence: the smallest margin instead within which no difference is shown to lie.
+    """
+    if n < 2 or (pilot is not None and pilot < 2):
+        return None
+
+    def missing(shift: float) -> float:
+        return power_of(shift, n, level, equivalence) - power
+
+    high = next(2.0**k for k in range(99) if missing(2.0**k) > 0)
+    return _upper(sd, pilot) * float(optimize.brentq(missing, 0.0, high))
+
+
+def pairs_needed(
+    sd: float,
+    effect: float,
+    *,
+    pilot: int | None = None,
+    power: float = 0.8,
+    level: float = 0.95,
+    equivalence: bool = False,
+) -> int | None:
+    """Return how many pairs show a true difference; None if more than 10,000, or for a pilot of 1.
+
+    The arguments are those of ``smallest_effect``.
+    """
+    if pilot is not None and pilot < 2:
+        return None
+    shift = abs(effect) / _upper(sd, pilot) if sd else math.inf * bool(effect)
+    enough = (n for n in range(2, 10_001) if power_of(shift, n, level, equivalence) >= power)
+    return next(enough, None)
+
+
+def _upper(sd: float, pilot: int | None) -> float:
+    """Return the 80 % upper limit of a pilot's standard deviation."""
+    if pilot is None:
+        return sd
+    return sd * math.sqrt((pilot - 1) / float(stats.chi2.ppf(0.2, pilot - 1)))

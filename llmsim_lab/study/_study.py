@@ -940,7 +940,9 @@ class Study:
         values = self.results
         own: dict[str, Any] = {
             "speaks_of": speaks_of or self._speaks_of(),
-            **{"reference": self.reference, "level": level, "sesoi": sesoi},
+            "reference": self.reference,
+            "level": level,
+            "sesoi": sesoi,
         }
         main = values[values["arm"] != _design.AA] if contrasts is None else values
         found = effects(main, formula, factors=self.factors, contrasts=contrasts, **own)
@@ -1022,9 +1024,9 @@ class Study:
 
     def chart(self, outcome: str) -> Figure:
         """Draw an outcome: a point a run and a line a unit, or by turn where it is a column."""
-        from llmsim_lab.study._figures import study_figure
+        from llmsim_lab.study._charts import arms_figure
 
-        found: Figure = study_figure(self, outcome)
+        found: Figure = arms_figure(self.results, outcome, arms=list(self.arms))
         return found
 
     def __str__(self) -> str:

@@ -154,7 +154,8 @@ def curve_figure(specifications: pd.DataFrame, *, title: str) -> Figure:
         below.plot(its, [place] * len(its), "|", color="black", markersize=8)
     names = [drawable(f"{name}: {level}", 40) for name, level in reversed(lines)]
     below.set_yticks(range(len(lines)), names, size="small")
-    below.set_xlabel("specification, by its estimate")
+    below.set_xticks([])
+    below.set_xlabel(f"{len(made)} specifications, by their estimates")
     for axes in (above, below):
         plain_axes(axes)
     least, most = made["estimate"].min(), made["estimate"].max()

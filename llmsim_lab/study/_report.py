@@ -100,10 +100,9 @@ def _section(title: str, *parts: object) -> Markup:
 
 
 def _wide(header: Sequence[object], rows: Iterable[Sequence[object]], name: str) -> Markup:
-    shown = styled(
+    return styled(
         table(header, rows), **{"class": "wide"}, tabindex="0", role="region", aria_label=name
     )
-    return shown
 
 
 def _about(study: Study, tapes: Sequence[_Kept]) -> str:
@@ -111,7 +110,7 @@ def _about(study: Study, tapes: Sequence[_Kept]) -> str:
     asked = ", ".join(filter(None, models))
     days = sorted({it.info.started[:10] for it in tapes})
     when = f" Played {' to '.join(dict.fromkeys([days[0], days[-1]]))}." if days else ""
-    return f"{study!r:.200}; it asks {asked or 'no model'}.{when}"
+    return f"{study._about()}; it asks {asked or 'no model'}.{when}"
 
 
 def _effects(study: Study) -> Markup:

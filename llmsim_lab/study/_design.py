@@ -10,15 +10,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import itertools
 import math
 import re
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from itertools import product, takewhile
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -30,9 +29,9 @@ from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
-from llmsim_lab.run._config import RunConfig, made_intervention
+from llmsim_lab.run._config import RunConfig, StateChange
 from llmsim_lab.run._records import config_of
-from llmsim_lab.run._run import NoModel, _listed, _load
+from llmsim_lab.run._run import NoModel, _load
 from llmsim_lab.tape._lines import RunInfo
 
 AnyRun = Any
@@ -44,13 +43,13 @@ AA = "A/A"
 """The name of the arm that is the reference once more, with other call seeds."""
 LAST = "@last"
 """What the name of an outcome ends in that is the last value of a column."""
-_FULL, _ONE_AT_A_TIME = "full", "one at a time"
+_DESIGNS = ("full", "one at a time")
 _MOST_ARMS = 10_000
 _MOST_SAMPLES = 10_000
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
 """What can be varied of any world beside its parameters."""
-_OWN = {"seed": "seed=", "turns": "turns=", "name": "name=", "replicate": "aa=True"}
-"""Parameters that a study sets itself, with how it is told so."""
+_OWN = {"seed": "seeds=", "turns": "turns=", "name": "name=", "replicate": "aa=True"}
+"""Parameters that a study sets itself, and how it is told so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,48 +80,37 @@ def factors_of(vary: Mapping[str, Any]) -> Factors:
     """
     if not isinstance(vary, Mapping):
         raise ConfigError(
-            f"vary={vary!r:.60} is not a mapping; say vary={{'temperature': [0.2, 0.8]}}"
+            f"vary={vary!r:.60} is not a mapping; say vary={{'llm.temperature': [0.2, 0.8]}}"
         )
-    return {name: labelled(f"vary[{name!r}]", levels) for name, levels in vary.items()}
+    return {name: _labelled(f"vary[{name!r}]", levels) for name, levels in vary.items()}
 
 
-def labelled(what: str, levels: Any) -> dict[str, Any]:
-    """Return levels, or wordings, by their labels."""
+def _labelled(what: str, levels: Any) -> dict[str, Any]:
+    pairs: list[tuple[str, Any]] = []
     if isinstance(levels, Mapping):
         pairs = [(str(label), level) for label, level in levels.items()]
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
         pairs = [(label_of(level), level) for level in levels]
-    else:
-        raise ConfigError(
-            f"{what} = {levels!r:.60} is neither a list of levels nor a mapping of labels to "
-            f"levels; write [{levels!r:.40}] for a single one"
-        )
     if not pairs:
-        raise ConfigError(f"{what} is empty; name at least one level")
+        raise ConfigError(
+            f"{what} = {levels!r:.60} is empty, or neither a list of levels nor a mapping of "
+            f"labels to levels; write [{levels!r:.40}] for a single one"
+        )
     [(label, count)] = Counter(label for label, _ in pairs).most_common(1)
     if count > 1:
-        raise ConfigError(
-            f"{what} has two levels called {label!r}; give them other labels: "
-            "{'one': ..., 'other': ...}"
-        )
+        raise ConfigError(f"{what} has two levels called {label!r}; label them: {{'one': ...}}")
     return dict(pairs)
 
 
 def label_of(level: Any) -> str:
     """Return what a level is called that has no label."""
-    if isinstance(level, str):
-        return level
-    if isinstance(level, bool) or level is None:
-        return str(level)
-    if isinstance(level, int | float):
+    if isinstance(level, int | float) and not isinstance(level, bool):
         return f"{level:g}"
-    for attribute in ("name", "__name__"):
-        if isinstance(found := getattr(level, attribute, None), str):
-            return found
     if isinstance(level, LLMClient):
         return level.config.model
-    text = repr(level)
-    return text if len(text) <= 40 else f"{text[:39]}…"
+    name = getattr(level, "name", getattr(level, "__name__", None))
+    text = name if isinstance(name, str) else str(level)
+    return text if len(text) <= 40 or isinstance(level, str) else f"{text[:39]}…"
 
 
 def arms_of(factors: Factors, design: Any, *, aa: bool) -> list[Arm]:
@@ -131,51 +119,44 @@ def arms_of(factors: Factors, design: Any, *, aa: bool) -> list[Arm]:
     Raises:
         ConfigError: the design is not known, or there are too many arms.
     """
-    if design == _ONE_AT_A_TIME and len(factors) > 1:
-        arms = _one_at_a_time(factors)
-    elif design in (_FULL, _ONE_AT_A_TIME):  # which are the same of one factor
+    if design not in _DESIGNS:
+        raise ConfigError(
+            f"design={design!r:.60} is not known{closest(str(design), _DESIGNS)}; it is 'full' or "
+            "'one at a time'"
+        )
+    if design == "full" or len(factors) == 1:
         if (count := math.prod(map(len, factors.values()))) > _MOST_ARMS:
             raise ConfigError(
                 f"a full design of these factors has {count:,} arms; vary less, or "
                 "design='one at a time'"
             )
-        arms = [_arm(factors, labels) for labels in itertools.product(*factors.values())]
+        arms = [_arm(factors, labels) for labels in product(*factors.values())]
     else:
-        raise ConfigError(
-            f"design={design!r:.60} is not known{closest(str(design), (_FULL, _ONE_AT_A_TIME))}; "
-            "it is 'full' or 'one at a time'"
-        )
-    if len({arm.name for arm in arms}) < len(arms) or any(arm.name == AA for arm in arms):
-        raise ConfigError(
-            f"two arms have one name, or one is called {AA!r}; give the levels other labels: "
-            "vary={'factor': {'label': level}}"
-        )
+        first = {name: next(iter(levels)) for name, levels in factors.items()}
+        arms = [replace(_arm(factors, first.values()), name="reference")]
+        for name, levels in factors.items():
+            for label in list(levels)[1:]:
+                changed = _arm(factors, {**first, name: label}.values())
+                arms.append(replace(changed, name=f"{name}={label}"))
+    if len({arm.name for arm in arms} - {AA}) < len(arms):
+        raise ConfigError(f"two arms have one name, or one is {AA!r}; label the levels otherwise")
     return [*arms, *([replace(arms[0], name=AA, further=1)] if aa else [])]
 
 
-def _arm(factors: Factors, labels: Sequence[str]) -> Arm:
+def _arm(factors: Factors, labels: Iterable[str]) -> Arm:
     levels = dict(zip(factors, labels, strict=True))
+    values = {name: factors[name][label] for name, label in levels.items()}
     # A number alone says nothing; a word such as "hawkish" speaks for itself. What all arms share
     # tells none of them apart.
-    telling = [name for name in levels if len(factors[name]) > 1] or list(levels)
-    values = {name: factors[name][label] for name, label in levels.items()}
-    bare = {
-        name
-        for name, level in values.items()
-        if isinstance(level, bool | int | float | None) and levels[name] == label_of(level)
+    said_ = {
+        name: f"{name}={label}"
+        if isinstance(it := values[name], int | float | None) and label == label_of(it)
+        else label
+        for name, label in levels.items()
     }
-    told = [f"{name}={levels[name]}" if name in bare else levels[name] for name in telling]
-    return Arm(name=" · ".join(told) or "all", levels=levels, values=values)
-
-
-def _one_at_a_time(factors: Factors) -> list[Arm]:
-    first = {name: next(iter(levels)) for name, levels in factors.items()}
-    arms = [replace(_arm(factors, list(first.values())), name="reference")]
-    for name, levels in factors.items():
-        for label in list(levels)[1:]:
-            changed = _arm(factors, list({**first, name: label}.values()))
-            arms.append(replace(changed, name=f"{name}={label}"))
-    return arms
+    telling = [name for name in levels if len(factors[name]) > 1] or list(levels)
+    name = " · ".join(said_[name] for name in telling) or "all"
+    return Arm(name=name, levels=levels, values=values)
 
 
 def seeds_of(seeds: int | Sequence[int]) -> list[int]:
@@ -221,24 +202,21 @@ class World:
         turns: int | None = None,
         recorded: Any = None,
     ) -> None:
-        self.fixed, self.again = dict(fixed), recorded is not None
-        self._turns = None if turns is None else whole_number("turns", turns, least=1)
-        self._code: dict[str, str] = {}
+        self.fixed, self.base, self.again = dict(fixed), recorded, recorded is not None
+        self.turns = 0 if turns is None else whole_number("turns", turns, least=1)
+        self.code: dict[str, str] = {}
         self.make: Callable[..., AnyRun] | None = None
-        self.base: Any = recorded
-        names = [*fixed, *factors]
         if twice := fixed.keys() & factors.keys():
             raise ConfigError(f"{', '.join(sorted(twice))} cannot be both fixed and varied")
         if isinstance(source, type) and issubclass(source, Run):
             self.cls: type[AnyRun] = source
             self.base = recorded or _first_config(source.config_type, fixed)
-            self._targets = {name: self._target(name) for name in names}
+            stands_for = self._target
         elif callable(source) and not isinstance(source, type):
-            self.make = source
+            self.make, stands_for = source, self._argument
             parameters = inspect.signature(source).parameters.values()
             self._takes = [it.name for it in parameters if it.kind is not it.VAR_KEYWORD]
             self._takes_any = len(self._takes) < len(parameters)
-            self._targets = {name: self._argument(name) for name in names}
             if "seed" not in self._takes and not self._takes_any:
                 raise ConfigError(
                     f"{_called(source)} takes no seed, so that all its runs would be one: def "
@@ -247,60 +225,48 @@ class World:
         else:
             raise ConfigError(
                 f"{source!r:.60} is not something to play; give a Run class, or a function that "
-                "takes the levels and seed by keyword and returns a run: a study makes its runs "
-                "itself"
+                "takes the levels and seed by keyword and returns a run"
             )
-
-    @property
-    def turns(self) -> int:
-        """How many turns each run has."""
-        if self._turns is None:
-            raise ConfigError("say how many turns each run has: Study(..., turns=20)")
-        return self._turns
+        self._targets = {name: stands_for(name) for name in (*fixed, *factors)}
 
     def _target(self, name: str) -> tuple[Any, ...]:
         """Return what a name stands for: one of ``_SPECIAL``, or ``config`` and a path in it."""
         fields = self.cls.config_type.model_fields
         if name in _OWN:
             raise ConfigError(f"{name!r} is not a factor; say Study(..., {_OWN[name]})")
-        if name in _SPECIAL or name == "llm_client":
-            return ("model" if name == "llm_client" else name,)
+        if name in (*_SPECIAL, "llm_client"):
+            return (name.replace("llm_client", "model"),)
         path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
         if name in LLMConfig.model_fields and name not in fields:
             path = ("llm", name)
-        if path[0] not in fields or (path[0] == "llm" and path[1:2] not in _LLM_PATHS):
-            own = [it for it in fields if it not in RunConfig.model_fields and it not in _SPECIAL]
-            known = [*own, *_SPECIAL]
-            close = closest(name, [*known, *(f"llm.{it}" for it in LLMConfig.model_fields)])
-            raise ConfigError(
-                f"{self.cls.__name__} has nothing called {name!r} to vary{close}; there are "
-                f"{', '.join([*known, 'llm.temperature'])}"
-            )
-        return "config", path
+        if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= {*LLMConfig.model_fields}):
+            return "config", path
+        known = [it for it in fields if it not in {*RunConfig.model_fields, *_SPECIAL}]
+        known += [*_SPECIAL, "llm.temperature"]
+        close = closest(name, [*known, *(f"llm.{it}" for it in LLMConfig.model_fields)])
+        raise ConfigError(
+            f"{self.cls.__name__} has nothing called {name!r} to vary{close}; there are "
+            f"{', '.join(known)}"
+        )
 
     def _argument(self, name: str) -> tuple[Any, ...]:
         """Return what a name stands for where a function makes the runs: mostly its argument."""
         if name in self._takes:
             return "argument", name
-        if name in ("model", "llm_client"):
-            if "llm_client" in self._takes or self._takes_any:
-                return ("model",)
-        elif name in ("prompt", "interventions"):
+        if name in ("prompt", "interventions"):
             return (name,)
-        elif self._takes_any:
+        if name in ("model", "llm_client") and ("llm_client" in self._takes or self._takes_any):
+            return ("model",)
+        if self._takes_any:
             return "argument", name
         raise ConfigError(
             f"{_called(self.make)} takes no {name!r}{closest(name, self._takes)}; it takes "
-            f"{', '.join(self._takes) or 'nothing'}"
+            f"{', '.join(self._takes)}"
         )
-
-    def values(self, arm: Arm) -> dict[str, Any]:
-        """Return what an arm varies and what is fixed, by name."""
-        return {**self.fixed, **arm.values}
 
     def levels(self, arm: Arm, kind: str) -> Iterator[tuple[Any, Any]]:
         """Yield the levels of one kind of target, each with which of them it is for."""
-        for name, value in self.values(arm).items():
+        for name, value in {**self.fixed, **arm.values}.items():
             if (target := self._targets[name])[0] == kind:
                 yield target[-1], value
 
@@ -313,10 +279,39 @@ class World:
         level = self.level(arm, "prompt")
         if not isinstance(level, Sequence) or isinstance(level, str):
             return {"": level}
-        labels = [label_of(it) for it in level]
+        labels = list(map(label_of, level))
         if len(set(labels)) < len(labels):  # such as lambdas
             labels = [f"wording {number}" for number in range(1, len(labels) + 1)]
-        return labelled(f"prompt of {arm.name!r}", dict(zip(labels, level, strict=True)))
+        return _labelled("prompt", dict(zip(labels, level, strict=True)))
+
+    def interventions(self, arm: Arm, turn: int = 0) -> list[StateChange]:
+        """Return what an arm sets from outside, in order; values alone are set at ``turn``."""
+        level = self.level(arm, "interventions") or []
+        if isinstance(level, Mapping):
+            level = [level if "set" in level else {"set": level}]
+        items = [
+            it if isinstance(it, StateChange) else StateChange(**{"turn": turn, **it})
+            for it in level
+        ]
+        return sorted(items, key=lambda item: item.turn)
+
+    def shared(self, arm: Arm, leader: Arm) -> tuple[int, int] | None:
+        """Return up to which turn two arms are one run, and how many interventions it has then.
+
+        None where they differ in more than what is set from outside, or from the start.
+        """
+        mine, theirs = self.interventions(arm), self.interventions(leader)
+        differ = [name for name, it in arm.values.items() if said(it) != said(leader.values[name])]
+        kinds = {self._targets[name] for name in differ}
+        if kinds != {("interventions",)} or arm.further != leader.further:
+            return None
+        pairs = zip(mine, theirs, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        at = min([self.turns, *(item.turn for item in (*mine[same:], *theirs[same:]))])
+        if any(item.turn == at for item in theirs[same:]):  # it is in that turn's state already
+            at -= 1
+            same = sum(item.turn <= at for item in mine)
+        return None if at < 0 else (at, same)
 
     # --- making runs -------------------------------------------------------------------------
 
@@ -326,59 +321,44 @@ class World:
         Raises:
             ConfigError: a level is wrong.
         """
-        run = self._made(arm, seed, client)
-        if wording and run.config.replicate is not None:
-            run.config = run.config.model_copy(
-                update={"replicate": run.config.replicate + _MOST_SAMPLES * wording}
+        own: dict[str, Any] = {"seed": seed, **({"turns": self.turns} if self.turns else {})}
+        if self.make is None:
+            state = self.level(arm, "state")
+            run = self.cls(
+                self.config(arm, own),
+                llm_client=client,
+                players=self.level(arm, "players"),
+                state=state() if _is_function(state) else state,
             )
+        else:
+            values = dict(self.levels(arm, "argument"))
+            for name, value in {**own, "llm_client": client}.items():
+                if value is not None and (name in self._takes or name == "seed"):
+                    values.setdefault(name, value)
+            run, wrong = self.make(**values), ""
+            if not isinstance(run, Run):
+                wrong = (
+                    f"returned {run!r:.60}; it must return a run: return MyWorld(..., seed=seed)"
+                )
+            elif run.config.seed != seed:
+                wrong = f"gave its run the seed {run.config.seed}; hand the seed on: seed=seed"
+            elif run.tape is not None:
+                wrong = "gave its run a tape; give it to the study: Study(..., tape='study/')"
+            if wrong:
+                raise ConfigError(f"{_called(self.make)}(seed={seed}) {wrong}")
+            run.config = run.config.model_copy(update=own)
+        # Wordings have seeds of their own: with the same they would resemble each other more than
+        # new ones do. Without a replicate the server draws.
+        if run.config.replicate is not None:
+            draw = run.config.replicate + arm.further + _MOST_SAMPLES * wording
+            run.config = run.config.model_copy(update={"replicate": draw})
         self.edit(run, arm, wording)
         for item in self.interventions(arm):
             run.add_intervention(item)
         return run
 
-    def _made(self, arm: Arm, seed: int, client: LLMClient | None) -> AnyRun:
-        further = {"turns": self._turns} if self._turns else {}
-        if self.make is None:
-            given = {"players": self.level(arm, "players"), "state": self.level(arm, "state")}
-            if _is_function(given["state"]):
-                given["state"] = given["state"]()
-            config = self.config(arm, {"seed": seed, **further})
-            make: Callable[..., AnyRun] = self.cls
-            return make(config, llm_client=client, **given)
-        values = dict(self.levels(arm, "argument"))
-        for name, value in {"seed": seed, "llm_client": client, **further}.items():
-            wanted = name in self._takes or (self._takes_any and name == "seed")
-            if wanted and name not in values and value is not None:
-                values[name] = value
-        run = self.make(**values)
-        called = _called(self.make)
-        if not isinstance(run, Run):
-            raise ConfigError(
-                f"{called} returned {run!r:.60}; it must return a run: return MyWorld(..., "
-                "seed=seed)"
-            )
-        if run.config.seed != seed:
-            raise ConfigError(
-                f"{called}(seed={seed}) returned a run with the seed {run.config.seed}; hand the "
-                "seed on: MyWorld(..., seed=seed)"
-            )
-        if run.tape is not None:
-            raise ConfigError(
-                f"{called} gave its run a tape; leave it out, and give it to what plays the runs: "
-                "Study(..., tape='study/')"
-            )
-        if arm.further and run.config.replicate is not None:
-            further["replicate"] = run.config.replicate + arm.further
-        run.config = run.config.model_copy(update=further)
-        return run
-
     def config(self, arm: Arm, changes: Mapping[str, Any], base: Any = None) -> Any:
-        """Return a configuration with an arm's levels.
-
-        Args:
-            arm: the arm.
-            changes: other fields.
-            base: what is changed; the world's own if not given.
+        """Return a configuration, the world's own or a recorded one, with an arm's levels.
 
         Raises:
             ConfigError: a level is wrong.
@@ -388,9 +368,6 @@ class World:
             values = _with(values, path, value)
         if isinstance(values, BaseModel):
             values = {name: getattr(values, name) for name in values.model_fields_set}
-        replicate = values.get("replicate", 0)  # None: the server draws, and nothing is shared
-        if arm.further and replicate is not None:
-            changes = {"replicate": replicate + arm.further, **changes}
         try:
             return self.cls.config_type.model_validate({**values, **changes})
         except ValidationError as error:
@@ -400,17 +377,14 @@ class World:
         """Return the settings of the model's client that the arm says, such as its temperature."""
         found: dict[str, Any] = {}
         for path, value in self.levels(arm, "config"):
-            if path == ("llm",):
-                is_model = isinstance(value, BaseModel)
-                found |= value.model_dump(exclude_unset=True) if is_model else value
-            elif path[0] == "llm":
-                found[path[1]] = value
+            if path[0] == "llm":
+                found |= {path[1]: value} if len(path) > 1 else dict(value)
         return found
 
-    def parts(self, arm: Arm, made: AnyRun, info: RunInfo) -> dict[str, Any]:
-        """Return the players to give a recorded run again, which no tape can hold."""
+    def given(self, arm: Arm, made: AnyRun, info: RunInfo) -> dict[str, Any]:
+        """Return what a recorded run is to be given again, which no tape can hold."""
         if made is not None:
-            return {name: made.parts[name] for name in info.manifest["given"]}
+            return {name: getattr(made, name) for name in info.manifest["given"]}
         players = self.level(arm, "players")
         return {} if players is None else {"players": players}
 
@@ -419,10 +393,12 @@ class World:
         arm: Arm,
         tape: Tape,
         number: int,
-        client: LLMClient | None,
-        made: AnyRun,
-        play: tuple[int, int],
-        since: int,
+        client: LLMClient | None = None,
+        *,
+        made: AnyRun = None,
+        wording: int = 0,
+        sample: int = 1,
+        since: int = 0,
     ) -> AnyRun:
         """Return a run that continues a recorded one from its last turn as an arm, on no tape yet.
 
@@ -432,133 +408,68 @@ class World:
             number: the run's.
             client: the model.
             made: a run of the arm that begins anew; None where a situation is asked again.
-            play: which of the arm's wordings, and which sample.
+            wording: which of the arm's.
+            sample: of a situation that is asked again.
             since: how many of the arm's interventions the run has had already.
         """
-        info, (wording, sample) = tape.run(number), play
+        info = tape.run(number)
         if self.again:
             manifest, recorded = dict(info.manifest), config_of(info, self.cls)
-            # Wordings have seeds of their own: with the same they would resemble each other more
-            # than new ones do.
             draw = (recorded.replicate or 0) + sample + _MOST_SAMPLES * wording
             config = self.config(arm, {"replicate": draw}, recorded)
             manifest["config"] = config.model_dump(mode="json", by_alias=True)
             if manifest["llm"]:  # with a seed there, all samples would be one
                 manifest["llm"] = {**manifest["llm"], "seed": None, **self.llm_settings(arm)}
             info = replace(info, manifest=manifest)
-        run: AnyRun = _load(tape, info, client, self.parts(arm, made, info), self.cls)
-        planned = [item for items in run.planned.values() for item in items]
+        run: AnyRun = _load(tape, info, client, self.given(arm, made, info), self.cls)
         if run.llm_client is not None and isinstance(run.llm_client.backend, NoModel):
-            run.llm_client = None  # what is asked again is live
-        run.take_over(run.turns, planned if self.again else (), None)
-        latest = run.turns[-1]
-        if self.again and (state := self.level(arm, "state")) is not None:
-            made_as = state(latest.state) if _is_function(state) else state
-            run.turns[-1] = replace(latest, state=run.state_at(latest, made_as))
+            run.llm_client = None  # what is asked is live
+        planned = [it for items in run.planned.values() for it in items] if self.again else []
+        run.take_over(run.turns, planned, None)
+        latest, state = run.turns[-1], self.level(arm, "state")
+        if self.again and state is not None:
+            state = state(latest.state) if _is_function(state) else state
+            run.turns[-1] = replace(latest, state=run._checked_state(state, starts=True))
         self.edit(run, arm, wording)
         for item in self.interventions(arm, latest.number)[since:]:
             run.add_intervention(item)
         return run
 
-    def interventions(self, arm: Arm, turn: int = 0) -> list[Any]:
-        """Return what an arm sets from outside, in order of turns.
-
-        Args:
-            arm: the arm.
-            turn: the one that values without a turn are set at.
-        """
-        level = self.level(arm, "interventions")
-        if level is None or level in ((), [], {}):
-            return []
-        made_as = self.cls.intervention_type
-        items = [
-            it if isinstance(it, BaseModel) else made_intervention(made_as, it)
-            for it in ([level] if isinstance(level, BaseModel) else _all(level, turn, made_as))
-        ]
-        return sorted(items, key=lambda item: item.turn)
-
-    def shared(self, arm: Arm, leader: Arm) -> tuple[int, int] | None:
-        """Return up to which turn two arms are one run, and how many interventions it has.
-
-        None where they differ in more than what is set from outside, or from the start.
-        """
-        own, its = (
-            {name: it for name, it in said(one.values).items() if name != "interventions"}
-            for one in (arm, leader)
-        )
-        if own != its or arm.further != leader.further:
-            return None
-        if self._targets.get("interventions") != ("interventions",):
-            return None
-        mine, theirs = self.interventions(arm), self.interventions(leader)
-        pairs = zip(mine, theirs, strict=False)
-        same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-        left = [item.turn for item in (*mine[same:], *theirs[same:])]
-        at = min([*left, self.turns])
-        if any(item.turn == at for item in theirs[same:]):  # it is in that turn's state already
-            at -= 1
-            same = sum(item.turn <= at for item in mine)
-        return None if at < 0 else (at, same)
-
-    # --- prompts -----------------------------------------------------------------------------
-
     def edit(self, run: AnyRun, arm: Arm, wording: int, *, resumed: bool = False) -> None:
         """Have a run ask with edited prompts: those that it has, and others as they are asked."""
         level = list(self.wordings(arm).values())[wording]
-        if level is None or level == {}:
+        if level is None:
             return
-        edits = PromptEdits(level)
-        if resumed:  # what it has, it has edited
-            edits.names = names_in(run)
-        else:
-            run.put_prompts({at: edits(prompt) for at, prompt in run.prompts.items()})
-        run._edit = edits
+        # What a resumed run has, it has edited.
+        names = {place.partition("#")[0] for place in run.prompts} if resumed else ()
+        run._edit = PromptEdits(level, names)
+        if not resumed:
+            run.put_prompts({at: run._edit(prompt) for at, prompt in run.prompts.items()})
 
-    # --- what identifies it ------------------------------------------------------------------
-
-    def code(self, run: AnyRun) -> dict[str, str]:
-        """Return the digests of the world's code, found out once, where its source is."""
-        self._code = self._code or run.code_digests
-        return self._code
-
-    def checked(self, arms: Sequence[Arm], seed: int) -> AnyRun:
+    def checked(self, arms: Sequence[Arm], trial: Callable[[Arm], AnyRun]) -> AnyRun:
         """Make a run of each arm on trial; returns that of the first.
 
         Raises:
-            ConfigError: a level is wrong.
+            ConfigError: a level is wrong, or nothing says how many turns there are.
         """
         runs: list[AnyRun] = []
         for arm in arms:
             try:
-                runs.append(self._made(arm, seed, None))
-                if self.make is not None:
-                    self.cls = type(runs[0])
-                for number in range(len(self.wordings(arm))):
-                    self.edit(runs[-1], arm, number)
-                for item in self.interventions(arm):
-                    item.check(runs[-1])
-                    runs[-1]._intervened(runs[-1].state, [item])
+                runs.append(trial(arm))
+                self.cls = self.cls if self.make is None else type(runs[0])
+                for wording in range(1, len(self.wordings(arm))):
+                    self.edit(runs[-1], arm, wording)
             except LabError as error:
                 where = f"arm {arm.name!r}: " if len(arms) > 1 else ""
                 raise ConfigError(f"{where}{error}") from error
-        names = sorted({type(run).__name__ for run in runs})
-        if len(names) > 1:
-            raise ConfigError(
-                f"the arms are of several classes ({', '.join(names)}); one study is of one"
-            )
-        self._turns = self._turns or runs[0].config.turns or None
-        self.code(runs[0])
+        if len(names := {type(run).__name__ for run in runs}) > 1:
+            several = ", ".join(sorted(names))
+            raise ConfigError(f"the arms are of several classes ({several}); one study is of one")
+        self.turns = self.turns or runs[0].config.turns
+        if not self.turns:
+            raise ConfigError("say how many turns each run has: Study(..., turns=20)")
+        self.code = runs[0].code_digests  # here, where the sources are: a worker has none
         return runs[0]
-
-
-_LLM_PATHS = {(), *((name,) for name in LLMConfig.model_fields)}
-
-
-def _all(level: Any, turn: int, made_as: Any) -> list[Any]:
-    """Return interventions as a list; some may be objects already."""
-    if isinstance(level, Sequence) and any(isinstance(it, BaseModel) for it in level):
-        return list(level)
-    return _listed(level, turn, made_as)
 
 
 def _is_function(value: Any) -> bool:
@@ -566,11 +477,8 @@ def _is_function(value: Any) -> bool:
 
 
 def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
-    """Return a configuration with what is fixed, to look names up in.
-
-    A parameter that has no default and is varied is not in it.
-    """
-    fields = config_type.model_fields.keys() - set(_SPECIAL) - set(_OWN)
+    """Return a configuration with what is fixed; a parameter without default need not be in it."""
+    fields = config_type.model_fields.keys() - {*_SPECIAL, *_OWN}
     own = {name: value for name, value in fixed.items() if name in fields}
     try:
         return config_type(**own)
@@ -590,18 +498,15 @@ def _with(node: Any, path: tuple[Any, ...], value: Any) -> Any:
     if not path:
         return value
     head, rest = path[0], path[1:]
-    if isinstance(node, BaseModel):
-        own = {name: getattr(node, name) for name in node.model_fields_set}
-        return {**own, head: _with(getattr(node, head, None), rest, value)}
     if isinstance(node, Sequence) and not isinstance(node, str):
         if not (isinstance(head, int) and head < len(node)):
             raise ConfigError(f"there is no place {head!r} among {len(node)}: {node!r:.60}")
         return [*node[:head], _with(node[head], rest, value), *node[head + 1 :]]
+    if isinstance(node, BaseModel):
+        own = {name: getattr(node, name) for name in node.model_fields_set}
+        return {**own, head: _with(getattr(node, str(head), None), rest, value)}
     there: Mapping[Any, Any] = node if isinstance(node, Mapping) else {}
     return {**there, head: _with(there.get(head), rest, value)}
-
-
-# --- prompts -------------------------------------------------------------------------------------
 
 
 class PromptEdits:
@@ -609,63 +514,44 @@ class PromptEdits:
 
     Args:
         level: a prompt, a text, a function of the old text; or these by a prompt's name.
-
-    Attributes:
-        names: of the prompts so far.
+        names: of the prompts that were edited before.
     """
 
-    def __init__(self, level: Any) -> None:
+    def __init__(self, level: Any, names: Iterable[str] = ()) -> None:
         self.level = {level.name: level} if isinstance(level, Prompt) else level
-        self.names: set[str] = set()
+        self.names = set(names)
 
     def __call__(self, prompt: Prompt) -> Prompt:
         """Return the prompt as it is to be asked with.
 
         Raises:
-            ConfigError: one is to be edited, and this is another.
+            ConfigError: one is to be edited, and this is another; or the edit gives no text.
         """
         self.names.add(prompt.name)
-        if isinstance(self.level, Mapping):
-            edit = self.level.get(prompt.name)
-            return prompt if edit is None else _edited(prompt, edit)
-        if len(self.names) > 1:
+        edit = self.level.get(prompt.name) if isinstance(self.level, Mapping) else self.level
+        if edit is self.level and len(self.names) > 1:
             raise ConfigError(
-                f"prompt: say which prompt is edited, {{name: {self.level!r:.30}}}; there are "
+                f"prompt: say which prompt is edited, {{name: {edit!r:.30}}}; there are "
                 f"{', '.join(sorted(self.names))}"
             )
-        return _edited(prompt, self.level)
+        if edit is None or isinstance(edit, Prompt):
+            return edit or prompt
+        text = edit(prompt.text if prompt.system else prompt.user) if callable(edit) else edit
+        if not isinstance(text, str):
+            raise ConfigError(
+                f"prompt {prompt.name!r}: {edit!r:.60} gives {text!r:.40}, not a text; write a "
+                "Prompt, a text, or a function of the old text that returns the new one"
+            )
+        return prompt.edit(text)
 
     def check(self) -> None:
         """Raise ConfigError where a prompt that is edited was never asked with."""
-        wanted = self.level if isinstance(self.level, Mapping) else [] if self.names else ["prompt"]
+        wanted = self.level if isinstance(self.level, Mapping) else [] if self.names else ["?"]
         if missing := [name for name in wanted if name not in self.names]:
             raise ConfigError(
-                f"prompt: no prompt is called {missing[0]!r}{among(missing[0], self.names)}; what "
-                "has no slots, or comes from a function, is a text and no prompt: "
-                "run.prompt('NAME') makes one"
+                f"prompt: no prompt is called {missing[0]!r}{among(missing[0], self.names)}; a text "
+                "without slots is no prompt: in the world, run.prompt('NAME') makes one of a file"
             )
-
-
-def names_in(run: AnyRun) -> set[str]:
-    """Return the names of the prompts that a run has asked with, also where they were edited."""
-    return {place.partition("#")[0] for place in run.prompts}
-
-
-def _edited(prompt: Prompt, edit: Any) -> Prompt:
-    if isinstance(edit, Prompt):
-        return edit
-    if isinstance(edit, Path):
-        return prompt.edit(edit.read_text(encoding="utf-8"))
-    text = edit(prompt.text if prompt.system else prompt.user) if callable(edit) else edit
-    if not isinstance(text, str):
-        raise ConfigError(
-            f"prompt {prompt.name!r}: {edit!r:.60} gives {text!r:.40}, not a text; write a Prompt, "
-            "a text, or a function of the old text that returns the new one"
-        )
-    return prompt.edit(text)
-
-
-# --- models --------------------------------------------------------------------------------------
 
 
 class Models:
@@ -687,49 +573,39 @@ class Models:
             ConfigError: the model cannot be reached, or a setting of it is wrong.
         """
         named = world.level(arm, "model")
-        model = self.given if named is None else named
+        model, settings = self.given if named is None else named, world.llm_settings(arm)
         if model is None:
             return None
-        client = self._client(model, None if world.base is None else world.base.llm)
-        settings = world.llm_settings(arm)
-        if arm.further and (seed := settings.get("seed", client.config.seed)) is not None:
+        key = (model if isinstance(model, str) else id(model), dumps(said(settings)))
+        if key not in self._clients:
+            client = model
+            if isinstance(model, str):
+                client = connect(model, config=getattr(world.base, "llm", None), quiet=True)
+            elif not isinstance(model, LLMClient):
+                plain = (key[0], dumps({}))
+                client = self._clients.get(plain) or (model() if callable(model) else model)
+                if not isinstance(client, LLMClient):
+                    raise ConfigError(
+                        f"model={model!r:.60} is, or returned, {client!r:.60}; write 'ollama:NAME' "
+                        "or what else connect() takes, a client, or a function that makes one"
+                    )
+                self._clients[plain] = client
+            if settings:
+                config = type(client.config)(**{**client.config.model_dump(), **settings})
+                client = client.with_config(config)
+            self._clients[key] = client
+        client = self._clients[key]
+        if arm.further and (seed := client.config.seed) is not None:
             raise ConfigError(
                 f"aa=True draws the model's answers anew, and llm.seed={seed} gives the same ones "
                 "again; leave llm.seed out, and the run's own seeds are sent"
             )
-        if not settings:
-            return client
-        key = (id(client), dumps({name: str(value) for name, value in settings.items()}))
-        if key not in self._clients:
-            config = type(client.config)(**{**client.config.model_dump(), **settings})
-            self._clients[key] = client.with_config(config)
-        return self._clients[key]
-
-    def _client(self, model: Any, llm: Any) -> LLMClient:
-        if isinstance(model, LLMClient):
-            return model
-        key = model if isinstance(model, str) else id(model)
-        if key in self._clients:
-            return self._clients[key]
-        if isinstance(model, str):
-            made = connect(model, config=llm, quiet=True)
-        elif callable(model):
-            made = model()
-            if not isinstance(made, LLMClient):
-                raise ConfigError(
-                    f"model={_called(model)} returned {made!r:.60}; it must return a client: "
-                    "connect('ollama:llama3.2')"
-                )
-        else:
-            raise ConfigError(
-                f"model={model!r:.60} is not a model; write 'ollama:NAME' or what else connect() "
-                "takes, a client, or a function that makes one"
-            )
-        self._clients[key] = made
-        return made
+        return client
 
 
 # --- what identifies a design --------------------------------------------------------------------
+
+_UNCHANGING = (bool, int, float, str, bytes, tuple, frozenset, Prompt, BaseModel, types.NoneType)
 
 
 def said(value: Any) -> Any:
@@ -747,10 +623,10 @@ def said(value: Any) -> Any:
         return {str(name): said(it) for name, it in value.items()}
     if isinstance(value, set | frozenset):  # in no order that another process would have too
         return sorted((said(it) for it in value), key=dumps)
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
         return [said(it) for it in value]
-    if isinstance(value, Path):
-        return str(value)
+    if isinstance(value, types.CodeType):
+        return [value.co_code.hex(), list(value.co_names), [said(it) for it in value.co_consts]]
     if isinstance(value, functools.partial):
         return ["partial", said(value.func), said(value.args), said(value.keywords)]
     if isinstance(value, type):
@@ -758,7 +634,11 @@ def said(value: Any) -> Any:
     if hasattr(value, "__code__"):
         digest = hashlib.sha256(dumps(_of_function(value)).encode("utf-8", "surrogatepass"))
         return f"function {_called(value)} {digest.hexdigest()[:12]}"
-    return _of_object(value)
+    plain: Any = object.__repr__
+    own = "" if type(value).__repr__ is plain else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+    public = {name: it for name, it in getattr(value, "__dict__", {}).items() if name[0] != "_"}
+    kept = {name: it for name, it in public.items() if not own and isinstance(it, _UNCHANGING)}
+    return f"{type(value).__name__} {own or (dumps(said(kept)) if kept else '')}".strip()
 
 
 def _of_function(function: Any, above: tuple[int, ...] = ()) -> Any:
@@ -775,27 +655,6 @@ def _of_function(function: Any, above: tuple[int, ...] = ()) -> Any:
     kept = [
         _of_function(it, (*above, id(function))) if hasattr(it, "__code__") else said(it)
         for it in taken
-        if it is None or callable(it) or isinstance(it, _UNCHANGING)
+        if callable(it) or isinstance(it, _UNCHANGING)
     ]
-    return [_of_code(function.__code__), kept]
-
-
-_UNCHANGING = (bool, int, float, str, bytes, tuple, frozenset, Path, Prompt, BaseModel)
-
-
-def _of_code(code: types.CodeType) -> Any:
-    consts = [_of_code(it) if isinstance(it, types.CodeType) else said(it) for it in code.co_consts]
-    return [code.co_code.hex(), list(code.co_names), consts]
-
-
-def _of_object(value: Any) -> str:
-    """Return an object's class and what tells it from others of it, without addresses."""
-    plain: Any = object.__repr__
-    if type(value).__repr__ is not plain:
-        return f"{type(value).__name__} {re.sub(r' at 0x[0-9a-fA-F]+', '', repr(value))}"
-    own = {
-        name: it
-        for name, it in getattr(value, "__dict__", {}).items()
-        if not name.startswith("_") and (it is None or isinstance(it, _UNCHANGING))
-    }
-    return f"{type(value).__name__} {dumps(said(own)) if own else ''}".strip()
+    return [said(function.__code__), kept]

@@ -18,7 +18,7 @@ import re
 import secrets
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -36,7 +36,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import Purse
 from llmsim_lab.run import resume
 from llmsim_lab.run._session import load_turns
-from llmsim_lab.study._design import AnyRun, Arm, Models, PromptEdits, World, said
+from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
 from llmsim_lab.tape._lines import RunInfo
 
 NOTE = "study"
@@ -88,6 +88,7 @@ class Job:
     Attributes:
         arm: its arm's name.
         unit: its seed, or the recorded situation.
+        run: the seed, or the number of the recorded run on its tape.
         digest: of all that decides it.
         plays: its runs.
         end: the turn that each ends with.
@@ -98,6 +99,7 @@ class Job:
 
     arm: str
     unit: Unit
+    run: int
     digest: str
     plays: tuple[Play, ...]
     end: int
@@ -111,11 +113,16 @@ class Job:
         return self.arm, self.unit
 
     @property
+    def where(self) -> str:
+        """Its unit in words."""
+        return f"seed {self.unit}" if isinstance(self.unit, int) else f"run {self.unit}"
+
+    @property
     def file_name(self) -> str:
         """The name of its file, with characters that every file system takes."""
         label = re.sub(r"[^\w.=+-]+", "_", self.arm)[:40]
-        unit = f"seed{self.unit}" if isinstance(self.unit, int) else f"run{self.unit}"
-        return f"{label}_{unit.replace(':', '_turn')}-{self.digest}.tape"
+        unit = self.where.replace(" ", "").replace(":", "turn")
+        return f"{label}_{unit}-{self.digest}.tape"
 
     def note(self, play: Play) -> dict[str, Any]:
         """Return what a run's manifest says of it: a file may be copied to another one's name."""
@@ -135,7 +142,7 @@ class Job:
                 if note.get("job") == self.digest:
                     runs[tuple(note["play"])] = info
                 elif note and info.id > max(self.forks, default=0):
-                    why = f"is not of arm {self.arm!r}, {_named(self.unit)}"
+                    why = f"is not of arm {self.arm!r}, {self.where}"
             if any(tape.first_fault(info.id) is not None for info in runs.values()):
                 why = "was changed since it was recorded"
         except TapeError as error:
@@ -143,10 +150,6 @@ class Job:
         if why:
             raise TapeError(f"{tape.path} {why}; delete it, and the run is played again")
         return runs
-
-
-def _named(unit: Unit) -> str:
-    return f"seed {unit}" if isinstance(unit, int) else unit
 
 
 # --- the folder ----------------------------------------------------------------------------------
@@ -160,14 +163,17 @@ def digest_of(spec: Any) -> str:
 
 def copy_runs(source: Path, runs: Sequence[int], up_to: int, file: Path) -> None:
     """Make a job's file, with what it forks, unless it is there."""
-    if file.exists() and file.stat().st_size:
-        return
-    part = file.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    with Tape(source, read_only=True) as tape, Tape(part) as made:
-        made.take(tape, runs, up_to=up_to)
-    _tidy(part)
-    part.replace(file)
+    if not _content(file):
+        part = file.with_suffix(".part")
+        part.unlink(missing_ok=True)
+        with Tape(source, read_only=True) as tape, Tape(part) as made:
+            made.take(tape, runs, up_to=up_to)
+        _tidy(part)
+        part.replace(file)
+
+
+def _content(file: Path) -> bytes:
+    return file.read_bytes() if file.exists() else b""
 
 
 def _tidy(file: Path) -> None:
@@ -190,11 +196,11 @@ def sole_player(folder: Path) -> Iterator[None]:
     except filelock.Timeout:
         raise ConfigError(
             f"another Study is being played in {folder}, here or by another process; wait for it, "
-            "or give this one another folder: tape='second/'"
+            "or give this one another folder"
         ) from None
     except OSError as error:
         raise ConfigError(
-            f"cannot write to the folder {folder}: {error.strerror}; choose another, tape='second/'"
+            f"cannot write to the folder {folder}: {error.strerror}; choose another"
         ) from error
     try:
         yield
@@ -211,7 +217,7 @@ class StudyPlayer:
 
     Attributes:
         world: makes the runs.
-        models: whom they ask.
+        models: what they ask.
         arms: by name.
         purse: what they may spend.
         playing: the runs that are under way, until the study has what became of them.
@@ -235,19 +241,16 @@ class StudyPlayer:
         try:
             tape = Tape(file, read_only=True)
             runs = job.runs_on(tape)
-            done = [play for play, info in runs.items() if self.is_done(job, tape, info)]
+            done = sum(self.is_done(job, tape, info) for info in runs.values())
         except LabError as wrong:
             return replace(entry, status="failed", tape=file, error=str(wrong))
         ended = [info.outcome or "" for info in runs.values()]
         errors = [it.removeprefix(_FAILED) for it in ended if it.startswith(_FAILED)]
-        status: RunStatus = "stopped" if runs else "left"
-        if errors:
-            status = "failed"
-        elif len(done) == len(job.plays):
-            status = "done"
+        status: RunStatus = "done" if done == len(job.plays) else "stopped" if runs else "left"
         before = job.at if self.world.again else 0
         turns = sum(info.turns - before for info in runs.values())
-        return replace(entry, status=status, tape=file, turns=turns, error="; ".join(errors[:1]))
+        entry = replace(entry, status=status, tape=file, turns=turns)
+        return replace(entry, status="failed", error=errors[0]) if errors else entry
 
     def is_done(self, job: Job, tape: Tape, info: RunInfo) -> bool:
         """Return True for a run that has ended: by its turns, or by itself."""
@@ -255,7 +258,7 @@ class StudyPlayer:
             return info.outcome == "done"
         # Somebody may have played single turns of it by hand.
         [last] = load_turns(self.world.cls, tape, info.id, tape.turn_records(info.id)[-1:])
-        return bool(self.world.run(self.arms[job.arm], int(job.unit), None).done(last.state))
+        return bool(self.world.run(self.arms[job.arm], job.run, None).done(last.state))
 
     async def play(self, job: Job, file: Path) -> StudyRun:
         """Play what is left of a job; what goes wrong is in what is returned."""
@@ -266,7 +269,7 @@ class StudyPlayer:
             for play in job.plays:
                 if (info := runs.get(play)) is not None and self.is_done(job, tape, info):
                     continue
-                if self.is_spent():
+                if self.is_spent:
                     break
                 try:
                     await self._play(job, tape, play, info)
@@ -288,13 +291,11 @@ class StudyPlayer:
         self.on_change()
         try:
             await run.play_on(max(0, job.end - run.turn_number), progress=False)
-            over = run.turn_number >= job.end or run.done(run.state)
-            if over and isinstance(run._edit, PromptEdits):
-                try:
-                    run._edit.check()
-                except ConfigError as error:
-                    run._ended(f"{_FAILED}{error}")
-                    raise
+            if run._edit and (run.turn_number >= job.end or run.done(run.state)):
+                run._edit.check()
+        except ConfigError as error:
+            run._ended(f"{_FAILED}{error}")
+            raise
         finally:
             unlisten()
             run._purse = None
@@ -303,74 +304,113 @@ class StudyPlayer:
     def _begun(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> AnyRun:
         """Return one of a job's runs, new or as far as it was played."""
         arm, world, (wording, sample) = self.arms[job.arm], self.world, play
-        client = self.models.of(world, arm)
-        made = None
+        client, made = self.models.of(world, arm), None
         if not world.again:
-            made = world.run(arm, int(job.unit), client, wording=wording)
+            made = world.run(arm, job.run, client, wording=wording)
             client = client or made.llm_client  # a function may give its runs one of its own
         if info is not None:
-            parts = world.parts(arm, made, info)
-            run = resume(tape, info.id, llm_client=client, kind=world.cls, **parts)
+            given = world.given(arm, made, info)
+            run = resume(tape, info.id, llm_client=client, kind=world.cls, **given)
             world.edit(run, arm, wording, resumed=True)
             return run
         run, number = made, 0
         if job.forks:
             number = dict(zip(job.plays, job.forks, strict=True))[play]
-            run = world.forked(arm, tape, number, client, made, play, job.since)
-        label = list(world.wordings(arm))[wording]
-        last = f"sample {sample}" if world.again else ""
-        name = ", ".join(filter(None, [job.arm, label, _named(job.unit), last]))
+            own = {"made": made, "wording": wording, "sample": sample, "since": job.since}
+            run = world.forked(arm, tape, number, client, **own)
+        parts = [job.arm, list(world.wordings(arm))[wording], job.where]
+        name = ", ".join(filter(None, [*parts, f"sample {sample}" if world.again else ""]))
         run.config = run.config.model_copy(update={"name": name})
-        known = {"code": world.code(run), NOTE: job.note(play)}
+        known = {"code": world.code, NOTE: job.note(play)}
         if not job.forks:
             run._record(tape, known)
             return run
         at = run.turn_number
         return run._continue_on(tape, verb="fork", parent=number, fork_turn=at, known=known)
 
+    @property
     def is_spent(self) -> bool:
-        """Return True if there is nothing left of a budget."""
-        if self.purse is None:
-            return False
+        """Whether there is nothing left of a budget."""
         try:
-            self.purse.check()
+            if self.purse is not None:
+                self.purse.check()
         except BudgetReached:
             return True
-        return self.purse.refusal is not None
+        return self.purse is not None and self.purse.refusal is not None
 
 
-Jobs = Iterable[tuple[Job, Path]]
-"""With the file of each, which has what it forks by the time that it is taken."""
+# --- many jobs -----------------------------------------------------------------------------------
 
 
-# --- many on one event loop ----------------------------------------------------------------------
+async def play_all(
+    player: StudyPlayer,
+    jobs: Iterator[tuple[Job, Path]],
+    parallel: int | None,
+    executor: Executor | MakesExecutor | None,
+) -> AsyncIterator[StudyRun]:
+    """Play jobs, so many at once, here or on an executor; yields each as it ends.
 
+    What is spent of a budget ends it. A job whose worker was lost is handed out again; what its
+    file has by then goes with it. An executor that broke as a whole, as a pool of processes does
+    with its first lost process, is replaced where a function makes it.
 
-async def play_here(player: StudyPlayer, jobs: Jobs, parallel: int) -> AsyncIterator[StudyRun]:
-    """Play jobs, so many at once; yields each as it ends. What is spent of a budget ends it."""
-    waiting = iter(jobs)
-    playing: set[asyncio.Task[StudyRun]] = set()
+    Args:
+        player: the study's.
+        jobs: with the file of each, which has what it forks by the time that it is taken.
+        parallel: how many; all if not given.
+        executor: where; here if not given.
 
-    def begin() -> None:
-        while len(playing) < parallel and not player.is_spent():
-            if (job := next(waiting, None)) is None:
-                break
-            playing.add(asyncio.create_task(player.play(*job)))
-
+    Raises:
+        ConfigError: the executor broke and no function makes another one.
+    """
+    pools = None if executor is None else _Pools(executor)
+    pickled = b"" if executor is None else packed(player)
+    lost: list[tuple[Job, Path]] = []
+    tries = Counter[Key]()
+    out: dict[asyncio.Future[Any], tuple[Job, Path]] = {}
     try:
-        begin()
-        while playing:
-            ended, playing = await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
+        while True:
+            while (parallel is None or len(out) < parallel) and not player.is_spent:
+                if (job := lost.pop() if lost else next(jobs, None)) is None:
+                    break
+                if pools is None:
+                    out[asyncio.create_task(player.play(*job))] = job
+                    continue
+                begun, once = _content(job[1]), secrets.token_hex(8)
+                try:
+                    future = pools.now.submit(work, pickled, job[0], begun, once)
+                except BrokenExecutor as error:
+                    lost.append(job)
+                    if out:
+                        break  # what they bring is waited for
+                    pools.replace(error)
+                else:
+                    out[asyncio.wrap_future(future)] = job
+            if not out:
+                return
+            ended, _ = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
-                yield task.result()
-            begin()
+                job = out.pop(task)
+                error = asyncio.CancelledError() if task.cancelled() else task.exception()
+                if error is None:
+                    if pools is not None:
+                        pools.broken = 0
+                    yield task.result() if pools is None else _put(job[1], *task.result())
+                    continue
+                # Of a pool that broke, all jobs are lost, and most of them have no part in it.
+                tries[job[0].key] += not isinstance(error, BrokenExecutor)
+                if isinstance(error, LabError) or tries[job[0].key] >= _TRIES:
+                    why = "" if isinstance(error, LabError) else "its worker was lost: "
+                    failed = player.read(*job)
+                    yield replace(failed, status="failed", error=f"{why}{error or repr(error)}")
+                else:
+                    lost.append(job)
     finally:
-        for task in playing:
+        for task in out:
             task.cancel()
-        await asyncio.gather(*playing, return_exceptions=True)
-
-
-# --- each as a job of an executor ----------------------------------------------------------------
+        await asyncio.gather(*out, return_exceptions=True)
+        if pools is not None:
+            pools.close()
 
 
 def packed(player: StudyPlayer) -> bytes:
@@ -381,13 +421,13 @@ def packed(player: StudyPlayer) -> bytes:
     """
     try:
         import cloudpickle
+
+        found: bytes = cloudpickle.dumps((player.world, player.models.given, player.arms))
     except ImportError as error:
         raise ConfigError(
             "an executor needs cloudpickle, which takes classes along: "
             "pip install 'llmsim-lab[study]'"
         ) from error
-    try:
-        found: bytes = cloudpickle.dumps((player.world, player.models.given, player.arms))
     # Pickling runs code of any object's, which raises anything.
     except Exception as error:
         raise ConfigError(
@@ -407,7 +447,7 @@ def _unpack(pickled: bytes) -> StudyPlayer:
 
 
 def work(pickled: bytes, job: Job, begun: bytes, _once: str) -> tuple[StudyRun, bytes]:
-    """Play one job in a worker; returns how it ended, and its tape's bytes, none if it has none.
+    """Play one job in a worker; returns how it ended, and its tape's bytes.
 
     Args:
         pickled: what ``packed`` gave.
@@ -416,65 +456,12 @@ def work(pickled: bytes, job: Job, begun: bytes, _once: str) -> tuple[StudyRun, 
         _once: what no other job is given: Dask takes equal ones for one, also one that it has lost.
     """
     player = copy(_unpack(pickled))  # with its clients; several threads of a worker may play
-    player.playing = {}
     # On this machine's own disk, whatever the working folder is on.
     with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
         path = Path(folder) / "run.tape"
         if begun:
             path.write_bytes(begun)
-        ended = run_sync(player.play(job, path))
-        return ended, path.read_bytes() if ended.tape else b""
-
-
-async def play_elsewhere(
-    executor: Executor | MakesExecutor, player: StudyPlayer, jobs: Jobs, parallel: int | None
-) -> AsyncIterator[StudyRun]:
-    """Play jobs on an executor; yields each when its file is in the folder here.
-
-    A job whose worker was lost is handed out again. An executor that broke as a whole, as a pool of
-    processes does with its first lost process, is replaced where a function makes it.
-
-    Raises:
-        ConfigError: the executor broke and no function makes another one.
-    """
-    pickled = packed(player)
-    waiting = list(jobs)[::-1]  # taken from the end, where one that was lost is put back
-    tries = Counter[Key]()
-    out: dict[asyncio.Future[tuple[StudyRun, bytes]], tuple[Job, Path]] = {}
-    pools = _Pools(executor)
-    try:
-        while out or waiting:
-            while waiting and (parallel is None or len(out) < parallel):
-                job, file = waiting[-1]
-                begun = file.read_bytes() if file.exists() else b""
-                try:
-                    future = pools.now.submit(work, pickled, job, begun, secrets.token_hex(8))
-                except BrokenExecutor as error:
-                    if out:
-                        break  # what they bring is waited for
-                    pools.replace(error, len(waiting))
-                else:
-                    out[asyncio.wrap_future(future)] = waiting.pop()
-            ended, _ = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)
-            for task in ended:
-                job, file = out.pop(task)
-                lost = asyncio.CancelledError() if task.cancelled() else task.exception()
-                if lost is None:
-                    pools.broken = 0
-                    yield _put(file, *task.result())
-                    continue
-                # Of a pool that broke, all jobs are lost, and most of them have no part in it.
-                tries[job.key] += not isinstance(lost, BrokenExecutor)
-                if isinstance(lost, LabError) or tries[job.key] >= _TRIES:
-                    why = "" if isinstance(lost, LabError) else "its worker was lost: "
-                    why += str(lost) or repr(lost)
-                    yield replace(player.read(job, file), status="failed", error=why)
-                else:
-                    waiting.append((job, file))
-    finally:
-        for task in out:
-            task.cancel()
-        pools.close()
+        return run_sync(player.play(job, path)), _content(path)
 
 
 class _Pools:
@@ -487,20 +474,20 @@ class _Pools:
 
     def __init__(self, given: Executor | MakesExecutor) -> None:
         self._given, self._made = given, list[Executor]()
-        self.now = given if isinstance(given, Executor) else self._make(given)
+        self.now = given if isinstance(given, Executor) else self._make()
         self.broken = 0
 
-    def _make(self, make: MakesExecutor) -> Executor:
-        found: Any = make()
-        if not isinstance(found, Executor):
+    def _make(self) -> Executor:
+        made: Any = self._given() if callable(self._given) else None
+        if not isinstance(made, Executor):
             raise ConfigError(
-                f"executor={make!r:.60} returned {found!r:.60}; it must return an executor: "
+                f"executor={self._given!r:.60} returned {made!r:.60}; it must return an executor: "
                 "lambda: ProcessPoolExecutor(4)"
             )
-        self._made.append(found)
-        return found
+        self._made.append(made)
+        return made
 
-    def replace(self, error: BrokenExecutor, left: int) -> None:
+    def replace(self, error: BrokenExecutor) -> None:
         """Make another executor in place of one that broke.
 
         Raises:
@@ -509,8 +496,8 @@ class _Pools:
         self.broken += 1
         if isinstance(self._given, Executor):
             raise ConfigError(
-                f"the {type(self._given).__name__} lost a process, and {left} runs with it; what "
-                "has ended is kept, and another study.run(executor=...) continues. With a function "
+                f"the {type(self._given).__name__} lost a process, and the runs with it; what has "
+                "ended is kept, and another study.run(executor=...) continues. With a function "
                 "this call does so itself: study.run(executor=lambda: ProcessPoolExecutor(4))"
             ) from error
         if self.broken > _TRIES:
@@ -519,7 +506,7 @@ class _Pools:
                 "its end: look for what ends the processes, such as too little memory for the "
                 "model in each"
             ) from error
-        self.now = self._make(self._given)
+        self.now = self._make()
 
     def close(self) -> None:
         """End those that a function made."""
@@ -528,16 +515,14 @@ class _Pools:
 
 
 def _put(file: Path, entry: StudyRun, content: bytes) -> StudyRun:
-    """Put a run's tape into the folder, whole, unless more was written there meanwhile."""
-    if not content:
-        return entry
+    """Put a job's tape into the folder, whole, unless more was written there meanwhile."""
     part, guard = file.with_suffix(".part"), filelock.FileLock(f"{file}.lock", timeout=0)
     with part.open("wb") as opened:
         opened.write(content)
         opened.flush()
         os.fsync(opened.fileno())
     with suppress(filelock.Timeout), guard:
-        there = file.read_bytes() if file.exists() else b""
+        there = _content(file)
         # What a worker was given, but for a line that was cut off, and which it then cut too.
         if content.startswith(there[: there.rfind(b"\n") + 1]):
             part.replace(file)

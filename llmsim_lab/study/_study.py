@@ -13,6 +13,7 @@ import inspect
 import logging
 import math
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import frame_of
@@ -38,8 +40,11 @@ from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._run import _load, class_on
 from llmsim_lab.run._session import load_turns
-from llmsim_lab.run._turn import turn_row
-from llmsim_lab.study import _design, _playing
+from llmsim_lab.study._design import AA, LAST, AnyRun, Arm, Models, World
+from llmsim_lab.study._design import arms_of, factors_of, seeds_of
+from llmsim_lab.study._playing import Job, Key, Play, StudyPlayer, StudyRun, Unit
+from llmsim_lab.study._playing import copy_runs, digest_of, play_all, sole_player
+from llmsim_lab.tape._lines import RunInfo
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,39 +52,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from llmsim_lab.study._effects import Effects, SpeaksOf
-    from llmsim_lab.tape._lines import RunInfo
 
 logger = logging.getLogger(__name__)
 
-Outcome = str | Callable[[_design.AnyRun], float | str]
+Outcome = str | Callable[[AnyRun], float | str]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
+Model = LLMClient | str | Callable[[], LLMClient]
 
-_MOST_ERRORS = 3
 _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
-_STATES = ("done", "failed", "stopped", "left")
+_STATES = ("done", "running", "failed", "stopped", "left")
+_MOST_ERRORS = 3
+_WATCH_S = 0.5
 _CODE = ("methods", "parameters", "state")
 """Digests of a world's code; not of its file, which holds more than the world."""
-_AS_IT_IS = "as it is"
-
-
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """What is repeated: a seed, or a recorded situation.
-
-    Attributes:
-        name: as results have it.
-        run: the seed, or the recorded run.
-        turn: the recorded turn that is continued; None for a seed.
-        number: of that run in the file that it is copied to.
-        digest: of what was recorded up to there.
-    """
-
-    name: _playing.Unit
-    run: int
-    turn: int | None = None
-    number: int = 0
-    digest: str = ""
+_AA_NOTE = "the same arm with other call seeds: what is seen here is chance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +74,9 @@ class StudyPlan:
     """What is left to play, and what it takes, as far as is known.
 
     Attributes:
-        left: how many files of runs are left; one an arm and unit.
-        done: how many are done.
-        arms: how many arms.
-        units: how many seeds or situations each has.
-        turns: that are left to play, samples and wordings included.
+        left: how many runs, or situations in an arm, are left.
+        turns: how many turns that is, samples and wordings included.
+        units: how many seeds or situations each arm has.
         calls: model calls; None where nothing tells.
         tokens: of prompts and replies; likewise.
         hours: of playing, one after the other; likewise.
@@ -101,10 +86,8 @@ class StudyPlan:
     """
 
     left: int
-    done: int
-    arms: int
-    units: int
     turns: int
+    units: int
     calls: float | None = None
     tokens: float | None = None
     hours: float | None = None
@@ -112,22 +95,16 @@ class StudyPlan:
     based_on: str = ""
 
     def __str__(self) -> str:
-        already = f" ({self.done} done already)" if self.done else ""
-        lines = [
-            f"{self.left} runs to play{already}: {self.arms} arms of {self.units} units, "
-            f"{self.turns:,} turns in all."
-        ]
         costs = [
             f"{roughly(value):,} {unit}"
             for value, unit in ((self.calls, "calls"), (self.tokens, "tokens"))
             if value is not None
         ]
-        if self.hours is not None:
-            costs.append(f"{duration(3600 * self.hours)} one after the other")
-        if self.left and costs:
-            lines.append(f"About {', '.join(costs)} ({self.based_on}).")
+        costs += [] if self.hours is None else [f"{duration(3600 * self.hours)} one after another"]
+        about = f": about {', '.join(costs)} ({self.based_on})" if self.left and costs else ""
+        lines = [f"{self.left} runs left, {self.turns:,} turns in all{about}."]
         for outcome, value in self.smallest.items():
-            known = "not yet known: it takes some units of two arms, here or in study.plan(pilot=)"
+            known = "not yet known; it takes some units of two arms, here or in plan(pilot=study)"
             if value is not None:
                 known = f"{value:.3g}, with {self.units} units and power .8"
             lines.append(f"Smallest detectable difference in {outcome}: {known}.")
@@ -196,20 +173,20 @@ class Study:
         turns: int | None = None,
         outcome: Outcomes | None = None,
         tape: str | Path | None = None,
-        llm_client: LLMClient | str | Callable[[], LLMClient] | None = None,
+        llm_client: Model | None = None,
         name: str = "",
         design: str = "full",
         aa: bool = False,
         **fixed: Any,
     ) -> None:
-        factors, self._design = _design.factors_of(vary or {}), design
-        arms = _design.arms_of(factors, design, aa=aa)
-        units = [_Unit(seed, seed) for seed in _design.seeds_of(seeds)]
+        factors, numbers, self.design = factors_of(vary or {}), seeds_of(seeds), design
+        arms = arms_of(factors, design, aa=aa)
         self._source: Tape | None = None
-        self._world = _design.World(world, fixed=fixed, factors=factors, turns=turns)
-        self._trial = self._world.checked(arms, units[0].run)
-        name = name or getattr(world, "__name__", self._world.cls.__name__)
-        self._arrange(arms, units, [(0, 1)], outcome, tape, llm_client, name)
+        self._world = World(world, fixed=fixed, factors=factors, turns=turns)
+        trial = self._world.checked(arms, lambda arm: self._world.run(arm, numbers[0], None))
+        name = name or getattr(world, "__name__", type(trial).__name__)
+        units: list[dict[str, Any]] = [{"unit": it, "run": it, "digest": str(it)} for it in numbers]
+        self._arrange(arms, units, trial, outcome, tape, llm_client, name)
 
     @classmethod
     def again(
@@ -222,7 +199,7 @@ class Study:
         samples: int = 5,
         outcome: Outcomes | None = None,
         to: str | Path | None = None,
-        llm_client: LLMClient | str | Callable[[], LLMClient] | None = None,
+        llm_client: Model | None = None,
         world: type[Run] | None = None,
         name: str = "",
         **fixed: Any,
@@ -254,66 +231,43 @@ class Study:
             ConfigError: a name or a level is wrong, or the runs are not independent.
             TapeError: there is no such run.
         """
-        made = cls.__new__(cls)
-        own: dict[str, Any] = {"run": run, "turns": turns, "samples": samples, "outcome": outcome}
-        own |= {"to": to, "llm_client": llm_client, "world": world, "name": name}
-        made._ask_again(tape, vary or {}, **own, **fixed)
+        if isinstance(tape, Run):
+            run = tape.run_id if run is None else run
+            if (tape := tape.tape) is None:
+                raise ConfigError("the run is on no tape; make it with tape='my.tape'")
+        made, whole_number_ = cls.__new__(cls), whole_number("samples", samples, least=1)
+        made.design = "full"
+        made._source = source = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+        infos = _independent(source, run)
+        kind, factors = world or class_on(source, infos[0]), factors_of(vary or {})
+        recorded = config_of(infos[0], kind)
+        made._world = World(kind, fixed=fixed, factors=factors, recorded=recorded)
+        arms = arms_of(factors, "full", aa=False)
+        trial = made._world.checked(arms, made._trial(infos[0].id))
+        made._samples = whole_number_
+        units = list(_situations(source, infos, turns))
+        made._arrange(arms, units, trial, outcome, to, llm_client, name or f"{infos[0].name} again")
         return made
 
-    def _ask_again(
-        self,
-        tape: Any,
-        vary: Mapping[str, Any],
-        *,
-        run: Any = None,
-        turns: Sequence[int] | None = None,
-        samples: int = 5,
-        outcome: Outcomes | None = None,
-        to: str | Path | None = None,
-        llm_client: Any = None,
-        world: Any = None,
-        name: str = "",
-        **fixed: Any,
-    ) -> None:
-        if isinstance(tape, Run):
-            if tape.tape is None:
-                raise ConfigError("the run is on no tape: make it with tape='my.tape'")
-            tape, run = tape.tape, tape.run_id if run is None else run
-        self._source = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
-        infos = _independent(self._source, run)
-        world = world or class_on(self._source, infos[0])
-        factors, self._design = _design.factors_of(vary), "full"
-        arms = _design.arms_of(factors, self._design, aa=False)
-        self._world = _design.World(
-            world, fixed=fixed, factors=factors, recorded=config_of(infos[0], world)
-        )
-        units = _situations(self._source, infos, turns)
-        for arm in arms:
-            self._trial = self._trial_of(arm, infos[0].id)
-        plays = [(0, sample) for sample in range(1, whole_number("samples", samples, least=1) + 1)]
-        name = name or f"{infos[0].name} again"
-        self._arrange(arms, units, plays, outcome, to, llm_client, name)
+    _samples = 1
 
-    def _trial_of(self, arm: _design.Arm, run: int) -> _design.AnyRun:
-        """Return a recorded run as an arm would continue it, to see whether its levels are right.
+    def _trial(self, run: int) -> Callable[[Arm], AnyRun]:
+        """Return what makes a recorded run as an arm would continue it."""
 
-        Raises:
-            ConfigError: they are not.
-        """
-        assert self._source is not None
-        try:
-            made = self._world.forked(arm, self._source, run, None, None, (0, 1), 0)
+        def forked(arm: Arm) -> AnyRun:
+            assert self._source is not None
+            made = self._world.forked(arm, self._source, run)
             if made._edit is not None:
                 made._edit.check()
-        except LabError as error:
-            raise ConfigError(f"arm {arm.name!r}: {error}") from error
-        return made
+            return made
+
+        return forked
 
     def _arrange(
         self,
-        arms: Sequence[_design.Arm],
-        units: Sequence[_Unit],
-        plays: Sequence[_playing.Play],
+        arms: Sequence[Arm],
+        units: Sequence[Mapping[str, Any]],
+        trial: AnyRun,
         outcome: Outcomes | None,
         tape: str | Path | None,
         llm_client: Any,
@@ -321,69 +275,57 @@ class Study:
     ) -> None:
         self.name, self.reference = name, arms[0].name
         self.arms = {arm.name: dict(arm.levels) for arm in arms}
-        self._arms = {arm.name: arm for arm in arms}
-        self.units = [unit.name for unit in units]
-        self._units = {unit.name: unit for unit in units}
-        self._plays = plays
-        self._chose_outcome = outcome is not None
-        self.outcome = self._outcomes_of(outcome)
-        self._models = _design.Models(llm_client)
-        self._player = _playing.StudyPlayer(self._world, self._models, self._arms)
+        self.units = [unit["unit"] for unit in units]
+        self._arms, self._chose = {arm.name: arm for arm in arms}, outcome is not None
+        self.outcome = self._outcomes_of(outcome, trial)
+        self._player = StudyPlayer(self._world, Models(llm_client), self._arms)
         self._player.on_change = self._tell
         self._listeners: list[Callable[[], object]] = []
         self._task: asyncio.Task[Any] | None = None
-        self._read: dict[_playing.Key, list[dict[str, Any]]] = {}
-        self._others = 0
-        self._kept = None if tape is not None else tempfile.TemporaryDirectory(prefix="llmsim-")
-        self.tape = _folder(self._kept.name if self._kept else tape)
-        self._followed: dict[_playing.Key, _playing.Key] = {}
-        self._jobs = {job.key: job for job in self._all_jobs()}
+        self._known: dict[Key, list[dict[str, Any]]] = {}
+        self._leaders: dict[Key, Key] = {}
+        self._jobs = {job.key: job for unit in units for job in self._jobs_of(unit)}
+        self._temporary = None if tape else tempfile.TemporaryDirectory(prefix="llmsim-study-")
+        self.tape = Path(tape or self._temporary.name)  # type: ignore[union-attr]
+        if self.tape.is_file():
+            raise ConfigError(
+                f"{tape} is a file, and a study is a folder with a tape for each run: "
+                f"{self.tape.stem + '/'!r}"
+            )
         self._files = {key: self.tape / job.file_name for key, job in self._jobs.items()}
-        self._entries = {key: _playing.StudyRun(*key) for key in self._jobs}
+        self._entries = {key: StudyRun(*key) for key in self._jobs}
         self._find()
 
-    def _all_jobs(self) -> Iterator[_playing.Job]:
-        """Yield what is played, unit by unit; those that others share their runs with first."""
-        world, code = self._world, self._world.code(self._trial)
-        shared = {
-            "world": world.cls.kind,
-            "code": {name: code[name] for name in _CODE if name in code},
-            "made by": world.make,
-            "turns": None if world.again else world.turns,
-        }
-        of_arm: dict[str, dict[str, Any]] = {}
-        leaders: dict[str, tuple[str, int, int]] = {}
-        of_set = sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm)))
-        for place, arm in enumerate(of_set):
-            own = {"arm": arm.name, "levels": world.values(arm), "further": arm.further}
-            of_arm[arm.name] = {**shared, **own}
-            for other in [] if world.again else of_set[:place]:
-                if other.name not in leaders and (at := world.shared(arm, other)) is not None:
-                    leaders[arm.name] = (other.name, *at)
+    def _jobs_of(self, unit: Mapping[str, Any]) -> Iterator[Job]:
+        """Yield what is played at a unit: one job an arm."""
+        world, situation = self._world, dict(unit)
+        forked, number = situation.pop("forked", 0), situation.pop("number", 0)
+        code = {name: world.code.get(name) for name in _CODE}
+        shared = [world.cls.kind, code, world.make, world.fixed, situation.pop("digest")]
+        shared += [] if world.again else [world.turns]
+        # Those that set the least from outside first: others continue their runs.
+        sorted_arms = sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm)))
+        digests: dict[str, str] = {}
+        for place, arm in enumerate(sorted_arms):
+            plays = tuple(
+                (wording, sample)
+                for wording in range(len(world.wordings(arm)))
+                for sample in range(1, self._samples + 1)
+            )
+            own: dict[str, Any] = {"end": world.turns}
+            spec = [*shared, arm.name, arm.values, arm.further]
+            if world.again:
+                own = {"end": forked + 1, "at": forked, "forks": (number,) * len(plays)}
+            for other in [] if world.again else sorted_arms[:place]:
+                leads = (other.name, unit["unit"]) not in self._leaders
+                if leads and (found := world.shared(arm, other)) is not None:
+                    self._leaders[arm.name, unit["unit"]] = other.name, unit["unit"]
+                    own |= {"at": found[0], "since": found[1]}
+                    own["forks"] = tuple(range(1, len(plays) + 1))
+                    spec.append(digests[other.name])
                     break
-        base = {name: _playing.digest_of(spec) for name, spec in of_arm.items()}
-        for unit in self._units.values():
-            for name, arm in self._arms.items():
-                wordings = range(len(world.wordings(arm)))
-                plays = tuple((wording, n) for wording in wordings for _, n in self._plays)
-                leader, at, since = leaders.get(name, ("", unit.turn or 0, 0))
-                forks: tuple[int, ...] = (unit.number,) * len(plays) if world.again else ()
-                end = at + 1 if world.again else world.turns
-                if leader:
-                    self._followed[name, unit.name] = (leader, unit.name)
-                    forks = tuple(range(1, len(plays) + 1))
-                where = unit.digest or unit.name
-                digest = _playing.digest_of([base[name], where, base.get(leader), at])
-                yield _playing.Job(
-                    arm=name,
-                    unit=unit.name,
-                    digest=digest,
-                    plays=plays,
-                    end=end,
-                    forks=forks,
-                    at=at,
-                    since=since,
-                )
+            digests[arm.name] = digest_of(spec)
+            yield Job(arm=arm.name, digest=digests[arm.name], plays=plays, **situation, **own)
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -393,7 +335,7 @@ class Study:
         parallel: int | None = None,
         executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
-        on_run: Callable[[_playing.StudyRun], object] | None = None,
+        on_run: Callable[[StudyRun], object] | None = None,
         progress: bool = True,
     ) -> Self:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
@@ -403,17 +345,14 @@ class Study:
         try:
             return run_sync(work)
         except KeyboardInterrupt as error:
-            explain(error, self._what_now())
+            where = f"{'to' if self._source else 'tape'}={str(self.tape)!r}"
+            later = "" if self._temporary else f" (in another session, the same Study with {where})"
+            explain(
+                error,
+                f"{self.counts['done']} of {counted(len(self._jobs), 'run')} are done and kept, "
+                f"and of the others all whole turns; .run() plays the rest{later}.",
+            )
             raise
-
-    def _what_now(self) -> str:
-        """Return what is kept of a study that was stopped, and how it continues."""
-        where = f"{'to' if self._world.again else 'tape'}={str(self.tape)!r}"
-        later = "" if self._kept else f" (in another session, the same Study with {where})"
-        return (
-            f"{self.counts['done']} of {counted(len(self._entries), 'run')} are done and kept, and "
-            f"of the others all whole turns; .run() plays the rest{later}."
-        )
 
     async def arun(
         self,
@@ -421,7 +360,7 @@ class Study:
         parallel: int | None = None,
         executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
-        on_run: Callable[[_playing.StudyRun], object] | None = None,
+        on_run: Callable[[StudyRun], object] | None = None,
         progress: bool = True,
     ) -> Self:
         """Play what is left, and return the study.
@@ -450,86 +389,74 @@ class Study:
             raise ConfigError("this study is being played; wait for it, or cancel it")
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
-        if executor is not None and budget is not None:
+        if executor is not None and (budget is not None or self._temporary is not None):
             raise ConfigError(
-                "a budget is counted in one process; without executor=, or give each run its own "
-                "limit with turns="
+                "an executor's runs are kept in a folder, Study(..., tape='study/'), and a budget "
+                "is counted in one process: leave out executor=, or budget="
             )
         self._task = asyncio.current_task()
         try:
-            with _playing.sole_player(self.tape):
-                self._begin(executor)
+            with sole_player(self.tape):
+                self._find()
+                self._check_models(executor)
                 self._player.purse = None if budget is None else Purse(budget)
                 left = [key for key, it in self._entries.items() if it.status != "done"]
-                first = [key for key in left if key not in self._followed]
-                number, last = len(self._entries) - len(left) + 1, len(self._entries)
-                async with progress_line(
-                    "run", number=number, last=last, enabled=progress
-                ) as advance:
-                    for keys in (first, [key for key in left if key in self._followed]):
-                        if executor is None:
-                            runs = _playing.play_here(
-                                self._player, self._ready(keys), parallel or 8
-                            )
-                        else:
-                            jobs = self._ready(keys)
-                            runs = _playing.play_elsewhere(executor, self._player, jobs, parallel)
-                        await self._take(runs, on_run, advance)
+                number, last = len(self._jobs) - len(left) + 1, len(self._jobs)
+                line = progress_line("run", number=number, last=last, enabled=progress)
+                async with line as advance:
+                    for follow in (False, True):
+                        keys = [key for key in left if (key in self._leaders) is follow]
+                        jobs, most = self._ready(keys), parallel or (None if executor else 8)
+                        async with aclosing(
+                            play_all(self._player, jobs, most, executor)  # type: ignore[type-var]
+                        ) as ended:
+                            async for entry in ended:
+                                advance()
+                                returned = self._take(entry) or (on_run and on_run(entry))
+                                if inspect.isawaitable(returned):
+                                    await returned
         finally:
-            self._task = None
-            self._player.purse = None
+            self._task = self._player.purse = None
             self._player.playing.clear()
             self._find()
             self._tell()
         return self
 
-    async def _take(
-        self,
-        runs: Any,
-        on_run: Callable[[_playing.StudyRun], object] | None,
-        advance: Callable[[], None],
-    ) -> None:
-        """Take up what was played as it ends."""
-        async with aclosing(runs) as ended:
-            async for entry in ended:
-                advance()
-                self._entries[entry.key] = entry
-                self._player.playing.pop(entry.key, None)
-                self._tell()
-                if entry.status == "failed":
-                    where = {"arm": entry.arm, "unit": entry.unit, "turn": entry.turns}
-                    self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
-                elif entry.status == "done" and self._chose_outcome and not self._read:
-                    # What columns there are, such as one of each player, is known only with the
-                    # first run, and to say it when all is played would be late.
-                    columns = {name: it for name, it in self.outcome.items() if isinstance(it, str)}
-                    self._rows_of(entry, columns)
-                returned = on_run(entry) if on_run is not None else None
-                if inspect.isawaitable(returned):
-                    await returned
+    def _take(self, entry: StudyRun) -> None:
+        """Take up what was played, as it ends."""
+        self._entries[entry.key] = entry
+        self._player.playing.pop(entry.key, None)
+        self._tell()
+        if entry.status == "failed":
+            where = {"arm": entry.arm, "unit": entry.unit, "turn": entry.turns}
+            self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
+        elif entry.status == "done" and self._chose and not self._known:
+            # What columns there are, such as one of each player, is known only with the first run,
+            # and to say it when all is played would be late.
+            self._rows_of(entry, {name: it for name, it in self.outcome.items() if str(it) == it})
 
-    def _ready(self, keys: Sequence[_playing.Key]) -> Iterator[tuple[_playing.Job, Path]]:
+    def _ready(self, keys: Sequence[Key]) -> Iterator[tuple[Job, Path]]:
         """Yield jobs with their files, which are made as each is taken where it forks something."""
         for key in keys:
-            job, file, unit = self._jobs[key], self._files[key], self._units[key[1]]
+            job, file, leader = self._jobs[key], self._files[key], self._leaders.get(key)
             if self._source is not None:
-                assert unit.turn is not None
-                _playing.copy_runs(self._source.path, [unit.run], unit.turn, file)
-            elif (leader := self._followed.get(key)) is not None:
-                if (its := self._entries[leader]).status != "done":
-                    if its.status == "failed":
-                        why = f"shares its run with arm {leader[0]!r}, which failed: {its.error}"
-                        self._entries[key] = replace(self._entries[key], status="failed", error=why)
+                copy_runs(self._source.path, [job.run], job.at, file)
+            elif leader is not None:
+                its = self._entries[leader]
+                if its.status == "failed":
+                    why = f"it shares a run with arm {leader[0]!r}, which failed: {its.error}"
+                    self._entries[key] = replace(self._entries[key], status="failed", error=why)
+                if its.status != "done":
                     continue
                 with Tape(self._files[leader], read_only=True) as tape:
                     runs = [info.id for info in self._jobs[leader].runs_on(tape).values()]
-                _playing.copy_runs(self._files[leader], sorted(runs), job.at, file)
+                copy_runs(self._files[leader], sorted(runs), job.at, file)
             yield job, file
 
     def stop(self) -> None:
         """Stop what is being played, from any thread, as Ctrl-C does; without that do nothing.
 
-        Whoever awaits ``arun`` gets a ``CancelledError``.
+        Code that awaits ``arun`` gets a ``CancelledError``.
         """
         if (task := self._task) is not None:
             task.get_loop().call_soon_threadsafe(task.cancel)
@@ -539,7 +466,7 @@ class Study:
 
         Args:
             callback: called on the loop that plays, when a run begins, has one more turn or ends,
-                and when playing ends; what it raises goes to whoever plays.
+                and when playing ends; what it raises goes to the caller of ``run``.
 
         Returns:
             A function that removes the callback.
@@ -560,7 +487,7 @@ class Study:
         """Whether the study is being played."""
         return self._task is not None
 
-    def progress(self) -> list[_playing.StudyRun]:
+    def progress(self) -> list[StudyRun]:
         """Return all runs as they are, arm by arm; those under way here are ``running``."""
         turns = {key: run.turn_number for key, run in dict(self._player.playing).items()}
         return [
@@ -568,28 +495,21 @@ class Study:
             for it in self._in_order()
         ]
 
-    def _begin(self, executor: object) -> None:
-        """Find what is in the folder, and check what only matters when runs are played."""
-        self._find()
-        if self._others:
-            self._warn("OTHER_RUNS", folder=self.tape, reason=self._of_others())
+    def _check_models(self, executor: object) -> None:
+        """Raise ConfigError for a wrong or missing model before anything is played."""
         if executor is not None:
-            if self._kept is not None:
-                raise ConfigError(
-                    "an executor's runs are kept in a folder: Study(..., tape='study/')"
-                )
             return
-        for arm in self._arms.values():  # here a wrong model raises before anything is played
-            if self._models.of(self._world, arm) is None:
-                run = (
-                    self._world.run(arm, int(self.units[0]), None)
-                    if self._source is None
-                    else self._trial_of(arm, next(iter(self._units.values())).run)
-                )
+        for arm in self._arms.values():
+            if self._player.models.of(self._world, arm) is None:
+                [first, *_] = self._jobs.values()
+                if self._source is not None:
+                    run = self._trial(first.run)(arm)
+                else:
+                    run = self._world.run(arm, first.run, None)
                 if run.config.needs_model and not run.players and run.llm_client is None:
                     raise ConfigError(
-                        f"{type(run).__name__} asks a model, and the study has none: Study(..., "
-                        "llm_client=connect('auto')), vary={'model': [...]}, or players='rule'"
+                        f"{type(run).__name__} asks a model, and the study has none: give it "
+                        "llm_client=connect('auto'), vary={'model': [...]}, or players='rule'"
                     )
 
     def _warn(self, event: str, **fields: Any) -> None:
@@ -597,22 +517,20 @@ class Study:
 
     def _find(self) -> None:
         """Read from their files how far runs are that have not ended here."""
-        there = {file.name for file in self.tape.glob("*.tape") if file.stat().st_size}
         for key, file in self._files.items():
-            if self._entries[key].status in ("left", "stopped") and file.name in there:
+            if self._entries[key].status in ("left", "stopped"):
                 self._entries[key] = self._player.read(self._jobs[key], file)
+
+    @property
+    def others(self) -> str:
+        """How many files of these arms and units are not this study's; empty if none."""
         own = {file.name for file in self._files.values()}
         titles = {name.rpartition("-")[0] for name in own}
-        self._others = sum(name.rpartition("-")[0] in titles for name in there - own)
-
-    def _of_others(self) -> str:
-        """Return how many files of these arms and units are not this study's; empty if none."""
-        if not self._others:
-            return ""
-        return (
-            f"{counted(self._others, 'run')} of these arms and units in {self.tape} with other "
-            "settings or code, which do not count"
-        )
+        names = {file.name for file in self.tape.glob("*.tape")} - own
+        if count := sum(name.rpartition("-")[0] in titles for name in names):
+            other = "of these arms and units are of other settings or code, which do not count"
+            return f"{counted(count, 'run')} in {self.tape} {other}"
+        return ""
 
     # --- what came of it ---------------------------------------------------------------------
 
@@ -628,32 +546,34 @@ class Study:
         Columns: ``arm``; the factors' levels; ``unit``; ``status``; ``turns``; ``error``; ``tape``,
         its file's name. A factor that has the name of one of those is called ``factor NAME``.
         """
+        names = ("unit", "status", "turns", "error")
         rows = []
         for it in self._in_order():
-            own = {name: getattr(it, name) for name in ("unit", "status", "turns", "error")}
+            own = {name: getattr(it, name) for name in names}
             own["tape"] = it.tape.name if it.tape else ""
-            rows.append({"arm": it.arm, **_beside(self._levels(it.arm), {"arm", *own}), **own})
+            rows.append({"arm": it.arm, **self._levels(it.arm, {"arm", *own}), **own})
         return frame_of(rows)
 
-    def _in_order(self) -> Iterator[_playing.StudyRun]:
+    def _in_order(self) -> Iterator[StudyRun]:
         """Yield the runs arm by arm."""
         for arm in self.arms:
             for unit in self.units:
                 yield self._entries[arm, unit]
 
-    def _levels(self, arm: str) -> dict[str, Any]:
-        """Return an arm's levels: numbers as they are, of others the labels."""
+    def _levels(self, arm: str, others: Sequence[str] | set[str] = _COLUMNS) -> dict[str, Any]:
+        """Return an arm's levels, numbers as they are, beside other columns."""
         found = self._arms[arm]
-        plain = (bool, int, float)
         return {
-            name: value if isinstance(value := found.values[name], plain) else label
+            f"factor {name}" if name in others else name: it
+            if isinstance(it := found.values[name], int | float)
+            else label
             for name, label in found.levels.items()
         }
 
     @property
     def factors(self) -> list[str]:
         """The columns of ``results`` that hold levels."""
-        return list(_beside(dict.fromkeys(self.arms[self.reference]), set(_COLUMNS)))
+        return list(self._levels(self.reference))
 
     @property
     def results(self) -> pd.DataFrame:
@@ -663,105 +583,70 @@ class Study:
         the recorded run; ``wording``, where an arm has several; ``replicate``, the sample;
         ``turn``; ``outcome``; ``value``, a number or a text; NaN where the run failed.
         """
-        return self._table(self.outcome)
+        for entry in self._in_order():
+            if entry.status == "done" and entry.key not in self._known:
+                self._known[entry.key] = self._rows_of(entry, self.outcome)
+        return self._table(self.outcome, self._known)
 
-    def _table(self, outcomes: Mapping[str, Outcome]) -> pd.DataFrame:
+    def _table(
+        self, outcomes: Mapping[str, Outcome], known: Mapping[Key, list[dict[str, Any]]]
+    ) -> pd.DataFrame:
         rows: list[dict[str, Any]] = []
         for entry in self._in_order():
-            if entry.status not in ("done", "failed"):
-                continue
-            own = outcomes is self.outcome and entry.status == "done"
-            values = self._read.get(entry.key) if own else None
-            if values is None:
-                values = self._rows_of(entry, outcomes)
-            if own:
-                self._read[entry.key] = values
-            levels = _beside(self._levels(entry.arm), set(_COLUMNS))
-            run = self._units[entry.unit].run
-            head = {"arm": entry.arm, **levels, "unit": entry.unit, "run": run}
-            rows += [{**head, **row} for row in values]
+            if entry.status in ("done", "failed"):
+                own = known.get(entry.key) or self._rows_of(entry, outcomes)
+                unit = {"unit": entry.unit, "run": self._jobs[entry.key].run}
+                head = {"arm": entry.arm, **self._levels(entry.arm), **unit}
+                rows += [{**head, **row} for row in own]
         return frame_of(rows, columns=["arm", *self.factors, *_COLUMNS[1:]])
 
-    def _rows_of(
-        self, entry: _playing.StudyRun, outcomes: Mapping[str, Outcome]
-    ) -> list[dict[str, Any]]:
-        """Return the rows of one run's values, without what they share."""
+    def _rows_of(self, entry: StudyRun, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
+        """Return the rows of one job's values, without what they share."""
+        job, rows = self._jobs[entry.key], list[dict[str, Any]]()
         labels = list(self._world.wordings(self._arms[entry.arm]))
-        rows = []
-        for play, values in self._values_of(entry, outcomes):
-            head = {"wording": labels[play[0]], "replicate": play[1]}
-            rows += [
-                {**head, "turn": turn, "outcome": label, "value": value}
-                for label, turn, value in values
-            ]
-        return rows
 
-    def _values_of(
-        self, entry: _playing.StudyRun, outcomes: Mapping[str, Outcome]
-    ) -> Iterator[tuple[_playing.Play, list[tuple[str, int, Any]]]]:
-        """Yield for each of a job's runs outcomes by turn."""
-        job = self._jobs[entry.key]
+        def add(play: Play, outcome: str, values: Mapping[int, Any]) -> None:
+            head = {"wording": labels[play[0]], "replicate": play[1], "outcome": outcome}
+            rows.extend(
+                {**head, "turn": at, "value": _plain(outcome, it)} for at, it in values.items()
+            )
+
         if entry.status != "done" or entry.tape is None:
             for play in job.plays:
-                yield play, [(label, entry.turns, math.nan) for label in outcomes]
-            return
+                for label in outcomes:
+                    add(play, label, {entry.turns: None})
+            return rows
         with Tape(entry.tape, read_only=True) as tape:
             for play, info in sorted(job.runs_on(tape).items()):
-                values = []
-                for label, item in outcomes.items():
-                    if not isinstance(item, str):
-                        values.append((label, info.turns, self._by_function(item, entry, play)))
-                    elif self._world.again:
-                        values.append((label, info.turns, self._of_fork(tape, info, item)))
+                frame = tape.frame_rows(info.id)
+                for label, outcome in outcomes.items():
+                    if not isinstance(outcome, str):
+                        run = self._loaded(tape, job, play)
+                        add(play, label, {info.turns: _by_function(outcome, run, label, job)})
                     else:
-                        values += [(label, *it) for it in self._of_run(tape, info, item)]
-                yield play, values
+                        add(play, label, self._by_name(outcome, tape, info, frame))
+        return rows
 
-    def _by_function(
-        self, outcome: Callable[[Any], Any], entry: _playing.StudyRun, play: _playing.Play
-    ) -> Any:
-        where = f"arm {entry.arm!r}, {_playing._named(entry.unit)}"
-        run = self._loaded(entry, play)
-        try:
-            value = outcome(run)
-        except Exception as error:
-            raise ConfigError(
-                f"outcome {_label_of(outcome)!r} fails for {where}: {type(error).__name__}: "
-                f"{error}; return float('nan') where a run has none"
-            ) from error
-        return _plain(value, _label_of(outcome))
-
-    def _of_run(self, tape: Tape, info: RunInfo, outcome: str) -> list[tuple[int, Any]]:
-        """Return an outcome of a whole run by turn: a measure, or a column."""
-        rows = tape.frame_rows(info.id)
-        cls = self._world.cls
-        last = max(rows)
-        if (measure := cls.measures(config_of(info, cls)).get(outcome)) is not None:
-            return [(last, _plain(measure(frame_of(list(rows.values()))), outcome))]
-        column = outcome.removesuffix(_design.LAST)
-        if not any(column in row for row in rows.values()):
-            known = list(dict.fromkeys(name for row in rows.values() for name in row))
+    def _by_name(
+        self, outcome: str, tape: Tape, info: RunInfo, rows: Mapping[int, Any]
+    ) -> Mapping[int, Any]:
+        """Return an outcome by turn: a measure of the whole run, a column, a field of replies."""
+        cls, last, column = self._world.cls, max(rows), outcome.removesuffix(LAST)
+        if measure := cls.measures(config_of(info, cls)).get(outcome):
+            return {last: measure(frame_of(list(rows.values())))}
+        known = list(dict.fromkeys(name for row in rows.values() for name in row))
+        if column in known:
+            if self._world.again or outcome.endswith(LAST):
+                return {last: rows[last].get(column)}
+            return {turn: row.get(column) for turn, row in rows.items() if turn > min(rows)}
+        if not self._world.again:
             raise ConfigError(
                 f"outcome {outcome!r} is not a column of these runs{among(column, known)}"
             )
-        if outcome.endswith(_design.LAST):
-            return [(last, _plain(rows[last].get(column), outcome))]
-        first = min(rows)
-        return [
-            (turn, _plain(row.get(column), outcome)) for turn, row in rows.items() if turn > first
-        ]
+        [turn] = load_turns(cls, tape, info.id, tape.turn_records(info.id)[-1:])
+        return {last: _in_replies(turn, outcome)}
 
-    def _of_fork(self, tape: Tape, info: RunInfo, outcome: str) -> Any:
-        """Return an outcome of a turn that was asked again: a column, or a field of replies."""
-        line = tape.turn_lines(info.id, first=info.turns)[info.turns]
-        if outcome in line["row"]:
-            return _plain(line["row"][outcome], outcome)
-        [turn] = load_turns(self._world.cls, tape, info.id, [line["record"]])
-        return _in_replies(turn, outcome)
-
-    def simulation(
-        self, arm: str, unit: _playing.Unit, *, wording: str = "", replicate: int = 1
-    ) -> _design.AnyRun:
+    def simulation(self, arm: str, unit: Unit, *, wording: str = "", replicate: int = 1) -> AnyRun:
         """Return one run to look at: its turns, calls and decisions.
 
         Args:
@@ -773,70 +658,54 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        self.tape_of(arm, unit)
+        tape = Tape(self.tape_of(arm, unit), read_only=True)
         labels = list(self._world.wordings(self._arms[arm]))
-        if wording and wording not in labels:
-            raise ConfigError(f"there is no wording {wording!r}{among(wording, labels)}")
-        play = (labels.index(wording) if wording else 0, replicate)
-        return self._loaded(self._entry(arm, unit), play)
+        place = labels.index(wording) if wording in labels else 0 if not wording else -1
+        return self._loaded(tape, self._jobs[arm, unit], (place, replicate))
 
-    def _loaded(self, entry: _playing.StudyRun, play: _playing.Play) -> _design.AnyRun:
-        assert entry.tape is not None
-        tape = Tape(entry.tape, read_only=True)
-        info = self._jobs[entry.key].runs_on(tape).get(play)
-        if info is None:
-            raise ConfigError(f"sample {play[1]} of {entry.key} was not begun; run() plays it")
-        arm, world, made = self._arms[entry.arm], self._world, None
-        if not world.again:
-            made = world.run(arm, int(entry.unit), None, wording=play[0])
-        return _load(tape, info, None, world.parts(arm, made, info), world.cls)
+    def _loaded(self, tape: Tape, job: Job, play: Play) -> AnyRun:
+        if (info := job.runs_on(tape).get(play)) is None:
+            raise ConfigError(f"arm {job.arm!r}, {job.where} has no sample {play}, or not yet")
+        arm, world = self._arms[job.arm], self._world
+        made = None if world.again else world.run(arm, job.run, None, wording=play[0])
+        return _load(tape, info, None, world.given(arm, made, info), world.cls)
 
-    def tape_of(self, arm: str, unit: _playing.Unit) -> Path:
+    def tape_of(self, arm: str, unit: Unit) -> Path:
         """Return the file of one run, to replay it, fork it or ask its situations again.
 
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        if (file := self._entry(arm, unit).tape) is None:
-            raise ConfigError(
-                f"the run of arm {arm!r}, {_playing._named(unit)}, was not begun; run() plays it"
-            )
-        return file
-
-    def _entry(self, arm: str, unit: _playing.Unit) -> _playing.StudyRun:
         if arm not in self.arms:
-            raise ConfigError(
-                f"there is no arm {arm!r}{closest(str(arm), self.arms)}; arms are "
-                f"{', '.join(self.arms)}"
-            )
-        if (entry := self._entries.get((arm, unit))) is None:
+            there = f"; arms are {', '.join(self.arms)}"
+            raise ConfigError(f"there is no arm {arm!r}{closest(str(arm), self.arms)}{there}")
+        if unit not in self.units:
             there = clip(", ".join(map(str, self.units)), 200)
-            raise ConfigError(f"there is no unit {unit!r}; there are {there}")
-        return entry
+            raise ConfigError(f"there is no unit {unit!r}; units are {there}")
+        if (file := self._entries[arm, unit].tape) is None:
+            raise ConfigError(f"arm {arm!r} was not begun at {unit}; run() plays it")
+        return file
 
     def to_frame(self) -> pd.DataFrame:
         """Return the turns of all complete runs, one row each.
 
         Columns: ``arm``; the factors' levels; ``unit``; ``wording``; ``replicate``; ``turn``, and
-        the others of a run's frame. Of situations only the turn that was asked again. A factor that
+        the others of a run's frame; of situations only the turn that was asked again. A factor that
         has the name of one of those is called ``factor NAME``.
         """
-        parts = []
+        rows = []
         for entry in self._in_order():
             if entry.status != "done" or entry.tape is None:
                 continue
             labels = list(self._world.wordings(self._arms[entry.arm]))
             with Tape(entry.tape, read_only=True) as tape:
                 for (wording, sample), info in sorted(self._jobs[entry.key].runs_on(tape).items()):
-                    rows = tape.frame_rows(info.id)
                     own = {"unit": entry.unit, "wording": labels[wording], "replicate": sample}
-                    levels = _beside(self._levels(entry.arm), {"arm", *own, *rows[info.turns]})
-                    parts += [
-                        {"arm": entry.arm, **levels, **own, **row}
-                        for turn, row in rows.items()
-                        if not self._world.again or turn == info.turns
-                    ]
-        return frame_of(parts)
+                    for turn, row in tape.frame_rows(info.id).items():
+                        if turn == info.turns or not self._world.again:
+                            levels = self._levels(entry.arm, {"arm", *own, *row})
+                            rows.append({"arm": entry.arm, **levels, **own, **row})
+        return frame_of(rows)
 
     def to_xarray(self) -> xr.Dataset:
         """Return ``results`` as pandas gives it to xarray: each outcome by arm, unit, ... and turn.
@@ -846,8 +715,7 @@ class Study:
         """
         results, index = self.results, [name for name in _COLUMNS if name not in ("run", "value")]
         try:
-            wide = results.set_index(index)["value"].unstack("outcome")
-            found: xr.Dataset = wide.to_xarray()
+            found: xr.Dataset = results.set_index(index)["value"].unstack("outcome").to_xarray()
         except ImportError as error:
             raise ConfigError(
                 "to_xarray() needs xarray: pip install 'llmsim-lab[study]'; study.results has the "
@@ -857,54 +725,38 @@ class Study:
 
     # --- outcomes ----------------------------------------------------------------------------
 
-    def _outcomes_of(self, outcome: Outcomes | None) -> dict[str, Outcome]:
+    def _outcomes_of(self, outcome: Outcomes | None, trial: AnyRun) -> dict[str, Outcome]:
         """Return what is compared, by label.
 
         Raises:
             ConfigError: a name stands for no column and no measure.
         """
-        known, at_least = self._columns()
+        replies = trial.turns[-1].answers if self._source is not None else ()
+        fields = list(dict.fromkeys(name for answer in replies for name in answer.fields))
+        known = [*trial.measures(trial.config), *(it.column for it in trial.series)]
         if outcome is None:
-            outcome = known[:1] if self._source is None else at_least
-        if isinstance(outcome, Mapping):
-            found = dict(outcome)
-        else:
-            items = [outcome] if isinstance(outcome, str) or callable(outcome) else list(outcome)
-            found = {_label_of(item): item for item in items}
-            if len(found) < len(items):
-                twice = Counter(map(_label_of, items)).most_common(1)[0][0]
-                raise ConfigError(
-                    f"two outcomes are called {twice!r}; give them labels: outcome={{'one': ..., "
-                    "'other': ...}"
-                )
-        fields = getattr(type(self._trial.state), "model_fields", {})
+            outcome = known[:1] if self._source is None else fields
+        if isinstance(outcome, str) or callable(outcome):
+            outcome = [outcome]
+        found = (
+            dict(outcome) if isinstance(outcome, Mapping) else {_label(it): it for it in outcome}
+        )
+        if len(found) < len(outcome):
+            raise ConfigError(f"two outcomes have one name; label them: {{'one': {outcome[0]!r}}}")
+        known += [*fields, *map(str, trial.to_frame().columns)]
+        # A mapping in a state may be filled later, so of its columns only the field is known.
+        parts = {*known, *fields, *getattr(type(trial.state), "model_fields", ())}
         for item in found.values():
+            name = str(item).removesuffix(LAST)
+            if isinstance(item, str) and name not in known and name.partition(".")[0] not in parts:
+                where = f"is not a column of {type(trial).__name__}{among(name, known)}"
+                raise ConfigError(f"outcome {item!r} {where}")
             if not isinstance(item, str) and not callable(item):
                 raise ConfigError(
                     f"outcome {item!r:.60} is neither a column nor a function of the run; write "
                     "outcome='inflation', or outcome=lambda run: run.state.coins['Ann']"
                 )
-            if callable(item):
-                continue
-            name = item.removesuffix(_design.LAST)
-            # A mapping in a state may be filled later, so of its columns only the field is known.
-            if name not in known and name.partition(".")[0] not in {*fields, *at_least}:
-                raise ConfigError(
-                    f"outcome {item!r} is not a column of {self._world.cls.__name__}"
-                    f"{among(name, known)}"
-                )
         return found
-
-    def _columns(self) -> tuple[list[str], list[str]]:
-        """Return the names that outcomes may have, and those of the replies' fields."""
-        trial = self._trial
-        row = turn_row(trial.turns[-1], trial.own_columns(trial.turns[-1]))
-        measures = list(trial.measures(trial.config))
-        names = [*measures, *(it.column for it in trial.series), *row]
-        fields: list[str] = []
-        if self._source is not None:
-            fields = [name for answer in trial.turns[-1].answers for name in answer.fields]
-        return list(dict.fromkeys([*names, *fields])), list(dict.fromkeys(fields))
 
     def effects(
         self,
@@ -933,33 +785,28 @@ class Study:
         from llmsim_lab.study._effects import Effects, effects  # here, since it imports scipy
 
         if not self.outcome:
-            raise ConfigError(
-                f"say what is compared: Study({self.name}, outcome='a column'), or a function of "
-                "the run"
-            )
-        values = self.results
-        own: dict[str, Any] = {
-            "speaks_of": speaks_of or self._speaks_of(),
-            "reference": self.reference,
-            "level": level,
-            "sesoi": sesoi,
-        }
-        main = values[values["arm"] != _design.AA] if contrasts is None else values
-        found = effects(main, formula, factors=self.factors, contrasts=contrasts, **own)
-        listed = list(found)
-        if contrasts is None and formula is None and _design.AA in self.arms:
-            again = values[values["arm"].isin([_design.AA, self.reference])]
-            listed += [
-                replace(it, note=f"{_AA_NOTE}{it.note and '; '}{it.note}")
-                for it in effects(again, **own)
+            raise ConfigError("say what is compared: outcome='a column', or a function of the run")
+        how: dict[str, Any] = {"level": level, "sesoi": sesoi, "reference": self.reference}
+        how["speaks_of"] = speaks_of or self._speaks_of()
+        values, found = self.results, list[Any]()
+        alike = values["arm"] == AA
+        main = values if contrasts else values[~alike]
+        of_main = effects(main, formula, factors=self.factors, contrasts=contrasts, **how)
+        if alike.any() and contrasts is None and formula is None:
+            of_alike = effects(values[alike | (values["arm"] == self.reference)], **how)
+            found = [
+                replace(it, note="; ".join(filter(None, [_AA_NOTE, it.note]))) for it in of_alike
             ]
-        return Effects(listed, label="; ".join(filter(None, [found.label, self._so_far()])))
+        ended, whole = self.counts["done"] + self.counts["failed"], len(self._jobs)
+        so_far = f"{ended} of {whole} runs so far: to stop as soon as p < .05 finds something far "
+        so_far += "more often than one time in twenty"
+        label = [of_main.label, so_far if 0 < ended < whole else ""]
+        return Effects([*of_main, *found], label="; ".join(filter(None, label)))
 
     def _speaks_of(self) -> SpeaksOf:
         """Return what a result of this design generalises to."""
-        several = any(len(self._world.wordings(arm)) > 1 for arm in self._arms.values())
-        runs = len({unit.run for unit in self._units.values()})
-        if several:
+        runs = len({job.run for job in self._jobs.values()})
+        if any(len(self._world.wordings(arm)) > 1 for arm in self._arms.values()):
             return "new wordings and situations" if runs > 1 else "new wordings"
         return "new runs" if self._source is None or runs > 1 else "these situations"
 
@@ -985,23 +832,67 @@ class Study:
         from llmsim_lab.study._effects import by_turn
 
         reference = reference or self.reference
-        others = [name for name in self.arms if name not in (reference, _design.AA)]
+        others = [name for name in self.arms if name not in (reference, AA)]
         if arm is None and len(others) != 1:
             raise ConfigError(f"say which arm: by_turn({column!r}, 'ARM'); {', '.join(others)}")
-        found: pd.DataFrame = by_turn(
-            self._table({column: column}), arm or others[0], reference, level=level
-        )
+        values = self._table({column: column}, {})
+        found: pd.DataFrame = by_turn(values, arm or others[0], reference, level=level)
         return found
 
-    def _so_far(self) -> str:
-        """Return how many runs have ended; empty where all of them have."""
-        ended, whole = self.counts["done"] + self.counts["failed"], len(self._entries)
-        if not ended or ended == whole:
-            return ""
-        return (
-            f"{ended} of {whole} runs so far: to stop as soon as p < .05 finds something far more "
-            "often than one time in twenty"
+    def plan(self, pilot: Study | None = None) -> StudyPlan:
+        """Return what is left to play, what it takes, and what differences it can see.
+
+        Calls, tokens and time are those of the turns so far; of recorded turns, where situations
+        are asked again; before anything was played, calls are counted in one turn of chance.
+
+        Args:
+            pilot: a smaller study; this one if not given.
+        """
+        from llmsim_lab.study._effects import smallest_effect
+
+        left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
+        turns = sum(len(job.plays) * (job.end - (job.at if job.forks else 0)) for job in left)
+        rows, where = (pilot or self).to_frame(), "the mean of the turns so far"
+        if not rows.empty:
+            rows = rows[rows["turn"] > 0]
+        elif self._source is not None:
+            runs = {job.run for job in self._jobs.values()}
+            rows = frame_of([it for run in runs for it in self._source.frame_rows(run).values()])
+            where = "the mean of the recorded turns"
+        costs = {name: rows[name].mean() * turns for name in ("calls", "tokens") if len(rows)}
+        if len(rows):
+            costs["hours"] = rows["seconds"].mean() * turns / 3600
+        else:
+            costs, where = {"calls": self._calls_by_chance() * turns}, "one turn of chance players"
+        values, smallest = (pilot or self).results, dict.fromkeys(self.outcome)
+        for name in self.outcome if self.counts["done"] or pilot else ():
+            own = values[values["outcome"] == name]
+            numbers = own.assign(value=frame_of(own)["value"].astype(float))
+            means = numbers.pivot_table(index="unit", columns="arm", values="value")
+            apart = means.drop(columns=AA, errors="ignore").sub(means[self.reference], axis=0)
+            spreads = apart.drop(columns=self.reference).std().dropna()
+            if len(means) > 2 and len(spreads):
+                sd = math.sqrt((spreads**2).mean())
+                smallest[name] = smallest_effect(sd, len(self.units), pilot=len(means))
+        return StudyPlan(
+            left=len(left),
+            turns=turns,
+            units=len(self.units),
+            smallest=smallest,
+            based_on=where,
+            **costs,
         )
+
+    def _calls_by_chance(self) -> int:
+        """Return how many questions of a first turn a model would be asked."""
+        run = self._world.run(
+            self._arms[self.reference], self._jobs[next(iter(self._jobs))].run, None
+        )
+        models = {name: "random" for name, who in run.players.items() if who == "model"}
+        run.players = {"*": "random", **run.players, **models}
+        turn = run_sync(run.step(progress=False))
+        seats = [run.seat(answer.player, tag=answer.component) for answer in turn.answers]
+        return seats.count("random")
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -1017,37 +908,60 @@ class Study:
         Raises:
             ConfigError: the file cannot be written, or is a tape.
         """
-        from llmsim_lab._util.files import write_file
         from llmsim_lab.study._report import report_html
 
         return write_file(Path(path), report_html(self).encode())
 
     def chart(self, outcome: str) -> Figure:
-        """Draw an outcome: a point a run and a line a unit, or by turn where it is a column."""
+        """Draw an outcome: by turn where it is a column, else a point a run and a line a unit."""
         from llmsim_lab.study._charts import arms_figure
 
         found: Figure = arms_figure(self.results, outcome, arms=list(self.arms))
         return found
 
+    def watch(self) -> None:
+        """Show a table of the runs, and a chart of the first outcome, that follow the playing."""
+        from IPython.display import display
+
+        handles: dict[str, Any] = {}
+        shown = -math.inf
+
+        def show() -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if self.running and now - shown < _WATCH_S:
+                return
+            shown = now
+            views: dict[str, Any] = {"table": self}
+            if self.counts["done"] and self.outcome:
+                views["chart"] = self.chart(next(iter(self.outcome)))
+            for name, view in views.items():
+                if name in handles:
+                    handles[name].update(view)
+                else:
+                    handles[name] = display(view, display_id=True)
+
+        show()
+        self.listen(show)
+
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self._about()}"]
-        lines += [f"  {error}" for error in self.errors()]
         shown = self._effects_shown()
-        return "\n".join([*lines, *([str(shown)] if shown is not None else [])])
+        lines = [f"{self.name}: {self._about()}", *(f"  {error}" for error in self.errors)]
+        return "\n".join([*lines, *([] if shown is None else [str(shown)])])
 
     def __repr__(self) -> str:
         return f"<Study {self.name!r}: {self._about()}>"
 
     def _about(self) -> str:
-        counts = self.counts
-        states = [f"{counts[it]} {it}" for it in _STATES if counts[it]]
         what = "seeds" if self._source is None else "situations"
+        states = ", ".join(f"{n} {it}" for it in _STATES if (n := self.counts[it]))
+        others = self.others
         size = f"{len(self.arms)} arms, {len(self.units)} {what}"
-        others = self._of_others()
-        return f"{size}: {', '.join(states)}{others and f' ({others})'}"
+        return f"{size}: {states}{others and f' ({others})'}"
 
+    @property
     def errors(self) -> list[str]:
-        """Return why runs failed, the most frequent reasons first."""
+        """Why runs failed, the most frequent reasons first."""
         errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
         return [f"{n} failed: {error:.200}" for error, n in errors.most_common(_MOST_ERRORS)]
 
@@ -1055,7 +969,7 @@ class Study:
         """Return the effects, or why there are none; nothing while there is nothing to compare."""
         # Not while runs are left: effects so far are shown to those who ask for them.
         done, failed = self.counts["done"], self.counts["failed"]
-        if not done or done + failed < len(self._entries) or len(self.arms) < 2:
+        if not done or done + failed < len(self._jobs) or len(self.arms) < 2 or self.running:
             return None
         try:
             return self.effects()
@@ -1066,42 +980,34 @@ class Study:
         facts: list[tuple[object, object]] = [
             ("design", self._about()),
             ("outcomes", ", ".join(self.outcome)),
-            ("tapes", "not kept" if self._kept else f"in {self.tape.name}"),
-            *(("failed", error) for error in self.errors()),
+            ("tapes", "kept as long as this study" if self._temporary else f"in {self.tape.name}"),
+            *(("failed", error) for error in self.errors),
         ]
         by_arm = Counter((it.arm, it.status) for it in self.progress())
-        states = ("done", "running", "failed", "stopped", "left")
         rows = [
-            [arm, *levels.values(), *(by_arm[arm, state] for state in states)]
+            [arm, *levels.values(), *(by_arm[arm, state] for state in _STATES)]
             for arm, levels in self.arms.items()
         ]
-        header = ["arm", *self.arms[self.reference], *states]
-        shown = None if self.running else self._effects_shown()
-        below = shown if isinstance(shown, str) else Markup(shown._repr_html_()) if shown else ""
-        return str(join([pairs(facts, caption=f"Study {self.name!r}"), table(header, rows), below]))
+        header, shown = ["arm", *self.arms[self.reference], *_STATES], self._effects_shown()
+        below = "" if shown is None else shown
+        below = below if isinstance(below, str) else Markup(below._repr_html_())
+        about = pairs(facts, caption=f"Study {self.name!r}")
+        return str(join([about, table(header, rows), below]))
 
 
-class Comparison(Study):
-    """Prompts compared on recorded situations: ``Study.again`` for one factor.
+def Comparison(  # noqa: N802 - what it gives is one
+    tape: Tape | Run | str | Path, *, prompt: Mapping[str, Any], **more: Any
+) -> Study:
+    """Compare prompts on recorded situations: ``Study.again`` for one factor.
 
     Args:
         tape: the tape, its file, or a run on one.
         prompt: prompts by name, as ``vary={"prompt": ...}`` takes them; compared with the recorded
             one, which ``None`` stands for, unless it is among them.
-        run: as for ``Study.again``, and so are the others.
         more: as for ``Study.again``.
     """
-
-    def __init__(
-        self,
-        tape: Tape | Run | str | Path,
-        run: int | Sequence[int] | Literal["all"] | None = None,
-        *,
-        prompt: Mapping[str, Any],
-        **more: Any,
-    ) -> None:
-        prompts = dict(prompt) if None in prompt.values() else {_AS_IT_IS: None, **prompt}
-        self._ask_again(tape, {"prompt": prompts}, run=run, **more)
+    prompts = dict(prompt) if None in prompt.values() else {"as it is": None, **prompt}
+    return Study.again(tape, {"prompt": prompts}, **more)
 
 
 # --- recorded situations --------------------------------------------------------------------------
@@ -1113,57 +1019,51 @@ def _independent(tape: Tape, run: Any) -> list[RunInfo]:
     Raises:
         ConfigError: they are of several worlds, share turns, or had the same luck.
     """
-    if run == "all":
-        infos = [info for info in tape.runs() if info.parent is None]
-    elif run is None or isinstance(run, int):
+    if run is None or isinstance(run, int):
         return [tape.run(run)]
-    elif isinstance(run, str) or not isinstance(run, Sequence) or not run:
+    if run != "all" and (isinstance(run, str) or not isinstance(run, Sequence) or not run):
         raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
-    else:
-        infos = [tape.run(number) for number in dict.fromkeys(run)]
-    luck: dict[Any, int] = {}
+    every = [info for info in tape.runs() if info.parent is None]
+    infos = every if run == "all" else [tape.run(number) for number in dict.fromkeys(run)]
+    known: dict[Any, int] = {}
     for info in infos:
-        if (kind := info.manifest["kind"]) != infos[0].manifest["kind"]:
-            raise ConfigError(
-                f"run {infos[0].id} is a {infos[0].manifest['kind']} and run {info.id} a {kind}; "
-                "ask runs of one world again"
-            )
-        for what, key in (
-            ("turns, as forks do", -tape.line(info.id)[0][0]),
-            ("the seed", info.manifest["seed"]),
-        ):
-            if (other := luck.setdefault((what, key), info.id)) != info.id:
+        facts = {"turns, as forks do": tape.line(info.id)[0][0], "the seed": info.manifest["seed"]}
+        for what, fact in facts.items():
+            if (other := known.setdefault((what, fact), info.id)) != info.id:
                 raise ConfigError(
                     f"runs {other} and {info.id} share {what}, and are not independent; choose "
                     "runs with different seeds"
                 )
+    if len({info.manifest["kind"] for info in infos}) > 1:
+        raise ConfigError("these are runs of several worlds; name those of one: run=[1, 2]")
     return infos
 
 
-def _situations(tape: Tape, infos: Sequence[RunInfo], turns: Sequence[int] | None) -> list[_Unit]:
-    """Return the turns of runs that were continued, or those of them that are wanted."""
-    units: list[_Unit] = []
+def _situations(
+    tape: Tape, infos: Sequence[RunInfo], turns: Sequence[int] | None
+) -> Iterator[dict[str, Any]]:
+    """Yield the turns of runs that were continued, or those of them that are wanted.
+
+    Raises:
+        ConfigError: one that is wanted is not among them, or there are none.
+    """
     for info in infos:
         number, parent = 1, info.parent
-        while parent is not None:
+        while parent is not None:  # which are copied with it
             number, parent = number + 1, tape.run(parent).parent
-        sofar = hashlib.sha256(dumps(info.manifest).encode("utf-8", "surrogatepass"))
+        so_far = hashlib.sha256(dumps(info.manifest).encode("utf-8", "surrogatepass"))
         there = []
         for record in tape.turn_records(info.id)[:-1]:
-            sofar.update(dumps(record).encode("utf-8", "surrogatepass"))
-            turn = int(record["turn"])
-            there.append(turn)
+            so_far.update(dumps(record).encode("utf-8", "surrogatepass"))
+            there.append(turn := int(record["turn"]))
             if turns is None or turn in turns:
-                digest = sofar.hexdigest()[:16]
-                units.append(_Unit(f"{info.id}:{turn}", info.id, turn, number, digest))
-        if wrong := [turn for turn in turns or () if turn not in there]:
+                own = {"unit": f"{info.id}:{turn}", "run": info.id, "number": number}
+                yield {**own, "forked": turn, "digest": so_far.hexdigest()[:16]}
+        if not there or (wrong := [turn for turn in turns or () if turn not in there]):
+            wanted = f"turn {wrong[0]}" if there else "no turn"
             raise ConfigError(
-                f"turn {wrong[0]} of run {info.id} was not continued; those that were are "
-                f"{min(there, default=0)} to {max(there, default=0)}"
+                f"{wanted} of run {info.id} was continued; its turns up to {info.turns - 1} were"
             )
-    if not units:
-        raise ConfigError(f"run {infos[0].id} has no turn that was continued; play it first")
-    return units
 
 
 def _in_replies(turn: Any, outcome: str) -> Any:
@@ -1173,11 +1073,8 @@ def _in_replies(turn: Any, outcome: str) -> Any:
         ConfigError: no reply has it, or several have texts.
     """
     name, _, player = outcome.partition(".")
-    found = [
-        answer.fields[name]
-        for answer in turn.answers
-        if name in answer.fields and player in ("", answer.player)
-    ]
+    answers = [it for it in turn.answers if name in it.fields and player in ("", it.player)]
+    found = [answer.fields[name] for answer in answers]
     if not found:
         known = {field for answer in turn.answers for field in answer.fields}
         raise ConfigError(f"outcome {outcome!r}: no reply of the turn has it{among(name, known)}")
@@ -1186,55 +1083,35 @@ def _in_replies(turn: Any, outcome: str) -> Any:
     if len(found) > 1:
         raise ConfigError(
             f"outcome {outcome!r} is a text of {len(found)} players; name one: "
-            f"'{name}.{turn.answers[0].player}', or make a number of them: outcome=lambda run: ..."
+            f"'{name}.{answers[0].player}', or make a number of them: outcome=lambda run: ..."
         )
-    return _plain(found[0], outcome)
+    return found[0]
 
 
-# --- small things ---------------------------------------------------------------------------------
-
-
-def _folder(tape: Any) -> Path:
-    """Return the folder that ``tape=`` names.
-
-    Raises:
-        ConfigError: it is something else.
-    """
-    path = getattr(tape, "path", None) or Path(tape)
-    if path.is_file():
+def _by_function(outcome: Callable[[AnyRun], Any], run: AnyRun, label: str, job: Job) -> Any:
+    try:
+        return outcome(run)
+    except Exception as error:
         raise ConfigError(
-            f"{path} is a file, and a study is a folder with a tape for each run: "
-            f"tape={path.stem + '/'!r}"
-        )
-    return Path(path)
+            f"outcome {label!r} fails for arm {job.arm!r}, {job.where}: {type(error).__name__}: "
+            f"{error}; return float('nan') where a run has none"
+        ) from error
 
 
-def _beside(levels: Mapping[str, Any], others: set[str]) -> dict[str, Any]:
-    """Return levels by their factors' names, which other columns may have as well."""
-    return {f"factor {name}" if name in others else name: it for name, it in levels.items()}
-
-
-_AA_NOTE = "the same arm with other call seeds: what is seen here is chance"
-
-
-def _label_of(outcome: Outcome) -> str:
+def _label(outcome: Outcome) -> str:
     return outcome if isinstance(outcome, str) else getattr(outcome, "__name__", "outcome")
 
 
-def _plain(value: Any, name: str) -> Any:
+def _plain(outcome: str, value: Any) -> Any:
     """Return a value as the table holds it: a number, NaN for none, or a text.
 
     Raises:
         ConfigError: it is something else.
     """
-    if value is None:
-        return math.nan
-    if isinstance(value, str):
-        return value
     try:
-        return float(value)
+        return value if isinstance(value, str) else math.nan if value is None else float(value)
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"outcome {name!r} is {value!r:.60}, neither a number nor a text; make one of it: "
+            f"outcome {outcome!r} is {value!r:.60}, neither a number nor a text; make one of it: "
             "outcome=lambda run: ..."
         ) from error

@@ -115,8 +115,8 @@ def requests_of(client: LLMClient, component: str | None = None) -> list[ChatReq
 
 def make_config(**fields: Any) -> SimulationConfig:
     """Return a configuration of Taylor rules without shocks, which by default needs no model."""
-    fields.setdefault("nations", [{"name": "Aland", "kind": "taylor"}])
-    fields.setdefault("validator", {"kind": "always_valid"})
+    fields.setdefault("nations", ["Aland"])
+    fields.setdefault("players", "rule")
     fields.setdefault("economy", {"shock_scale": 0})
     return SimulationConfig(**fields)
 

@@ -11,11 +11,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from builders import make_action, make_client, make_simulation, make_state, policy
+from builders import make_action, make_client, make_simulation, make_state, policy, rate_update
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 import llmsim_lab
 from llmsim_lab.agents import NationAgent
+from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.models import (
     Action,
     AgentState,
@@ -142,18 +143,13 @@ def test_a_run_leaves_earlier_states_as_they_were() -> None:
 # Round trips
 
 
-def test_a_state_with_its_calls_comes_back_from_json_as_it_was() -> None:
-    simulation = make_simulation()
-    simulation.run(2)
-    state = simulation.state
+async def test_a_state_with_its_calls_comes_back_as_it_was() -> None:
+    engine = EconomicEngine(llm_client=make_client(rate_update(4.25)))
+    state = await engine.run_turn([make_action()])
+    assert state.reasoning_chains[0].call is not None
     assert SimulationState.model_validate_json(state.model_dump_json()) == state
-
-
-def test_a_state_with_its_calls_comes_back_from_pickle_as_it_was() -> None:
-    simulation = make_simulation()
-    simulation.run(1)
-    assert pickle.loads(pickle.dumps(simulation.state)) == simulation.state
-    assert copy.deepcopy(simulation.state) == simulation.state
+    assert pickle.loads(pickle.dumps(state)) == state
+    assert copy.deepcopy(state) == state
 
 
 async def test_a_decision_keeps_its_call_when_pickled() -> None:

@@ -25,7 +25,7 @@ CONFIG = SimulationConfig(
     name="looking up",
     seed=7,
     turns=TURNS,
-    start=START,
+    start_at=START,
     nations=(NATION,),
     llm=MODEL,
     # In words, and the engine's model turns each action into a rate.
@@ -47,7 +47,7 @@ def record(client: LLMClient) -> None:
     """Play the run onto a new tape; an old one goes."""
     agent = ToolUsingNationAgent(NATION, client, tools=FunctionTools(past_values))
     TAPE.unlink(missing_ok=True)
-    simulation = Simulation(CONFIG, llm_client=client, agents=[agent], tape=TAPE)
+    simulation = Simulation(CONFIG, llm_client=client, players={NATION: agent}, tape=TAPE)
     simulation.run(TURNS, on_turn=lambda turn: sys.stderr.write(f"turn {turn.number}\n"))
     simulation.close()
 

@@ -12,24 +12,19 @@ import sys
 from pathlib import Path
 
 from llmsim_lab import LLMClient, Simulation, SimulationConfig, connect
-from llmsim_lab.engines._committee import Committee
 from llmsim_lab.llm import LLMConfig
 
 HERE = Path(__file__).parent
 SETTINGS = LLMConfig(
     model="auto", seed=7, num_ctx=2048, max_tokens=256, max_text_chars=200, timeout_s=180
 )
-IN_WORDS = {
-    "moves_bp": None,
-    "committee": Committee(rule="sequential"),
-    "briefing": "thin",
-}
+IN_WORDS = {"moves_bp": None, "committee": "sequential"}
 """Agents put actions into words, and the engine's model turns each into a rate, in order."""
 ONE_NATION = SimulationConfig(
     name="one nation",
     seed=7,
     turns=8,
-    start="1979Q3",
+    start_at="1979Q3",
     llm=SETTINGS,
     economy={"shock_scale": 0},
     **IN_WORDS,
@@ -38,7 +33,7 @@ TWO_NATIONS = SimulationConfig(
     name="model",
     seed=7,
     turns=12,
-    start="1979Q3",
+    start_at="1979Q3",
     nations=(
         {"name": "United States", "temperament": "cautious"},
         {"name": "Germany", "temperament": "hawkish on inflation"},
@@ -48,7 +43,7 @@ TWO_NATIONS = SimulationConfig(
     **IN_WORDS,
 )
 FORKED_AT = 3
-OIL = {"turn": 4, "shock": {"supply": 4}, "note": "oil"}
+OIL = {"turn": FORKED_AT, "set": {"shock.supply": 4}, "note": "oil"}
 ADVISOR = "You are an economic policy advisor for a nation."
 FEARFUL = "You are a central banker who fears inflation above all else."
 
@@ -59,7 +54,7 @@ def first_run(client: LLMClient) -> None:
     simulation = begin("first_run.tape", ONE_NATION, client)
     play_on(simulation, turns)
     play_on(simulation.fork(FORKED_AT, intervene=[OIL]), turns - FORKED_AT)
-    prompt = simulation.agents[0].prompt.replace(ADVISOR, FEARFUL)  # type: ignore[attr-defined]
+    prompt = simulation.prompt("agent_policy").replace(ADVISOR, FEARFUL)
     play_on(simulation.fork(FORKED_AT, prompt=prompt), turns - FORKED_AT)
 
 

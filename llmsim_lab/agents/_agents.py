@@ -12,17 +12,16 @@ from __future__ import annotations
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from random import Random
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import faults, number
-from llmsim_lab.agents._briefing import PolicyBriefing, known_quarters
+from llmsim_lab.agents._briefing import PolicyBriefing
 from llmsim_lab.agents._briefing import briefing as briefing_values
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._data import Quarter
@@ -30,7 +29,6 @@ from llmsim_lab.economy._macro import RateLimits, Rule, rate_by
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
-from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import Action, AgentState, GlobalState, PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -77,8 +75,6 @@ _SOURCES = {
 }
 """Where the value of each of the prompt's slots comes from."""
 
-
-DecisionT = TypeVar("DecisionT", bound=PolicyDecision)
 
 _SIZES = ("rate_change_bp", "proposed_rate")
 """Fields by which a decision states its size; an action has both."""
@@ -189,7 +185,7 @@ class LLMAgent(Agent):
         site = CallSite(component="agent", agent=self.name, turn=state.turn + 1)
         status: Status | None = None
         try:
-            decision = await self._ask(prompt, state, site)
+            decision = await self._ask(prompt, site)
         except LLMFailureException as failure:
             # Twice the right form with an action outside the domain: rejected, not a failed call.
             if not isinstance(failure.rejected, PolicyDecision):
@@ -213,9 +209,8 @@ class LLMAgent(Agent):
             chain=chain,
         )
 
-    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
-        """Put the prompt to the model; a subclass may ask for more, which depends on the state."""
-        del state
+    async def _ask(self, prompt: str, site: CallSite) -> PolicyDecision:
+        """Put the prompt to the model; a subclass may ask for more."""
         return await self.llm_client.call_with_retry(
             total_timeout_s=self.llm_client.config.timeout_s,
             prompt=prompt,
@@ -395,41 +390,29 @@ class EconLLMAgent(LLMAgent):
             turn=state.turn,
         )
 
-    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
+    async def _ask(self, prompt: str, site: CallSite) -> PolicyDecision:
         moves = self.moves_bp
         if not moves:
-            return await super()._ask(prompt, state, site)
+            return await super()._ask(prompt, site)
 
         def fault(decision: RateDecision) -> str | None:
             move, listed = decision.rate_change_bp, moves_in_words(moves)
             wrong = f"rate_change_bp must be one of {listed}, and it is {move}"
             return None if move in moves else wrong
 
-        return await self._ask_for_size(
-            RateDecision, {"rate_change_bp": moves}, fault, prompt, site
-        )
-
-    async def _ask_for_size(
-        self,
-        reply: type[DecisionT],
-        offered: Mapping[str, tuple[Any, ...]],
-        fault: Callable[[DecisionT], str | None],
-        prompt: str,
-        site: CallSite,
-    ) -> DecisionT:
         try:
             return await self.llm_client.call_with_retry(
                 total_timeout_s=self.llm_client.config.timeout_s,
                 prompt=prompt,
-                response_model=reply,
-                choices=offered,
+                response_model=RateDecision,
+                choices={"rate_change_bp": moves},
                 check=lambda decision: fault(decision) or self._check(decision),
                 site=site,
             )
         except LLMFailureException as failure:
             # No size that anybody offered: an invalid answer, which no engine could apply, and not
             # an action to reject.
-            if isinstance(failure.rejected, reply) and fault(failure.rejected):
+            if isinstance(failure.rejected, RateDecision) and fault(failure.rejected):
                 failure.rejected = None
             raise
 
@@ -489,24 +472,12 @@ class NationAgent(EconLLMAgent):
         llm_client: the model.
         profile: how this advisor differs from others, such as ``{"mandate": "low unemployment"}``:
             ``mandate``, ``inflation_target`` (percent per year) and ``temperament``, each optional.
-        prompt: as ``EconLLMAgent`` takes it, or with the slots of ``agent_briefing``.
+        prompt: as ``EconLLMAgent`` takes it.
         moves_bp: as ``EconLLMAgent`` takes it.
-        briefing: how the agent is briefed, with eight quarters of history and all that a decision
-            needs; the prompt is then ``agent_briefing``, and there have to be moves. If not given,
-            the agent sees four indicators of the quarter, as the agent contract has it.
-        decide: asks the model for the probability of each move, and takes a draw (``sample``), the
-            likeliest (``mode``) or the one nearest to the mean (``expected``); see
-            ``LLMClient.choose``. If not given, the model writes its decision.
-        seed: of the draws.
-
-    Attributes:
-        past: the states before the one that the agent is asked about, from the run's first on. A
-            simulation sets it before each turn; a briefing shows them.
-        us_past: whether the US data are what was before them, if they are dated.
 
     Raises:
-        ConfigError: the profile has an unknown key or a wrong value, the prompt no slot for the
-            moves, or there is a briefing without moves.
+        ConfigError: the profile has an unknown key or a wrong value, or the prompt has no slot for
+            the moves.
     """
 
     profile: NationProfile
@@ -519,85 +490,12 @@ class NationAgent(EconLLMAgent):
         profile: NationProfile | Mapping[str, Any] | None = None,
         prompt: Prompt | None = None,
         moves_bp: Sequence[int] | None = None,
-        briefing: PolicyBriefing | None = None,
-        decide: Decide | None = None,
-        seed: int = 0,
     ) -> None:
-        if decide and not moves_bp:
-            raise ConfigError(
-                f"{name!r} decides by {decide}, from the probabilities of the moves on offer, but "
-                "has no moves; give moves_bp=[-50, -25, 0, 25, 50], or leave out decide"
-            )
-        if briefing and not moves_bp:
-            raise ConfigError(
-                f"{name!r} has a briefing, which asks for one of the moves on offer, but no moves; "
-                "give moves_bp=[-50, -25, 0, 25, 50], or no briefing"
-            )
-        if briefing and prompt is None:
-            prompt = Prompt.load("agent_briefing")
         super().__init__(name, llm_client, prompt=prompt, moves_bp=moves_bp)
-        self.briefing = briefing
-        self.decide = decide
-        self.seed = seed
-        self.past: Sequence[SimulationState] = ()
-        self.us_past = True
         try:
             self.profile = NationProfile.model_validate(profile or {})
         except ValidationError as error:
             raise ConfigError(f"profile of {name!r}: {faults(error)}") from error
-
-    async def __call__(self, question: Question) -> Any:
-        """Answer as a player of an economic run.
-
-        Raises:
-            ConfigError: the agent has a briefing, whose history a question does not have.
-        """
-        if self.briefing is not None:
-            raise ConfigError(
-                f"{self.name!r} has a briefing, and sees one quarter where it is a player; leave "
-                "the seat to the run's model, which the run itself briefs, or give no briefing"
-            )
-        return await super().__call__(question)
-
-    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
-        if self.decide is None:
-            return await super()._ask(prompt, state, site)
-        moves = moves_to_choose(self.moves_bp or ())
-        choice = await self.llm_client.choose(prompt, moves, site=site)
-        # Of its own for each place, so that what others draw changes nothing here.
-        rng = Random(f"{self.seed}/{site.turn}/{self.name}")
-        move = choice.decided(self.decide, rng)
-        chance = choice.probabilities[move]
-        return RateDecision(
-            action=change_in_words(move),
-            reasoning=(
-                f"By {self.decide}: {moves[move]} has {chance:.1%}, the mean is "
-                f"{choice.expectation:+.0f} basis points, and {choice.mass:.1%} of the answers are "
-                "moves on offer."
-            ),
-            confidence=round(chance, 4),
-            rate_change_bp=move,
-        )
-
-    def prompt_for(self, state: SimulationState) -> str:
-        """Return what the model would be sent about a state."""
-        return self._construct_prompt(state)
-
-    def _construct_prompt(self, state: SimulationState) -> str:
-        """Show what a briefing shows, where the prompt has a place for it."""
-        if "history" not in self.prompt.slots:
-            return super()._construct_prompt(state)
-        how = self.briefing or PolicyBriefing()
-        states = [*self.past, state]
-        return briefing_prompt(
-            self.prompt,
-            known_quarters(states, us_past=self.us_past, mirror_of=how.mirror_of),
-            name=self.name,
-            profile=self.profile,
-            how=how,
-            moves_bp=self.moves_bp or (),
-            turn=state.turn,
-        )
 
 
 class RuleProposal(NamedTuple):

@@ -45,7 +45,7 @@ from llmsim_lab.assistant._types import (
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import scope, scoped
-from llmsim_lab.models import PolicyDecision, SimulationState
+from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Question
@@ -377,6 +377,6 @@ class ToolUsingNationAgent(NationAgent):
         super().__init__(name, llm_client, profile=profile, prompt=prompt)
         self.lookup = ToolLookup(tools, max_lookups=max_lookups)
 
-    async def _ask(self, prompt: str, state: SimulationState, site: CallSite) -> PolicyDecision:
+    async def _ask(self, prompt: str, site: CallSite) -> PolicyDecision:
         extended = await self.lookup.look_up(prompt, self.llm_client, site)
-        return await super()._ask(extended, state, site)
+        return await super()._ask(extended, site)

@@ -55,17 +55,17 @@ def demo(
         bool | None,
         typer.Option(
             "--live/--no-live",
-            help="Play all of it, without recording; or only the recording, without a model.",
+            help="Play all of it, and show no recording; or only the recording, without a model.",
             show_default=False,
         ),
     ] = None,
     out: Out = Path("out/demo"),
     host: Host = None,
 ) -> None:
-    """Replay recorded runs of a model beside a rule and say whether it answers the economy.
+    """Show recorded runs of a model beside a rule and say whether it answers the economy.
 
     Then continue one of them live, unless --no-live is given. With --live, --seed, --start or
-    --model rule it plays live from the first quarter, and replays nothing.
+    --model rule it plays live from the first quarter, and shows no recording.
     """
     # A recording has its own seed, start and players: to choose one of them is to play live.
     chosen = model == "rule" or any(x is not None for x in (seed, start))
@@ -88,7 +88,7 @@ def demo(
 
 
 def _recorded_demo(*, turns: int, model: str, out: Path, host: str | None) -> None:
-    """Replay the recorded runs, draw and judge them, then fork one at its end and continue live.
+    """Read the recorded runs, draw and judge them, then fork one at its end and continue live.
 
     With 0 turns there is no live part.
 
@@ -149,7 +149,7 @@ def _show(found: Demonstration, out: Path, *, seconds: float) -> None:
     say(
         f"{found.model} as a central bank: {count} seed{'' if count == 1 else 's'} of shocks, "
         f"{found.quarters} quarters from {first.turns[0].state.period}, the same mirrored, and "
-        f"an oil shock: a recording, replayed in {seconds:.1f} s, and no model was asked."
+        f"an oil shock: a recording, read in {seconds:.1f} s, and no model was asked."
     )
     frame = found.to_frame().drop(columns="verdict")
     table = plain_table("player", *(right(title, overflow="fold") for title in frame.columns))
@@ -175,7 +175,7 @@ def _live_demo(config: SimulationConfig, *, out: Path, host: str | None) -> None
     out = open_folder(out)
     client = client_for(config, host=host)
     simulation = Simulation(config, llm_client=client, tape=out / "demo.tape")
-    names = ", ".join(agent.name for agent in simulation.agents)
+    names = ", ".join(nation.name for nation in simulation.nations)
     say(
         f"Playing {config.turns} quarters from {simulation.state.period}: {names}; "
         f"beside it a Taylor rule in the same economy with the same shocks (seed {config.seed})."

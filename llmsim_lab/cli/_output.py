@@ -140,7 +140,7 @@ def turns_table(simulation: Simulation, *, taped: int | None, since: int) -> Tab
     moves = simulation.config.moves_bp is not None
     words = "in words" if moves else "what it proposed, and why"
     # One player's name would only take room from its words.
-    several = len({action.agent_name for turn in simulation.turns for action in turn.actions}) > 1
+    several = len(simulation.nations) > 1
     table = plain_table(
         Column("quarter" if simulation.state.period else "turn", min_width=6),
         *(right(title, min_width=6) for title in ("rate", "Taylor", "infl.", "unem.")),
@@ -162,23 +162,29 @@ def turns_table(simulation: Simulation, *, taped: int | None, since: int) -> Tab
             f"{economy.inflation:.1f}",
             f"{economy.unemployment:.1f}",
         )
-        if not turn.actions:
+        proposals = [answer for answer in turn.answers if answer.component == "agent"]
+        if not proposals:
             blank = ("",) * (several + moves)
             table.add_row(*figures, *blank, *source, "(the start)", style="dim")
-        for action in turn.actions:
-            verdict = "" if action.validated else "REJECTED: "
-            why = action.policy_decision.reasoning if action.policy_decision else ""
-            change = action.rate_change_bp
-            what = clip(action.action_string, 60)
-            if moves and why and change is not None and what == change_in_words(change):
+        for answer in proposals:
+            accepted = turn.became.get(answer.player, {}).get("accepted")
+            change = answer.fields.get("rate_change_bp")
+            what = clip(answer.fields.get("action", ""), 60)
+            if (
+                moves
+                and answer.reasoning
+                and change is not None
+                and what == change_in_words(change)
+            ):
                 what = ""  # the column beside it says that
-            proposal = literal(verdict + ": ".join(filter(None, (what, clip(why, 200)))))
-            style = "" if action.validated else "red"
-            who = (literal(action.agent_name),) if several else ()
+            said = ": ".join(filter(None, (what, clip(answer.reasoning, 200))))
+            proposal = literal(f"{'' if accepted else 'REJECTED: '}{said}")
+            style = "" if accepted else "red"
+            who = (literal(answer.player),) if several else ()
             size = f"{change:+d}" if change else "" if change is None else "0"
             move = (size,) if moves else ()
             table.add_row(*figures, *who, *move, *source, proposal, style=style)
-            figures = ("",) * len(figures)  # once a turn, at its first action
+            figures = ("",) * len(figures)  # once a turn, at its first proposal
     return table
 
 

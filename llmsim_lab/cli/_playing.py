@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -22,8 +22,8 @@ from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, connect
 from llmsim_lab.llm._human import OpenQuestion, schema_words
 from llmsim_lab.run import Run
-from llmsim_lab.simulation import SimulationConfig
-from llmsim_lab.simulation._verdicts import gate_notes, kept_verdicts
+from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation._verdicts import Told, kept_verdicts
 
 _NAMED_MODELS = "ollama:NAME, openai:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"
 MODEL_HELP = f"auto, rule (no model at all), {_NAMED_MODELS}"
@@ -208,10 +208,11 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
     client = connect(config.llm.model, host=host, config=config.llm, download=True, quiet=True)
     say(client.chosen)
     # Where no card is kept the model is not asked what it is, which costs a request.
-    if isinstance(config, SimulationConfig) and kept_verdicts([config.briefing]):
+    if isinstance(config, SimulationConfig) and kept_verdicts(get_args(Told)):
         with suppress(LabError):  # a model that cannot be reached is the run's to tell
-            info = asdict(run_sync(client.model_info()))
-            for note in gate_notes(info, [(config.briefing, config.decide or "sample")]):
+            model = asdict(run_sync(client.model_info()))
+            manifest = {"model": model, "config": config.model_dump(mode="json")}
+            for note in Simulation.notes_on(manifest):
                 say(note, style="yellow")
     return client
 

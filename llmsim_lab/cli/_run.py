@@ -365,12 +365,10 @@ def fork(
                 f"turn {at} cannot be forked from: the last turn of run {info.id} is "
                 f"{info.turns}; --turn {info.turns} continues from it"
             )
-        changes: list[dict[str, Any]] = []
-        if set_:
-            changes.append({"turn": at, "set": named_values(set_, "--set inflation=9")})
-        if shock:
-            # A shock hits on the way to a turn, and the turn forked at is reached already.
-            changes.append({"turn": at + 1, "shock": named_values(shock, "--shock supply=2")})
+        values = named_values(set_ or (), "--set inflation=9")
+        by_name = named_values(shock or (), "--shock supply=2")
+        values |= {f"shock.{name}": points for name, points in by_name.items()}
+        changes = [{"turn": at, "set": values}] if values else []
         recorded = prompts_of(info.manifest).values()
         edited = [_edited(path, recorded) for path in prompt or ()]
         begin = partial(

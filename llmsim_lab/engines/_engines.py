@@ -17,9 +17,9 @@ from pydantic import FiniteFloat
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import log_event, number
-from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import (
+    NO_SHOCKS,
     FiscalBackstop,
     MacroModel,
     RateLimits,
@@ -225,9 +225,6 @@ class EconLLMEngine(LLMEngine):
         llm_client: the model; None if every action states its size.
         prompt: a prompt with the slots of the shipped ``engine_interest_rate``.
         initial_state: the state to start from.
-        committee: how several actions of a turn become one rate: each is judged from the rate in
-            force, as a vote, and the order does not matter. Without it they are applied one after
-            the other, as the contract has it.
     """
 
     def __init__(
@@ -237,12 +234,10 @@ class EconLLMEngine(LLMEngine):
         *,
         prompt: Prompt | None = None,
         initial_state: SimulationState | None = None,
-        committee: Committee | None = None,
     ) -> None:
         super().__init__(config, llm_client, initial_state=initial_state)
         self.prompt = prompt or Prompt.load("engine_interest_rate")
         self.limits = self.config.limits
-        self.committee = committee if committee and committee.rule != "sequential" else None
 
     def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
         return update_prompt(
@@ -273,33 +268,6 @@ class EconLLMEngine(LLMEngine):
         return current_state.model_copy(
             update={"global_state": economy, "turn": self.current_state.turn + 1}
         )
-
-    async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:
-        """Apply the validated actions, in order or as a committee's votes; return the next state.
-
-        Raises:
-            LLMFailureException: the model failed.
-        """
-        committee, start = self.committee, self.current_state
-        if committee is None or len(validated_actions) < 2:
-            return await super().run_turn(validated_actions)
-        voting = sorted(_validated(validated_actions), key=lambda action: action.agent_name)
-        economy, turn = start.global_state, start.turn + 1
-        decided = await gather_all([self._decide(action, economy, turn) for action in voting])
-        names = [action.agent_name for action in voting]
-        votes = {
-            name: made.new_interest_rate for name, (made, _) in zip(names, decided, strict=True)
-        }
-        rate = committee.rate(votes, current=economy.interest_rate)
-        why = minutes(committee, votes, rate, current=economy.interest_rate)
-        log_event(logger, logging.DEBUG, "committee_decision", turn=turn, reasoning=why)
-        summary = LLMReasoningChain(
-            component="committee", agent="committee", turn=turn, reasoning=why, confidence=None
-        )
-        outcome = StateUpdateDecision(new_interest_rate=rate, reasoning=why, confidence=1.0)
-        state = self._finish_turn(self._apply_state_update(outcome, start))
-        chains = (*(chain for _, chain in decided), summary)
-        return state.model_copy(update={"turn": turn, "reasoning_chains": chains})
 
     async def _decide(
         self, action: Action, current_state: GlobalState, turn: int
@@ -458,9 +426,8 @@ def next_economy(
 class EconomicEngine(EconLLMEngine):
     """Moves the interest rate, then lets the economy answer: one turn is one quarter.
 
-    The actions of several agents move one common rate, in order or as a committee's votes. At the
-    end of the turn the macro model leads the economy from the quarter the agents saw to the next,
-    which has the new rate.
+    The actions of several agents move one common rate, in order. At the end of the turn the macro
+    model leads the economy from the quarter the agents saw to the next, which has the new rate.
 
     Args:
         config: the engine's limits, or a whole simulation's configuration.
@@ -469,12 +436,6 @@ class EconomicEngine(EconLLMEngine):
         shocks: what hits the economy each quarter; nothing if not given.
         prompt: a prompt with the slots of the shipped ``engine_interest_rate``.
         initial_state: the state to start from.
-        committee: as ``EconLLMEngine`` takes it.
-        fiscal_backstop: what the budget adds where the rate is at its lower bound; nothing if not
-            given.
-
-    Attributes:
-        extra_shocks: shocks by turn, on top of the generated ones.
     """
 
     def __init__(
@@ -486,34 +447,21 @@ class EconomicEngine(EconLLMEngine):
         shocks: ShockGenerator | None = None,
         prompt: Prompt | None = None,
         initial_state: SimulationState | None = None,
-        committee: Committee | None = None,
-        fiscal_backstop: FiscalBackstop | None = None,
     ) -> None:
-        super().__init__(
-            config, llm_client, prompt=prompt, initial_state=initial_state, committee=committee
-        )
-        self.fiscal_backstop = fiscal_backstop
+        super().__init__(config, llm_client, prompt=prompt, initial_state=initial_state)
         self.macro = macro or RudebuschSvensson()
         self.shocks = shocks
-        self.extra_shocks: dict[int, Shocks] = {}
-
-    def shocks_at(self, turn: int) -> Shocks:
-        """Return what hits the economy in the quarter that a turn leads to."""
-        shocks = self.shocks.at(turn) if self.shocks else Shocks()
-        extra = self.extra_shocks.get(turn)
-        return shocks + extra if extra else shocks
 
     def _finish_turn(self, state: SimulationState) -> SimulationState:
-        start = self.current_state
+        start, turn = self.current_state, self.current_state.turn + 1
         # From the turn's start, not from ``state``: the rates in between were never in force.
         economy = next_economy(
             start.global_state,
             state.global_state.interest_rate,
-            self.shocks_at(start.turn + 1),
+            self.shocks.at(turn) if self.shocks else NO_SHOCKS,
             macro=self.macro,
             lower_bound=self.limits.lower,
-            backstop=self.fiscal_backstop,
-            turn=start.turn + 1,
+            turn=turn,
         )
         period = next_quarter(state.period) if state.period else None
         return state.model_copy(update={"global_state": economy, "period": period})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -18,9 +18,8 @@ from markupsafe import Markup
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import badge, details, flow, join, pre, safe, styled, table, visible
 from llmsim_lab._util.text import clip, number
-from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.agents._human import HumanAgent
-from llmsim_lab.economy import QuadraticLoss, history
+from llmsim_lab.agents._agents import rule_proposal
+from llmsim_lab.economy import QuadraticLoss, TaylorRule, history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._fields import AnswerForm
 from llmsim_lab.lab._lab import RateChart
@@ -28,15 +27,13 @@ from llmsim_lab.lab._picture import figure_html
 from llmsim_lab.lab._widget import LabWidget, block, button, flex, noted, row, sideways
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import LLMClient, Person, Tape
-from llmsim_lab.llm._human import OpenQuestion, checked_answer, same_choice
-from llmsim_lab.models import SimulationState
+from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.run import Run
-from llmsim_lab.run._turn import answer_in_words, decided, reply_of
-from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._counterfactual import people_in, rule_for
+from llmsim_lab.run._turn import Turn
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._headlines import headlines
 from llmsim_lab.simulation._scores import Losses, advice_asked, compared, of_class
-from llmsim_lab.simulation._simulation import EconomicTurn
+from llmsim_lab.simulation._simulation import Nation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,49 +57,119 @@ _CELL_WAITS = (
     " A cell waits for this turn, and clicks may not be heard until it ends: interrupt it, and "
     "start the turn with Step."
 )
+_OTHERS = "everybody else"
+_LEFT_OPEN: Mapping[str, Any] = {"reasoning": "No reason given.", "confidence": 0.5}
+"""What stands for what a member of the committee leaves open."""
+_GAME_BP = tuple(range(-200, 201, 25))
 
 
-def _optional(agent: HumanAgent) -> tuple[str, ...]:
-    """Return what an advisor may leave empty: a rate says what to do, words alone say it too."""
-    return ("action", "reasoning", "confidence")[0 if agent.names_rate else 1 :]
+@dataclass(frozen=True, eq=False)
+class Player:
+    """A person among the players of a run.
+
+    Attributes:
+        name: in ``players``; or who answers for all that nobody else answers for.
+        person: asks, and waits for the answers.
+        not_for: who else has a seat, where the person answers for all others; else None.
+    """
+
+    name: str
+    person: Person
+    not_for: frozenset[str] | None = None
+
+    def answers(self, player: str, component: str) -> bool:
+        """Return True if what a player is asked, or what was asked as this, is theirs to answer."""
+        named = {player, component}
+        return self.name in named if self.not_for is None else not named & self.not_for
+
+    def first(self, questions: Iterable[OpenQuestion]) -> OpenQuestion | None:
+        """Return the first question that is theirs."""
+        return next((it for it in questions if self.answers(it.agent, it.component)), None)
+
+    @property
+    def question(self) -> OpenQuestion | None:
+        """What the person is asked just now, if anything."""
+        return self.first(self.person.questions)
 
 
-def _policy_words(rate: float | None, here: float) -> str:
+def chosen_people(simulation: Run, agent: str | None) -> list[Player]:
+    """Return the people of a run, or one of them.
+
+    Raises:
+        ConfigError: there is nobody, or nobody of that name.
+    """
+    if not isinstance(simulation, Run):
+        raise ConfigError(
+            f"{type(simulation).__name__} is not a simulation; pass one, as in "
+            "HumanSeat(Simulation(players={'Ann': 'person'})), or a recorded one: "
+            "HumanSeat(load('x.tape'))"
+        )
+    seats = simulation.players
+    people = [
+        Player(_OTHERS, who.backend, frozenset(seats)) if name == "*" else Player(name, who.backend)
+        for name, who in seats.items()
+        if isinstance(who, LLMClient) and isinstance(who.backend, Person)
+    ]
+    if not people:
+        raise ConfigError(
+            f"{simulation!r:.120} has no people in it; name one: "
+            f'{type(simulation).__name__}(players={{"Bob": Person()}})'
+        )
+    chosen = [person for person in people if agent in (None, person.name)]
+    if not chosen:
+        raise ConfigError(
+            f"agent={agent!r} is not a person in this run; the people are "
+            f"{', '.join(person.name for person in people)}"
+        )
+    return chosen
+
+
+def rates_of(simulation: Simulation) -> dict[float, int]:
+    """Return the rates that the moves on offer lead to, percent per year, each with its move."""
+    here, inside = simulation.state.interest_rate, simulation.engine.limits.inside
+    # Of moves that end at the same bound the smallest one counts.
+    moves = sorted(simulation.moves_bp or (), key=abs, reverse=True)
+    rates = {round(inside(here + move / 100), 2): move for move in moves}
+    return dict(sorted(rates.items()))
+
+
+def _policy_words(rate: Any, here: float) -> str:
     """Return a new rate as an action in words; empty without one."""
     if not isinstance(rate, int | float):
         return ""
-    verb = "Hold" if same_choice(rate, here) else "Raise" if rate > here else "Lower"
+    verb = "Hold" if round(rate - here, 2) == 0 else "Raise" if rate > here else "Lower"
     return f"{verb} the rate {'at' if verb == 'Hold' else 'to'} {number(float(rate))} %"
 
 
-def title(simulation: Run, agents: Mapping[str, HumanAgent | Player]) -> str:
+def title(simulation: Run, agents: Mapping[str, Player]) -> str:
     """Return who sits at a seat, where the run is, and whether it waits for them."""
     where = rate = ""
     if isinstance(simulation, Simulation):
         state = simulation.state
         where = f" ({state.period})" if state.period else ""
-        rate = f", rate {state.global_state.interest_rate:.2f}%"
+        rate = f", rate {state.interest_rate:.2f}%"
     asked = [name for name, agent in agents.items() if agent.question is not None]
     waits = f", waits for {', '.join(asked)}" if asked else ""
     names = clip(", ".join(agents), 200)
     return f"Seat of {names}: turn {simulation.turn_number}{where}{rate}{waits}"
 
 
-def state_html(name: str, states: Sequence[SimulationState], *, target: float) -> Markup:
+def state_html(name: str, turns: Sequence[Turn], *, target: float) -> Markup:
     """Return the quarter's headlines and its indicators.
 
     Args:
         name: whose seat it is.
-        states: all so far, oldest first.
+        turns: all so far, oldest first.
         target: of inflation, percent.
     """
-    state, before = states[-1], states[-2] if len(states) > 1 else None
-    where = f"{state.period}, turn {state.turn}" if state.period else f"turn {state.turn}"
-    first, *more = headlines([each.global_state for each in states], target=target)
+    state, before = turns[-1].state, turns[-2].state if len(turns) > 1 else None
+    where = f"turn {turns[-1].number}"
+    where = f"{state.period}, {where}" if state.period else where
+    first, *more = headlines([turn.state.global_state for turn in turns], target=target)
     tiles = []
     for label, field, unit in _INDICATORS:
-        now = getattr(state.global_state, field)
-        by = round(now - getattr(before.global_state, field), 2) if before else 0
+        now = getattr(state, field)
+        by = round(now - getattr(before, field), 2) if before else 0
         change = f"{'▲' if by > 0 else '▼'} {abs(by):.2f}" if by else "as before" if before else ""
         value = styled(f"{number(now)} %", "font-size:22px;font-weight:600")
         lines = join(map(styled, (label, value, unit, change)))
@@ -129,28 +196,29 @@ def prompt_html(question: OpenQuestion, *, folded: bool) -> Markup:
     )
 
 
-def latest_answers(simulation: Run, names: Collection[str]) -> list[dict[str, Any]]:
-    """Return the answers of the latest turns, by column; those of all people without names."""
-    rows = []
+def latest_answers(simulation: Run, players: Iterable[Player]) -> list[dict[str, Any]]:
+    """Return what people answered in the latest turns, by column."""
+    rows, seats = [], [*players]
+    economic = isinstance(simulation, Simulation)
     for turn in simulation.turns[-_LATEST:]:
-        for made in decided(turn):
+        for made in turn.answers:
             by_person = made.call is not None and made.call.request.model == "human"
-            if not by_person or (names and made.agent not in names):
+            if not by_person or not any(it.answers(made.player, made.component) for it in seats):
                 continue
-            said, after = {"answer": answer_in_words(reply_of(made.call))}, {}
-            if isinstance(turn, EconomicTurn):
-                action = next(one for one in turn.actions if one.agent_name == made.agent)
-                points, named = action.rate_change_bp, action.proposed_rate
-                rate = "" if named is None else f"{number(named)} %"
-                change = rate if points is None else f"{points:+d} bp"
-                said = {"action": action.action_string, "asks for": change}
-                after = {"rate": f"{turn.state.global_state.interest_rate:.2f} %"}
+            fields, said, after = made.fields, {"answer": str(made)}, {}
+            if economic:
+                change = fields.get("rate_change_bp")
+                said = {
+                    "action": fields.get("action", str(made)),
+                    "asks for": "" if change is None else f"{change:+d} bp",
+                }
+                after = {"rate": f"{turn.state.interest_rate:.2f} %"}
             reasons = {
                 "reasoning": made.reasoning,
                 "confidence": "" if made.confidence is None else f"{made.confidence:g}",
                 "status": made.status,
             }
-            rows.append({"turn": turn.number, "who": made.agent, **said, **reasons, **after})
+            rows.append({"turn": turn.number, "who": made.player, **said, **reasons, **after})
     return rows
 
 
@@ -172,87 +240,6 @@ def answers_html(answers: Sequence[Mapping[str, Any]]) -> Markup:
     shown = {"status": badge} | dict.fromkeys(("action", "answer", "reasoning"), as_said)
     rows = [[shown.get(name, safe)(cell) for name, cell in item.items()] for item in answers]
     return table(list(answers[0]), rows, caption=f"The answers of the latest {_LATEST} turns")
-
-
-_OTHERS = "everybody else"
-
-
-@dataclass(frozen=True, eq=False)
-class Player:
-    """A person among the players of a world of one's own.
-
-    Attributes:
-        name: in the run; or who answers for all that nobody else answers for.
-        person: asks, and waits for the answers.
-        not_for: players of the same person who have a seat of their own.
-    """
-
-    name: str
-    person: Person
-    not_for: frozenset[str] = frozenset()
-
-    @property
-    def question(self) -> OpenQuestion | None:
-        """What the person is asked just now, if anything."""
-        for question in self.person.questions:
-            others = self.name == _OTHERS and question.agent not in self.not_for
-            if others or question.agent == self.name:
-                return question
-        return None
-
-    def expected(self, state: object) -> None:
-        """Return None: what a world asks is known when it asks."""
-
-    def answer(self, **values: Any) -> None:
-        """Answer the question that is waiting; from any thread.
-
-        Args:
-            values: the fields of the reply.
-
-        Raises:
-            ConfigError: no question waits, or a field is wrong; nothing was sent then.
-        """
-        question = self.question
-        checked_answer(
-            self.person, question, values, name=question.agent if question else self.name
-        )
-
-
-def chosen_people(simulation: Run, agent: str | None) -> list[HumanAgent | Player]:
-    """Return the people of a run, or one of them.
-
-    Raises:
-        ConfigError: there is nobody, or nobody of that name.
-    """
-    if not isinstance(simulation, Run):
-        raise ConfigError(
-            f"{type(simulation).__name__} is not a simulation; pass one, as in "
-            "HumanSeat(Simulation(config)), or a recorded one: HumanSeat(load('x.tape'))"
-        )
-    people: Sequence[HumanAgent | Player]
-    if isinstance(simulation, Simulation):
-        people = people_in(simulation)
-        way = (
-            'make a nation kind: human, as in SimulationConfig(nations=[{"name": "Aland", "kind": '
-            '"human"}])'
-        )
-    else:
-        named = frozenset(simulation.players)
-        people = [
-            Player(_OTHERS, who.backend, named) if name == "*" else Player(name, who.backend)
-            for name, who in simulation.players.items()
-            if isinstance(who, LLMClient) and isinstance(who.backend, Person)
-        ]
-        way = f'name one: {type(simulation).__name__}(players={{"Bob": Person()}})'
-    if not people:
-        raise ConfigError(f"{simulation!r:.120} has no people in it; {way}")
-    chosen = [person for person in people if agent in (None, person.name)]
-    if not chosen:
-        raise ConfigError(
-            f"agent={agent!r} is not a person in this run; the people are "
-            f"{', '.join(person.name for person in people)}"
-        )
-    return chosen
 
 
 # --- the score -----------------------------------------------------------------------------------
@@ -359,16 +346,17 @@ _seats: WeakKeyDictionary[Run, WeakSet[HumanSeat]] = WeakKeyDictionary()
 class HumanSeat(LabWidget):
     """Lets one or several people decide in a run: what they see, their form, who is waited for.
 
-    An advisor of a nation plays a turn with one click, since the form is known before the question;
-    what is left empty of it the seat fills in, and the tape says which fields. In a world of one's
-    own Step asks first. The turn can be started by another widget or by ``simulation.step()`` in a
-    cell, too; the seat asks whenever the run waits for one of its people. A form keeps what is
-    written in it until the answer was taken. Where several people share a notebook, each may have a
-    seat of their own, or all use one and choose whose form is shown.
+    The form has the fields of whatever is asked. Where a turn begins with the question, it is known
+    before, and one click plays the turn; else Step asks first. In an economic run with moves on
+    offer the form has the rate that each leads to, and what is left empty of its words the seat
+    fills in; the tape says which fields. The turn can be started by another widget or by
+    ``simulation.step()`` in a cell, too; the seat asks whenever the run waits for one of its
+    people. A form keeps what is written in it until the answer was taken. Where several people
+    share a notebook, each may have a seat of their own, or all use one and choose whose form is
+    shown.
 
     Args:
-        simulation: an economic run with nations of kind ``human``; or one of a world of one's own
-            with people among its players: ``PublicGoods(players={"Bob": Person()})``.
+        simulation: a run with people among its players: ``Simulation(players={"Ann": "person"})``.
         agent: whose seat it is; the seat of all people in the run if not given.
         model: for the score: a client, or a recorded run of a model's; see ``leaderboard``.
         loss: for the score: how runs are judged.
@@ -413,6 +401,8 @@ class HumanSeat(LabWidget):
         agents = chosen_people(simulation, agent)
         super().__init__()
         self.simulation = simulation
+        self.economic = simulation if isinstance(simulation, Simulation) else None
+        self._foreseen: tuple[Any, list[tuple[Person, OpenQuestion]]] = (None, [])
         self.model, self.loss, self.after = model, loss, after
         self._lay_out(agents)
         self._queued: set[str] = set()
@@ -456,18 +446,19 @@ class HumanSeat(LabWidget):
             tape: keeps the game; a class's go into one folder, a tape each.
             model: for the score; see ``leaderboard``.
         """
-        config = SimulationConfig(
+        simulation = Simulation(
             name="game",
             seed=seed,
             turns=16,
-            start="1973Q1",
-            nations=[{"name": name, "kind": "human"}],
-            validator={"kind": "always_valid"},
-            moves_bp=None,
+            start_at="1973Q1",
+            nations=(Nation(name=name),),
+            players={name: "person"},
+            moves_bp=_GAME_BP,
+            tape=tape,
         )
-        return cls(Simulation(config, tape=tape), model=model)
+        return cls(simulation, model=model)
 
-    def _lay_out(self, agents: Sequence[HumanAgent | Player]) -> None:
+    def _lay_out(self, agents: Sequence[Player]) -> None:
         self.agents = {agent.name: agent for agent in agents}
         names = list(self.agents)
         self.seat_box = w.Dropdown(options=names, value=names[0], description="Seat")
@@ -487,10 +478,12 @@ class HumanSeat(LabWidget):
         )
         self.advice, self.facts, self.prompt, self.score = (w.HTML() for _ in range(4))
         self.form_box = w.VBox()
-        economic = isinstance(self.simulation, Simulation)
+        economic = self.economic is not None
+        stated = self.economic is not None and self.economic.moves_bp is not None
+        optional = ("action", *_LEFT_OPEN) if stated else (*_LEFT_OPEN,) if economic else ()
         self.forms = {
             agent.name: AnswerForm(
-                _optional(agent) if isinstance(agent, HumanAgent) else (),
+                optional,
                 on_change=partial(self._check, agent.name),
                 send=partial(self._in_order, self._submit, agent.name),
                 more=(self.advice_button, self.advice) if economic else (),
@@ -514,19 +507,17 @@ class HumanSeat(LabWidget):
 
     def _path(self) -> w.DOMWidget:
         """Return the chart of the path so far; an empty box for a world of one's own."""
-        if not isinstance(self.simulation, Simulation):
+        if self.economic is None:
             return w.VBox()
         *others, rate = [field for _, field, _ in _INDICATORS]
-        return RateChart(
-            {clip(", ".join(self.agents), 30): self.simulation}, columns=[rate, *others]
-        )
+        return RateChart({clip(", ".join(self.agents), 30): self.economic}, columns=[rate, *others])
 
     @property
-    def shown(self) -> HumanAgent | Player:
+    def shown(self) -> Player:
         """The person whose form is shown."""
         return self.named(None)
 
-    def named(self, agent: str | None) -> HumanAgent | Player:
+    def named(self, agent: str | None) -> Player:
         """Return a person who answers here; the one shown if no name is given.
 
         Raises:
@@ -556,14 +547,14 @@ class HumanSeat(LabWidget):
             shown = self.shown
             for agent in self.agents.values():
                 self._refresh_form(agent)
-            if isinstance(shown, HumanAgent):
-                states = [turn.state for turn in self.simulation.turns]
-                target = shown.profile.inflation_target
-                # What a player of a world may know is in the prompt, and nowhere else.
-                self.facts.value = str(state_html(shown.name, states, target=target))
-                if self._advised.get(shown.name) != self.simulation.turn_number:
-                    self.advice.value = ""
-                self.form_box.layout.display = "none" if self._over else ""
+            # What a player of another world may know is in the prompt, and nowhere else.
+            if self.economic is not None:
+                target = self._target(shown.name)
+                self.facts.value = str(state_html(shown.name, self.economic.turns, target=target))
+            if self._advised.get(shown.name) != self.simulation.turn_number:
+                self.advice.value = ""
+            over = self._over and shown.question is None
+            self.form_box.layout.display = "none" if over else ""
             self.form_box.children = (self.forms[shown.name],)
             self.step_button.disabled = self.worker.busy or not self._may_begin
             self.say(self._news())
@@ -572,25 +563,45 @@ class HumanSeat(LabWidget):
             self._queued.discard(name)
             self._submit(name)
 
-    def _refresh_form(self, agent: HumanAgent | Player) -> None:
+    def _refresh_form(self, agent: Player) -> None:
         form, asked = self.forms[agent.name], agent.question
-        expected = agent.expected(self.simulation.state)
-        known = asked or expected
-        if (asks := expected or asked) is not None:
-            fields = dict(asks.fields)
-            if expected and "proposed_rate" in fields:
-                fields = {"rate": fields.pop("proposed_rate")} | fields  # first, and called so
-            form.show(fields)
+        known = asked or self._next(agent)
+        if known is not None:
+            form.show(self._in_rates(known).fields)
         form.ask(asked, turn=self.simulation.turn_number)
         # To begin with, the rate stays as it is: the form says so, and the button too.
-        if expected and "rate" in form.fields and form.values["rate"] is None:
-            form.fill(rate=round(self.simulation.state.global_state.interest_rate, 2))
-        may_begin = expected is not None and self._may_begin and not self._over
-        form.answer_button.disabled = asked is None and not may_begin
+        if self.economic is not None and form.values.get("rate", "") is None:
+            form.fill(rate=round(self.economic.state.interest_rate, 2))
+        form.answer_button.disabled = known is None
         if agent is self.shown:
-            self.prompt.value = (
-                str(prompt_html(known, folded=expected is not None)) if known else ""
-            )
+            folded = self.economic is not None
+            self.prompt.value = str(prompt_html(known, folded=folded)) if known else ""
+
+    def _next(self, agent: Player) -> OpenQuestion | None:
+        """Return what a player will be asked in the next turn, where it is known before it."""
+        if self._over or not self._may_begin:
+            return None
+        latest = self.simulation.turns[-1]  # another one, too, where its state was changed
+        if self._foreseen[0] is not latest:
+            foreseen = self.simulation.foreseen()
+            self._foreseen = latest, [(who, OpenQuestion(request)) for who, request in foreseen]
+        return agent.first(it for who, it in self._foreseen[1] if who is agent.person)
+
+    def _in_rates(self, question: OpenQuestion) -> OpenQuestion:
+        """Return a question about a move as one about the rate that it leads to."""
+        schema = question.request.schema or {}
+        fields = dict(schema.get("properties", {}))
+        if self.economic is None or fields.pop("rate_change_bp", None) is None:
+            return question
+        rates = {"rate": {"enum": [*rates_of(self.economic)]}}
+        request = replace(question.request, schema={**schema, "properties": rates | fields})
+        return replace(question, request=request)  # the same answer is waited for
+
+    def _target(self, name: str) -> float:
+        """Return the inflation target of a nation, or of the first one, percent."""
+        assert self.economic is not None
+        nations = {nation.name: nation for nation in self.economic.nations}
+        return nations.get(name, self.economic.nations[0]).inflation_target
 
     @property
     def _may_begin(self) -> bool:
@@ -599,7 +610,8 @@ class HumanSeat(LabWidget):
     @property
     def _over(self) -> bool:
         planned: int = self.simulation.config.turns
-        return self.simulation.turn_number >= planned > 0
+        run = self.simulation
+        return run.turn_number >= planned > 0 or run.done(run.state)
 
     def _news(self) -> str:
         """Return one line on what is happening, and what to do about it."""
@@ -612,9 +624,9 @@ class HumanSeat(LabWidget):
             return f"Turn {turn + 1} is being played."
         if self._over:
             played = "The one turn is played" if planned == 1 else f"All {planned} turns are played"
-            score = " Score shows how you did." if isinstance(self.simulation, Simulation) else ""
+            score = " Score shows how you did." if self.economic is not None else ""
             return f"{played}.{score}"
-        way = "Step starts" if isinstance(self.shown, Player) else "Your answer plays"
+        way = "Step starts" if self._next(self.shown) is None else "Your answer plays"
         return f"{turn} of {planned} turns are played. {way} turn {turn + 1}."
 
     def _playing(self) -> bool:
@@ -653,59 +665,66 @@ class HumanSeat(LabWidget):
             # A turn that a click played is kept in the notebook, and the last one has an ending.
             if seat._clicked and not seat._playing():
                 seat._clicked = False
-                if seat._over and isinstance(seat.simulation, Simulation):
+                if seat._over and seat.economic is not None:
                     seat.start(seat._show_score)
                 seat.keep()
 
     def _check(self, name: str) -> None:
         """Show what would be wrong with the answer so far, while it is being written."""
-        agent, form = self.agents[name], self.forms[name]
-        notes, values = form.faults, form.values
-        if isinstance(agent, HumanAgent):
-            here = self.simulation.state.global_state.interest_rate
-            form.answer_button.description = _policy_words(values.get("rate"), here) or "Answer"
-            if values["action"]:
-                notes.append(agent.complaint_about(values["action"]))
-        words = ". ".join(filter(None, notes))
+        form = self.forms[name]
+        form.answer_button.description = self._rate_words(form.values) or "Answer"
+        words = ". ".join(form.faults)
         form.hint.value = noted(words, like="repaired", role="status") if words else ""
+
+    def _rate_words(self, values: Mapping[str, Any]) -> str:
+        """Return what the rate in a form means; empty without one."""
+        run = self.economic
+        return "" if run is None else _policy_words(values.get("rate"), run.state.interest_rate)
 
     def _advise(self) -> None:
         """Show what the rule would do about this quarter, and remember that it was asked."""
-        agent = self.shown
-        if isinstance(agent, HumanAgent):
-            self._advised[agent.name] = self.simulation.turn_number
-            action = run_sync(rule_for(agent).decide_action(self.simulation.state))
-            why = action.policy_decision.reasoning if action.policy_decision else ""
-            said = f"The Taylor rule: {action.action_string}. {why}"
-            self.advice.value = noted(said, like="ok", role="status")
+        run, name = self.economic, self.shown.name
+        if run is None:
+            return
+        self._advised[name] = run.turn_number
+        rule = TaylorRule(inflation_target=self._target(name))
+        advice = rule_proposal(
+            rule, run.state.global_state, run.engine.limits, moves_bp=run.moves_bp
+        )
+        said = f"The Taylor rule: {advice.action}. {advice.reasoning}"
+        self.advice.value = noted(said, like="ok", role="status")
 
     def _submit(self, name: str) -> None:
         agent, form = self.agents[name], self.forms[name]
-        if agent.question is None and isinstance(agent, HumanAgent) and self._may_begin:
+        if agent.question is None and self._next(agent) is not None:
             self._queued.add(name)
             self._begin_turn()
             return
+        values = form.values
+        filler = {"action": self._rate_words(values), **_LEFT_OPEN}
+        left = [it for it in form.optional if it in values and values[it] in ("", None)]
         try:
-            form.send(agent.question, lambda: agent.answer(**self._completed(agent, form)))
+            self._reply(agent, values | {it: filler[it] for it in left}, left_open=left)
             self._clicked = True
         except ConfigError as error:
             form.complain(str(error))
 
-    def _completed(self, agent: HumanAgent | Player, form: AnswerForm) -> dict[str, Any]:
-        """Return what a form says, with what may be left empty filled in, and a note of that."""
-        values = form.values
-        if isinstance(agent, HumanAgent):
-            here = self.simulation.state.global_state.interest_rate
-            words = _policy_words(values.get("rate"), here)
-            filler = {"action": words, "reasoning": "No reason given.", "confidence": 0.5}
-            left = [name for name in form.optional if values[name] in ("", None)]
-            values |= {name: filler[name] for name in left}
-            values["notes"] = self._notes(agent.name, left_open=left)
-        return values
+    def _reply(self, agent: Player, values: Mapping[str, Any], **notes: Any) -> None:
+        """Send an answer, with what the tape keeps besides; raise ConfigError if it is wrong."""
+        asked = agent.question
+        notes["advice_asked"] = self._advised.get(agent.name) == self.simulation.turn_number
 
-    def _notes(self, name: str, **notes: Any) -> dict[str, Any]:
-        advised = self._advised.get(name) == self.simulation.turn_number
-        return {key: value for key, value in {"advice_asked": advised, **notes}.items() if value}
+        def send() -> None:
+            shown = self._in_rates(asked) if asked else None
+            check_answer(shown, values, name=asked.agent if asked else agent.name)
+            assert asked is not None
+            reply = {**values, **{it: note for it, note in notes.items() if note}}
+            if shown is not asked and self.economic is not None:
+                rate, moves = reply.pop("rate"), rates_of(self.economic)
+                reply["rate_change_bp"] = moves[min(moves, key=lambda it: abs(it - rate))]
+            agent.person.answer(asked, reply)
+
+        self.forms[agent.name].send(asked, send)
 
     def _refresh_soon(self) -> None:
         self._in_order(self.refresh)
@@ -766,21 +785,18 @@ class HumanSeat(LabWidget):
         Args:
             action: one policy action, in words; only in an economic run.
             values: the fields of the reply, such as ``amount=5``, with ``reasoning`` and
-                ``confidence``; in an economic run ``rate`` besides, the new interest rate, percent
-                per year, one of those on offer, where the person names rates.
+                ``confidence``; in an economic run with moves on offer ``rate``, the new interest
+                rate, percent per year, in place of the move.
             agent: who; the person whose form is shown if not given.
 
         Raises:
             ConfigError: no question waits, or a field is wrong; nothing was sent then.
         """
         person = self.named(agent)
-        form = self.forms[person.name]
         if action is not None:
             values["action"] = action
-        form.fill(**values)
-        if isinstance(person, HumanAgent):
-            values["notes"] = self._notes(person.name)
-        form.send(person.question, lambda: person.answer(**values))
+        self.forms[person.name].fill(**values)
+        self._reply(person, values)
 
     async def take_turn(
         self, action: str | None = None, /, *, agent: str | None = None, **values: Any
@@ -833,21 +849,20 @@ class HumanSeat(LabWidget):
 
     # --- the static view ----------------------------------------------------------------------
 
-    def _latest(self) -> list[dict[str, Any]]:
-        """Return the latest answers here; those of all people where one answers for others."""
-        open_ended = any(isinstance(it, Player) and it.not_for for it in self.agents.values())
-        return latest_answers(self.simulation, [] if open_ended else list(self.agents))
-
     def static_text(self) -> str:
         """Return who sits here, where the run is, and the latest answers."""
         verdict = [self._board.verdict] if self._board else []
-        lines = [title(self.simulation, self.agents), *verdict, *answers_text(self._latest())]
+        lines = [
+            title(self.simulation, self.agents),
+            *verdict,
+            *answers_text(latest_answers(self.simulation, self.agents.values())),
+        ]
         return visible("\n".join(lines))
 
     def static_html(self) -> Markup:
         """Return the same as a heading and a table."""
         heading = styled(styled(title(self.simulation, self.agents), tag="strong"), tag="p")
-        answers = answers_html(self._latest())
+        answers = answers_html(latest_answers(self.simulation, self.agents.values()))
         if self._board is None:
             return heading + answers
         return heading + self._score_html(self._board) + figure_html(self._board.figure) + answers

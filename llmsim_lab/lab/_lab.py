@@ -40,7 +40,7 @@ from llmsim_lab.lab._forms import MOST_SET, Field, fields_of, read_changes
 from llmsim_lab.lab._picture import charted, figure_html, lines_of, picture
 from llmsim_lab.lab._static import Kept
 from llmsim_lab.llm import LLMClient, Person
-from llmsim_lab.llm._human import OpenQuestion, checked_answer
+from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import made_intervention
@@ -638,7 +638,8 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         person, question = self._question() or (None, None)
         if person is None or question is None:
             raise ConfigError("no question waits for a person in this run; play a turn first")
-        checked_answer(person, question, values, name=question.agent)
+        check_answer(question, values, name=question.agent)
+        person.answer(question, values)
 
     # --- what stays ---------------------------------------------------------------------------
 

@@ -54,6 +54,11 @@ class OpenQuestion:
         return (self.request.site.agent if self.request.site else None) or ""
 
     @property
+    def component(self) -> str:
+        """As what it is asked, as in ``Answer``; empty where the request does not say."""
+        return self.request.site.component if self.request.site else ""
+
+    @property
     def turn(self) -> int:
         """The turn being played; 0 where the request does not say."""
         return (self.request.site.turn if self.request.site else None) or 0
@@ -243,10 +248,11 @@ class Person:
     Args:
         ask: puts the question to the person and returns the answer; a plain function runs in a
             thread of its own, so it may wait. Without one somebody has to call ``answer``.
+        timeout_s: how long each answer is waited for, seconds.
     """
 
-    def __init__(self, ask: AskPerson | None = None) -> None:
-        self.ask = ask
+    def __init__(self, ask: AskPerson | None = None, *, timeout_s: float = DAY_S) -> None:
+        self.ask, self.timeout_s = ask, timeout_s
         # Each use of these is a single step, so that threads need no lock.
         self._asked: list[OpenQuestion] = []
         self._listeners: list[Callable[[], object]] = []
@@ -328,8 +334,8 @@ class Person:
         self._hinted = True
         words = (
             f"{question.agent} is a person, who is asked in turn {question.turn} and can answer: "
-            "in a notebook HumanSeat(simulation); in a script Person(ask=...) or "
-            "HumanAgent(..., ask=...); from other code person.answer(...) or agent.answer(...)"
+            "in a notebook HumanSeat(simulation); in a script Person(ask=...); from other code "
+            "person.answer(...)"
         )
         fields = {"agent": question.agent, "turn": question.turn, "why": words}
         log_event(logger, logging.WARNING, "WAITING_FOR_A_PERSON", words=words, **fields)
@@ -338,25 +344,13 @@ class Person:
         return f"<Person, {len(self.questions)} questions waiting>"
 
 
-def checked_answer(
-    person: Person,
-    question: OpenQuestion | None,
-    values: Mapping[str, Any],
-    *,
-    name: str,
-    notes: Mapping[str, Any] | None = None,
-) -> None:
-    """Answer a question if the answer's form is right; from any thread.
+def check_answer(question: OpenQuestion | None, values: Mapping[str, Any], *, name: str) -> None:
+    """Raise ConfigError if no question is open, or the answer's form is wrong.
 
     Args:
-        person: who is asked.
         question: the one that is open, if any.
         values: the fields of the reply.
         name: whose answer it is.
-        notes: what the tape keeps with the reply besides.
-
-    Raises:
-        ConfigError: no question is open, or a field is wrong; then nothing was sent.
     """
     if question is None:
         raise ConfigError(
@@ -366,7 +360,6 @@ def checked_answer(
     if wrong := question.faults(values):
         faults = "; ".join(f"{field} {fault}" for field, fault in wrong.items())
         raise ConfigError(f"the answer of {name} was not sent: {faults}")
-    person.answer(question, {**values, **(notes or {})})
 
 
 def _put(ask: AskPerson, question: OpenQuestion) -> None:
@@ -400,16 +393,11 @@ class _PersonConfig(LLMConfig):
         return MappingProxyType({})
 
 
-def human_client(person: Person, *, timeout_s: float = DAY_S) -> LLMClient:
-    """Return a client whose model is a person; its calls are recorded as those of ``human``.
-
-    Args:
-        person: who is asked.
-        timeout_s: how long each answer is waited for, seconds.
-    """
+def human_client(person: Person) -> LLMClient:
+    """Return a client whose model is a person; its calls are recorded as those of ``human``."""
     config = _PersonConfig(
         model="human",
-        timeout_s=timeout_s,
+        timeout_s=person.timeout_s,
         retry_wait_s=0,
         num_ctx=1_000_000,  # a person has no window that a prompt could be too long for
         max_text_chars=2_000,

@@ -839,6 +839,40 @@ class Ask:
         )
 
 
+class Foresight(Ask):
+    """Asks as far as the turn's first questions, and puts them to nobody.
+
+    Attributes:
+        requests: those that people would be asked, with who asks them.
+    """
+
+    def __init__(self, run: Asking, state: Any, turn: int) -> None:
+        super().__init__(run, state, turn)
+        self.requests: list[tuple[Person, ChatRequest]] = []
+
+    async def _all(self, batch: _Batch, names: Sequence[str], places: Sequence[_Place]) -> Any:
+        self._check(batch, names)
+        batch.filled = cache(self._prepared(batch, names[0]))
+        for name in names:
+            who = self._run.seat(name, by=batch.by, tag=batch.tag)
+            person = getattr(who, "backend", None)
+            if isinstance(person, Person):
+                allowed, text = self._bounds(batch, name), self._rendered(batch, name)
+                narrowed = (allowed.choices or None, allowed.ranges or None)
+                site = self._site(batch, name)
+                request = who.request_of(text, batch.reply, *narrowed, site=site)
+                self.requests.append((person, request))
+        raise _ForeseenError
+
+    def outside(self, what: str, *_: Any, **__: Any) -> Any:
+        """Do nothing outside: the turn is not played."""
+        raise _ForeseenError
+
+
+class _ForeseenError(Exception):
+    """The turn's first questions are known."""
+
+
 def _typed(value: Any) -> tuple[type, Any]:
     return type(value), value
 

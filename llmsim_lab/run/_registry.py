@@ -235,8 +235,11 @@ def config_from_file(path: str | Path, *, kind: str = "") -> Any:
         cls = find_class(name)
     except ConfigError as error:
         raise ConfigError(source.fault(("kind",), str(error))) from error
-    if (read := getattr(cls.config_type, "from_yaml", None)) is not None:
-        return read(path)
+    if "world" in source.values and "world" not in cls.config_type.model_fields:
+        raise ConfigError(
+            f"{path} describes a study, and this takes a run's configuration; llmsim-lab study "
+            f"{path} run plays it"
+        )
     values = {**cls.parameters_in(source)}
     values.pop("kind", None)
     return replace(source, values=values).parse(cls.config_type)

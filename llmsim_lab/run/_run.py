@@ -25,6 +25,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -54,7 +55,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import Budget, CallLog, Purse, scoped
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._ask import Ask, prompt_from
+from llmsim_lab.run._ask import Ask, Foresight, prompt_from
 from llmsim_lab.run._config import (
     Parameter,
     RunConfig,
@@ -100,7 +101,14 @@ from llmsim_lab.run._turn import (
     turn_row,
 )
 from llmsim_lab.tape._lines import RunInfo, Verb
-from llmsim_lab.types import CallRecord, Decision, FrozenDict, LLMReasoningChain, Status
+from llmsim_lab.types import (
+    CallRecord,
+    ChatRequest,
+    Decision,
+    FrozenDict,
+    LLMReasoningChain,
+    Status,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,6 +126,8 @@ AnyRun = Any
 """A run of any class."""
 
 _MOST_PROMPTS = 64
+_FORESIGHT_S = 1.0
+"""How long a turn may take to its first question, for its form to be known before."""
 _LATEST_SHOWN = 5
 _MOST_COLUMNS_SHOWN = 8
 _SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*((?:name|state|run|turns?)\b(?!\s*:\s)[^{}\n]*)\}(?!\})")
@@ -130,9 +140,9 @@ CLIENT_SETTINGS = (
 """Settings that say where and how patiently to ask, not what: the client's, not a recording's."""
 
 
-def _option(*, default: Any = None, alias: str = "") -> Any:
+def _option(*, default: Any = None, alias: str = "", kw_only: bool = True) -> Any:
     """Declare an argument of every run for type checkers, which read it from the class."""
-    return default, alias
+    return default, alias, kw_only
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(_option,))
@@ -198,6 +208,7 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
     """
 
     # Read by type checkers alone: the arguments that every world takes beside its own fields.
+    _config_: Any = _option(default=None, alias="config", kw_only=False)
     _client_: LLMClient | None = _option(default=None, alias="llm_client")
     _players_: Any = _option(default=None, alias="players")
     _state_: Any = _option(default=None, alias="state")
@@ -604,6 +615,10 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
                 f"field of {self.state_type.__name__} a default, or define def start(self) -> "
                 f"{self.state_type.__name__} in {type(self).__name__}"
             ) from error
+
+    def doubts(self) -> Sequence[Mapping[str, str]]:
+        """Return what a WARNING says before the first turn is played, by field; by default none."""
+        return ()
 
     def done(self, state: StateT) -> bool:
         """Return True if the run is over before its last turn."""
@@ -1040,6 +1055,26 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         """The people who are asked in this run, whoever's place they take."""
         return [it.backend for it in self._clients() if isinstance(it.backend, Person)]
 
+    def foreseen(self) -> list[tuple[Person, ChatRequest]]:
+        """Return what people will be asked first in the next turn, without asking anything.
+
+        Empty where others come first: it is then known when it is asked.
+        """
+        twin, number = copy.copy(self), self.turn_number + 1  # which may note prompts and seats
+        twin._prompts, twin._sources, twin._seats = {**self._prompts}, {}, {}
+        ask = Foresight(twin, self.state, number)
+
+        async def begin() -> None:
+            # A turn that cannot be played says so when it is played.
+            with suppress(Exception):
+                await asyncio.wait_for(twin.turn(self.state, ask), _FORESIGHT_S)
+
+        # A loop and a thread for itself, since this may be called on any loop.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, begin()).result()
+        ask.forgotten()
+        return ask.requests
+
     async def _next_turn(self) -> TurnT:
         before = self.turns[-1]
         planned: Sequence[InterventionT] = self._planned.get(before.number + 1, [])
@@ -1048,6 +1083,9 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
             others = {name: one for name, one in others.items() if isinstance(one, LLMClient)}
             await self._session.before_turn(self.llm_client, others)
             planned = self._session.planned(before.number + 1, planned)
+        if len(self.turns) == 1 and self._is_live:
+            for doubt in self.doubts():
+                _warn("LINT", **doubt)
         began, known_prompts = time.perf_counter(), len(self._prompts)
         replicate = self.config.replicate
         sampling = None if replicate is None else (self.config.seed, replicate)
@@ -1169,11 +1207,15 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         self._ended("done")
         self._warn_of_players_never_asked()
 
+    @property
+    def _is_live(self) -> bool:
+        """Whether what there is to warn of is news: not in a replay, nor in a study's next run."""
+        return not self._quiet and isinstance(self._session, Recording | None)
+
     def _warn_of_players_never_asked(self) -> None:
         """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
         never = [name for name in self.players if name != "*" and name not in self._seats]
-        live = not self._quiet and isinstance(self._session, Recording | None)
-        if never and self._seats and live:
+        if never and self._seats and self._is_live:
             _warn(
                 "PLAYER_NEVER_ASKED",
                 run=self.config.name,
@@ -1287,6 +1329,47 @@ class Run(_Parameters, Generic[StateT, TurnT, ConfigT, InterventionT]):
         reason = f"the tape {self.tape.path} is open for reading only"
         _warn("FORK_NOT_RECORDED", reason=reason)
         return new.note_unrecorded(reason)
+
+    def counterfactual(
+        self,
+        players: Any,
+        *,
+        llm_client: LLMClient | None = None,
+        tape: Tapes | None = None,
+        name: str = "",
+    ) -> Self:
+        """Return this run from its first state on, not yet played, with other players in it.
+
+        Parameters, seed and prompts are the same, and what was set from outside so far is set
+        again, whether it was planned or not: what differs is who decides. A state that a fork put
+        in a turn's place was not set, and is not repeated.
+
+        Args:
+            players: as the class takes them, beside those that the run has; one alone is for all.
+            llm_client: another model, for the seats that a model has.
+            tape: where to record it.
+            name: of the new run; this run's if not given.
+
+        Example:
+            ``by_rule = game.counterfactual({"Ann": "rule"})`` seats the rule in Ann's place, under
+            the same shocks: ``by_rule.run()``.
+        """
+        others = players if isinstance(players, Mapping) else {"*": players}
+        kept = self.players if others is players else {}
+        said: Mapping[str, str] = getattr(self.config, "players", {})
+        words = {it: word for it, word in said.items() if it in kept and it not in others}
+        config = self.config.model_copy(update={"name": name or self.name, "players": words})
+        client = _checked_client(llm_client) or self.llm_client
+        if client is not None and isinstance(client.backend, NoModel):
+            client = None  # a recorded run's, which answers nothing
+        start, seats = self.turns[:1], {"players": {**kept, **others}}
+        new: Self = _made(type(self), config, client, start[0].state, self.prompts, seats)
+        done = [item for turn in self.turns[1:] for item in turn.interventions]
+        ahead = [item for at, its in self.planned.items() if at > self.turn_number for item in its]
+        new.take_over(start, [*done, *ahead], None)
+        if tape is not None:
+            new._record(tape if isinstance(tape, Tape) else Tape(tape))
+        return new
 
     def branch(
         self,

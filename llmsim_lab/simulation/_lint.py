@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log, sqrt
 from statistics import fmean, stdev
-from typing import cast
 
 from llmsim_lab._util.text import clip, number
 from llmsim_lab.agents._briefing import Dated
@@ -105,7 +104,7 @@ class Subject:
 
     state: Dated
     turns: int
-    model: MacroModel | None
+    model: MacroModel
     rules: Mapping[str, TaylorRule | Rule] = field(default_factory=dict)
     targets: Mapping[str, float] = field(default_factory=dict)
     limits: RateLimits = field(default_factory=RateLimits)
@@ -116,7 +115,7 @@ class Subject:
     one_after_another: Sequence[str] = ()
 
 
-def quick_findings(subject: Subject) -> list[LintFinding]:
+def _quick_findings(subject: Subject) -> list[LintFinding]:
     """Return what is wrong that can be told without playing the economy."""
     found = [*_of_targets(subject), *_of_model(subject), *_of_moves(subject)]
     for who, rule in subject.rules.items():
@@ -137,14 +136,14 @@ def quick_findings(subject: Subject) -> list[LintFinding]:
 
 def findings(subject: Subject) -> list[LintFinding]:
     """Return all that is wrong; some of it takes a second, for it plays the economy."""
-    return [*quick_findings(subject), *_of_horizon(subject, RUNS)]
+    return [*_quick_findings(subject), *_of_horizon(subject, RUNS)]
 
 
 def findings_at_start(subject: Subject) -> list[LintFinding]:
     """Return what a run warns of: what is found quickly, and spirals where it is a long one."""
     long = subject.turns >= _LONG and subject.fiscal_backstop is None
     played = _of_horizon(subject, RUNS // 5) if long else ()
-    return [*quick_findings(subject), *(found for found in played if "spiral:" in found.what)]
+    return [*_quick_findings(subject), *(found for found in played if "spiral:" in found.what)]
 
 
 def _of_targets(subject: Subject) -> Iterator[LintFinding]:
@@ -193,7 +192,7 @@ def _of_rule(who: str, rule: TaylorRule | Rule, subject: Subject) -> Iterator[Li
             f"rests at {number(steady)}%",
             "give rule, economy and prompt one neutral rate",
         )
-    if subject.model is None or isinstance(subject.model, StaticEconomy) or response <= 1:
+    if isinstance(subject.model, StaticEconomy) or response <= 1:
         return
     for delay, title in enumerate(("L2 unstable", "L3 unstable if late")):
         try:
@@ -212,8 +211,6 @@ def _of_rule(who: str, rule: TaylorRule | Rule, subject: Subject) -> Iterator[Li
 
 def _of_model(subject: Subject) -> Iterator[LintFinding]:
     model = subject.model
-    if model is None:
-        return
     rest, rate = STEADY_STATE, STEADY_STATE.interest_rate
     quarter = model.advance(rest, interest_rate=rate)
     moved = [
@@ -332,7 +329,7 @@ def _of_prompt(place: str, text: str, subject: Subject) -> Iterator[LintFinding]
                 f"gives a {what}, {shown[0]!r}, by which a model may recall what happened",
                 "mask dates and names (masked: true)",
             )
-    if subject.model is not None and (stated := _NEUTRAL.search(text)):
+    if stated := _NEUTRAL.search(text):
         neutral = STEADY_STATE.interest_rate - STEADY_STATE.inflation
         if abs(float(stated[1]) - neutral) > _SAME_RATE:
             yield finding(
@@ -345,8 +342,7 @@ def _of_prompt(place: str, text: str, subject: Subject) -> Iterator[LintFinding]
 
 def _of_horizon(subject: Subject, runs: int) -> Iterator[LintFinding]:
     """Play the first rule, or Taylor's where there is none, and no change at all."""
-    model = subject.model
-    if model is None or isinstance(model, StaticEconomy) or not subject.turns:
+    if isinstance(subject.model, StaticEconomy) or not subject.turns:
         return
     who, rule = next(iter(subject.rules.items()), ("the Taylor rule", TaylorRule()))
     scale = subject.shock_scale or 1.0
@@ -401,7 +397,7 @@ def _played(
     rule: TaylorRule | Rule | None, start: GlobalState, subject: Subject, shocks: ShockGenerator
 ) -> list[GlobalState]:
     """Return the quarters under a rule, or under no change; they end early where the model does."""
-    model = cast(MacroModel, subject.model)
+    model = subject.model
     states: list[GlobalState] = []
     now = start
     for turn in range(1, subject.turns + 1):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from llmsim_lab.agents._human import HumanAgent
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, TapeError
-from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.run import Run, load
+from llmsim_lab.llm import LLMClient, Person, Tape
+from llmsim_lab.run import Question, Run, load
 from llmsim_lab.run._turn import reply_of
-from llmsim_lab.simulation._counterfactual import people_in, with_seats, world_differs
-from llmsim_lab.simulation._simulation import Simulation
+from llmsim_lab.simulation._simulation import Hit, Nation, Simulation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,42 +144,114 @@ def compared(
     people = people_in(simulation)
     turns = simulation.turn_number - simulation.turns[0].number
     if not people:
-        with_seats(simulation, "hold")  # raises, and says what to do
+        raise ConfigError(
+            f"{simulation!r} has no people in it; give one a seat, players={{'Ann': 'person'}}, "
+            "and play: HumanSeat(simulation)"
+        )
     if not turns:
         raise ConfigError("a loss needs a quarter that was decided on; play a turn first")
-    loss = loss or QuadraticLoss(inflation_target=people[0].profile.inflation_target)
+    nations = {nation.name: nation for nation in simulation.nations}
+    loss = loss or QuadraticLoss(inflation_target=nations[people[0]].inflation_target)
     runs: dict[str, pd.DataFrame] = {}
     missing: dict[str, str] = {}
 
-    def add(who: str, run: Simulation, *, played: bool = False) -> None:
-        """Play a run and its successor's quarters, or say why it has none."""
+    def add(who: str, run: Simulation) -> None:
+        """Play what is missing of a run and its successor's quarters, or say why it has none."""
         try:
-            frame = run.to_frame() if played else run.run()
+            if run.turn_number < turns:
+                run.run(turns)
             # Only as many turns as the people played, since a loss is a mean over turns.
-            runs[who] = _continued(run, frame.iloc[: turns + 1], loss.inflation_target, after)
+            frame = run.to_frame().iloc[: turns + 1]
+            runs[who] = _continued(run, frame, loss.inflation_target, after)
         except (EconomyError, LLMFailureException) as error:
             missing[who] = f"ended at turn {run.turn_number}: {error}"
 
-    add(_who(people), simulation, played=True)
     client = model if isinstance(model, LLMClient) else None
-    others: dict[str, Literal["taylor", "hold", "llm"]] = {_RULE: "taylor", _HOLD: "hold"}
+    models = [name for name in nations if seat_of(simulation, name) == "model"]
+    # What rules propose is policy, which no model need judge.
+    unjudged = {"validator": "rule"} if simulation._checked and not models else {}
+    runs[_who(people)] = _continued(simulation, simulation.to_frame(), loss.inflation_target, after)
+    for who, seat in ((_RULE, "rule"), (_HOLD, _hold)):
+        if models and client is None:
+            missing[who] = (
+                f"this run needs a model, for {', '.join(models)}; give model=connect('auto')"
+            )
+        else:
+            seats = {**dict.fromkeys(people, seat), **unjudged}
+            add(who, simulation.counterfactual(seats, llm_client=client))
     if client is not None:
-        others[f"language model ({client.config.model})"] = "llm"
-    for who, kind in others.items():
-        try:
-            add(who, with_seats(simulation, kind, llm_client=client))
-        except ConfigError as error:
-            missing[who] = str(error)
-    if model is None:
+        seats = dict.fromkeys(people, "model")
+        who = f"language model ({client.config.model})"
+        add(who, simulation.counterfactual(seats, llm_client=client))
+    elif model is None:
         missing["language model"] = f"not played: {_HOW}"
-    elif not isinstance(model, LLMClient):
+    else:
         other = load(model) if isinstance(model, Tape | str | Path) else model
         if not isinstance(other, Simulation):
             raise ConfigError(f"the model's run is not an economic simulation: {other!r:.120}")
         if difference := world_differs(simulation, other):
             raise ConfigError(f"the model's run cannot be compared: {difference}")
-        add(f"language model ({_model_of(other)})", other, played=True)
+        add(f"language model ({_model_of(other)})", other)
     return loss, runs, missing
+
+
+def seat_of(simulation: Simulation, nation: str) -> Any:
+    """Return who decides for a nation, as ``players`` has it."""
+    seats = (simulation.players.get(seat) for seat in (nation, "agent", "*"))
+    return next(filter(None, seats), "model")
+
+
+def people_in(simulation: Simulation) -> list[str]:
+    """Return the nations that people decide for."""
+    return [
+        nation.name
+        for nation in simulation.nations
+        if isinstance(getattr(seat_of(simulation, nation.name), "backend", None), Person)
+    ]
+
+
+def _hold(question: Question) -> dict[str, Any]:
+    """Never move the rate."""
+    said = {"action": "Hold the rate", "reasoning": "It is never moved.", "confidence": 1.0}
+    moves = "rate_change_bp" in question.limits
+    stays = {"rate_change_bp": 0} if moves else {"proposed_rate": question.state.interest_rate}
+    return {**said, **stays}
+
+
+def world_differs(simulation: Simulation, other: Simulation) -> str:
+    """Return how two runs differ, apart from who decides; empty if they do not.
+
+    Start, economy, shocks, the rate's limits and interventions are compared, over the turns that
+    the first run has played.
+
+    Args:
+        simulation: the run to compare with.
+        other: it must have as many turns, or more.
+    """
+    facts: dict[str, Callable[[Simulation], Any]] = {
+        "starting state": lambda run: run.turns[0].state,
+        "economy": lambda run: run.economy,
+        "limits of the rate": lambda run: run.engine,
+    }
+    if simulation.economy.shock_scale:
+        facts["seed of the shocks"] = lambda run: run.seed
+    for what, of in facts.items():
+        if of(simulation) != of(other):
+            return f"its {what} is another: {of(other)!r:.120}, not {of(simulation)!r:.120}"
+    if other.turn_number < simulation.turn_number:
+        return f"it has {other.turn_number} turns, and {simulation.turn_number} are compared"
+    for ours, theirs in zip(simulation.turns[1:], other.turns[1:], strict=False):
+        done = [
+            [item.model_dump(exclude={"note"}) for item in it.interventions]
+            for it in (ours, theirs)
+        ]
+        if done[0] != done[1]:
+            return (
+                f"what was done from outside at turn {ours.number} is another: "
+                f"{'; '.join(map(str, theirs.interventions)) or 'nothing'}, not "
+                f"{'; '.join(map(str, ours.interventions)) or 'nothing'}"
+            )
+    return ""
 
 
 def _continued(run: Simulation, frame: pd.DataFrame, target: float, quarters: int) -> pd.DataFrame:
@@ -190,24 +260,20 @@ def _continued(run: Simulation, frame: pd.DataFrame, target: float, quarters: in
 
     if not quarters:
         return frame
-    rule = {"name": "Successor", "kind": "taylor", "inflation_target": target}
     calm: dict[str, Any] = {"mirrored": False}
-    if run.config.economy.model != "static":
+    if run.economy.model != "static":
         calm["shock_scale"] = 0
-    config = run.config.with_values(
+    later = Simulation(
         name="after the term",
-        nations=[rule],
-        committee="median",
-        validator={"kind": "always_valid"},
+        nations=(Nation(name="Successor", inflation_target=target),),
+        players="rule",
         moves_bp=None,
-        briefing="thin",
-        start=None,
-        interventions=(),
-        economy=run.config.economy.model_copy(update=calm),
-    )
-    # A recorded run may be longer than the people's.
-    state = run.turns[len(frame) - 1].state.model_copy(update={"reasoning_chains": ()})
-    later = Simulation(config, state=state).run(quarters)
+        validator="none",
+        engine=run.engine,
+        economy=run.economy.model_copy(update=calm),
+        # A recorded run may be longer than the people's.
+        state=run.turns[len(frame) - 1].state.replace(shock=Hit()),
+    ).run(quarters)
     return pd.concat([frame, later.iloc[1:]], ignore_index=True)
 
 
@@ -241,7 +307,7 @@ def _in_class(run: Simulation, loss: QuadraticLoss | None, after: int) -> dict[s
     """Return a game of a class: who played it, and what came of it."""
     people = people_in(run)
     row: dict[str, Any] = {
-        "name": ", ".join(person.name for person in people),
+        "name": ", ".join(people),
         "seed": run.config.seed,
         "turns": run.turn_number,
         "advice_asked": advice_asked(run),
@@ -258,15 +324,16 @@ def _in_class(run: Simulation, loss: QuadraticLoss | None, after: int) -> dict[s
 
 def advice_asked(run: Run) -> int:
     """Return in how many answers of people the tape says that the rule was asked before."""
-    return sum(bool(reply_of(chain.call).get("advice_asked")) for chain in run.chains)
+    return sum(bool(reply_of(call).get("advice_asked")) for call in run.calls)
 
 
-def _who(people: Sequence[HumanAgent]) -> str:
-    names = ", ".join(agent.name for agent in people)
-    return f"you ({names})" if len(people) == 1 else f"people ({names})"
+def _who(people: Iterable[str]) -> str:
+    names = [*people]
+    return f"{'you' if len(names) == 1 else 'people'} ({', '.join(names)})"
 
 
 def _model_of(simulation: Simulation) -> str:
     """Return the name of the model that decided, from the recorded calls."""
-    calls = (chain.call for chain in simulation.chains if chain.component == "agent")
-    return next((call.request.model for call in calls if call is not None), "no model call")
+    sites = ((call.request.model, call.request.site) for call in simulation.calls)
+    named = (model for model, site in sites if site is not None and site.component == "agent")
+    return next(named, "no model call")

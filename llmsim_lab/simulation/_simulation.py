@@ -1,495 +1,657 @@
-"""The economic simulation: agents propose at once, the validator marks, the engine applies."""
+"""The economic world: members propose, actions may be checked, the rate moves, a quarter passes."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
-from llmsim_lab._util.text import closest, log_event
-from llmsim_lab._util.waiting import gather_all
-from llmsim_lab.agents import Agent, EconLLMAgent, NationAgent, TaylorRuleAgent
-from llmsim_lab.agents._briefing import PolicyBriefing
-from llmsim_lab.agents._human import HumanAgent
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+
+from llmsim_lab._util.text import closest, faults
+from llmsim_lab.agents._agents import (
+    NOT_ECONOMIC,
+    NationProfile,
+    RateDecision,
+    TaylorRuleAgent,
+    briefing_prompt,
+    change_in_words,
+    is_economic,
+    moves_to_choose,
+    rule_proposal,
+    thin_prompt,
+)
+from llmsim_lab.agents._briefing import PolicyBriefing, known_quarters
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
+from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import (
-    NO_SHOCKS,
     FiscalBackstop,
     MacroModel,
-    RateLimits,
     Rule,
     ShockGenerator,
+    Shocks,
     StaticEconomy,
     mirrored,
     rate_by,
+    set_levels,
 )
-from llmsim_lab.engines import EconLLMEngine, EconomicEngine, Engine
 from llmsim_lab.engines._committee import Committee
-from llmsim_lab.engines._engines import changed_by
+from llmsim_lab.engines._engines import (
+    EngineConfig,
+    changed_by,
+    minutes,
+    next_economy,
+    update_limits,
+    update_prompt,
+)
 from llmsim_lab.engines._fidelity import TOLERANCE, stated_rate
-from llmsim_lab.errors import ConfigError, LabError, TapeError
-from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
-from llmsim_lab.llm._extract import InvalidReply, parse_reply
-from llmsim_lab.models import Action, AgentState, GlobalState, SimulationState, StateUpdateDecision
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.llm._choose import Decide
+from llmsim_lab.models import (
+    GlobalState,
+    MacroLags,
+    PolicyDecision,
+    StateUpdateDecision,
+    ValidationDecision,
+)
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import Run
-from llmsim_lab.run._session import Recording, Replaying
-from llmsim_lab.run._turn import RunTurn, Series
+from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.run import Ask, Question, Run, State
+from llmsim_lab.run._config import WorldConfig
+from llmsim_lab.run._registry import class_of_config, config_from_file
+from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import (
     LOSS_OF,
-    SERIES,
-    Intervention,
-    NationConfig,
-    SimulationConfig,
+    MOVES_BP,
+    EconomyConfig,
     Variable,
     bounded,
-    named_twice,
+    checked_moves,
 )
 from llmsim_lab.simulation._lint import LintFinding, Subject, findings, findings_at_start
-from llmsim_lab.simulation._verdicts import AskedHow, gate_notes, kept_verdicts
-from llmsim_lab.types import FrozenDict, LLMReasoningChain
-from llmsim_lab.validators import AlwaysValid, EconLLMValidator, Validator
+from llmsim_lab.simulation._verdicts import gate_notes
+from llmsim_lab.types import Rate, Reply
+from llmsim_lab.validators._validators import economic_domain, verdict_prompt
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
-
-_FAITHFUL = 0.95
-"""Share of actions that an engine's model must get right, else the run is not its agents'."""
+_VARIABLES: tuple[str, ...] = get_args(Variable)
 _TAYLOR = TaylorRule()
+_FAITHFUL = 0.95
+"""Share of actions that an engine must get right, else the run is not its members'."""
 _ROUNDING = 1e-6
 """Percentage points."""
 
-Prompts = Mapping[str, Prompt]
-"""Prompts by the part that uses them: ``agent:NAME``, ``validator``, ``engine``."""
+
+# --- the state, and what players answer -----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EconomicTurn(RunTurn[SimulationState, Intervention]):
-    """What happened in a turn, and the state it led to, which also has the turn's chains.
+class Hit(State):
+    """A shock on the way to the next quarter, percentage points."""
+
+    supply: float = 0.0
+    demand: float = 0.0
+
+
+class Economy(State):
+    """The economy at the end of a quarter, in the units of ``GlobalState``.
 
     Attributes:
-        actions: what was proposed, as the validator marked it, in the agents' order.
+        period: the quarter, such as ``1979Q3``, or None in an undated run.
+        shock: what hits the next quarter, on top of the random shocks: ``shock.supply`` is added to
+            its inflation, ``shock.demand`` to its output gap.
     """
 
-    actions: tuple[Action, ...] = ()
+    interest_rate: float = 4.0
+    inflation: float = 2.0
+    output_gap: float = 0.0
+    unemployment: float = 5.0
+    gdp_growth: float = 2.2
+    total_economic_value: float = 1000.0
+    lags: MacroLags | None = None
+    period: str | None = None
+    shock: Hit = Hit()
 
-    def own_columns(self) -> dict[str, Any]:
-        """Return what the turn's row of the frame says of the economy.
+    @property
+    def global_state(self) -> GlobalState:
+        """The economy as macro models and the contracts' classes take it."""
+        return GlobalState(**{name: getattr(self, name) for name in (*_VARIABLES, "lags")})
 
-        Columns: ``period``; the economy's variables in their units; ``taylor_rate``, the rate that
-        the rule asks for on that row's data, percent; ``actions`` and ``accepted``, how many.
-        """
-        economy = self.state.global_state
-        row: dict[str, Any] = {"period": self.state.period}
-        row |= {name: getattr(economy, name) for name in get_args(Variable)}
-        row["taylor_rate"] = rate_by(_TAYLOR, economy)
-        row["actions"] = len(self.actions)
-        row["accepted"] = sum(action.validated for action in self.actions)
-        return row
+    def with_economy(self, economy: GlobalState, **changes: Any) -> Self:
+        """Return this state with the figures of an economy."""
+        figures = {name: getattr(economy, name) for name in (*_VARIABLES, "lags")}
+        return self.replace(**figures, **changes)
 
-    def in_words(self) -> Sequence[str]:
-        """Return the economy's main figures, and each action with its verdict."""
-        economy = self.state.global_state
-        lines = [
-            f"it led to: interest rate {economy.interest_rate:.2f}, "
-            f"inflation {economy.inflation:.2f}, unemployment {economy.unemployment:.2f}, "
-            f"output gap {economy.output_gap:.2f}"
-        ]
-        for action in self.actions:
-            accepted = "accepted" if action.validated else "REJECTED"
-            lines.append(f"{action.agent_name} proposed ({accepted}): {action.action_string}")
-        return lines
+    def columns(self) -> dict[str, Any]:
+        """Return its figures, and the rate that the Taylor rule asks for on them."""
+        figures = {name: getattr(self, name) for name in ("period", *_VARIABLES)}
+        return {**figures, "taylor_rate": rate_by(_TAYLOR, self.global_state)}
 
 
-class Simulation(Run[SimulationState, EconomicTurn, SimulationConfig, Intervention]):
-    """A run of the economic simulation, one quarter a turn.
+class RateMove(Reply):
+    """A change of the rate alone, where a choice is taken from probabilities."""
 
-    A turn that fails changes nothing: the turns before it stay, and ``step`` may be called again.
+    rate_change_bp: int
+
+    @property
+    def action(self) -> str:
+        """The change in words."""
+        return change_in_words(self.rate_change_bp)
+
+
+class EconomicDecision(PolicyDecision):
+    """An action of economic policy in words, which the engine's player judges.
+
+    Attributes:
+        proposed_rate: the rate that it means, percent per year, where code says it: then nothing is
+            judged.
+    """
+
+    proposed_rate: SkipJsonSchema[Rate | None] = None
+
+    @model_validator(mode="after")
+    def _is_economic(self) -> Self:
+        if self.proposed_rate is None and not is_economic(self.action):
+            raise ValueError(NOT_ECONOMIC)
+        return self
+
+
+_NOTHING = EconomicDecision(
+    action="No change of economic policy", reasoning="No valid answer.", confidence=0.0
+)
+"""Stands in where a model twice proposes what is no economic policy; it changes nothing."""
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+class Nation(NationProfile):
+    """A member of the central bank's committee.
+
+    Attributes:
+        name: unique in the run.
+        prompt: a prompt of its own instead of the shipped one: its text, with the slots of
+            ``agent_briefing``, ``agent_rate`` or ``agent_policy``.
+    """
+
+    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    prompt: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _seated(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and "kind" in values:
+            name, words = values.get("name", "Ann"), {"taylor": "rule", "human": "person"}
+            word = words.get(values["kind"], "model")
+            raise ValueError(f"kind: who decides is said in players: {{{name}: {word}}}")
+        return {"name": values} if isinstance(values, str) else values
+
+
+def _by_rule(committee: Any) -> Any:
+    return {"rule": committee} if isinstance(committee, str) else committee
+
+
+def _some(nations: tuple[Nation, ...]) -> tuple[Nation, ...]:
+    if not nations:
+        raise ValueError("nations is empty; name at least one, such as nations: [Aland]")
+    if twice := [name for name, many in Counter(it.name for it in nations).items() if many > 1]:
+        raise ValueError(f"nations must have different names; twice: {', '.join(sorted(twice))}")
+    return nations
+
+
+def _in_the_data(start: str | None) -> str | None:
+    if start is not None:
+        initial_state(start)
+    return start
+
+
+def _in_a_seat(role: str) -> Callable[[Any], Any]:
+    def check(given: Any) -> Any:
+        if callable(given) or (isinstance(given, Mapping) and "kind" in given):
+            raise ValueError(
+                f"who answers is a player: players={{{role!r}: ...}}, a word such as 'rule', a "
+                "function, a person or a client"
+            )
+        return given
+
+    return check
+
+
+# --- the world ------------------------------------------------------------------------------------
+
+
+class Simulation(Run[Economy]):
+    """One central bank and its economy, one quarter a turn.
+
+    All members see the same quarter and propose at once. Where moves are on offer, a proposal
+    states its size, and code applies exactly that; else it is in words, and the player ``engine``
+    says which rate they mean. In between the player ``validator`` may be asked whether an action
+    counts. The votes become one rate by the committee's rule, and a macro model leads the economy
+    to the next quarter.
+
+    Each nation is a player, and ``agent`` in ``players`` stands for all. The rule of a nation is
+    Taylor's with its inflation target, the validator's accepts everything, and the engine's holds
+    the rate. ``{"inflation": 9}`` sets a figure, ``{"shock.supply": 4}`` a shock of the next
+    quarter.
 
     Args:
-        config: what to run; the defaults need a model.
-        llm_client: the model, where the configuration calls for one.
-        agents: instead of those the configuration describes.
-        validator: instead of the configured one.
-        engine: instead of the configured one.
-        tape: where to record the run: a tape, or the path of one, which is made if need be.
-        prompts: prompts instead of the configured ones, by the part that uses them:
-            ``agent:NAME``, ``validator``, ``engine``.
-        state: the initial state; if not given, the one ``config.start`` names, else that of the
-            engine given.
-
-    Example:
-        >>> from llmsim_lab.simulation import Simulation, SimulationConfig
-        >>> config = SimulationConfig(
-        ...     nations=[{"name": "Rule", "kind": "taylor"}],
-        ...     validator={"kind": "always_valid"},
-        ...     economy={"shock_scale": 0},
-        ... )
-        >>> Simulation(config).run(4).interest_rate.tolist()
-        [4.0, 4.0, 4.0, 4.0, 4.0]
+        start_at: the quarter whose real data are the initial state, such as ``1979Q3``; None starts
+            from the steady state.
+        nations: who proposes policy. Several are the members of one central bank's committee; the
+            order in which they are named does not matter.
+        committee: how their votes become one rate: ``median``, ``majority``, ``sequential``, or
+            ``{rule: chair, chair: Ann, tolerance_bp: 25}``.
+        moves_bp: the changes of the rate in force that may be decided on, basis points; None (in a
+            file: null) lets members put an action into words.
+        briefing: what members read: ``economist``, eight quarters with units and horizons, the
+            target, the stance of policy and when a decision bites; ``thin``, four indicators of the
+            quarter, as the agent contract has it, which is the default where ``moves_bp`` is None.
+        masked: whether an economist's briefing leaves out dates and the names of countries.
+        decide: how a model's move is taken from its probabilities: ``sample``, ``mode`` or
+            ``expected``; None lets it write its decision.
+        validator: whether the player ``validator`` is ``asked`` about each action, or ``none`` is;
+            asked by default where actions are in words.
+        domain: what actions must belong to.
+        permissive: whether an indirect effect on the domain is enough.
+        engine: limits of the interest rate: ``rate_bounds``, ``max_move``, ``rate_step``.
+        economy: the economy that the rate acts on.
     """
 
-    kind = "economic"
-    part_names = ("validator", "engine", "agents")
+    kind: ClassVar[str] = "economic"
+    defaults: ClassVar[Mapping[str, Any]] = {"name": "economy"}
+    gone: ClassVar[Mapping[str, str]] = {
+        "agents": "say who decides by the seat, players={'Ann': NationAgent(...)}; the nations are "
+        "nations=['Ann', ...]",
+        "start": "write start_at: 1979Q3",
+        "engine_prompt": "edit the prompt engine_interest_rate in a fork, fork(prompt=...)",
+        "shock": "a shock is set at the turn before the one that it hits: {turn: 3, set: "
+        "{shock.supply: 4}}",
+    }
 
-    def __init__(
-        self,
-        config: SimulationConfig | None = None,
-        *,
-        llm_client: LLMClient | None = None,
-        agents: Sequence[Agent] | None = None,
-        validator: Validator | None = None,
-        engine: Engine | None = None,
-        state: SimulationState | None = None,
-        tape: Tape | str | Path | None = None,
-        prompts: Mapping[str, Prompt] | None = None,
-    ) -> None:
-        config = config or SimulationConfig()
-        parts = {"agents": agents, "validator": validator, "engine": engine}
-        given = {name for name, part in parts.items() if part is not None}
-        prompts = prompts or {}
-        _check_prompts(prompts, config, given)
-        if agents is None:
-            agents = [agent_for(nation, config, llm_client, prompts) for nation in config.nations]
-        self.agents = tuple(agents)
-        if twice := named_twice(agent.name for agent in self.agents):
-            raise ConfigError(f"agents must have different names; twice: {', '.join(twice)}")
-        committee = config.committee
-        if committee.chair and committee.chair not in (names := [a.name for a in self.agents]):
+    start_at: Annotated[str | None, AfterValidator(_in_the_data)] = None
+    nations: Annotated[tuple[Nation, ...], AfterValidator(_some)] = (Nation(name="United States"),)
+    committee: Annotated[Committee, BeforeValidator(_by_rule)] = Committee()
+    moves_bp: Annotated[tuple[int, ...] | None, AfterValidator(checked_moves)] = MOVES_BP
+    briefing: Literal["economist", "thin"] | None = None
+    masked: bool = True
+    decide: Decide | None = None
+    validator: Annotated[
+        Literal["asked", "none"] | None, BeforeValidator(_in_a_seat("validator"))
+    ] = None
+    domain: Annotated[str, Field(min_length=1)] = "economic"
+    permissive: bool = True
+    engine: Annotated[EngineConfig, BeforeValidator(_in_a_seat("engine"))] = EngineConfig()
+    economy: EconomyConfig = EconomyConfig()
+
+    def ready(self) -> None:
+        """Make what follows from the parameters, and check that they fit together."""
+        moves, economy = self.moves_bp, self.economy
+        self._limits = self.engine.limits
+        self._macro = StaticEconomy() if economy.model == "static" else RudebuschSvensson()
+        self._backstop = FiscalBackstop() if economy.fiscal_backstop else None
+        self._shocks = ShockGenerator(
+            self.seed, scale=economy.shock_scale, mirrored=economy.mirrored
+        )
+        self._nations = {nation.name: nation for nation in self.nations}
+        # The order in which a committee's members are named must not matter.
+        in_turn = self.committee.rule == "sequential"
+        self._members = list(self._nations) if in_turn else sorted(self._nations)
+        self._reply = RateMove if self.decide else RateDecision if moves else EconomicDecision
+        self._how = PolicyBriefing(
+            masked=self.masked,
+            members=len(self.nations),
+            rule=self.committee.rule,
+            mirror_of=self.start_at if economy.mirrored else None,
+        )
+        self._checked = self.validator == "asked" or (self.validator is None and moves is None)
+        briefed = self.briefing == "economist" or (self.briefing is None and moves is not None)
+        self._shipped = "agent_briefing" if briefed else "agent_rate" if moves else "agent_policy"
+        self._check_parameters(briefed=briefed)
+
+    def start(self) -> Economy:
+        """Return the quarter to start from, or its mirror image, of which none happened."""
+        if self.start_at is None:
+            economy, period = GlobalState(), None
+        else:
+            first = initial_state(self.start_at)
+            economy, period = first.global_state, first.period
+        if self.economy.mirrored:
+            economy, period = mirrored(economy), None
+        return Economy().with_economy(economy, period=period)
+
+    async def turn(self, state: Economy, ask: Ask) -> Economy:
+        """Play a quarter: proposals, verdicts, the rate, and what it does to the economy."""
+        economy, moves = state.global_state, self.moves_bp
+        quarters = [*(turn.state for turn in self.turns[:-1]), state]
+        decisions: Mapping[str, Any] = await ask.each(
+            self._members,
+            self._reply,
+            lambda name: self._prompt_to(name, quarters, ask.turn),
+            tag="agent",
+            limits={"rate_change_bp": moves_to_choose(moves)} if moves else None,
+            decide=self.decide,
+            otherwise=None if moves else _NOTHING,
+        )
+        actions = {name: made.action for name, made in decisions.items() if made is not _NOTHING}
+        accepted = await self._accepted(ask, actions)
+        rate = await self._new_rate(
+            ask, economy, {name: decisions[name] for name in accepted}, members=len(decisions)
+        )
+        after = next_economy(
+            economy,
+            rate,
+            self._shocks.at(ask.turn) + Shocks(**dict(state.shock)),
+            macro=self._macro,
+            lower_bound=self._limits.lower,
+            backstop=self._backstop,
+            turn=ask.turn,
+        )
+        ask.note(actions=len(decisions), accepted=len(accepted))
+        figures = ("interest_rate", "inflation", "unemployment", "output_gap")
+        led_to = ", ".join(f"{it.replace('_', ' ')} {getattr(after, it):.2f}" for it in figures)
+        ask.note(text=f"it led to: {led_to}")
+        for name, made in decisions.items():
+            verdict = "accepted" if name in accepted else "REJECTED"
+            ask.note(name, text=f"{name} proposed ({verdict}): {made.action}")
+            ask.note(name, accepted=name in accepted)
+        period = next_quarter(state.period) if state.period else None
+        return state.with_economy(after, period=period, shock=Hit())
+
+    async def _accepted(self, ask: Ask, actions: Mapping[str, str]) -> list[str]:
+        """Return whose actions count."""
+        if not self._checked:
+            return list(actions)
+        verdicts = await ask.each(
+            actions,
+            ValidationDecision,
+            lambda name: verdict_prompt(
+                self.prompt("validator_economic"),
+                economic_domain(self.domain),
+                actions[name],
+                permissive=self.permissive,
+                agent=name,
+            ),
+            by="validator",
+            action=actions.get,
+        )
+        return [name for name, verdict in verdicts.items() if verdict.is_valid]
+
+    async def _new_rate(
+        self, ask: Ask, economy: GlobalState, accepted: Mapping[str, Any], *, members: int
+    ) -> float:
+        """Return the rate that accepted actions lead to: as votes, or one after the other."""
+        rate = start = economy.interest_rate
+        if self.committee.rule == "sequential" or members < 2:
+            for name, made in accepted.items():  # each finds the rate that the last one left
+                here, judged = rate, await self._rates(ask, economy, {name: made}, rate)
+                rate = judged[name]
+                ask.note(name, new_rate=rate, applied_bp=_basis_points(here, rate))
+            return rate
+        votes = await self._rates(ask, economy, accepted, start)
+        rate = self.committee.rate(votes, current=start)
+        ask.note(text=minutes(self.committee, votes, rate, current=start))
+        for name, vote in votes.items():
+            ask.note(
+                name,
+                new_rate=rate,
+                vote_bp=_basis_points(start, vote),
+                outcome_bp=_basis_points(start, rate),
+                dissent=self.committee.dissents(vote, rate),
+            )
+        return rate
+
+    async def _rates(
+        self, ask: Ask, economy: GlobalState, decisions: Mapping[str, Any], here: float
+    ) -> dict[str, float]:
+        """Return the rate that each decision leads to from here; the engine judges mere words."""
+        sizes = {name: _stated(made, here) for name, made in decisions.items()}
+        rates = {n: self._limits.inside(rate) for n, rate in sizes.items() if rate is not None}
+        words = {name: made.action for name, made in decisions.items() if name not in rates}
+        now = economy.model_copy(update={"interest_rate": here})
+        judged = await ask.each(
+            words,
+            StateUpdateDecision,
+            lambda name: update_prompt(
+                self.prompt("engine_interest_rate"),
+                self._limits,
+                now,
+                words[name],
+                agent=name,
+                turn=ask.turn - 1,
+            ),
+            by="engine",
+            limits=update_limits(self._limits, here) if words else None,
+            action=words.get,
+            economy=now,
+        )
+        for name, made in judged.items():
+            rate = rates[name] = made.new_interest_rate
+            stated = stated_rate(words[name], current=here)
+            # An engine that may not go there cannot be unfaithful.
+            if stated is not None and not self._limits.problem(stated, current=round(here, 2)):
+                ask.note(
+                    name, stated_rate=stated, faithful=abs(rate - stated) <= TOLERANCE + _ROUNDING
+                )
+        return rates
+
+    def rule(self, question: Question) -> Any:
+        """Return Taylor's rate for a nation; every action counts; mere words move no rate."""
+        if question.by == "validator":
+            return {"is_valid": True, "reasoning": "Every action is accepted.", "confidence": 1.0}
+        if question.by == "engine":
+            here, offered = question.values["economy"].interest_rate, question.limits
+            # What is offered has two decimals; the rate in force may have more.
+            held = min(offered["new_interest_rate"], key=lambda rate: abs(rate - here))
+            why = "The rule takes no rate from words."
+            return {"new_interest_rate": held, "reasoning": why, "confidence": 1.0}
+        target = self._nations[question.player].inflation_target
+        proposal = rule_proposal(
+            TaylorRule(inflation_target=target),
+            question.state.global_state,
+            self._limits,
+            moves_bp=self.moves_bp,
+        )
+        said = {"reasoning": proposal.reasoning, "confidence": 1.0}
+        if self.moves_bp is None:
+            return {**said, "action": proposal.action, "proposed_rate": proposal.rate}
+        if question.reply is RateMove:
+            return {**said, "rate_change_bp": proposal.move}
+        return {**said, "action": proposal.action, "rate_change_bp": proposal.move}
+
+    def changed(self, state: Economy, values: Mapping[str, Any]) -> Economy:
+        """Return a state with figures or shocks set; inflation's last four quarters move with it.
+
+        Raises:
+            ConfigError: there is no such figure, or a value is not one for it.
+        """
+        if self.economy.model == "static" and (hit := [it for it in values if it[:5] == "shock"]):
             raise ConfigError(
-                f"the committee's chair {committee.chair!r} is not one of its members"
-                f"{closest(committee.chair, names)}, who are {', '.join(names)}"
+                f"economy.model 'static' has no equation for {hit[0]}; set a figure, such as "
+                "{'inflation': 9}, or take the model 'rudebusch_svensson'"
             )
-        self.validator = validator or _validator_for(config, llm_client, prompts)
-        self.engine = engine or _engine_for(config, llm_client, prompts)
-        if self.committee is not None:
-            # One order whatever was given, so that not even a chain's place depends on it.
-            self.agents = tuple(sorted(self.agents, key=lambda agent: agent.name))
-        if state is None and engine is not None and config.start is None:
-            state = engine.current_state
-        elif state is None:
-            state = _start_of(config)
-        # The state may come from another run, with its chains.
-        state = self._with_agents(state).model_copy(update={"reasoning_chains": ()})
-        first = EconomicTurn(number=state.turn, state=state)
-        self._warned = False
-        self._model: Mapping[str, Any] | None = None
-        self._gate_notes: Sequence[str] | None = None
-        super().__init__(config, first=first, llm_client=llm_client, given=given, tape=tape)
+        levels = {name: values[name] for name in values if name in _VARIABLES}
+        # Set as such first, so that what is no number is said by its name.
+        super().changed(state, values)
+        try:
+            state = state.with_economy(set_levels(state.global_state, **levels))
+        except ValidationError as error:
+            raise ConfigError(f"no economy has {levels}: {faults(error)}") from error
+        return super().changed(state, {n: it for n, it in values.items() if n not in levels})
 
-    @classmethod
-    def measures(cls, config: SimulationConfig) -> Mapping[str, Callable[[pd.DataFrame], float]]:
-        """Return ``loss``, that of ``QuadraticLoss`` with the first nation's inflation target."""
-        loss = QuadraticLoss(inflation_target=config.nations[0].inflation_target)
+    # --- what is asked, and of which parameters -----------------------------------------------
 
-        def of(frame: pd.DataFrame) -> float:
-            series = {name: frame[name].tolist() for name in LOSS_OF}
-            return loss.of(**series).total
-
-        return {"loss": of}
-
-    @property
-    def committee(self) -> Committee | None:
-        """How several agents' votes become one rate; None for one agent, or one after the other."""
-        return getattr(self.engine, "committee", None) if len(self.agents) > 1 else None
-
-    def _series(self, rows: Iterable[Mapping[str, Any]]) -> Sequence[Series]:
-        """Return the columns that can be charted, with the bounds that the engine keeps."""
-        if "engine" not in self.given:
-            return super()._series(rows)
-        limits = getattr(self.engine, "limits", None)
-        return bounded(limits) if isinstance(limits, RateLimits) else SERIES
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """What the economic gate said of the run's model, if it did not pass; see ``doctor``."""
-        if self._gate_notes is None:
-            asked = self._asked_how()
-            model = self._model or (self._recorded_model() if asked else None)
-            if model is None:
-                return ()
-            self._gate_notes = gate_notes(model, asked)
-        return self._gate_notes
-
-    @classmethod
-    def notes_on(cls, manifest: Mapping[str, Any]) -> Sequence[str]:
-        """Return the same of a recorded run, from its manifest alone."""
-        config, model = SimulationConfig.recorded(manifest["config"]), manifest["model"]
-        asks = any(nation.kind == "llm" for nation in config.nations)
-        if model is None or not asks or "agents" in manifest["given"]:
-            return ()
-        return gate_notes(model, [(config.briefing, config.decide or "sample")])
-
-    def _asked_how(self) -> set[AskedHow]:
-        """Return how agents ask the run's model; empty where none does."""
-        return {
-            (
-                "economist" if getattr(agent, "briefing", None) else "thin",
-                getattr(agent, "decide", None) or "sample",
+    def _prompt_to(self, name: str, states: Sequence[Economy], turn: int) -> RenderedPrompt:
+        """Return what a member reads of the run so far: what its prompt has slots for."""
+        nation, prompt, moves = self._nations[name], self._prompt_of(name), self.moves_bp
+        if "history" not in prompt.slots:
+            economy = states[-1].global_state
+            return thin_prompt(
+                prompt, economy, name=name, profile=nation, moves_bp=moves, turn=turn - 1
             )
-            for agent in self.agents
-            if isinstance(agent, EconLLMAgent) and agent.llm_client is self.llm_client
-        }
-
-    def _recorded_model(self) -> Mapping[str, Any] | None:
-        """Return which model answers a run on a tape, once it was asked."""
-        tape, run = self.tape, self.run_id
-        with suppress(TapeError):  # the tape may be closed, or its file gone
-            return tape.run(run).manifest["model"] if tape is not None else None
-        return None
-
-    async def _ask_who_answers(self) -> None:
-        """Learn which model answers an unrecorded run, where a card may say something of it."""
-        asked = self._asked_how()
-        if self._model is None and self.tape is None and self.llm_client is not None:
-            if kept_verdicts(told for told, _ in asked):
-                with suppress(LabError):  # a model that cannot be reached is the turn's to tell
-                    self._model = asdict(await self.llm_client.model_info())
-            else:
-                self._gate_notes = []
-
-    # --- a turn ------------------------------------------------------------------------------
-
-    async def _play(self, before: EconomicTurn, planned: Sequence[Intervention]) -> EconomicTurn:
-        if isinstance(self.engine, EconomicEngine):
-            shocks = sum((item.shocks for item in planned), start=NO_SHOCKS)
-            # Replaced, not added to: a turn that failed may be played again.
-            self.engine.extra_shocks = {before.number + 1: shocks}
-        # Not of a replay, nor of a turn that a comparison plays again, nor of an arm's later runs.
-        told = self._quiet or not isinstance(self._session, Recording | None)
-        if before is self.turns[0] and not told:
-            self._warn_of_findings()
-        if self._gate_notes is None:
-            await self._ask_who_answers()
-        brief(self.agents, self.turns[:-1], us_past=self.config.start is not None)
-        # All agents see the same state: nobody knows what the others propose this turn.
-        proposed = await gather_all([agent.decide_action(before.state) for agent in self.agents])
-        actions = await self.validator.validate_actions(proposed, before.state)
-        # Set anew each turn, since a fork or an intervention may have replaced the state.
-        self.engine.current_state = before.state
-        state = await self.engine.run_turn(actions)
-        chains = [action.chain for action in actions if action.chain]
-        verdicts = [action.validation_result for action in actions if action.validation_result]
-        chains += [verdict.chain for verdict in verdicts if verdict.chain]
-        # The engine adds only its own chains; those of agents and validator come first.
-        state = state.model_copy(update={"reasoning_chains": (*chains, *state.reasoning_chains)})
-        self.engine.current_state = state
-        return EconomicTurn(
-            number=state.turn, state=state, chains=state.reasoning_chains, actions=tuple(actions)
+        return briefing_prompt(
+            prompt,
+            known_quarters(
+                states, us_past=self.start_at is not None, mirror_of=self._how.mirror_of
+            ),
+            name=name,
+            profile=nation,
+            how=self._how,
+            moves_bp=moves or (),
+            turn=turn - 1,
         )
 
-    def _warn_of_findings(self) -> None:
-        subject = self._subject()
-        if self.config.briefing == "thin":  # by choice as the contract words it, horizons or not
-            subject = replace(subject, prompts={})
-        if self.config.committee.rule == "sequential":  # likewise
-            subject = replace(subject, one_after_another=())
-        for finding in findings_at_start(subject):
-            if self.config.moves_bp is None and finding.rule.startswith("L9"):
-                continue  # no moves are on offer, and ``max_move`` is the contract's engine's
-            _warn("LINT", rule=finding.rule, found=finding.what, remedy=finding.remedy)
+    def _prompt_of(self, name: str) -> Prompt:
+        own = self._nations[name].prompt
+        if own is None:
+            return self.prompt(self._shipped)
+        return self.prompt(Prompt.parse(own, name=f"{self._shipped} of {name}"))
+
+    def _check_parameters(self, *, briefed: bool) -> None:
+        if self.moves_bp is None and (briefed or self.decide):
+            what = f"decide: {self.decide}" if self.decide else "an economist's briefing"
+            raise ConfigError(f"{what} needs moves on offer, and moves_bp is null; set moves_bp")
+        if not briefed and not self.masked:
+            raise ConfigError("masked: false has no effect with briefing: thin; leave it out")
+        for name in self._members:
+            if self.moves_bp and "moves" not in self._prompt_of(name).slots:
+                raise ConfigError(
+                    f"the prompt of {name!r} has no slot {{{{ moves }}}}, so the model would not "
+                    "know which changes of the rate are on offer; add it, or set moves_bp to null"
+                )
+        chair = self.committee.chair
+        if chair is not None and chair not in self._nations:
+            raise ConfigError(
+                f"the committee's chair {chair!r} is not one of its members"
+                f"{closest(chair, self._members)}, who are {', '.join(self._members)}"
+            )
+        rate = self.start().interest_rate
+        if self.economy.mirrored and rate != self._limits.inside(rate):
+            raise ConfigError(
+                f"economy.mirrored: the mirror image of {self.start_at} has an interest rate of "
+                f"{rate:.2f}, outside engine.rate_bounds {self._limits.lower:g} to "
+                f"{self._limits.upper:g}; choose another start, such as 1973Q1"
+            )
+
+    # --- views --------------------------------------------------------------------------------
 
     def lint(self) -> list[LintFinding]:
-        """Return what is probably wrong with this simulation, as ``simulation.lint`` does."""
+        """Return what is probably wrong with this run, as ``simulation.lint`` does."""
         return findings(self._subject())
+
+    def doubts(self) -> list[Mapping[str, str]]:
+        """Return what to warn of before the first turn: findings that no choice explains."""
+        subject = self._subject()
+        if self._shipped != "agent_briefing":  # by choice as the contract words it
+            subject = replace(subject, prompts={})
+        if self.committee.rule == "sequential":  # likewise
+            subject = replace(subject, one_after_another=())
+        return [
+            {"rule": found.rule, "found": found.what, "remedy": found.remedy}
+            for found in findings_at_start(subject)
+            # Without moves on offer ``max_move`` is the contract's engine's.
+            if self.moves_bp is not None or not found.rule.startswith("L9")
+        ]
 
     def _subject(self) -> Subject:
         """Return what a check looks at; no model is asked."""
-        first, config, engine = self.turns[0].state, self.config, self.engine
-        brief(self.agents, (), us_past=config.start is not None)
-        asked = [agent for agent in self.agents if isinstance(agent, NationAgent)]
-        in_turn = isinstance(engine, EconLLMEngine) and engine.committee is None
+        first, ruled = self.turns[0].state, dict[str, TaylorRule | Rule]()
+        for name, nation in self._nations.items():
+            seats = (self.players.get(seat) for seat in (name, "agent", "*"))
+            who = next(filter(None, seats), "model")
+            if isinstance(who, TaylorRuleAgent):
+                ruled[name] = who.rule
+            elif who == "rule":
+                ruled[name] = TaylorRule(inflation_target=nation.inflation_target)
+        asked = [name for name in self._members if name not in ruled]
         return Subject(
             state=first,
-            turns=config.turns,
-            model=engine.macro if isinstance(engine, EconomicEngine) else None,
-            rules={a.name: a.rule for a in self.agents if isinstance(a, TaylorRuleAgent)},
-            targets={agent.name: agent.profile.inflation_target for agent in asked},
-            limits=engine.limits if isinstance(engine, EconLLMEngine) else RateLimits(),
-            moves_bp=config.moves_bp or (),
-            shock_scale=config.economy.shock_scale,
-            fiscal_backstop=getattr(engine, "fiscal_backstop", None),
-            prompts={
-                agent.name: agent.prompt_for(first)
-                for agent in asked
-                if not isinstance(agent, HumanAgent)
-            },
-            one_after_another=[agent.name for agent in self.agents] if in_turn else [],
+            turns=self.config.turns,
+            model=self._macro,
+            rules=ruled,
+            targets={name: self._nations[name].inflation_target for name in asked},
+            limits=self._limits,
+            moves_bp=self.moves_bp or (),
+            shock_scale=self.economy.shock_scale,
+            fiscal_backstop=self._backstop,
+            prompts={name: self._prompt_to(name, [first], 1) for name in asked},
+            one_after_another=self._members if self.committee.rule == "sequential" else [],
         )
 
-    def _recount(self) -> None:
-        self.validator.recount(action for turn in self.turns for action in turn.actions)
+    @classmethod
+    def measures(cls, config: Any) -> Mapping[str, Callable[[pd.DataFrame], float]]:
+        """Return ``loss``, that of ``QuadraticLoss`` with the first nation's inflation target."""
+        loss = QuadraticLoss(inflation_target=config.nations[0].inflation_target)
+        return {"loss": lambda frame: loss.of(**{it: frame[it].tolist() for it in LOSS_OF}).total}
 
-    def state_at(self, turn: EconomicTurn, state: GlobalState | SimulationState) -> SimulationState:
-        """Return another state for a turn, which keeps its number, period and chains.
+    @property
+    def series(self) -> Sequence[Series]:
+        """The economy's figures, the policy rate with its bounds."""
+        return bounded(self._limits)
 
-        Raises:
-            ConfigError: it is not a state.
-        """
-        economy = state.global_state if isinstance(state, SimulationState) else state
-        if not isinstance(economy, GlobalState):
-            raise ConfigError(
-                f"state={state!r:.80} is not a GlobalState or SimulationState; to set single "
-                "variables: fork(intervene=[{'turn': ..., 'set': {'inflation': 9}}])"
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the economic gate said of the run's model, and whether the engine is faithful."""
+        found: list[str] = []
+        if self.tape is not None:
+            with suppress(TapeError):  # the tape may be closed, or its file gone
+                found += self.notes_on(self.tape.run(self.run_id).manifest)
+        became = [its for turn in self.turns for its in turn.became.values()]
+        right = [its["faithful"] for its in became if "faithful" in its]
+        if right and sum(right) / len(right) < _FAITHFUL:
+            found.append(
+                f"The engine is a second policymaker: of {len(right)} actions whose words name a "
+                f"rate, {sum(right)} got it, within 12.5 basis points. Let members state their "
+                "change (moves_bp)."
             )
-        agents = state.agents if isinstance(state, SimulationState) else turn.state.agents
-        own = turn.state.model_copy(update={"global_state": economy, "agents": agents})
-        return self._with_agents(own)
-
-    def _with_agents(self, state: SimulationState) -> SimulationState:
-        """Return the state with an entry for each agent."""
-        names = [agent.name for agent in self.agents if agent.name not in state.agents]
-        missing = {name: AgentState(name=name) for name in names}
-        return state.model_copy(update={"agents": FrozenDict({**state.agents, **missing})})
-
-    def _about(self) -> str:
-        names = ", ".join(agent.name for agent in self.agents[:3])
-        more = f" and {len(self.agents) - 3} more" if len(self.agents) > 3 else ""
-        where = f" ({self.state.period})" if self.state.period else ""
-        rate = self.state.global_state.interest_rate
-        return f"{where}, rate {rate:.2f}%, agents {names}{more}"
-
-    def outcomes(
-        self, turn: EconomicTurn, chains: Sequence[LLMReasoningChain]
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return what became of each decision's action: ``accepted``, ``applied``, ``new_rate``.
-
-        ``new_rate`` is the rate right after the engine applied the action, percent per year; the
-        actions of other agents may have moved it on. ``applied`` is None where the engine leaves no
-        record of what it did. An action that no model put in words is under ``action``.
-
-        Of an action that states its size, ``wanted_bp`` is the change of the rate that it states
-        and ``applied_bp`` the one that it made, basis points; the bounds of the rate may lie
-        between. Where agents vote, ``vote_bp`` is the change that the vote counts as,
-        ``outcome_bp`` the change that the committee made, ``dissent`` whether they differ, and
-        ``new_rate`` the committee's. Of an action that the engine's model judged, ``stated_rate``
-        is the rate that its words ask for, percent per year, where they say it plainly and it is
-        within reach, and ``faithful`` whether the engine came within 12.5 basis points of it.
-        """
-        before = self.turns[turn.number - self.turns[0].number - 1]
-        actions = {action.agent_name: action for action in turn.actions}
-        here = before.state.global_state.interest_rate
-        committee = self.committee if len(actions) > 1 else None
-        rate: float | None = here
-        rates: dict[str, float | None] = {}
-        sizes: dict[str, dict[str, Any]] = {name: {} for name in actions}
-        for chain in chains:
-            if chain.component == "engine":
-                found_at = here if committee else rate
-                action = actions.get(chain.agent)
-                rate = rates[chain.agent] = self._rate_after(chain, action, found_at)
-                if action is not None:
-                    sizes[chain.agent] |= self._sizes(chain, action, found_at, rate)
-        for name, action in actions.items():
-            if action.rate_change_bp is not None:
-                sizes[name]["wanted_bp"] = round(float(action.rate_change_bp), 4)
-        if committee is not None and None not in rates.values():
-            votes = {name: vote for name, vote in rates.items() if vote is not None}
-            outcome = committee.rate(votes, current=here)
-            made = {"outcome_bp": _basis_points(here, outcome)}
-            for name, vote in votes.items():
-                sizes[name].pop("applied_bp", None)
-                sizes[name] |= {"vote_bp": _basis_points(here, vote), **made}
-                sizes[name]["dissent"] = committee.dissents(vote, outcome)
-            sizes["committee"] = made
-            rates = dict.fromkeys((*votes, "committee"), outcome)
-        found = []
-        for chain in chains:
-            action = actions.get(chain.agent)
-            accepted = action is not None and action.validated
-            # An engine of the user's own need not leave chains: then nothing is known of it.
-            applied = chain.agent in rates if rates or not accepted else None
-            row: dict[str, Any] = {
-                "accepted": accepted,
-                "applied": applied,
-                "new_rate": rates.get(chain.agent),
-                **sizes.get(chain.agent, {}),
-            }
-            if chain.component == "committee":
-                row |= {"accepted": None, "applied": True}
-            if action is not None and chain.component == "agent" and chain.call is None:
-                row["action"] = action.action_string
-            found.append(row)
         return found
 
-    def _sizes(
-        self, chain: LLMReasoningChain, action: Action, here: float | None, there: float | None
-    ) -> dict[str, Any]:
-        """Return what ``outcomes`` says of an action's size, from the rate that it met."""
-        if here is None or there is None:
-            return {}
-        if action.rate_change_bp is not None:
-            return {"applied_bp": _basis_points(here, there)}
-        limits = getattr(self.engine, "limits", None)
-        if chain.call is None or limits is None:
-            return {}
-        stated = stated_rate(action.action_string, current=here)
-        # An engine that may not go there cannot be unfaithful.
-        if stated is None or limits.problem(stated, current=round(here, 2)):
-            return {}
-        return {"stated_rate": stated, "faithful": abs(there - stated) <= TOLERANCE + _ROUNDING}
+    @classmethod
+    def notes_on(cls, manifest: Mapping[str, Any]) -> Sequence[str]:
+        """Return what the gate said of a recorded run's model, from its manifest alone."""
+        model = manifest["model"]
+        config = cls.config_type.recorded(manifest["config"])
+        if model is None or not config.needs_model:
+            return ()
+        thin = config.briefing == "thin" or config.moves_bp is None
+        return gate_notes(model, [("thin" if thin else "economist", config.decide or "sample")])
 
-    def _ended(self, outcome: str) -> None:
-        super()._ended(outcome)
-        self._warn_of_unfaithful_engine()
 
-    def _warn_of_unfaithful_engine(self) -> None:
-        """Log a WARNING, once, where the engine's model does other than the actions' words say."""
-        live = any(part.component == "engine" and part.call for part in self.turns[-1].chains)
-        if self._warned or not live or isinstance(self._session, Replaying):
-            return
-        verdicts = [
-            row["faithful"]
-            for turn in self.turns[1:]
-            for chain, row in zip(turn.chains, self.outcomes(turn, turn.chains), strict=True)
-            if chain.component == "engine" and "faithful" in row
-        ]
-        if not verdicts or sum(verdicts) / len(verdicts) >= _FAITHFUL:
-            return
-        self._warned = True
-        _warn(
-            "ENGINE_UNFAITHFUL",
-            run=self.config.name,
-            measured=len(verdicts),
-            within_12_5_bp=sum(verdicts),
-            share=f"{sum(verdicts) / len(verdicts):.2f}",
-            reason="the engine's model set other rates than the actions' words ask for, so that it "
-            "is a second policymaker",
-            way_out="let agents state their change (moves_bp); decisions() has stated_rate",
-        )
+def _stated(made: Any, here: float) -> float | None:
+    """Return the rate that a decision states; None where it has only words."""
+    if (change := getattr(made, "rate_change_bp", None)) is not None:
+        return changed_by(here, change)
+    rate: float | None = getattr(made, "proposed_rate", None)
+    return rate
 
-    def _rate_after(
-        self, chain: LLMReasoningChain, action: Action | None, rate: float | None
-    ) -> float | None:
-        """Return the rate that an engine's decision set; None where its record does not say."""
-        if chain.call is not None:
-            with suppress(InvalidReply):
-                reply = chain.call.reply.text if chain.call.reply else ""
-                return parse_reply(reply, StateUpdateDecision).new_interest_rate
-            return None
-        if action is not None and action.rate_change_bp is not None:
-            limits = getattr(self.engine, "limits", None)
-            if rate is None or limits is None:
-                return None
-            inside: float = limits.inside(changed_by(rate, action.rate_change_bp))
-            return inside
-        asked = action.proposed_rate if action else None
-        if asked is None or chain.status == "ok" or rate is None:
-            return asked
-        if not isinstance(self.engine, EconLLMEngine):
-            return None
-        # A fallback went as far from the rate then in force as one action may go.
-        return self.engine.limits.nearest(asked, current=rate)
+
+def _basis_points(rate: float, to: float) -> float:
+    return round(100 * (to - rate), 4) + 0.0  # never minus zero
+
+
+if TYPE_CHECKING:
+
+    class SimulationConfig(WorldConfig):
+        """What a run is configured with: the parameters of ``Simulation``, as a file holds them."""
+
+        def __getattr__(self, name: str) -> Any: ...  # made of the class, which is not read here
+else:
+    SimulationConfig = Simulation.config_type
 
 
 def lint(
-    subject: SimulationConfig | Simulation | str | Path,
+    subject: Any,
     *,
     rule: TaylorRule | Rule | None = None,
     model: MacroModel | None = None,
@@ -500,156 +662,27 @@ def lint(
     finding has a number, says what was computed, and how to fix it.
 
     Args:
-        subject: a configuration, its file, or a simulation with parts of your own.
+        subject: a run, its configuration, or a configuration's file.
         rule: a policy rule to check instead of the run's: a ``TaylorRule``, or a function of
             ``inflation``, ``output_gap`` and ``previous_rate``, all percent.
         model: an economy to check instead of the run's.
 
     Example:
-        >>> for finding in lint(SimulationConfig(turns=20), rule=TaylorRule(inflation_weight=0.5)):
+        >>> for finding in lint(Simulation(turns=20), rule=TaylorRule(inflation_weight=0.5)):
         ...     print(finding.rule)
         L1 Taylor principle
     """
     if isinstance(subject, str | Path):
-        subject = SimulationConfig.from_yaml(subject)
-    if isinstance(subject, SimulationConfig):
-        nobody = (
-            LLMClient(subject.llm, backend=ScriptedBackend([])) if subject.needs_model else None
-        )
-        subject = Simulation(subject, llm_client=nobody)
-    checked = subject._subject()
+        path, subject = subject, config_from_file(subject, kind=Simulation.kind)
+        if not isinstance(subject, SimulationConfig):
+            raise ConfigError(
+                f"{path} describes a run of kind {class_of_config(subject).kind!r}, and this takes "
+                f"an economic run's configuration; llmsim-lab run {path} plays it"
+            )
+    run = subject if isinstance(subject, Simulation) else Simulation(subject)
+    checked = run._subject()
     if rule is not None:
         checked = replace(checked, rules={"the rule": rule})
     if model is not None:
         checked = replace(checked, model=model)
     return findings(checked)
-
-
-def brief(agents: Sequence[Agent], turns: Sequence[EconomicTurn], *, us_past: bool) -> None:
-    """Give agents the states of the turns before the one that they will be asked about.
-
-    Args:
-        agents: who is told; only those of nations have a use for it.
-        turns: from the run's first on.
-        us_past: whether the run starts from the US data.
-    """
-    past = [turn.state for turn in turns]
-    for agent in agents:
-        if isinstance(agent, NationAgent):
-            agent.past, agent.us_past = past, us_past
-
-
-def _start_of(config: SimulationConfig) -> SimulationState:
-    state = SimulationState() if config.start is None else initial_state(config.start)
-    if not config.economy.mirrored:
-        return state
-    # Without its date: none of it happened.
-    return SimulationState(global_state=mirrored(state.global_state))
-
-
-def agent_for(
-    nation: NationConfig, config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts
-) -> Agent:
-    if nation.kind == "taylor":
-        return TaylorRuleAgent(
-            nation.name,
-            rule=TaylorRule(inflation_target=nation.inflation_target),
-            limits=config.engine.limits,
-            moves_bp=config.moves_bp,
-            exact=nation.exact,
-        )
-    prompt = prompts.get(f"agent:{nation.name}") or _prompt_at(nation.prompt)
-    if nation.kind == "human":
-        if not nation.names_rate:
-            _needed(llm_client, f"the engine, for nation {nation.name!r} (names_rate: false)")
-        return HumanAgent(
-            nation.name,
-            profile=nation.profile,
-            prompt=prompt,
-            limits=config.engine.limits,
-            moves_bp=config.moves_bp,
-            names_rate=nation.names_rate,
-            timeout_s=nation.timeout_s,
-        )
-    client = _needed(llm_client, f"nation {nation.name!r} (kind: llm)")
-    briefing = None
-    if config.briefing == "economist":
-        members, rule = len(config.nations), config.committee.rule
-        briefing = PolicyBriefing(
-            masked=config.masked,
-            members=members,
-            rule=rule,
-            mirror_of=config.start if config.economy.mirrored else None,
-        )
-    return NationAgent(
-        nation.name,
-        client,
-        profile=nation.profile,
-        prompt=prompt,
-        moves_bp=config.moves_bp,
-        briefing=briefing,
-        decide=config.decide,
-        seed=config.seed,
-    )
-
-
-def _validator_for(
-    config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts
-) -> Validator:
-    if config.validator.kind == "always_valid":
-        return AlwaysValid()
-    return EconLLMValidator(
-        _needed(llm_client, "the validator (kind: llm)"),
-        config.validator.domain,
-        permissive=config.validator.permissive,
-        prompt=prompts.get("validator") or _prompt_at(config.validator.prompt),
-    )
-
-
-def _engine_for(
-    config: SimulationConfig, llm_client: LLMClient | None, prompts: Prompts
-) -> EconomicEngine:
-    macro: MacroModel = StaticEconomy() if config.economy.model == "static" else RudebuschSvensson()
-    scale = config.economy.shock_scale
-    return EconomicEngine(
-        config,
-        llm_client,
-        macro=macro,
-        shocks=ShockGenerator(config.seed, scale=scale, mirrored=config.economy.mirrored)
-        if scale
-        else None,
-        prompt=prompts.get("engine") or _prompt_at(config.engine_prompt),
-        committee=config.committee,
-        fiscal_backstop=FiscalBackstop() if config.economy.fiscal_backstop else None,
-    )
-
-
-def _basis_points(rate: float, to: float) -> float:
-    return round(100 * (to - rate), 4) + 0.0  # never minus zero
-
-
-def _prompt_at(path: Path | None) -> Prompt | None:
-    return Prompt.load(path) if path else None
-
-
-def _needed(llm_client: LLMClient | None, who: str) -> LLMClient:
-    if llm_client is None:
-        raise ConfigError(
-            f"{who} needs a model: Simulation(config, llm_client=connect('auto')). For a run "
-            "without one: nations of kind 'taylor' or 'human' and validator kind 'always_valid'"
-        )
-    if not hasattr(llm_client, "call_with_retry"):
-        raise ConfigError(f"llm_client={llm_client!r} is not a client; make one: connect('auto')")
-    return llm_client
-
-
-def _check_prompts(prompts: Prompts, config: SimulationConfig, given: Collection[str]) -> None:
-    """Raise ConfigError if a prompt would not be used by any of the parts built here."""
-    places = {"validator", "engine"} - set(given)
-    if "agents" not in given:
-        places |= {f"agent:{nation.name}" for nation in config.nations}
-    if idle := sorted(prompts.keys() - places):
-        raise ConfigError(
-            f"prompts for {', '.join(idle)} would not be used; the parts built here are "
-            f"{', '.join(sorted(places)) or 'none'} (a part of your own brings its own prompt)"
-        )

@@ -2,6 +2,7 @@
 
 from llmsim_lab.study._demo import Demonstration
 from llmsim_lab.study._gate import economics_card
+from llmsim_lab.study._multiverse import multiverse
 from llmsim_lab.study._study import Comparison, Study
 
 __all__ = [
@@ -9,4 +10,5 @@ __all__ = [
     "Demonstration",
     "Study",
     "economics_card",
+    "multiverse",
 ]

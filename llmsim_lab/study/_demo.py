@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import counted
-from llmsim_lab.agents import Agent, TaylorRuleAgent
-from llmsim_lab.agents._agents import change_in_words, moves_to_choose
+from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.llm._choose import Options, by_letters
-from llmsim_lab.models import Action, SimulationState
+from llmsim_lab.run import Question, load
+from llmsim_lab.run._turn import Answer
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.study._gate import CLEAR, RIGHT, mean_interval
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 World = Literal["plain", "mirrored", "oil"]
+Player = Callable[[Question], Any] | Literal["rule"]
+"""As ``players=`` takes it."""
 
 DEMO_START = "2000Q2"
 """Inflation and output gap are above their steady state there, unemployment and a real rate that
@@ -41,8 +43,8 @@ DEMO_SEEDS = range(1, 9)
 DEMO_MOVES_BP = (-200, -75, 0, 75, 200)
 """Five of the gate's seven, since each costs a call a decision."""
 OIL_TURN, OIL_END = 4, 12
-OIL = {"turn": OIL_TURN, "shock": {"supply": 4.0}, "note": "oil"}
-"""Four points of inflation in a quarter, at an annual rate."""
+OIL = {"turn": OIL_TURN - 1, "set": {"shock.supply": 4.0}, "note": "oil"}
+"""Four points of inflation in a quarter, at an annual rate: a state says what hits the next."""
 
 ANSWERS = 2 * RIGHT - 1
 """The least by which a player that answers the economy raises more often where the rate is too low
@@ -74,10 +76,9 @@ def demo_config(
         name=f"seed {seed}, mirrored" if mirrored else f"seed {seed}",
         seed=seed,
         turns=turns,
-        start=start,
+        start_at=start,
         moves_bp=DEMO_MOVES_BP,
         decide="sample",
-        validator={"kind": "always_valid"},
         llm=LLMConfig(model=model, num_ctx=2048, max_tokens=256, timeout_s=600),
         economy={"mirrored": mirrored, "fiscal_backstop": True},
     )
@@ -95,27 +96,15 @@ def demo_runs(tape: Tape | str | Path) -> dict[int, dict[World, int]]:
     return found
 
 
-class _Always(Agent):
-    """Makes the same change each quarter, whatever the economy does."""
-
-    def __init__(self, name: str, change_bp: int) -> None:
-        super().__init__(name)
-        self.change_bp = change_bp
-
-    async def decide_action(self, state: SimulationState) -> Action:
-        del state
-        return Action(
-            agent_name=self.name,
-            action_string=change_in_words(self.change_bp),
-            rate_change_bp=self.change_bp,
-        )
+def _always(change_bp: int) -> Callable[[Question], dict[str, int]]:
+    return lambda question: {"rate_change_bp": change_bp}
 
 
 RULE = "Taylor rule"
-PLAYERS: Mapping[str, Callable[[SimulationConfig], Agent]] = {
-    RULE: lambda config: TaylorRuleAgent(limits=config.engine.limits, moves_bp=config.moves_bp),
-    "no change": lambda _: _Always("no change", 0),
-    "always +75 bp": lambda _: _Always("always +75 bp", 75),
+PLAYERS: Mapping[str, Player] = {
+    RULE: "rule",
+    "no change": _always(0),
+    "always +75 bp": _always(75),
 }
 """Who has the same quarters as the model, at no cost."""
 
@@ -244,7 +233,7 @@ class Demonstration:
 
     @classmethod
     def read(cls, tape: str | Path | None = None) -> Demonstration:
-        """Replay a recording, and play the others beside it; no model is asked.
+        """Read a recording, and play the others beside it; no model is asked.
 
         Args:
             tape: one of ``data/tapes/record_demo.py``; the shipped one if not given.
@@ -253,9 +242,10 @@ class Demonstration:
             ConfigError: the tape has no seed with all three runs.
         """
         path = data_path("tapes/demo.tape.gz") if tape is None else Path(tape)
+        opened = Tape(path, read_only=True)  # for as long as calls may be read of the runs
         numbers = {
             seed: found
-            for seed, found in sorted(demo_runs(path).items())
+            for seed, found in sorted(demo_runs(opened).items())
             if {"plain", "mirrored"} <= found.keys()
         }
         if not any("oil" in found for found in numbers.values()):
@@ -264,7 +254,7 @@ class Demonstration:
                 "python data/tapes/record_demo.py"
             )
         runs = {
-            seed: {world: Simulation.replay(path, run) for world, run in found.items()}
+            seed: {world: load(opened, run) for world, run in found.items()}
             for seed, found in numbers.items()
         }
         first = next(iter(runs.values()))["plain"]
@@ -406,11 +396,10 @@ def _points(response: OilResponse) -> str:
 
 def _played(recorded: Simulation, player: str) -> Simulation:
     """Return the quarters of a recorded run as another player has them."""
-    config = recorded.config.by_rules()
-    simulation = Simulation(config, agents=[PLAYERS[player](config)])
-    for turn in recorded.turns:
-        for item in turn.interventions:
-            simulation.intervene(**item.model_dump(by_alias=True, exclude_unset=True))
+    done = tuple(item for turn in recorded.turns for item in turn.interventions)
+    config = recorded.config.model_copy(update={"interventions": done})
+    simulation = Simulation(config, players=PLAYERS[player])
+    simulation._quiet = True  # what is wrong with these quarters is the recording's
     simulation.run(recorded.turn_number, progress=False)
     return simulation
 
@@ -423,8 +412,7 @@ def _path(simulation: Simulation, player: str, world: World, seed: int) -> pd.Da
         rule.rate(inflation=inflation, output_gap=gap, previous_rate=rate) - rate
         for rate, inflation, gap in now
     ]
-    moves = [turn.actions[0].rate_change_bp for turn in simulation.turns[1:]]
-    chances = [_chance(turn, simulation.config) for turn in simulation.turns[1:]]
+    decided = [turn.answers[0] for turn in simulation.turns[1:]]
     # A row a state, and one decision fewer: nothing was decided in the last.
     return frame_of(
         {
@@ -434,26 +422,24 @@ def _path(simulation: Simulation, player: str, world: World, seed: int) -> pd.Da
             "turn": frame["turn"],
             **{name: frame[name] for name in _COLUMNS},
             "asked": asked,
-            "move_bp": [*map(float, moves), float("nan")],  # type: ignore[arg-type]
-            "chance": [*chances, float("nan")],
+            "move_bp": [*(float(answer.fields["rate_change_bp"]) for answer in decided), nan],
+            "chance": [*(_chance(answer, simulation.config) for answer in decided), nan],
         }
     )
 
 
-def _chance(turn: Any, config: SimulationConfig) -> float:
-    """Return how likely a turn's move was to be a rise."""
-    moves = config.moves_bp or ()
-    if config.decide == "sample" and len(turn.calls) == len(moves):
-        options = Options.of(moves_to_choose(moves))
-        # Each order of the letters was a question of its own; its recorded answer is the one to it.
-        answers = [
-            (call.reply, call)
-            for question, _ in options.orders()
-            for call in turn.calls
-            if call.reply and call.reply.top_logprobs
-            if call.request.messages[-1].content.endswith(question)
-        ]
-        if len(answers) == len(moves):
-            chances = by_letters(options, answers).probabilities
-            return sum(chance for move, chance in chances.items() if move > 0)
-    return float((turn.actions[0].rate_change_bp or 0) > 0)
+def _chance(answer: Answer, config: SimulationConfig) -> float:
+    """Return how likely a move was to be a rise."""
+    options = Options.of(moves_to_choose(config.moves_bp or ()))
+    # Each order of the letters was a question of its own; its recorded answer is the one to it.
+    measured = [
+        (call.reply, call)
+        for question, _ in options.orders()
+        for call in answer.calls
+        if call.reply and call.reply.top_logprobs
+        if call.request.messages[-1].content.endswith(question)
+    ]
+    if config.decide == "sample" and len(measured) == len(options.values):
+        chances = by_letters(options, measured).probabilities
+        return sum(chance for move, chance in chances.items() if move > 0)
+    return float(answer.fields["rate_change_bp"] > 0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypedDict
 
 from llmsim_lab._util.waiting import gather_all
@@ -97,10 +97,6 @@ class Validator(ABC):
             rejection_rate=(total - accepted) / total if total else 0.0,
         )
 
-    def recount(self, actions: Iterable[Action]) -> None:
-        """Reset the counts to those of these marked actions, which are all that a run has."""
-        self._verdicts = [action.validated for action in actions]
-
     def _mark(self, actions: Sequence[Action], results: Sequence[ValidationResult]) -> list[Action]:
         """Return marked copies and count them."""
         self._verdicts += [result.is_valid for result in results]
@@ -108,22 +104,6 @@ class Validator(ABC):
             action.model_copy(update={"validated": result.is_valid, "validation_result": result})
             for action, result in zip(actions, results, strict=True)
         ]
-
-
-class AlwaysValid(Validator):
-    """Accepts everything: for rule-based runs and for measuring what a validator changes."""
-
-    async def validate_actions(
-        self, actions: Sequence[Action], state: SimulationState
-    ) -> list[Action]:
-        """Mark every action as validated."""
-        del state
-        reason = "Every action is accepted."
-        results = [
-            ValidationResult(is_valid=True, reasoning=reason, action_evaluated=a.action_string)
-            for a in actions
-        ]
-        return self._mark(actions, results)
 
 
 class LLMValidator(Validator):

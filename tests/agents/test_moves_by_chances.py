@@ -8,13 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from llmsim_lab import replay
-from llmsim_lab.agents import NationAgent
-from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import ChatReply, ChatRequest
 
 MOVES = (-50, -25, 0, 25, 50)
@@ -35,17 +31,9 @@ def model(chances: Mapping[int, float]) -> LLMClient:
 
 
 def run(chances: Mapping[int, float], how: str, *, turns: int = 1, **more: Any) -> Simulation:
-    config = SimulationConfig.model_validate(
-        {
-            "moves_bp": MOVES,
-            "decide": how,
-            "validator": {"kind": "always_valid"},
-            "economy": {"shock_scale": 0},
-            **more,
-        }
-    )
-    simulation = Simulation(config, llm_client=model(chances))
-    simulation.run(turns)
+    calm = {"moves_bp": MOVES, "decide": how, "economy": {"shock_scale": 0}, **more}
+    simulation = Simulation(llm_client=model(chances), **calm)
+    simulation.run(turns, progress=False)
     return simulation
 
 
@@ -77,18 +65,18 @@ def test_samples_fall_as_the_probabilities_say_and_follow_from_the_seed() -> Non
 def test_members_draw_for_themselves() -> None:
     members = [f"Member {number}" for number in range(40)]
     [turn] = run(TWO_MINDS, "sample", nations=members).turns[1:]
-    assert len({action.rate_change_bp for action in turn.actions}) >= 4
+    assert len({answer.fields["rate_change_bp"] for answer in turn.answers}) >= 4
 
 
 def test_the_decision_says_what_it_came_from() -> None:
     [row] = run(TWO_MINDS, "mode").decisions().query("component == 'agent'").to_dict("records")
-    assert row["wanted_bp"] == row["applied_bp"] == -50
-    assert row["confidence"] == pytest.approx(0.4)
-    assert "-50 basis points has 40.0%, the mean is -5 basis points" in row["reasoning"]
+    assert row["rate_change_bp"] == row["applied_bp"] == -50
+    assert row["reasoning"].startswith("mode: rate_change_bp -50 basis points has 40.0%;")
 
 
 def test_the_calls_that_measured_a_choice_are_the_decisions_own() -> None:
-    simulation = run(TWO_MINDS, "sample", nations=("A", "B"))
+    other = {"name": "B", "inflation_target": 3}  # who is asked the same is measured once
+    simulation = run(TWO_MINDS, "sample", nations=("A", other))
     [turn] = simulation.turns[1:]
     rows = simulation.decisions()
     asked = rows[rows["component"] == "agent"].set_index("player")
@@ -98,17 +86,6 @@ def test_the_calls_that_measured_a_choice_are_the_decisions_own() -> None:
 
 
 def test_a_recorded_run_replays(tmp_path: Path) -> None:
-    config = SimulationConfig(
-        moves_bp=MOVES, decide="sample", validator={"kind": "always_valid"}, nations=("A", "B")
-    )
-    simulation = Simulation(config, llm_client=model(TWO_MINDS), tape=tmp_path / "x.tape")
-    simulation.run(3)
+    simulation = run(TWO_MINDS, "sample", turns=3, nations=("A", "B"), tape=tmp_path / "x.tape")
     simulation.close()
     assert replay(tmp_path / "x.tape").turns == simulation.turns
-
-
-def test_moves_are_needed_to_choose_from() -> None:
-    with pytest.raises(ConfigError, match="decide: mode needs moves"):
-        SimulationConfig(decide="mode", moves_bp=None)
-    with pytest.raises(ConfigError, match="has no moves"):
-        NationAgent("A", model(TWO_MINDS), decide="mode")

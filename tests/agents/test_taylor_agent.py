@@ -97,3 +97,23 @@ async def test_a_function_is_a_rule_too() -> None:
 
     action = await TaylorRuleAgent(rule=dove, exact=True).decide_action(make_state())
     assert action.rate_change_bp == pytest.approx(-10)
+
+
+@pytest.mark.parametrize(
+    ("inflation", "change"), [(2.0, 0), (2.1, 25), (1.9, -25), (9, 50), (-5, -50)]
+)
+async def test_a_taylor_rule_takes_the_move_that_leads_closest(
+    inflation: float, change: int
+) -> None:
+    agent = TaylorRuleAgent(moves_bp=(-50, -25, 0, 25, 50))
+    action = await agent.decide_action(make_state(inflation=inflation))
+    assert (action.rate_change_bp, action.proposed_rate) == (change, None)
+    assert action.policy_decision is not None
+    assert ("goes no further" in action.policy_decision.reasoning) == (abs(change) == 50)
+
+
+async def test_of_two_equally_close_moves_a_taylor_rule_takes_the_smaller() -> None:
+    rule = TaylorRuleAgent(moves_bp=(-100, 0, 100))
+    for inflation in (2 + 1 / 3, 2 - 1 / 3):  # the rule asks for half a point
+        action = await rule.decide_action(make_state(inflation=inflation))
+        assert action.rate_change_bp == 0

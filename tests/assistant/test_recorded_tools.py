@@ -88,18 +88,18 @@ def make(replies: Any) -> tuple[LLMClient, ScriptedBackend]:
     return LLMClient(LLMConfig(model="test", retry_wait_s=0), backend), backend
 
 
-def nations(client: LLMClient, tools: Any, **options: Any) -> list[Agent]:
+def nations(client: LLMClient, tools: Any, **options: Any) -> dict[str, Agent]:
     """Two nations on the same tools."""
-    return [
-        ToolUsingNationAgent(name, client, tools=tools, **options) for name in ("Aland", "Borduria")
-    ]
+    return {
+        name: ToolUsingNationAgent(name, client, tools=tools, **options)
+        for name in ("Aland", "Borduria")
+    }
 
 
 def simulate(path: Path | None, client: LLMClient, tools: Any, **options: Any) -> Simulation:
     config = in_words(nations=("Aland", "Borduria"))
-    return Simulation(
-        config, llm_client=client, agents=nations(client, tools, **options), tape=path
-    )
+    players = nations(client, tools, **options)
+    return Simulation(config, llm_client=client, players=players, tape=path)
 
 
 # In a simulation
@@ -110,7 +110,7 @@ def test_an_agent_decides_with_what_it_looked_up() -> None:
     client, backend = make(curious)
     simulation = simulate(None, client, series.tools())
     simulation.run(1)
-    said = [action.action_string for action in simulation.turns[1].actions]
+    said = simulation.decisions()["action"].dropna().tolist()
     assert said[0].startswith("Raise the interest rate. - series(name='inflation'): {")
     assert sorted(series.asked) == ["Aland: inflation", "Borduria: inflation"]
     asking, again, deciding = [
@@ -132,9 +132,9 @@ def test_a_replay_runs_no_tool_and_asks_no_model(tmp_path: Path) -> None:
     live.close()
     assert len(series.asked) == 6
     client, backend = make([])
-    again = replay(path, agents=nations(client, NoTools()))
+    again = replay(path, players=nations(client, NoTools()))
     assert again.to_frame().equals(live.to_frame())
-    assert [turn.actions for turn in again.turns] == [turn.actions for turn in live.turns]
+    assert again.turns == live.turns
     assert backend.requests == []
 
 
@@ -144,18 +144,18 @@ def test_agents_may_be_made_of_the_client_that_a_verb_has(tmp_path: Path) -> Non
     live.run(2)
     live.close()
     for again in (
-        replay(path, agents=lambda client: nations(client, NoTools())),
-        load(path, agents=lambda client: nations(client, NoTools())),
+        replay(path, players=lambda client: nations(client, NoTools())),
+        load(path, players=lambda client: nations(client, NoTools())),
     ):
         assert again.to_frame().equals(live.to_frame())
     series.asked.clear()
     going_on = resume(
-        path, llm_client=make(curious)[0], agents=lambda client: nations(client, series.tools())
+        path, llm_client=make(curious)[0], players=lambda client: nations(client, series.tools())
     )
     going_on.run(1)
     going_on.close()
     assert len(series.asked) == 2
-    with pytest.raises(ConfigError, match=r"pass the same again: agents=\.\.\."):
+    with pytest.raises(ConfigError, match=r"pass the same again: players=\.\.\."):
         load(path)
 
 
@@ -180,20 +180,13 @@ def test_a_fork_looks_things_up_anew(tmp_path: Path) -> None:
     series.asked.clear()
     client, _ = make(curious)
     calmer = Prompt.load("agent_policy").replace("ONE specific", "ONE small, specific")
-    branch = fork(
-        path, turn=1, prompt=calmer, llm_client=client, agents=nations(client, series.tools())
-    )
+    players = nations(client, series.tools(), prompt=calmer)
+    branch = fork(path, turn=1, llm_client=client, players=players)
     branch.run(1)
     branch.close()
     assert len(series.asked) == 2
-    replayed = replay(path, branch.run_id, agents=_with(calmer, nations(make([])[0], NoTools())))
-    assert replayed.to_frame().equals(branch.to_frame())
-
-
-def _with(prompt: Prompt, agents: list[Agent]) -> list[Agent]:
-    for agent in agents:
-        agent.prompt = prompt  # type: ignore[attr-defined]
-    return agents
+    players = nations(make([])[0], NoTools(), prompt=calmer)
+    assert replay(path, branch.run_id, players=players).to_frame().equals(branch.to_frame())
 
 
 def test_a_resumed_turn_does_not_run_again_what_it_had_run(tmp_path: Path) -> None:
@@ -211,12 +204,12 @@ def test_a_resumed_turn_does_not_run_again_what_it_had_run(tmp_path: Path) -> No
     live.close()
     assert len(series.asked) == 2
     client, _ = make(curious)
-    going_on = resume(path, llm_client=client, agents=nations(client, series.tools()))
+    going_on = resume(path, llm_client=client, players=nations(client, series.tools()))
     going_on.run(1)
     going_on.close()
     assert len(series.asked) == 2
     client, _ = make([])
-    again = replay(path, agents=nations(client, NoTools()))
+    again = replay(path, players=nations(client, NoTools()))
     assert again.to_frame().equals(going_on.to_frame())
 
 
@@ -227,7 +220,7 @@ def looked_up(*replies: Any, tools: Any = None, **options: Any) -> list[str]:
     series = Series()
     agent = ToolUsingNationAgent("Aland", client, tools=tools or series.tools(), **options)
     config = in_words(nations=("Aland",))
-    Simulation(config, llm_client=client, agents=[agent]).run(1)
+    Simulation(config, llm_client=client, players={"Aland": agent}).run(1)
     deciding = next(request for request in backend.requests if request.schema is not None)
     found = deciding.messages[-1].content.partition("What you looked up:\n")[2]
     return found.splitlines()
@@ -272,21 +265,12 @@ def test_where_the_findings_stand_in_the_prompt_is_known() -> None:
         [wants("inflation"), "READY", policy("Raise the rate"), verdict(), rate_update(4.0)]
     )
     agent = ToolUsingNationAgent("Aland", client, tools=Series().tools())
-    simulation = Simulation(in_words(nations=("Aland",)), llm_client=client, agents=[agent])
+    simulation = Simulation(
+        in_words(nations=("Aland",)), llm_client=client, players={"Aland": agent}
+    )
     simulation.run(1)
-    chain = next(chain for chain in simulation.chains if chain.component == "agent")
-    assert "What you looked up:\n- series(name='inflation')" in str(chain.prompt)
-
-
-def test_a_fork_with_another_model_looks_things_up_with_that_one() -> None:
-    series = Series()
-    simulation = simulate(None, make(curious)[0], series.tools())
-    simulation.run(1)
-    other, backend = make(curious)
-    simulation.fork(turn=1, llm_client=other).run(1)
-    asking = [request for request in backend.requests if request.tools]
-    assert len(asking) == 4
-    assert len(series.asked) == 4
+    deciding = next(call for call in simulation.calls if call.request.schema)
+    assert "What you looked up:\n- series(name='inflation')" in str(deciding.request.prompt)
 
 
 class Terse(ToolUsingNationAgent):

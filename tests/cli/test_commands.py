@@ -37,7 +37,7 @@ def test_a_run_on_ollama_shows_what_was_proposed_and_why(llmsim_lab: Run) -> Non
     nations = ["United States", "Federal Republic of Germany"]
     llm = {"model": "auto", "num_ctx": 2048}
     Path("two.yaml").write_text(
-        yaml_text({"start": "1979Q3", "turns": 2, "nations": nations, "llm": llm})
+        yaml_text({"start_at": "1979Q3", "turns": 2, "nations": nations, "llm": llm})
     )
     with FakeOllama(reply=reply) as server:
         status, out, err = llmsim_lab("run", "two.yaml", "--host", server.host, "--out", "here")
@@ -52,9 +52,8 @@ def test_a_run_on_ollama_shows_what_was_proposed_and_why(llmsim_lab: Run) -> Non
     assert "8 model calls: ok 100%" in out
     assert "tokens" in out
     frame = pd.read_csv("here/decisions.csv")
-    asked = ["agent"] * 2 + ["validator"] * 2
-    assert frame["component"].tolist() == [*asked, "engine", "engine", "committee"] * 2
-    assert frame.query("component == 'committee'")["outcome_bp"].tolist() == [50, 50]
+    assert frame["component"].tolist() == ["agent"] * 4
+    assert frame["outcome_bp"].tolist() == [50] * 4
     bodies = [request.body for request in server.requests]
     assert len(bodies) == 8
     assert all(body["options"]["num_ctx"] == 2048 for body in bodies)
@@ -87,10 +86,10 @@ def test_a_run_from_a_file_obeys_the_file(llmsim_lab: Run) -> None:
         yaml_text(
             {
                 "name": "mine",
-                "start": "2007Q4",
+                "start_at": "2007Q4",
                 "turns": 2,
-                "nations": [{"name": "Rule", "kind": "taylor"}],
-                "validator": {"kind": "always_valid"},
+                "nations": ["Rule"],
+                "players": "rule",
                 "interventions": [{"turn": 1, "set": {"inflation": 9}, "note": "war"}],
             }
         )
@@ -100,7 +99,7 @@ def test_a_run_from_a_file_obeys_the_file(llmsim_lab: Run) -> None:
     assert "2008Q2" in out
     frame = pd.read_csv("res/turns.csv")
     assert frame["inflation"][1] == pytest.approx(9)
-    assert frame["interventions"][1] == "turn 1: inflation=9 (war)"
+    assert frame["interventions"][1] == "turn 1: inflation = 9 (war)"
 
 
 def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
@@ -230,7 +229,7 @@ def test_a_study_in_the_place_of_a_run_is_said_to_be_one(llmsim_lab: Run, comman
     Path("plan.yaml").write_text("world: economic\nseeds: 2\n")
     status, _, err = llmsim_lab(command, "plan.yaml")
     assert (status, err.count("\n")) == (1, 1)
-    assert "plan.yaml describes a study, and this takes an economic run's configuration" in err
+    assert "plan.yaml describes a study, and this takes a run's configuration" in err
     assert "llmsim-lab study plan.yaml run plays it" in err
 
 

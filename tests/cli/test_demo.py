@@ -50,7 +50,7 @@ def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live(
         f"{shipped.model} as a central bank: {seeds} of shocks, {shipped.quarters} quarters"
         in words
     )
-    assert "replayed in 0.0 s, and no model was asked." in words
+    assert "read in 0.0 s, and no model was asked." in words
     assert shipped.verdict in words
     assert shipped.headline in words
     for player in shipped.players:
@@ -82,7 +82,7 @@ def test_without_any_model_the_demo_shows_the_recording_and_the_ways_to_a_model(
     monkeypatch.setattr("llmsim_lab.cli._demo.time", clock)
     status, out, _ = llmsim_lab("demo")
     assert status == 0
-    assert "replayed in 2.5 s, and no model was asked." in out
+    assert "read in 2.5 s, and no model was asked." in out
     assert shipped.verdict in out
     assert "It ends there, since there is no model to continue with" in out
     assert "ollama pull llama3.1:8b" in out

@@ -29,7 +29,7 @@ from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message, ToolCall
 HOSTILE = "\x1b[2J$x^{ [bold]up\u202e"
 CONFIG = {
     "name": "mine",
-    "start": "1979Q3",
+    "start_at": "1979Q3",
     "turns": 4,
     "nations": ["Aland"],
     "moves_bp": None,  # so that three components ask the model
@@ -108,7 +108,7 @@ def test_a_runs_decisions_are_written_where_no_spreadsheet_can_run_them(llmsim_l
     assert (status, err) == (0, "")
     agent, validator, engine = pd.read_csv("out/run/decisions.csv").to_dict("records")
     assert agent["action"] == "'=HYPERLINK(1)[2J taxes"
-    assert (validator["is_valid"], agent["accepted"], agent["applied"]) == (True, True, True)
+    assert (validator["is_valid"], agent["accepted"]) == (True, True)
     assert engine["new_interest_rate"] == agent["new_rate"] > 9
 
 
@@ -149,7 +149,7 @@ def test_a_fork_continues_live_with_the_recorded_model_and_says_which_turns_are_
     rows = frame("out/fork")
     assert rows["turn"].tolist() == [0, 1, 2, 3, 4]
     assert rows["inflation"][2] == pytest.approx(15)
-    assert "turn 3: supply shock +2, demand shock -1" in rows["interventions"][3]
+    assert "turn 2: inflation = 15, shock.supply = 2, shock.demand = -1" in rows["interventions"][2]
     with Tape("a.tape", read_only=True) as recorded:
         assert (recorded.run(2).parent, recorded.run(2).fork_turn) == (1, 2)
 
@@ -166,7 +166,7 @@ def test_a_fork_with_an_edited_prompt_knows_what_it_was_edited_from(
     assert (status, err) == (0, "")
     assert "exactly one" in str(server.requests[0].body["messages"])
     with Tape("a.tape", read_only=True) as recorded:
-        prompt = recorded.run(2).manifest["prompts"]["agent:Aland"]
+        prompt = recorded.run(2).manifest["prompts"]["agent_policy#"]
         assert prompt["parent"] == Prompt.load("agent_policy").digest
     out = llmsim_lab("tape", "diff", "a.tape", "1", "2")[1]
     assert "The prompt of agent:Aland differs:" in out
@@ -244,12 +244,7 @@ def test_a_fork_whose_model_fails_says_that_no_turn_was_live(
 @pytest.fixture
 def rules(llmsim_lab: Run) -> Path:
     """A tape of a run without a model, ``rules.tape``."""
-    config = in_words(
-        name="rule",
-        turns=3,
-        nations=[{"name": "Aland", "kind": "taylor"}],
-        validator={"kind": "always_valid"},
-    )
+    config = in_words(name="rule", turns=3, nations=["Aland"], players="rule")
     with Tape("rules.tape") as tape:
         simulation = Simulation(config, tape=tape)
         simulation.run(2)
@@ -446,8 +441,8 @@ def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Run) 
         for rate, nations in ((15.0, ["Aland"]), (None, ["Aland", "Borduria"])):
             config = in_words(
                 turns=2,
-                nations=tuple({"name": n, "kind": "taylor"} for n in nations),
-                validator={"kind": "always_valid"},
+                nations=nations,
+                players="rule",
                 interventions=[{"turn": 1, "set": {"inflation": rate}}] if rate else (),
             )
             simulation = Simulation(config, tape=tape)
@@ -463,19 +458,17 @@ def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Run) 
 
 
 def test_a_shocked_fork_is_said_to_be_one_wherever_runs_are_listed(llmsim_lab: Run) -> None:
-    config = in_words(
-        nations=({"name": "Aland", "kind": "taylor"},), validator={"kind": "always_valid"}
-    )
+    config = in_words(nations=["Aland"], players="rule")
     with Tape("two.tape") as tape:
         first = Simulation(config, tape=tape)
         first.run(1)
-        first.fork(1, intervene=[{"turn": 2, "shock": {"supply": 3}}])
+        first.fork(1, intervene={"shock.supply": 3})
     diff, ls = (
         llmsim_lab("tape", *words)[1]
         for words in (("diff", "two.tape", "1", "2"), ("ls", "two.tape"))
     )
-    assert "From outside, run 2 only: turn 2: shock supply 3" in diff
-    assert "fork at turn 1 · turn 2: shock supply 3 · " in ls
+    assert "From outside, run 2 only: turn 1: shock.supply = 3" in diff
+    assert "fork at turn 1 · turn 1: shock.supply = 3 · " in ls
 
 
 def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
@@ -522,7 +515,7 @@ def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
 ) -> None:
     def edit(line: dict[str, Any]) -> dict[str, Any]:
         if "record" in line and line["turn"] == 2:
-            line["record"]["state"]["global_state"]["interest_rate"] = 3
+            line["record"]["state"]["interest_rate"] = 3
         return line
 
     rewrite(tape, edit)
@@ -563,7 +556,7 @@ def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
         rates = request.schema["properties"]["new_interest_rate"]["enum"]
         return {"new_interest_rate": rates[0], "reasoning": HOSTILE, "confidence": 1}
 
-    config = in_words(name=HOSTILE, nations=(HOSTILE,), turns=2, start="1979Q3")
+    config = in_words(name=HOSTILE, nations=(HOSTILE,), turns=2, start_at="1979Q3")
     with Tape("bad.tape") as tape:
         simulation = Simulation(config, llm_client=make_client(hostile), tape=tape)
         simulation.run(2)

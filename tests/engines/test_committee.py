@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -127,54 +126,6 @@ async def test_an_action_without_a_size_goes_to_the_model_and_one_with_a_size_do
 def test_an_action_has_one_size_at_most() -> None:
     with pytest.raises(ValueError, match="give one of them"):
         make_action(rate_change_bp=25, proposed_rate=4.25)
-
-
-async def test_each_vote_is_judged_from_the_rate_in_force() -> None:
-    client = make_client([rate_update(4.5), rate_update(5)])
-    engine = EconomicEngine(llm_client=client, committee=Committee())
-    engine.current_state = make_state(interest_rate=4)
-    actions = [
-        make_action("Much more", name="C"),
-        make_action("A named rate", name="A", proposed_rate=3.5),
-        make_action("More", name="B"),
-    ]
-    state = await engine.run_turn(actions)
-    assert ["Interest Rate: 4%" in request.prompt for request in requests_of(client)] == [True] * 2
-    assert state.global_state.interest_rate == 4.5
-    assert state.turn == 1
-    *_, minutes = state.reasoning_chains
-    assert minutes.component == "committee"
-    assert minutes.reasoning == (
-        "Votes: A 3.5% (-50 bp), B 4.5% (+50 bp), C 5% (+100 bp). By the rule median: "
-        "4.5% (+50 bp); dissent: A, C."
-    )
-
-
-async def test_a_rejected_members_vote_does_not_count() -> None:
-    engine = EconomicEngine(committee=Committee())
-    actions = [vote("A", 25), vote("B", 100, validated=False), vote("C", 25)]
-    state = await engine.run_turn(actions)
-    assert state.global_state.interest_rate == 4.25
-    assert state.reasoning_chains[-1].reasoning.endswith("no dissent.")
-
-
-async def test_if_all_votes_are_rejected_the_rate_stays() -> None:
-    engine = EconomicEngine(committee=Committee())
-    actions = [vote(name, 25, validated=False) for name in "AB"]
-    state = await engine.run_turn(actions)
-    assert state.global_state.interest_rate == 4
-    assert state.reasoning_chains[0].reasoning == "No vote counts, so the rate stays at 4%."
-
-
-@pytest.mark.parametrize("rule", RULES)
-async def test_the_order_of_the_actions_changes_nothing(rule: Any) -> None:
-    actions = [vote("A", 25), vote("B", -50), vote("C", 25), vote("D", 100, validated=False)]
-    states = []
-    for order in permutations(actions):
-        engine = EconomicEngine(committee=Committee(**rule))
-        states.append(await engine.run_turn(list(order)))
-    assert all(state == states[0] for state in states)
-    assert len(states) == 24
 
 
 # What words ask for

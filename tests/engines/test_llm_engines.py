@@ -12,7 +12,7 @@ import pytest
 from builders import make_action, make_client, make_config, make_state, rate_update, requests_of
 
 from llmsim_lab.economy import RudebuschSvensson
-from llmsim_lab.economy._macro import ShockGenerator, Shocks, StaticEconomy
+from llmsim_lab.economy._macro import ShockGenerator, StaticEconomy
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine, LLMEngine
 from llmsim_lab.engines._engines import EngineConfig
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
@@ -260,13 +260,6 @@ async def test_shocks_hit_the_quarter_that_the_turn_leads_to() -> None:
     engine = engine_at(4, shocks=generator)
     state = await engine.run_turn([])
     assert state.global_state.output_gap == pytest.approx(generator.at(1).demand)
-
-
-async def test_extra_shocks_come_on_top() -> None:
-    engine = engine_at(4, shocks=ShockGenerator(5))
-    engine.extra_shocks[1] = Shocks(demand=-3)
-    state = await engine.run_turn([])
-    assert state.global_state.output_gap == pytest.approx(ShockGenerator(5).at(1).demand - 3)
 
 
 async def test_a_static_economy_moves_the_rate_alone() -> None:

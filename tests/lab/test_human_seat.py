@@ -8,18 +8,18 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import make_client
+from builders import make_client, requests_of
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.lab import HumanSeat, TurnStepper
 from llmsim_lab.lab._fields import AnswerForm
 from llmsim_lab.run import load, replay
-from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._counterfactual import people_in
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._scores import advice_asked
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -35,11 +35,11 @@ HOSTILE = (
 
 def table_of(*names: str, **fields: Any) -> Simulation:
     """A run of people; one of Aland if nobody is named."""
-    fields.setdefault("turns", 3)
-    fields.setdefault("validator", {"kind": "always_valid"})
-    nations = [{"name": name, "kind": "human"} for name in names or ("Aland",)]
-    tape = fields.pop("tape", None)
-    return Simulation(SimulationConfig(start="1979Q3", nations=nations, **fields), tape=tape)
+    nations = names or ("Aland",)
+    players = dict.fromkeys(nations, "person")
+    return Simulation(
+        **{"start_at": "1979Q3", "turns": 3, "players": players} | fields, nations=nations
+    )
 
 
 @contextmanager
@@ -79,7 +79,7 @@ async def test_before_a_turn_the_seat_says_how_to_begin() -> None:
         assert ">11.09 %</div></div><div>over four quarters" in seat.facts.value
         assert "The term begins: inflation 11.1 %" in seat.facts.value
         assert not seat.forms["Aland"].answer_button.disabled
-        assert "You advise Aland. Mandate: stable prices" in seat.prompt.value
+        assert "Mandate: stable prices" in seat.prompt.value
 
 
 def test_the_path_so_far_is_seen_and_no_more_of_the_run() -> None:
@@ -94,7 +94,7 @@ async def test_the_person_sees_the_prompt_by_role_and_is_told_it_is_their_turn()
     async with asked_at(table_of()) as seat:
         assert "It is your turn to answer. Turn 1 waits for: Aland." in seat.status.value
         assert "(system message)" in seat.prompt.value
-        assert "You advise Aland. Mandate: stable prices" in seat.prompt.value
+        assert "Mandate: stable prices" in seat.prompt.value
         assert "(user message)" in seat.prompt.value
         assert not seat.forms["Aland"].answer_button.disabled
         assert seat.step_button.disabled
@@ -137,17 +137,17 @@ async def test_one_click_plays_a_quarter_and_the_tape_says_what_was_left_open(
         form.fields["rate"].slider.value = 11.67
         form.answer_button.click()
         await seat.idle()
-        [action] = seat.simulation.turns[1].actions
-        assert (action.action_string, action.status) == ("Raise the rate to 11.67 %", "ok")
+        [made] = seat.simulation.turns[1].answers
+        assert (made.fields["action"], made.status) == ("Raise the rate to 11.67 %", "ok")
+        assert made.fields["rate_change_bp"] == 200
         assert "1 of 3 turns are played. Your answer plays turn 2." in seat.status.value
         assert form.answer_button.description == "Hold the rate at 11.67 %"
         assert form.fields == fields  # the same widgets, so that the focus stays
         seat.simulation.close()
     again = replay(path)
-    [chain] = [one for one in again.chains if one.component == "agent"]
-    assert chain.call is not None
-    assert chain.call.reply is not None
-    said = json.loads(chain.call.reply.text)
+    [call] = again.calls
+    assert call.reply is not None
+    said = json.loads(call.reply.text)
     assert said["left_open"] == ["action", "reasoning", "confidence"]
     assert "advice_asked" not in said
 
@@ -211,18 +211,21 @@ async def test_a_game_is_sixteen_quarters_from_a_boom_with_shocks() -> None:
     assert (config.turns, config.seed, config.economy.shock_scale) == (16, 3, 1)
     assert seat.simulation.state.period == "1973Q1"
     rates = [rate for _, rate in seat.forms["Ann"].fields["rate"].slider.options]
-    assert (rates[0], rates[-1], len(rates)) == (3.75, 7.5, 17)
+    assert (rates[0], rates[-1], len(rates)) == (3.7, 7.7, 17)
     seat.close()
 
 
-async def test_a_person_who_names_no_rate_has_a_models_fields() -> None:
-    nations = [{"name": "Aland", "kind": "human", "names_rate": False}]
-    config = SimulationConfig(nations=nations, validator={"kind": "always_valid"})
-    with seated(Simulation(config, llm_client=make_client())) as seat:
+async def test_where_actions_are_in_words_a_person_has_a_models_fields() -> None:
+    client = make_client()
+    run = Simulation(
+        nations=["Aland"], players={"Aland": "person"}, moves_bp=None, llm_client=client
+    )
+    with seated(run) as seat:
         labels = [field.box.description for field in seat.forms["Aland"].fields.values()]
         assert labels == ["Action", "Reasoning", "Confidence"]
         await seat.take_turn(**RAISE)
-        assert seat.simulation.turns[1].actions[0].proposed_rate is None
+        assert [it.component for it in run.turns[1].answers] == ["agent", "validator", "engine"]
+        assert "Raise the policy rate" in requests_of(client, "engine")[0].prompt
 
 
 # Answering
@@ -238,7 +241,7 @@ async def test_three_clicks_of_step_and_answer_play_three_turns() -> None:
             form.answer_button.click()
             await seat.idle()
             assert seat.simulation.turn_number == turn
-            there = seat.simulation.state.global_state.interest_rate
+            there = seat.simulation.state.interest_rate
             assert there == pytest.approx(rate, abs=0.005)
         await seat.idle()
         assert "All 3 turns are played. Score shows how you did." in seat.status.value
@@ -267,26 +270,25 @@ async def test_a_click_that_overtakes_what_was_written_sends_it_all_the_same() -
         form.fill(**RAISE, rate=11.67)
         await seat.idle()
         assert form.complaint.value == ""
-        assert seat.simulation.state.global_state.interest_rate == pytest.approx(11.673333)
+        assert seat.simulation.state.interest_rate == pytest.approx(11.673333)
 
 
 async def test_what_would_be_wrong_is_said_while_one_writes() -> None:
     async with asked_at(table_of()) as seat:
         form = seat.forms["Aland"]
-        form.fields["action"].box.value = "Plant tulips"
-        assert "names nothing of economic policy" in form.hint.value
-        form.fields["action"].box.value = "Raise the rate"
-        assert form.hint.value == ""
         form.fields["reasoning"].box.value = "x" * 2_001
         assert "it must be a text of at most 2,000 characters" in form.hint.value
+        form.fields["reasoning"].box.value = "Prices rise."
+        assert form.hint.value == ""
 
 
 async def test_a_refused_action_comes_back_with_the_complaint_and_the_words_stay() -> None:
-    with seated(table_of()) as seat:
+    players = {"Aland": "person", "engine": "rule", "validator": "rule"}
+    with seated(table_of(moves_bp=None, players=players)) as seat:
         form = seat.forms["Aland"]
         seat.step_button.click()
         await seat.asked()
-        form.fill(**RAISE | {"action": "Plant tulips"}, rate=11.67)
+        form.fill(**RAISE | {"action": "Plant tulips"})
         form.answer_button.click()
         await settled(seat)
         assert "names nothing of economic policy" in form.complaint.value
@@ -296,7 +298,7 @@ async def test_a_refused_action_comes_back_with_the_complaint_and_the_words_stay
         form.fields["action"].box.value = "Raise the policy rate"
         form.answer_button.click()
         await seat.idle()
-        assert seat.simulation.turns[1].actions[0].status == "repaired"
+        assert seat.simulation.turns[1].answers[-1].status == "repaired"
         assert form.complaint.value == ""
 
 
@@ -371,10 +373,10 @@ async def test_a_turn_that_fails_raises_where_it_was_taken_and_shows_in_place() 
     simulation = table_of()
     with seated(simulation) as seat:
 
-        async def broken(_: object) -> Any:
+        def broken(_: int) -> Any:
             raise EconomyError("off its range")
 
-        simulation.engine.run_turn = broken  # type: ignore[method-assign]
+        simulation._shocks = SimpleNamespace(at=broken)
         with pytest.raises(EconomyError, match="off its range"):
             await seat.take_turn(**RAISE, rate=11.67)
         assert "off its range" in seat.error.value
@@ -400,14 +402,13 @@ async def test_waiting_for_a_question_ends_with_the_turn_that_was_stopped() -> N
 
 async def test_a_recorded_run_is_looked_at_without_being_asked(tmp_path: Path) -> None:
     path = tmp_path / "seat.tape"
-    nations = [{"name": "Aland", "kind": "human"}]
-    config = SimulationConfig(nations=nations, validator={"kind": "always_valid"})
-    first = Simulation(config, tape=path)
+    first = table_of(start_at=None, tape=path)
     with seated(first) as seat:
         await seat.take_turn(**RAISE, rate=5)
     first.close()
     with seated(load(path)) as seat:
         assert "turn 1: Aland (ok): Raise the policy rate; rate 5.00%" in seat.static_text()
+        assert not seat.forms["Aland"].answer_button.disabled  # it may be looked at as if asked
     with seated(replay(path, turns=0)) as seat:
         seat.step_button.click()
         await seat.idle()
@@ -434,7 +435,8 @@ async def test_one_seat_serves_several_people_by_choice() -> None:
         assert seat.forms["Aland"].fields["action"].box.value == "Raise the rate, I think"
         seat.answer(**RAISE, rate=10.67)
         await seat.idle()
-        assert [a.rate_change_bp for a in seat.simulation.turns[1].actions] == [100, 200]
+        moves = seat.simulation.decisions().set_index("player")["rate_change_bp"]
+        assert moves.to_dict() == {"Aland": 100, "Borduria": 200}
 
 
 async def test_seats_of_one_run_show_each_others_turns() -> None:
@@ -497,10 +499,11 @@ async def test_a_click_on_another_thread_is_shown_by_the_seats_own_loop() -> Non
         seat.step_button.click()
         await seat.asked("Borduria")
         form = seat.forms["Aland"]
-        form.fill(**RAISE | {"action": "Plant tulips"}, rate=11.67)
+        form.fill(**RAISE)
+        form.fields["rate"].box.value = "30"
         await asyncio.to_thread(form.answer_button.click)
         await settled(seat)
-        assert "the second try" in form.complaint.value
+        assert "rate is 30" in form.complaint.value
         assert "Turn 1 waits for: Aland, Borduria." in seat.status.value
         assert "A cell waits" not in seat.status.value
         seat.stop_button.click()
@@ -510,7 +513,7 @@ async def test_a_click_on_another_thread_is_shown_by_the_seats_own_loop() -> Non
 def test_a_seat_can_be_used_where_no_loop_runs() -> None:
     simulation = table_of()
     with seated(simulation) as seat:
-        people_in(simulation)[0].person.ask = lambda _: RAISE | {"proposed_rate": 11.67}
+        simulation.people[0].ask = lambda _: RAISE | {"rate_change_bp": 200}
         simulation.run(1)
         while "1 of 3 turns are played" not in seat.status.value:
             time.sleep(0.01)
@@ -530,13 +533,8 @@ async def test_a_seat_that_was_taken_away_hears_nothing_any_more() -> None:
 
 
 def test_a_seat_for_nobody_is_refused() -> None:
-    rules = Simulation(
-        SimulationConfig(
-            nations=[{"name": "R", "kind": "taylor"}], validator={"kind": "always_valid"}
-        )
-    )
     with pytest.raises(ConfigError, match="has no people in it"):
-        HumanSeat(rules)
+        HumanSeat(Simulation(players="rule"))
     with pytest.raises(ConfigError, match="agent='Syldavia' is not a person in this run"):
         HumanSeat(table_of(), agent="Syldavia")
 
@@ -554,7 +552,7 @@ async def test_what_people_write_is_shown_and_obeyed_by_nothing() -> None:
     with seated(table_of(turns=9)) as seat:
         said = {"action": "Raise the rate " + HOSTILE, "reasoning": HOSTILE, "confidence": 0.5}
         for _ in range(2):
-            rate = seat.simulation.state.global_state.interest_rate
+            rate = seat.simulation.state.interest_rate
             await seat.take_turn(**said, rate=rate)
         for html in (str(seat.static_html()), seat.facts.value, seat.status.value):
             for live in ("<script", "<img", "</style", "\x1b", "\u202e"):
@@ -588,9 +586,7 @@ async def test_the_static_view_says_that_an_answer_is_waited_for() -> None:
 
 
 def test_the_static_view_of_a_run_without_a_calendar_has_no_date() -> None:
-    nations = [{"name": "Aland", "kind": "human"}]
-    config = SimulationConfig(nations=nations, validator={"kind": "always_valid"})
-    with seated(Simulation(config)) as seat:
+    with seated(table_of(start_at=None)) as seat:
         assert seat.static_text().splitlines()[0] == "Seat of Aland: turn 0, rate 4.00%"
 
 

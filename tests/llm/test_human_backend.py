@@ -161,7 +161,7 @@ async def test_an_answer_may_come_from_another_thread() -> None:
 
 
 async def test_the_record_of_a_persons_call_names_no_sampling() -> None:
-    client = human_client(Person(), timeout_s=5)
+    client = human_client(Person(timeout_s=5))
     task = ask(client)
     question = await person_of(client).asked()
     assert (question.request.model, dict(question.request.options)) == ("human", {})
@@ -225,7 +225,7 @@ async def test_a_question_is_answered_once() -> None:
 
 
 async def test_nobody_answering_in_time_is_a_timeout() -> None:
-    task = ask(human_client(Person(), timeout_s=0.01))
+    task = ask(human_client(Person(timeout_s=0.01)))
     with pytest.raises(LLMFailureException) as caught:
         await task
     assert caught.value.reason == "timeout"

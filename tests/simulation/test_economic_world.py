@@ -1,230 +1,162 @@
-"""The economic world as a turn: equal to what is recorded, and every seat can be taken."""
+"""The economic world: turn, seats, committee, what is set from outside, parameters."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
+import asyncio
+from collections import Counter
+from itertools import permutations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
-from builders import make_client, policy, rate_update, requests_of
+from builders import (
+    answer,
+    in_words,
+    make_client,
+    make_simulation,
+    policy,
+    rate_update,
+    requests_of,
+    verdict,
+)
 
 from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
-from llmsim_lab.agents._briefing import PolicyBriefing
-from llmsim_lab.agents._human import HumanAgent
-from llmsim_lab.assistant import FunctionTools, ToolUsingNationAgent
-from llmsim_lab.economy import load_us_macro
 from llmsim_lab.engines import EconomicEngine
-from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import LLMClient, Person, Tape
+from llmsim_lab.errors import ConfigError, LLMFailureException
+from llmsim_lab.llm import Person
 from llmsim_lab.llm._human import OpenQuestion
 from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
-from llmsim_lab.run._records import llm_config_of, prompts_of
-from llmsim_lab.simulation import SimulationConfig, lint
-from llmsim_lab.simulation._world import Economics, Economy, Hit
-from llmsim_lab.types import ChatReply, ChatRequest
+from llmsim_lab.run._registry import config_from_file
+from llmsim_lab.simulation import Simulation, SimulationConfig, lint
+from llmsim_lab.simulation._simulation import Economy, Hit
+from llmsim_lab.types import ChatRequest
 from llmsim_lab.validators import EconLLMValidator
 
-TAPES = Path(__file__).parents[2] / "data" / "tapes"
-FIGURES = (
-    *("interest_rate", "inflation", "output_gap", "unemployment", "gdp_growth"),
-    *("total_economic_value", "lags"),
-)
 
-
-# --- answers from what is recorded ----------------------------------------------------------------
-
-
-@dataclass
-class Recorded:
-    """Answers as a run on a tape: by turn, attempt and the text of every message."""
-
-    name: str
-    run: int
-    max_top_logprobs: int = 100
-    schemas: int = 0
-    known: dict[Any, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    asked: list[Any] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.tape = Tape(TAPES / self.name, read_only=True)
-        self.info = self.tape.run(self.run)
-        for part, last in self.tape.line(self.run):
-            for call in self.tape.calls(part):
-                request = call.attempt.request
-                assert request.site is not None
-                if request.site.component != "tool" and (request.site.turn or 0) <= last:
-                    self.known[self._key(request)].append(call.attempt)
-
-    def _key(self, request: ChatRequest) -> Any:
-        site = request.site
-        assert site is not None
-        said = tuple((message.role, message.content) for message in request.messages)
-        return site.turn, request.attempt, said, request.top_logprobs
-
-    async def chat(self, request: ChatRequest) -> ChatReply:
-        key = self._key(request)
-        assert key in self.known, f"{request.site}: {request.prompt}"
-        self.asked.append(key)
-        [attempt, *later] = self.known[key]
-        if later:
-            del self.known[key][0]
-        self.schemas += dict(attempt.request.schema or {}) == dict(request.schema or {})
-        if attempt.reply is None:
-            raise TimeoutError
-        return attempt.reply
-
-    @property
-    def client(self) -> LLMClient:
-        config = llm_config_of(self.info.manifest, retry_wait_s=0, timeout_s=60)
-        assert config is not None
-        return LLMClient(config, self)
-
-    @property
-    def prompts(self) -> dict[str, Prompt]:
-        """The recorded prompts, by the name of the shipped one whose place they take."""
-        shipped = {"validator": "validator_economic", "engine": "engine_interest_rate"}
-        recorded = prompts_of(self.info.manifest).items()
-        return {shipped.get(place, it.name): it for place, it in recorded}
-
-    def states(self) -> dict[int, Any]:
-        return {it["turn"]: it["state"] for it in self.tape.turn_records(self.run)}
-
-
-def world_of(recorded: Recorded, **more: Any) -> Economics:
-    """The world with the parameters of a recorded run."""
-    config = SimulationConfig.recorded(recorded.info.manifest["config"])
-    profile = {"name", "mandate", "inflation_target", "temperament"}
-    same = ("committee", "moves_bp", "briefing", "masked", "decide", "engine", "economy")
-    placed = {
-        f"{name}#{Prompt.load(name).digest[:8]}": prompt
-        for name, prompt in recorded.prompts.items()
-    }
-    return Economics(
-        start_at=config.start,
-        nations=[nation.model_dump(include=profile) for nation in config.nations],
-        validator="asked" if config.validator.kind == "llm" else "none",
-        domain=config.validator.domain,
-        permissive=config.validator.permissive,
-        **{name: getattr(config, name) for name in same},
-        **{name: getattr(config, name) for name in ("seed", "turns", "replicate")},
-        prompts=placed,
-        **{"llm_client": recorded.client, **more},
-    )
-
-
-def check_states(recorded: Recorded, world: Economics) -> int:
-    """Compare every state, exactly; returns how many."""
-    states = recorded.states()
-    for turn in world.turns:
-        theirs, ours = states[turn.number], turn.state.model_dump(mode="json")
-        assert ours["period"] == theirs["period"]
-        for name in FIGURES:
-            assert ours[name] == theirs["global_state"][name], (turn.number, name)
-    return len(world.turns)
-
-
-def played(recorded: Recorded, **more: Any) -> Economics:
-    """Play a recorded run with its answers; compare prompts, schemas and states."""
-    world = world_of(recorded, **more)
-    last = max(recorded.states())
-    if recorded.info.fork_turn is None:
-        world.run(last, progress=False)
-    else:
-        parent = Recorded(recorded.name, recorded.info.parent or 0)
-        before = world_of(parent)
-        before.run(at := recorded.info.fork_turn, progress=False)
-        recorded.asked += parent.asked
-        recorded.schemas += parent.schemas
-        edited = [it for name, it in recorded.prompts.items() if it != parent.prompts[name]]
-        # What hit the way to a turn is now set at the one before.
-        shocks = [
-            (item["turn"] - 1, {f"shock.{name}": by for name, by in item["shock"].items()})
-            for record in recorded.tape.turn_records(recorded.run)
-            for item in record["interventions"]
-        ]
-        set_then = [{"turn": turn, "set": values} for turn, values in shocks]
-        world = before.fork(at, prompt=edited, intervene=set_then, llm_client=recorded.client)
-        world.run(last - at, progress=False)
-    assert check_states(recorded, world) == last + 1
-    assert recorded.schemas == len(recorded.asked)
-    assert set(recorded.asked) == set(recorded.known)
-    return world
-
-
-@pytest.mark.parametrize(
-    ("name", "run"),
-    [
-        *(("first_run.tape", run) for run in (1, 2, 3)),
-        ("two_nations.tape", 1),
-        ("prompt_experiment.tape", 1),
-    ],
-)
-def test_prompts_schemas_and_states_are_those_of_the_recorded_runs(name: str, run: int) -> None:
-    played(Recorded(name, run))
-
-
-@pytest.mark.parametrize("run", [1, 3])
-def test_a_first_briefing_and_its_choice_are_those_recorded_mirrored_too(run: int) -> None:
-    recorded = Recorded("demo.tape.gz", run)
-    world = world_of(recorded)
-    world.run(1, progress=False)
-    assert len(recorded.asked) == recorded.schemas == 5  # the draw itself is this run's own
-
-
-def test_a_nation_that_looks_things_up_first_sits_in_a_seat() -> None:
-    recorded = Recorded("lookup.tape", 1)
-
-    def past_values(
-        series: Literal["inflation", "unemployment", "interest_rate", "gdp_growth"],
-    ) -> dict[str, float]:
-        """Look up a series in the four quarters before the simulation began, in percent."""
-        values = load_us_macro()[series]
-        return {
-            str(q): round(float(values[q]), 2) for q in values.index[values.index < "1979Q3"][-4:]
-        }
-
-    agent = ToolUsingNationAgent("United States", recorded.client, tools=FunctionTools(past_values))
-    played(recorded, players={agent.name: agent})
-
-
-def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(tmp_path: Path) -> None:
-    recorded = Recorded("two_nations.tape", 1)
-    config = SimulationConfig.recorded(recorded.info.manifest["config"])
-    client, prompts = recorded.client, recorded.prompts
-    seats: dict[str, Any] = {
-        nation.name: NationAgent(
-            nation.name, client, profile=nation.profile, prompt=prompts["agent_policy"]
-        )
-        for nation in config.nations
-    }
-    seats["validator"] = EconLLMValidator(client, prompt=prompts["validator_economic"])
-    seats["engine"] = EconomicEngine(config, client, prompt=prompts["engine_interest_rate"])
-    tape = tmp_path / "seats.tape"
-    world = played(recorded, players=seats, llm_client=None, tape=tape)
-    judged = int(world.to_frame()["actions"].sum())
-    assert seats["validator"].get_stats()["total_validated"] == judged
-    world.close()
-    asked = len(recorded.asked)
-    replayed = Economics.replay(tape, players=seats)
-    assert replayed.turns == world.turns
-    assert len(recorded.asked) == asked
-
-
-# --- seats ----------------------------------------------------------------------------------------
-
-
-def ruled(**more: Any) -> Economics:
+def ruled(**more: Any) -> Simulation:
     """A run by rules, without shocks."""
-    return Economics(**{"players": "rule", "economy": {"shock_scale": 0}, **more})
+    return Simulation(**{"players": "rule", "economy": {"shock_scale": 0}, **more})
 
 
-def asked_of(world: Economics, player: str = "agent") -> list[ChatRequest]:
+def rates(world: Simulation, turns: int = 1) -> list[float]:
+    return world.run(turns, progress=False)["interest_rate"].tolist()
+
+
+def asked_of(world: Simulation, player: str = "agent") -> list[ChatRequest]:
     calls = [call.request for turn in world.turns for call in turn.calls]
     return [it for it in calls if it.site is not None and it.site.component == player]
+
+
+def moving(change_bp: int, action: str = "Change the rate") -> dict[str, Any]:
+    words = {"action": action, "reasoning": "It is time.", "confidence": 0.5}
+    return {**words, "rate_change_bp": change_bp}
+
+
+# --- a turn ---------------------------------------------------------------------------------------
+
+
+def test_members_are_asked_then_the_validator_then_the_engine_and_the_frames_say_so() -> None:
+    def strict(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if (request.site.component, request.site.agent) == ("validator", "Borduria"):
+            return verdict(is_valid=False)
+        return answer(request)
+
+    world = make_simulation(strict, start_at="1979Q3", turns=1)
+    frame = world.run(progress=False)
+    assert frame.columns.tolist() == [
+        "turn", "period", "interest_rate", "inflation", "output_gap", "unemployment",
+        "gdp_growth", "total_economic_value", "taylor_rate", "calls", "ok", "repaired", "fallback",
+        "failed", "tokens", "seconds", "interventions", "actions", "accepted",
+    ]  # fmt: skip
+    assert frame["period"].tolist() == ["1979Q3", "1979Q4"]
+    assert frame[["actions", "accepted", "calls"]].iloc[-1].tolist() == [2, 1, 5]
+    assert frame["taylor_rate"].iloc[0] == pytest.approx(11.085324 * 1.5 + 1 + 0.5 * 2.614, abs=0.2)
+    rows = world.decisions()
+    assert rows[["component", "player"]].to_numpy().tolist() == [
+        ["agent", "Aland"],
+        ["agent", "Borduria"],
+        ["validator", "Aland"],
+        ["validator", "Borduria"],
+        ["engine", "Aland"],
+    ]
+    applied = rows.query("component == 'engine'").iloc[0]
+    assert applied["new_interest_rate"] == applied["new_rate"] == frame["interest_rate"].iloc[-1]
+    agents = rows.query("component == 'agent'").set_index("player")
+    assert agents["accepted"].to_dict() == {"Aland": True, "Borduria": False}
+    assert agents["action"].unique().tolist() == ["Raise the interest rate by 0.25"]
+
+
+@pytest.mark.parametrize("component", ["agent", "validator", "engine"])
+def test_a_failed_call_stops_the_turn_and_a_run_stepped_again_is_one_that_never_failed(
+    component: str,
+) -> None:
+    faults = Counter({"left": 2})
+
+    def failing(request: ChatRequest) -> Any:
+        site = request.site
+        assert site is not None
+        if (site.turn, site.component, site.agent) == (3, component, "Borduria") and faults["left"]:
+            faults["left"] -= 1
+            return ConnectionError("refused")
+        return answer(request)
+
+    changes = [{"turn": 2, "set": {"shock.supply": 2}}, {"turn": 4, "set": {"inflation": 9}}]
+    more: dict[str, Any] = {"seed": 3, "start_at": "1979Q3", "interventions": changes, "turns": 5}
+    more["economy"] = {"shock_scale": 1}
+    broken, whole = make_simulation(failing, **more), make_simulation(**more)
+    with pytest.raises(LLMFailureException) as caught:
+        broken.run(progress=False)
+    assert (caught.value.component, broken.turn_number) == (component, 2)
+    broken.run(3, progress=False)
+    whole.run(progress=False)
+    assert [turn.state for turn in broken.turns] == [turn.state for turn in whole.turns]
+    assert [turn.story for turn in broken.turns] == [turn.story for turn in whole.turns]
+
+
+def test_two_policies_meet_the_same_shocks_and_the_seed_decides_which() -> None:
+    def world(target: float, seed: int) -> Any:
+        nation = {"name": "Bank", "inflation_target": target}
+        run = ruled(nations=[nation], seed=seed, economy={"shock_scale": 1}, turns=6)
+        return run.run(progress=False).drop(columns="seconds")
+
+    dove, hawk, again, other = world(4, 5), world(0, 5), world(4, 5), world(4, 6)
+    assert dove.equals(again)
+    assert not dove.equals(other)
+    assert not dove.equals(hawk)
+    # Policy needs a quarter to reach the gap: until then both see the shocks alone.
+    assert dove["output_gap"][1] == hawk["output_gap"][1] != other["output_gap"][1]
+
+
+def test_a_move_is_applied_exactly_and_no_engine_is_asked() -> None:
+    client = make_client(lambda _: moving(300))
+    world = Simulation(start_at="1979Q3", llm_client=client)
+    before, after = rates(world)
+    assert after == pytest.approx(before + 3, abs=1e-9)
+    assert {it.site.component for it in requests_of(client) if it.site} == {"agent"}
+    [row] = world.decisions().to_dict("records")
+    assert (row["rate_change_bp"], row["applied_bp"]) == (300, 300)
+    assert "vote_bp" not in row  # one member of one is no committee
+    assert "faithful" not in row
+
+
+def test_a_move_ends_at_the_bounds_and_the_frame_has_both_sizes() -> None:
+    here = Economy().with_economy(GlobalState(interest_rate=0.3))
+    world = ruled(players=lambda _: moving(-50), state=here)
+    assert rates(world) == [0.3, 0]
+    [row] = world.decisions().to_dict("records")
+    assert (row["rate_change_bp"], row["applied_bp"], row["new_rate"]) == (-50, -30, 0)
+
+
+def test_a_rate_beyond_the_bounds_does_not_lock_the_run() -> None:
+    world = make_simulation(names=("Aland",))
+    world.intervene(0, {"interest_rate": 30})
+    assert rates(world, 2)[1] < 25.001
+
+
+# --- seats ---------------------------------------------------------------------------------------
 
 
 def test_a_person_reads_the_briefing_and_chooses_a_move_on_offer() -> None:
@@ -242,18 +174,51 @@ def test_a_person_reads_the_briefing_and_chooses_a_move_on_offer() -> None:
     assert world.decisions()["model"].unique().tolist() == ["human"]
 
 
-def test_a_human_agent_names_the_rate_in_a_seat() -> None:
-    def person(question: OpenQuestion) -> dict[str, Any]:
-        words = {"action": "Set the rate", "reasoning": "It is time.", "confidence": 0.5}
-        return {**words, "proposed_rate": 4.75}
+def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(tmp_path: Path) -> None:
+    client, names, tape = make_client(), ("Aland", "Borduria"), tmp_path / "seats.tape"
+    profile = {"mandate": "jobs"}
+    seats: dict[str, Any] = {name: NationAgent(name, client, profile=profile) for name in names}
+    seats["validator"] = EconLLMValidator(client)
+    seats["engine"] = EconomicEngine(None, client)
+    config = in_words(nations=[{"name": name, **profile} for name in names], turns=2)
+    seated = Simulation(config, players=seats, tape=tape)
+    seated.run(progress=False)
+    seated.close()
+    modelled = Simulation(config, llm_client=make_client())
+    modelled.run(progress=False)
+    assert [turn.state for turn in seated.turns] == [turn.state for turn in modelled.turns]
+    prompts = [
+        [it.request.prompt for turn in run.turns for it in turn.calls] for run in (seated, modelled)
+    ]
+    assert prompts[0] == prompts[1]
+    assert seats["validator"].get_stats()["total_validated"] == 4
+    asked = len(requests_of(client))
+    assert Simulation.replay(tape, players=seats).turns == seated.turns
+    assert len(requests_of(client)) == asked == 12
 
-    for moves, there in (((-75, 0, 75), 4.75), (None, 4.75)):
-        agent = HumanAgent("Aland", moves_bp=moves, ask=person)
-        world = ruled(
-            players={"Aland": agent, "*": "rule"}, nations=["Aland"], moves_bp=moves, turns=1
-        )
-        assert world.people == [agent.person]
-        assert world.run(progress=False)["interest_rate"].tolist() == [4, there]
+
+async def test_what_people_answered_before_a_stop_is_not_asked_again(tmp_path: Path) -> None:
+    tape, people = tmp_path / "x.tape", {"Aland": Person(), "Borduria": Person()}
+    world = Simulation(nations=list(people), players=people, tape=tape)
+    task = asyncio.create_task(world.step())
+    for name, person in people.items():
+        question = await person.asked()
+        if name == "Aland":
+            person.answer(question, moving(100))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    world.close()
+
+    again = Simulation.resume(tape, players=(people := {name: Person() for name in people}))
+    task = asyncio.create_task(again.step())
+    question = await people["Borduria"].asked()
+    assert people["Aland"].questions == ()
+    people["Borduria"].answer(question, moving(75))
+    turn = await task
+    assert [made.fields["rate_change_bp"] for made in turn.answers] == [100, 75]
+    again.close()
 
 
 class Cutting(Agent):
@@ -337,39 +302,70 @@ def test_the_rule_needs_no_moves_and_takes_no_rate_from_words() -> None:
 
 
 def test_chance_answers_for_all() -> None:
-    world = Economics(players="random", validator="asked", nations=["Ann", "Bo"], turns=3)
+    world = Simulation(players="random", validator="asked", nations=["Ann", "Bo"], turns=3)
     world.run(progress=False)
     assert {answer.component for answer in world.turns[3].answers} == {"agent", "validator"}
-
-
-def test_an_agent_with_a_briefing_is_told_that_it_would_see_one_quarter() -> None:
-    agent = NationAgent("Ann", make_client(), moves_bp=[0, 25], briefing=PolicyBriefing())
-    world = ruled(players={"Ann": agent}, nations=["Ann"], moves_bp=[0, 25])
-    with pytest.raises(ConfigError, match="leave the seat to the run's model"):
-        world.run(1, progress=False)
 
 
 # --- the committee --------------------------------------------------------------------------------
 
 
-def test_votes_become_one_rate_in_whatever_order_members_are_named() -> None:
-    moves = {"Ann": 50, "Bo": 25, "Cy": -25}
+VOTES = {"Ann": 50, "Bo": 25, "Cy": -25}
 
-    def vote(question: Question) -> dict[str, Any]:
-        words = {"action": "Move the rate", "reasoning": "r", "confidence": 1}
-        return {**words, "rate_change_bp": moves[question.player]}
 
-    worlds = [ruled(players=vote, nations=names, turns=1) for names in ([*moves], [*moves][::-1])]
-    first, second = (world.run(progress=False) for world in worlds)
-    assert first["interest_rate"].tolist() == second["interest_rate"].tolist() == [4, 4.25]
-    assert worlds[0].turns[1].answers == worlds[1].turns[1].answers
-    assert worlds[0].turns[1].story[0] == (
+def votes(question: Question) -> dict[str, Any]:
+    return moving(VOTES[question.player])
+
+
+def test_votes_become_one_rate_with_minutes() -> None:
+    world = ruled(players=votes, nations=[*VOTES])
+    assert rates(world) == [4, 4.25]
+    assert world.turns[1].story[0] == (
         "Votes: Ann 4.5% (+50 bp), Bo 4.25% (+25 bp), Cy 3.75% (-25 bp). "
         "By the rule median: 4.25% (+25 bp); dissent: Ann, Cy."
     )
-    rows = worlds[0].decisions().set_index("player")
+    rows = world.decisions().set_index("player")
+    assert rows["vote_bp"].to_dict() == VOTES
     assert rows["dissent"].tolist() == [True, False, True]
     assert rows["outcome_bp"].tolist() == [25, 25, 25]
+    assert rows["new_rate"].tolist() == [4.25] * 3
+
+
+@pytest.mark.parametrize(
+    "committee", ["median", "majority", {"rule": "chair", "chair": "Bo", "tolerance_bp": 50}]
+)
+def test_the_order_in_which_members_are_named_changes_nothing(committee: Any) -> None:
+    worlds = [
+        ruled(players=votes, nations=names, committee=committee, economy={"shock_scale": 1})
+        for names in permutations(VOTES)
+    ]
+    frames = [world.run(2, progress=False).drop(columns="seconds") for world in worlds]
+    assert all(frame.equals(frames[0]) for frame in frames)
+    told = [[(turn.state, turn.answers, turn.story) for turn in world.turns] for world in worlds]
+    assert all(its == told[0] for its in told)
+
+
+def test_each_members_words_are_judged_from_the_rate_in_force() -> None:
+    client = make_client([rate_update(4.5), rate_update(5)])
+    words = {"Ann": "Raise the rate a little", "Bo": "Raise the rate"}
+    world = ruled(
+        nations=[*words],
+        moves_bp=None,
+        validator="none",
+        players={"agent": lambda question: dict(policy(words[question.player]))},
+        llm_client=client,
+    )
+    assert rates(world) == [4, 4.5]
+    assert all("Interest Rate: 4%" in request.prompt for request in requests_of(client))
+
+
+def test_where_no_vote_counts_the_rate_stays() -> None:
+    no = {"is_valid": False, "reasoning": "r", "confidence": 1}
+    world = ruled(
+        players={"agent": votes, "validator": lambda _: no}, nations=[*VOTES], validator="asked"
+    )
+    assert rates(world) == [4, 4]
+    assert world.turns[1].story[0] == "No vote counts, so the rate stays at 4%."
 
 
 def test_one_after_the_other_each_meets_the_rate_that_the_last_one_left() -> None:
@@ -382,6 +378,7 @@ def test_one_after_the_other_each_meets_the_rate_that_the_last_one_left() -> Non
     assert world.run(progress=False)["interest_rate"].tolist() == [4, 4.5]
     rows = world.decisions().set_index("player")
     assert rows.loc[["Bo", "Ann"], "new_rate"].tolist() == [4.25, 4.5]
+    assert rows["applied_bp"].tolist() == [25, 25]
 
 
 # --- from outside ---------------------------------------------------------------------------------
@@ -397,13 +394,43 @@ def test_what_is_set_at_a_turn_acts_on_the_way_to_the_next() -> None:
     assert world.turns[2].state.shock == Hit()
 
 
-def test_inflation_that_is_set_is_what_the_last_four_quarters_had() -> None:
+def test_shocks_come_on_top_of_the_random_ones() -> None:
+    hit, calm = (ruled(seed=4, economy={"shock_scale": 1}) for _ in range(2))
+    hit.intervene(0, {"shock.demand": 2})
+    gaps = [world.run(1, progress=False)["output_gap"][1] for world in (hit, calm)]
+    assert gaps[0] - gaps[1] == pytest.approx(2)
+
+
+def test_what_is_set_moves_the_past_that_the_next_quarter_follows_from_and_no_more() -> None:
     world = ruled(turns=1)
-    world.intervene(0, {"inflation": 9})
+    world.intervene(0, {"inflation": 9, "output_gap": 1, "interest_rate": 10})
     assert world.state.lags.inflation == (9, 9, 9, 9)
-    assert world.state.inflation == 9
+    assert world.state.lags.output_gap == (1, 0)
+    assert world.state.lags.interest_rate == (10, 4, 4, 4)
+    world.intervene(0, {"gdp_growth": -3, "total_economic_value": 900})
+    assert (world.state.gdp_growth, world.state.total_economic_value) == (-3, 900)
+    assert world.state.lags.inflation == (9, 9, 9, 9)
     world.run(progress=False)
-    assert world.state.inflation == 9
+    assert world.state.inflation == pytest.approx(9 + 0.14 / 4)
+
+
+def test_members_see_what_was_set_and_the_record_says_so() -> None:
+    client = make_client()
+    world = Simulation(nations=["Aland"], llm_client=client, turns=2)
+    world.intervene(1, {"inflation": 9}, note="oil")
+    frame = world.run(progress=False)
+    shown = [
+        request.prompt.split("Inflation over 4 quarters is ")[1].split("%")[0]
+        for request in requests_of(client)
+    ]
+    assert shown == ["2", "9"]
+    assert frame["interventions"].tolist() == ["", "turn 1: inflation = 9 (oil)", ""]
+
+
+def test_a_static_economy_moves_by_what_is_set_alone() -> None:
+    world = ruled(economy={"model": "static"}, turns=2)
+    world.intervene(1, {"inflation": 5})
+    assert world.run(progress=False)["inflation"].tolist() == [2, 5, 5]
 
 
 @pytest.mark.parametrize(
@@ -412,6 +439,8 @@ def test_inflation_that_is_set_is_what_the_last_four_quarters_had() -> None:
         ({"inflaton": 9}, r"'inflaton' \(did you mean 'inflation'\?\)"),
         ({"unemployment": 200}, "no economy has {'unemployment': 200}"),
         ({"inflation": float("nan")}, "inflation=nan"),
+        ({"shock.supply": float("inf")}, "shock.supply=inf"),
+        ({"shock.oil": 3}, "oil"),
     ],
 )
 def test_what_no_economy_has_cannot_be_set(values: dict[str, Any], message: str) -> None:
@@ -438,6 +467,19 @@ def test_a_static_economy_has_no_equation_for_a_shock() -> None:
         ({"interventions": [{"turn": 4, "shock": {"supply": 1}}]}, "shock"),
         ({"nations": ["Ann", "Ann"]}, "twice: Ann"),
         ({"nations": []}, "name at least one"),
+        ({"nations": ["Ann", " "]}, "at least 1 character"),
+        ({"start_at": "2010Q1"}, "quarter=2010Q1 is outside the data; choose 1960Q1 to"),
+        ({"start_at": "autumn"}, "'autumn' is not of the form 1979Q3"),
+        ({"moves_bp": [25, 50]}, r"0 \(no change\)"),
+        ({"moves_bp": [0]}, "2 to 101"),
+        ({"moves_bp": [0, 25, 25]}, "names a move twice"),
+        ({"moves_bp": [0, 2.5]}, "integer"),
+        ({"committee": "mean"}, "'median', 'majority', 'chair' or 'sequential'"),
+        ({"committee": {"rule": "chair"}}, "needs the chair's name"),
+        ({"committee": {"rule": "median", "chair": "Ann"}}, "chair would have no effect"),
+        ({"economy": {"model": "static", "shock_scale": 1}}, "shock_scale=1 hits nothing"),
+        ({"economy": {"model": "static", "mirrored": True}}, "mirrored would have no effect"),
+        ({"engine": {"rate_bounds": [9, 1]}}, r"rate bounds \[9.0, 1.0\] are empty; swap them"),
         ({"moves_bp": None, "decide": "mode"}, "decide: mode needs moves"),
         ({"moves_bp": None, "briefing": "economist"}, "an economist's briefing needs moves"),
         ({"briefing": "thin", "masked": False}, "masked: false has no effect"),
@@ -450,22 +492,61 @@ def test_parameters_that_do_not_fit_are_errors_that_name_the_way_out(
     values: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        Economics(**values)
+        Simulation(**values)
+
+
+def test_the_moves_on_offer_mirror_each_other_and_reach_as_far_as_history_did() -> None:
+    moves = SimulationConfig().moves_bp
+    assert moves == tuple(sorted(-move for move in moves))
+    assert {-50, -25, 0, 25, 50} < set(moves)
+    assert max(moves) >= 446
+
+
+def test_a_member_is_asked_with_its_profile_and_its_rule_has_its_target() -> None:
+    nation = {"name": "Aland", "mandate": "jobs", "inflation_target": 1, "temperament": "stern"}
+    client = make_client()
+    Simulation(nations=[nation], llm_client=client).run(1, progress=False)
+    [request] = requests_of(client)
+    assert "Mandate: jobs. Inflation target: 1%" in request.prompt
+    assert "Temperament: stern." in request.prompt
+    assert rates(ruled(nations=[nation])) == [4, 4.5]
+
+
+def spoken(change: float | None, *actions: str) -> Simulation:
+    """A run whose member speaks, and whose engine moves the rate from 4 by so much, or to 4."""
+    said = iter(actions)
+    return ruled(
+        players={
+            "agent": lambda _: dict(policy(next(said))),
+            "validator": "rule",
+            "engine": lambda _: dict(rate_update(4 + (change or 0))),
+        },
+        moves_bp=None,
+        turns=len(actions),
+    )
 
 
 def test_an_engine_that_does_other_than_words_say_is_a_second_policymaker() -> None:
-    world = ruled(
-        players={
-            "agent": lambda _: dict(policy("Raise the interest rate by 0.5 percentage points")),
-            "validator": "rule",
-            "engine": lambda question: {**dict(rate_update(4)), "new_interest_rate": 3},
-        },
-        moves_bp=None,
-        turns=1,
+    world = spoken(
+        1,
+        "Raise the interest rate by 0.5 percentage points",
+        "Raise taxes",  # names no rate, so nothing can be said of it
+        "Raise the interest rate by 9 percentage points",  # out of the engine's reach
     )
     world.run(progress=False)
     assert "of 1 actions whose words name a rate, 0 got it" in world.notes[0]
-    assert world.decisions()["stated_rate"].unique().tolist() == [4.5]
+    engine = world.decisions().query("component == 'engine'")
+    assert engine["stated_rate"].isna().tolist() == [False, True, True]
+    assert engine["stated_rate"].iloc[0] == 4.5
+
+
+def test_an_engine_that_does_what_the_words_say_is_not_mentioned() -> None:
+    world = spoken(None, "Hold interest rates", "Keep the interest rate at 4%")
+    frame = world.run(progress=False)
+    assert frame["interest_rate"].tolist() == [4, 4, 4]
+    assert frame["inflation"].tolist() == [2, 2, 2]  # the steady state
+    assert world.decisions().query("component == 'engine'")["faithful"].tolist() == [True, True]
+    assert list(world.notes) == []
 
 
 def test_a_nations_own_prompt_is_used_and_kept_on_the_tape(tmp_path: Path) -> None:
@@ -476,7 +557,7 @@ def test_a_nations_own_prompt_is_used_and_kept_on_the_tape(tmp_path: Path) -> No
     world.run(progress=False)
     world.close()
     assert "fearful banker" in asked_of(world)[0].prompt
-    assert Economics.replay(tape).turns == world.turns
+    assert Simulation.replay(tape).turns == world.turns
 
 
 def test_prompts_come_from_the_recording_and_not_from_todays_files(
@@ -497,7 +578,7 @@ def test_prompts_come_from_the_recording_and_not_from_todays_files(
         return prompt.edit(f"{prompt.text}\nAnd be quick.")
 
     monkeypatch.setattr(Prompt, "load", changed)
-    replayed = Economics.replay(tape)
+    replayed = Simulation.replay(tape)
     assert replayed.turns == world.turns
     assert replayed.prompts == world.prompts
     edited = world.prompts[f"agent_policy#{own.digest[:8]}"].replace("ONE", "exactly ONE")
@@ -519,13 +600,7 @@ def test_what_is_probably_wrong_is_said_of_rules_and_prompts_without_a_model() -
     nations = ["Ann", {"name": "Bo", "inflation_target": 4}]
     world = ruled(nations=nations, players={"Ann": "rule"}, committee="sequential", briefing="thin")
     found = {finding.rule.split()[0] for finding in world.lint()}
-    config = SimulationConfig(
-        nations=[{"name": "Ann", "kind": "taylor"}, nations[1]],
-        committee="sequential",
-        briefing="thin",
-        economy={"shock_scale": 0},
-    )
-    assert found == {finding.rule.split()[0] for finding in lint(config)} > {"L14"}
+    assert found == {finding.rule.split()[0] for finding in lint(world.config)} > {"L14", "L12"}
 
 
 def test_the_budget_adds_demand_at_the_bound_where_the_parameters_say_so() -> None:
@@ -535,3 +610,111 @@ def test_the_budget_adds_demand_at_the_bound_where_the_parameters_say_so() -> No
         for on in (True, False)
     )
     assert (helped["output_gap"] - alone["output_gap"]).tolist() == pytest.approx([0, 0.55])
+
+
+# --- mirror images --------------------------------------------------------------------------------
+
+
+def test_a_mirrored_run_has_everything_on_the_other_side_of_the_steady_state() -> None:
+    plain, mirrored = (
+        ruled(
+            start_at="2000Q2",
+            seed=5,
+            engine={"rate_bounds": (-40, 48)},  # far enough to be out of reach
+            economy={"mirrored": on},
+        )
+        for on in (False, True)
+    )
+    one, other = (world.run(12, progress=False) for world in (plain, mirrored))
+    assert one["inflation"].std() > 0.3
+    # The rule has a lower bound of its own, so the first quarters are compared.
+    before = one["taylor_rate"].lt(8).idxmin() + 1
+    assert before >= 1
+    for column, twice in (("inflation", 4), ("output_gap", 0), ("unemployment", 10)):
+        assert (one[column] + other[column])[: before + 1].tolist() == pytest.approx(
+            [twice] * (before + 1)
+        )
+    assert mirrored.state.period is None
+
+
+def test_a_member_of_a_mirrored_run_is_told_the_mirrored_past() -> None:
+    prompts = []
+    for mirrored in (False, True):
+        client = make_client()
+        world = Simulation(start_at="2000Q2", economy={"mirrored": mirrored}, llm_client=client)
+        world.run(1, progress=False)
+        prompts.append(requests_of(client)[0].prompt)
+    assert "1.24 percentage points above the target" in prompts[0]
+    assert "1.24 percentage points below the target" in prompts[1]
+    assert "\n-7 | 1.58 | 2.05 | 0.75 | 4.50 | 4.82 | 3.24\n" in prompts[0]
+    assert "\n-7 | 2.42 | 1.95 | -0.75 | 5.50 | 3.18 | 0.76\n" in prompts[1]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_a_whole_file_is_read(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        """
+        name: oil
+        kind: economic
+        seed: 7
+        turns: 12
+        start_at: 1973Q3
+        nations:
+          - Aland
+          - {name: Borduria, inflation_target: 4, temperament: bold, mandate: jobs}
+        players: {Aland: rule, "*": rule}
+        llm: {model: "ollama:llama3.2", temperature: 0.2, retry_wait_s: 0}
+        validator: asked
+        permissive: false
+        engine: {rate_bounds: [0, 20], max_move: 1.5}
+        economy: {shock_scale: 0.5}
+        interventions:
+          - {turn: 1, set: {shock.supply: 4}, note: embargo}
+          - {turn: 4, set: {inflation: 8}}
+        """,
+    )
+    assert (config.name, config.seed, config.turns, config.start_at) == ("oil", 7, 12, "1973Q3")
+    assert config.nations[1].mandate == "jobs"
+    assert config.llm.retry_wait_s == (0, 0)
+    assert config.engine.rate_bounds == (0, 20)
+    assert not config.needs_model
+    assert SimulationConfig.model_validate_json(config.model_dump_json()) == config
+    world = Simulation(config)
+    frame = world.run(5, progress=False)
+    assert frame["interventions"].tolist()[1] == "turn 1: shock.supply = 4 (embargo)"
+    assert frame["inflation"][4] == 8
+
+
+def read(folder: Path, text: str) -> SimulationConfig:
+    path = folder / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    return config_from_file(path, kind="economic")  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("turns: 3\nsede: 1", "run.yaml, line 2: sede: unknown key; known here are briefing, "),
+        ("nations:\n  - name: Aland\n    tpye: x", "line 3: nations.0.tpye: unknown key"),
+        ("nations:\n  - name: A\n    kind: taylor", "line 2: nations.0: kind: who decides is said"),
+        ("engine:\n  max_moves: 1", "known here are max_move, rate_bounds, rate_step"),
+        (
+            "interventions:\n  - {turn: 1, shock: {supply: 4}}",
+            "line 2: interventions.0: shock: unkn",
+        ),
+        ("turns: -1", "line 1: turns: Input should be greater than or equal to 0 (it is -1)"),
+        ("validator: strict", "Input should be 'asked' or 'none' (it is 'strict')"),
+        ("economy: {shock_scale: .nan}", "economy.shock_scale: Input should be a finite number"),
+        ("nations: Aland", "line 1: nations: Input should be a valid tuple (it is 'Aland')"),
+        ("seed: 1\nstart_at: 2015Q1", "line 2: start_at: quarter=2015Q1 is outside the data"),
+        ("start: 1979Q3", "line 1: start: write start_at: 1979Q3"),
+        ("kind: econmic", "no kind of simulation is called 'econmic'"),
+    ],
+)
+def test_a_fault_in_a_file_is_explained(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, text)
+    assert message in str(caught.value)

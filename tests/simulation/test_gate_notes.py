@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import answer, make_config
+from builders import answer
 
 from llmsim_lab import load
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.lab import RateChart
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import economics_card
 from llmsim_lab.study._gate import EconomicsCard
 from llmsim_lab.types import ModelInfo
@@ -48,6 +49,7 @@ def ruler() -> EconomicsCard:
 
 
 Keep = Callable[..., Path]
+Make = Callable[..., Simulation]
 
 
 @pytest.fixture
@@ -65,18 +67,26 @@ def keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keep:
     return kept
 
 
-def simulation(backend: ScriptedBackend | None = None, **more: Any) -> Simulation:
-    tape = more.pop("tape", None)
-    config = SimulationConfig(validator={"kind": "always_valid"}, turns=3, **more)
-    client = LLMClient(LLMConfig(), backend or Tiny(answer))
-    return Simulation(config, llm_client=client, tape=tape)
+@pytest.fixture
+def simulation(tmp_path: Path) -> Make:
+    """Make recorded runs, each on a tape of its own."""
+    numbers = count(1)
+
+    def make(backend: ScriptedBackend | None = None, **more: Any) -> Simulation:
+        tape = tmp_path / f"run_{next(numbers)}.tape"
+        client = LLMClient(LLMConfig(), backend or Tiny(answer))
+        return Simulation(turns=3, llm_client=client, tape=tape, **more)
+
+    return make
 
 
-def test_frame_page_caption_and_words_of_a_chart_name_a_model_that_failed(keep: Keep) -> None:
+def test_frame_page_caption_and_words_of_a_chart_name_a_model_that_failed(
+    keep: Keep, simulation: Make
+) -> None:
     keep(raiser())
     run = simulation()
-    assert run.notes == ()  # nobody was asked yet
-    frame = run.run(1)
+    assert run.notes == []  # nothing was asked yet
+    frame = run.run(1, progress=False)
     assert frame.attrs["notes"] == [SENTENCE]
     assert SENTENCE in run._repr_html_()
     chart = RateChart(run)
@@ -85,35 +95,37 @@ def test_frame_page_caption_and_words_of_a_chart_name_a_model_that_failed(keep: 
         assert figure.get_supxlabel().replace("\n", " ") == SENTENCE
 
 
-def test_loaded_runs_and_charts_of_tapes_say_so_too(keep: Keep, tmp_path: Path) -> None:
-    path = tmp_path / "run.tape"
-    run = simulation(tape=path)
-    run.run(1)
+def test_loaded_runs_and_charts_of_tapes_say_so_too(keep: Keep, simulation: Make) -> None:
+    run = simulation()
+    run.run(1, progress=False)
     run.close()
     assert list(run.notes) == []
     keep(raiser())
+    path = run.tape.path
     assert list(load(path).notes) == [SENTENCE]
     assert load(path).to_frame().attrs["notes"] == [SENTENCE]
     assert SENTENCE in RateChart(path).static_text()
 
 
-def test_a_fork_is_of_the_model_that_continues_it(keep: Keep) -> None:
+def test_a_fork_is_of_the_model_that_continues_it(keep: Keep, simulation: Make) -> None:
     keep(raiser())
     run = simulation()
-    run.run(1)
+    run.run(1, progress=False)
     other = Tiny(answer)
     other.digest = "cd34"
     fork = run.fork(1, llm_client=LLMClient(LLMConfig(), other))
-    fork.run(1)
+    fork.run(1, progress=False)
     assert (list(run.notes), list(fork.notes)) == ([SENTENCE], [])
 
 
-def test_nothing_is_said_of_a_model_that_passed_and_little_of_an_undecided_one(keep: Keep) -> None:
+def test_nothing_is_said_of_a_model_that_passed_and_little_of_an_undecided_one(
+    keep: Keep, simulation: Make
+) -> None:
     path = keep(ruler())
-    assert simulation().run(1).attrs["notes"] == []
+    assert simulation().run(1, progress=False).attrs["notes"] == []
     card = path.read_text().replace('"outcome": "pass"', '"outcome": "undecided"')
     path.write_text(card)
-    [note] = simulation().run(1).attrs["notes"]
+    [note] = simulation().run(1, progress=False).attrs["notes"]
     assert note == "tiny is undecided at the economic gate."
 
 
@@ -122,45 +134,37 @@ def test_nothing_is_said_of_a_model_that_passed_and_little_of_an_undecided_one(k
     [{"digest": "cd34"}, {"told": "thin"}, {"version_of_gate": 0}],
     ids=["another model", "told otherwise", "another gate"],
 )
-def test_cards_of_something_else_say_nothing(keep: Keep, other: dict[str, Any]) -> None:
+def test_cards_of_something_else_say_nothing(
+    keep: Keep, simulation: Make, other: dict[str, Any]
+) -> None:
     keep(raiser(), **other)
-    assert simulation().run(1).attrs["notes"] == []
+    assert simulation().run(1, progress=False).attrs["notes"] == []
 
 
-def test_a_card_is_of_the_briefing_and_the_way_of_deciding(keep: Keep) -> None:
+@pytest.mark.parametrize("thin", [{"briefing": "thin"}, {"moves_bp": None}])
+def test_a_card_is_of_the_briefing_and_the_way_of_deciding(
+    keep: Keep, simulation: Make, thin: dict[str, Any]
+) -> None:
     keep(raiser(), told="thin")
-    [note] = simulation(briefing="thin").run(1).attrs["notes"]
+    [note] = simulation(**thin).run(1, progress=False).attrs["notes"]
     assert note == SENTENCE.replace("tiny", "tiny, told four indicators,")
 
 
-def test_a_card_is_looked_up_once(keep: Keep) -> None:
-    path = keep(raiser())
-    backend = Tiny(answer)
-    run = simulation(backend)
-    run.run(2)
-    path.unlink()
-    assert run.run(1).attrs["notes"] == [SENTENCE]
-    assert backend.asked_who == 1
+def test_runs_of_rules_say_nothing(keep: Keep, simulation: Make) -> None:
+    keep(raiser())
+    assert simulation(players="rule").run(1, progress=False).attrs["notes"] == []
 
 
-def test_where_no_card_is_kept_the_model_is_not_asked_who_it_is(keep: Keep) -> None:
-    del keep  # cards are looked for in an empty folder
-    backend = Tiny(answer)
-    assert simulation(backend).run(1).attrs["notes"] == []
-    assert backend.asked_who == 0
-
-
-def test_runs_of_rules_say_nothing(keep: Keep) -> None:
+def test_a_run_without_a_tape_says_nothing_and_does_not_ask_who_the_model_is(keep: Keep) -> None:
     keep(raiser())
     backend = Tiny(answer)
-    config = make_config(turns=2)
-    run = Simulation(config, llm_client=LLMClient(LLMConfig(), backend))
-    assert run.run().attrs["notes"] == []
+    run = Simulation(llm_client=LLMClient(LLMConfig(), backend))
+    assert run.run(1, progress=False).attrs["notes"] == []
     assert backend.asked_who == 0
 
 
-def test_a_file_that_is_not_a_finished_card_is_passed_over(keep: Keep) -> None:
+def test_a_file_that_is_not_a_finished_card_is_passed_over(keep: Keep, simulation: Make) -> None:
     path = keep(raiser())
     path.with_name("half.json").write_text(raiser().model_dump_json())
     path.with_name("broken.json").write_text("{")
-    assert simulation().run(1).attrs["notes"] == [SENTENCE]
+    assert simulation().run(1, progress=False).attrs["notes"] == [SENTENCE]

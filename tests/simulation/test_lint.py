@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Callable
@@ -18,9 +19,10 @@ from llmsim_lab.economy._macro import NO_SHOCKS, Shocks
 from llmsim_lab.models import GlobalState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation, SimulationConfig, _lint, lint
+from llmsim_lab.simulation._config import MOVES_BP
 
 ALL_RUNS = _lint.RUNS
-RULES = {"nations": [{"name": "Rule", "kind": "taylor"}], "validator": {"kind": "always_valid"}}
+RULES = {"nations": ["Rule"], "players": "rule"}
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +55,7 @@ def mandate(text: str, **fields: Any) -> SimulationConfig:
     [
         {"turns": 20},
         {"turns": 20, "nations": ["Ann", "Bob", "Cy"]},
-        {"turns": 12, "start": "1979Q3"},
+        {"turns": 12, "start_at": "1979Q3"},
         {"turns": 20, **RULES},
     ],
     ids=["default", "committee", "1979Q3", "rules"],
@@ -113,7 +115,7 @@ def test_agent_societys_hundredfold_inflation_is_found() -> None:
     "config",
     [
         {"nations": [{"name": "Aland", "inflation_target": 0.02}]},
-        {**RULES, "nations": [{"name": "Rule", "kind": "taylor", "inflation_target": 0.02}]},
+        {**RULES, "nations": [{"name": "Rule", "inflation_target": 0.02}]},
     ],
 )
 def test_a_target_given_as_a_fraction_is_found(config: dict[str, Any]) -> None:
@@ -181,13 +183,13 @@ def test_a_move_that_the_prompt_speaks_of_but_nobody_offers_is_found() -> None:
 
 
 def test_moves_too_small_for_what_was_done_are_found() -> None:
-    config = SimulationConfig(start="1979Q3", turns=12, moves_bp=(-25, 0, 25))
+    config = SimulationConfig(start_at="1979Q3", turns=12, moves_bp=(-25, 0, 25))
     assert "the rate moved by 4.46 points once" in found(config)["L9"]
 
 
 def test_moves_too_small_for_the_rule_are_found() -> None:
-    slow = {"start": "1965Q4", "turns": 12, "engine": {"max_move": 0.25}, "moves_bp": None, **RULES}
-    config = SimulationConfig.model_validate({**slow, "start": "1972Q1"})
+    slow = {"turns": 12, "engine": {"max_move": 0.25}, "moves_bp": None, **RULES}
+    config = SimulationConfig.model_validate({**slow, "start_at": "1972Q1"})
     findings = [str(finding) for finding in lint(config)]
     assert any("quarters to get there" in finding for finding in findings)
 
@@ -228,7 +230,7 @@ def test_a_number_without_a_unit_is_found() -> None:
 
 
 def test_dates_names_and_ex_post_gaps_are_found() -> None:
-    start = {"start": "1979Q3", "turns": 12}
+    start = {"start_at": "1979Q3", "turns": 12}
     named = {**start, "nations": ["United States"], "masked": False}
     findings = [str(finding) for finding in lint(SimulationConfig.model_validate(named))]
     assert any("a date, '1977Q4'" in finding for finding in findings)
@@ -252,46 +254,56 @@ def test_several_agents_that_set_one_rate_in_turn_are_found() -> None:
 # --- where it is asked ------------------------------------------------------------------------
 
 
-def test_a_simulation_with_parts_of_ones_own_is_checked() -> None:
-    weak = TaylorRuleAgent("Weak", rule=TaylorRule(inflation_weight=0.5))
-    simulation = Simulation(SimulationConfig.model_validate(RULES), agents=[weak])
-    assert any("Weak raises the rate by 0.50" in str(finding) for finding in simulation.lint())
+def weak(**more: Any) -> Simulation:
+    rule = TaylorRule(inflation_weight=0.5)
+    agent = TaylorRuleAgent("Weak", rule=rule, moves_bp=MOVES_BP)
+    return Simulation(nations=["Weak"], players={"Weak": agent}, **more)
 
 
-def test_a_run_warns_of_what_is_found_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    weak = TaylorRuleAgent("Weak", rule=TaylorRule(inflation_weight=0.5))
-    simulation = Simulation(SimulationConfig.model_validate(RULES), agents=[weak])
+def warnings_of(*runs: Simulation, caplog: pytest.LogCaptureFixture) -> list[str]:
     with caplog.at_level(logging.WARNING):
-        simulation.run(2)
-    warnings = [text for text in caplog.messages if text.startswith("LINT")]
-    assert len(warnings) == 1
-    assert "L1 Taylor principle" in warnings[0]
+        for run in runs:
+            run.run(2, progress=False)
+    return [text for text in caplog.messages if text.startswith("LINT")]
+
+
+def test_a_rule_of_ones_own_in_a_seat_is_checked() -> None:
+    assert any("Weak raises the rate by 0.50" in str(finding) for finding in weak().lint())
+
+
+def test_a_run_warns_once_of_what_is_found_and_a_replay_does_not(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    run = weak(tape=tmp_path / "x.tape")
+    [warning] = warnings_of(run, caplog=caplog)
+    assert "L1 Taylor principle" in warning
+    run.close()
+    caplog.clear()
+    again = Simulation.replay(tmp_path / "x.tape", players=run.players)
+    assert again.turns == run.turns
+    assert not [text for text in caplog.messages if text.startswith("LINT")]
 
 
 def test_a_run_does_not_warn_of_what_was_chosen(caplog: pytest.LogCaptureFixture) -> None:
-    config = SimulationConfig.model_validate(
-        {"nations": [{"name": n, "kind": "taylor"} for n in "AB"], "committee": "sequential"}
-        | {"validator": {"kind": "always_valid"}}
-    )
-    with caplog.at_level(logging.WARNING):
-        Simulation(config).run(1)
-    assert not [text for text in caplog.messages if text.startswith("LINT")]
+    by_turns = {"nations": ["A", "B"], "committee": "sequential", "players": "rule"}
+    config = SimulationConfig.model_validate(by_turns)
+    assert warnings_of(Simulation(config), caplog=caplog) == []
     assert "L14" in found(config)
+    thin = Simulation(briefing="thin", turns=20, players="random")
+    assert warnings_of(thin, caplog=caplog) == []
+    assert "L12" in found(thin)
 
 
 @pytest.mark.usefixtures("all_runs")
 def test_a_run_warns_of_spirals_where_it_is_long(caplog: pytest.LogCaptureFixture) -> None:
-    for backstop in (False, True):
-        economy = {"fiscal_backstop": backstop}
-        config = SimulationConfig.model_validate({**RULES, "turns": 80, "economy": economy})
-        with caplog.at_level(logging.WARNING):
-            Simulation(config).run(1)
-    [warning] = [text for text in caplog.messages if text.startswith("LINT")]
+    long = {**RULES, "turns": 80}
+    runs = [Simulation(**long, economy={"fiscal_backstop": on}) for on in (False, True)]
+    [warning] = warnings_of(*runs, caplog=caplog)
     assert "of 100 runs of Rule end in a spiral" in warning
 
 
 def test_a_prompt_of_ones_own_is_read(tmp_path: Path) -> None:
     text = Prompt.load("agent_briefing").text.replace("Now:", "Now, in 1979:")
-    (tmp_path / "mine.md").write_text(text)
-    (tmp_path / "run.yaml").write_text("turns: 20\nnations: [{name: Aland, prompt: mine.md}]\n")
+    nation = {"name": "Aland", "prompt": text}
+    (tmp_path / "run.yaml").write_text(json.dumps({"turns": 20, "nations": [nation]}))
     assert "a date, '1979'" in found(tmp_path / "run.yaml")["L13"]

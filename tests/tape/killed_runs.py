@@ -29,13 +29,12 @@ from llmsim_lab.assistant import Chat, FunctionTools
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._world import Economics
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, ToolCall
 
 LONGEST_LIFE_S = 0.25
-NATIONS = ["Aland", "Borduria", "Cimmeria", {"name": "Syldavia", "kind": "taylor"}]
+NATIONS = ["Aland", "Borduria", "Cimmeria", "Syldavia"]
 
 
 def look_up(word: str) -> str:
@@ -89,20 +88,6 @@ WORLDS = {
         cls=Simulation,
         turns=12,
         parts=lambda: {"config": steady_config(nations=NATIONS, turns=12)},
-        delay_s=0.006,
-    ),
-    "economics": World(
-        cls=Economics,
-        turns=12,
-        parts=lambda: {
-            "start_at": "1979Q3",
-            "nations": NATIONS[:3],
-            "moves_bp": None,
-            "turns": 12,
-            "committee": "sequential",
-            "players": {"Borduria": "rule"},
-            "seed": 11,
-        },
         delay_s=0.006,
     ),
     "crisis": World(

@@ -14,6 +14,7 @@ from typing import Any
 from builders import in_words, policy, rate_update, verdict
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.run._turn import Answer
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, ModelInfo
 
@@ -135,13 +136,14 @@ def steady_config(**fields: Any) -> SimulationConfig:
     values: dict[str, Any] = {
         "name": "steady",
         "seed": 11,
-        "start": "1979Q3",
-        "nations": ["Aland", "Borduria", {"name": "Syldavia", "kind": "taylor"}],
+        "start_at": "1979Q3",
+        "nations": ["Aland", "Borduria", "Syldavia"],
+        "players": {"Syldavia": "rule"},
         "economy": {"shock_scale": 1.0},
         "turns": 5,
         "interventions": [
             {"turn": 2, "set": {"inflation": 9.5}},
-            {"turn": 3, "shock": {"supply": 1.25}, "note": "oil"},
+            {"turn": 2, "set": {"shock.supply": 1.25}, "note": "oil"},
         ],
     }
     return in_words(**(values | fields))
@@ -168,25 +170,18 @@ def content(simulation: Simulation) -> list[Any]:
     return [
         (
             turn.number,
-            turn.state.model_dump(exclude={"reasoning_chains"}),
+            turn.state,
             turn.interventions,
-            [action.model_dump() for action in map(_without_chains, turn.actions)],
-            [_chain(chain) for chain in turn.chains],
+            (turn.became, turn.noted, sorted(turn.story)),
+            sorted(map(_said, turn.answers), key=repr),
         )
         for turn in simulation.turns
     ]
 
 
-def _without_chains(action: Any) -> Any:
-    result = action.validation_result
-    if result is not None:
-        result = result.model_copy(update={"chain": None})
-    return action.model_copy(update={"chain": None, "validation_result": result})
-
-
-def _chain(chain: Any) -> Any:
-    attempts = [timeless(attempt) for attempt in chain.call.history] if chain.call else None
-    return replace(chain, call=None), chain.call and chain.call.status, attempts
+def _said(answer: Answer) -> Any:
+    attempts = [[timeless(one) for one in call.history] for call in answer.calls]
+    return (answer.component, answer.player, replace(answer, calls=()), answer.fields, attempts)
 
 
 def timeless(attempt: Attempt) -> Attempt:

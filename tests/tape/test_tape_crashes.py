@@ -25,11 +25,11 @@ from tape_kit import (
     steady_config,
 )
 
-from llmsim_lab.agents import Agent
+from llmsim_lab.agents import NationAgent
 from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.models import Action, SimulationState
-from llmsim_lab.run import load, replay, resume
+from llmsim_lab.models import Action, GlobalState, SimulationState
+from llmsim_lab.run import Question, load, replay, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
 from llmsim_lab.tape._recorder import LiveRecorder
@@ -80,7 +80,7 @@ def lines_of(log: Path) -> list[tuple[int, str]]:
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "kills"),
-    [("economy", 24), ("economics", 8), ("crisis", 6), ("social", 6), ("own", 6), ("chat", 6)],
+    [("economy", 24), ("crisis", 6), ("social", 6), ("own", 6), ("chat", 6)],
 )
 def test_a_run_killed_again_and_again_ends_as_one_never_interrupted_and_asks_nothing_twice(
     tmp_path: Path, name: str, kills: int
@@ -164,29 +164,23 @@ def test_a_run_whose_process_was_killed_before_its_first_turn_was_written_is_not
 # --- stopped from inside -----------------------------------------------------------------------
 
 
-class Stumbling(Agent):
-    """An agent that waits for the others and then raises, once per exception given."""
+def stumbling_run(path: Path, fault: BaseException, *, turn: int = 3) -> Simulation:
+    """A recorded run whose rule once raises in a turn, after the others have their answers."""
+    faults = [fault]
 
-    def __init__(self, inner: Agent, faults: list[BaseException], *, turn: int) -> None:
-        super().__init__(inner.name)
-        self.inner = inner
-        self.faults = faults
-        self.turn = turn
-
-    async def decide_action(self, state: SimulationState) -> Action:
-        if state.turn + 1 == self.turn and self.faults:
+    async def stumble(question: Question) -> Any:
+        if question.turn == turn and faults:
             await asyncio.sleep(0.03)
-            raise self.faults.pop(0)
-        return await self.inner.decide_action(state)
+            raise faults.pop()
+        return simulation.rule(question)
 
-
-def stumbling_run(path: Path, *faults: BaseException, turn: int = 3) -> Simulation:
-    """A recorded run one of whose agents raises in a turn, after the others have their answers."""
-    client = hash_client(HashBackend(faulty=True))
-    config = steady_config()
-    agents = list(Simulation(config, llm_client=client).agents)
-    agents[-1] = Stumbling(agents[-1], list(faults), turn=turn)
-    return Simulation(config, llm_client=client, agents=agents, tape=path)
+    simulation = Simulation(
+        steady_config(),
+        players={"Syldavia": stumble},
+        llm_client=hash_client(HashBackend(faulty=True)),
+        tape=path,
+    )
+    return simulation
 
 
 @pytest.mark.parametrize("fault", [ValueError("a bug"), KeyboardInterrupt(), SystemExit(3)])
@@ -235,7 +229,7 @@ def test_an_intervention_that_ctrl_c_met_is_neither_in_the_run_nor_on_its_tape(
 
 def test_an_interrupted_turn_loses_only_the_calls_in_flight(tmp_path: Path) -> None:
     client = hash_client(HashBackend(delay_s=0.05), max_concurrency=2)
-    config = steady_config(nations=[f"Nation {n}" for n in range(8)])
+    config = steady_config(nations=[f"Nation {n}" for n in range(8)], players={})
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
 
     async def interrupted() -> None:
@@ -252,7 +246,7 @@ def test_an_interrupted_turn_loses_only_the_calls_in_flight(tmp_path: Path) -> N
     again = [r for r, n in Counter(map(identity, asked(simulation))).items() if n > 1]
     assert len(again) <= 2
     assert len(asked(simulation)) == 8 + 8 + sum(
-        action.validated for action in simulation.turns[1].actions
+        noted["accepted"] for noted in simulation.turns[1].became.values()
     ) + len(again)
     assert before < len(asked(simulation))
 
@@ -319,13 +313,13 @@ class Failing(HashBackend):
         return reply
 
 
-FAILURES: list[BaseException | str] = [TimeoutError(), ConnectionError("gone"), "no JSON"]
+FAILURES: list[BaseException | str] = [ConnectionError("gone"), TimeoutError(), "no JSON"]
 
 
 @pytest.mark.parametrize(
     ("component", "failure"),
     [*zip(["agent", "validator", "engine"], FAILURES, strict=True)],
-    ids=["agent-timeout", "validator-refused", "engine-nonsense"],
+    ids=["agent-refused", "validator-timeout", "engine-nonsense"],
 )
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["same", "resumed"])
 def test_failed_calls_are_made_anew_and_answered_ones_are_not(
@@ -334,8 +328,7 @@ def test_failed_calls_are_made_anew_and_answered_ones_are_not(
     backend = Failing(component, "Aland", failure)
     client = hash_client(backend)
     # The engine is asked only about what was accepted, and this model's verdicts are arbitrary.
-    checked = "always_valid" if component == "engine" else "llm"
-    config = steady_config(validator={"kind": checked})
+    config = steady_config(validator="none" if component == "engine" else "asked")
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
     with pytest.raises(LLMFailureException):
         simulation.run(4)
@@ -361,7 +354,7 @@ def test_failed_calls_are_made_anew_and_answered_ones_are_not(
 
 
 def test_a_refused_decision_was_answered_and_is_not_asked_for_again(tmp_path: Path) -> None:
-    """An agent whose two answers were off the subject has acted; another's failure is not its."""
+    """Something stands in for two answers off the subject; another's failure is not theirs."""
 
     class OffSubject(Failing):
         async def chat(self, request: ChatRequest) -> Any:
@@ -374,7 +367,7 @@ def test_a_refused_decision_was_answered_and_is_not_asked_for_again(tmp_path: Pa
 
     backend = OffSubject("engine", "Aland", "no JSON")
     simulation = Simulation(
-        steady_config(validator={"kind": "always_valid"}),
+        steady_config(validator="none"),
         llm_client=hash_client(backend),
         tape=tmp_path / "x.tape",
     )
@@ -385,29 +378,29 @@ def test_a_refused_decision_was_answered_and_is_not_asked_for_again(tmp_path: Pa
     counts = Counter(map(identity, backend.requests))
     twice = {r.site.component for r in backend.requests if r.site and counts[identity(r)] > 1}
     assert twice == {"engine"}
-    statuses = [action.status for action in simulation.turns[2].actions]
-    assert statuses == ["ok", "failed", "ok"]
+    agents = [it for it in simulation.turns[2].answers if it.component == "agent"]
+    statuses = {answer.player: answer.status for answer in agents}
+    assert statuses == {"Aland": "ok", "Borduria": "fallback", "Syldavia": "ok"}
 
 
 def test_a_failure_that_an_agent_wrapped_in_its_own_exception_is_made_anew_too(
     tmp_path: Path,
 ) -> None:
-    class Wrapping(Agent):
-        def __init__(self, inner: Agent) -> None:
-            super().__init__(inner.name)
-            self.inner = inner
-
+    class Wrapping(NationAgent):
         async def decide_action(self, state: SimulationState) -> Action:
             try:
-                return await self.inner.decide_action(state)
+                return await super().decide_action(state)
             except LLMFailureException as failure:
                 raise RuntimeError("my agent is lost") from failure
 
     backend = Failing("agent", "Aland", "no JSON")
     client = hash_client(backend)
-    config = steady_config()
-    agents = [Wrapping(agent) for agent in Simulation(config, llm_client=client).agents]
-    simulation = Simulation(config, llm_client=client, agents=agents, tape=tmp_path / "x.tape")
+    simulation = Simulation(
+        steady_config(),
+        players={"Aland": Wrapping("Aland", client), "Syldavia": "rule"},
+        llm_client=client,
+        tape=tmp_path / "x.tape",
+    )
     with pytest.raises(RuntimeError, match="my agent is lost"):
         simulation.run(2)
     backend.broken = False
@@ -415,21 +408,19 @@ def test_a_failure_that_an_agent_wrapped_in_its_own_exception_is_made_anew_too(
     assert simulation.turn_number == 2
 
 
-def test_a_run_whose_model_is_gone_goes_on_as_far_as_it_was_answered(tmp_path: Path) -> None:
+def test_a_run_whose_model_is_gone_goes_on_as_far_as_it_was_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With everything answered but the turn not written, finishing it takes no call."""
-    client = hash_client()
-    config = steady_config(turns=2)
+    simulation = Simulation(steady_config(), llm_client=hash_client(), tape=tmp_path / "x.tape")
 
-    simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
-    original = simulation.engine._finish_turn  # type: ignore[attr-defined]
-
-    def explode(state: SimulationState) -> SimulationState:
+    def explode(*_: Any, **__: Any) -> GlobalState:
         raise ZeroDivisionError("at the very end")
 
-    simulation.engine._finish_turn = explode  # type: ignore[attr-defined]
+    monkeypatch.setattr("llmsim_lab.simulation._simulation.next_economy", explode)
     with pytest.raises(ZeroDivisionError):
         simulation.run(1)
     paid_for = len(asked(simulation))
-    simulation.engine._finish_turn = original  # type: ignore[attr-defined]
+    monkeypatch.undo()
     simulation.run(1)
     assert len(asked(simulation)) == paid_for

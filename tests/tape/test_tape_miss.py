@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client, make_config
+from builders import in_words, make_client
 from tape_kit import asked, bytes_in, hash_client, make_recorded
 from tape_text import rewrite
 
-from llmsim_lab.agents import EconLLMAgent
+from llmsim_lab.agents import NationAgent
 from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import Action, GlobalState, SimulationState
@@ -21,17 +21,18 @@ from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.types import Attempt, CallSite, ChatRequest, Message
 
-CONFIG = {"nations": [{"name": "Aland"}], "validator": {"kind": "always_valid"}}
+CONFIG = in_words(nations=["Aland"], validator="none")
+
+
+def seats(agent: NationAgent) -> dict[str, Any]:
+    return {"players": {"Aland": agent, "engine": "rule"}}
 
 
 def record(path: Path, **llm: Any) -> None:
     """A finished run of one agent that was given, on a tape at rest."""
     client = hash_client(**llm)
     simulation = Simulation(
-        make_config(**CONFIG),
-        llm_client=client,
-        agents=[EconLLMAgent("Aland", client)],
-        tape=path,
+        CONFIG, llm_client=client, tape=path, **seats(NationAgent("Aland", client))
     )
     simulation.run(2)
     simulation.close()
@@ -43,24 +44,24 @@ def never(**llm: Any) -> LLMClient:
     return make_client(TapeError("a call was made"), **{"model": "hash"} | llm)
 
 
-def missed(path: Path, agent: EconLLMAgent) -> str:
+def missed(path: Path, agent: NationAgent) -> str:
     """What a replay with another agent says."""
     before = bytes_in(path.parent)
     with pytest.raises(TapeMiss) as caught:
-        replay(path, agents=[agent])
+        replay(path, **seats(agent))
     assert bytes_in(path.parent)[path.name] == before[path.name]
-    assert asked(Simulation(make_config(), llm_client=agent.llm_client)) == []
+    assert asked(Simulation(CONFIG, llm_client=agent.llm_client)) == []
     return str(caught.value)
 
 
-def other_model(**llm: Any) -> Callable[[], EconLLMAgent]:
-    return lambda: EconLLMAgent("Aland", never(**llm))
+def other_model(**llm: Any) -> Callable[[], NationAgent]:
+    return lambda: NationAgent("Aland", never(**llm))
 
 
-def other_prompt() -> EconLLMAgent:
+def other_prompt() -> NationAgent:
     prompt = Prompt.load("agent_policy")
     edited = prompt.edit(prompt.text.replace("most pressing", "least urgent"))
-    return EconLLMAgent("Aland", never(), prompt=edited)
+    return NationAgent("Aland", never(), prompt=edited)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +73,14 @@ def other_prompt() -> EconLLMAgent:
         (other_model(model="llama"), ['model differs: recorded "hash", asked "llama"']),
         (other_model(max_text_chars=50), ["schema differs: recorded {"]),
         (
-            lambda: EconLLMAgent("Elbonia", never()),
+            lambda: NationAgent("Elbonia", never()),
             ["the place differs: recorded", "'Aland'", "'Elbonia'"],
         ),
     ],
     ids=["prompt", "option", "own option", "model", "form", "agent"],
 )
 def test_what_differs_is_named_with_both_values_and_the_way_out(
-    tmp_path: Path, agent: Callable[[], EconLLMAgent], words: list[str]
+    tmp_path: Path, agent: Callable[[], NationAgent], words: list[str]
 ) -> None:
     record(tmp_path / "x.tape")
     message = missed(tmp_path / "x.tape", agent())
@@ -108,11 +109,11 @@ def test_a_changed_line_is_shown_with_the_ones_around_it() -> None:
 def test_how_long_one_waits_makes_no_miss(tmp_path: Path) -> None:
     record(tmp_path / "x.tape")
     client = never(timeout_s=1.0, keep_alive="1h", max_concurrency=1)
-    assert replay(tmp_path / "x.tape", agents=[EconLLMAgent("Aland", client)]).turn_number == 2
+    assert replay(tmp_path / "x.tape", **seats(NationAgent("Aland", client))).turn_number == 2
 
 
 def test_one_call_more_than_was_recorded_is_told_from_a_changed_one(tmp_path: Path) -> None:
-    class Twice(EconLLMAgent):
+    class Twice(NationAgent):
         async def decide_action(self, state: SimulationState) -> Action:
             await super().decide_action(state)
             return await super().decide_action(state)
@@ -123,19 +124,18 @@ def test_one_call_more_than_was_recorded_is_told_from_a_changed_one(tmp_path: Pa
 
 
 def test_a_call_in_a_turn_without_calls_is_a_miss(tmp_path: Path) -> None:
-    class Quiet(EconLLMAgent):
+    class Quiet(NationAgent):
         async def decide_action(self, state: SimulationState) -> Action:
             return Action(agent_name=self.name, action_string="Hold", proposed_rate=4.0)
 
     client = hash_client()
-    agents = [Quiet("Aland", client)]
     simulation = Simulation(
-        make_config(**CONFIG), llm_client=client, agents=agents, tape=tmp_path / "x.tape"
+        CONFIG, llm_client=client, tape=tmp_path / "x.tape", **seats(Quiet("Aland", client))
     )
     simulation.run(1)
     assert simulation.tape is not None
     simulation.tape.close()
-    message = missed(tmp_path / "x.tape", EconLLMAgent("Aland", never()))
+    message = missed(tmp_path / "x.tape", NationAgent("Aland", never()))
     assert "nothing of that turn is on the tape" in message
     assert "fork the run to continue" in message
 
@@ -192,8 +192,8 @@ def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], dict[str, An
     ("change", "complaint"),
     [
         (
-            put("record", "actions", 0, "action_string", value="Print money"),
-            r'turn 2 of run 1 came out .* actions\.0\.action_string was "Print money" and',
+            put("record", "noted", "accepted", value=9),
+            r"turn 2 of run 1 came out .* noted\.accepted was 9 and is ",
         ),
         (
             put("row", "inflation", value=99.0),

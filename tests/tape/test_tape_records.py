@@ -18,52 +18,13 @@ from counter_kit import (
     make_counter,
 )
 from pydantic import BeforeValidator, TypeAdapter
-from tape_kit import make_recorded
 from tape_text import rewrite
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.models import LLMReasoningChain
 from llmsim_lab.run import load, replay
 from llmsim_lab.run._records import record_of, tape_turn
-from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import Places
-
-
-def test_what_refers_to_a_chain_or_a_call_says_its_place(tmp_path: Path) -> None:
-    made = make_recorded(tmp_path / "x.tape", turns=1)
-    record = record_of(Simulation, made.turns[1])
-    places = [*range(len(record["chains"]))]
-    assert record["state"]["reasoning_chains"] == places
-    called = [chain["call"] for chain in record["chains"] if chain["call"] is not None]
-    assert called == [*range(len(record["calls"]))]
-    for place, action in enumerate(record["actions"]):
-        assert action["chain"] == place
-        assert record["chains"][action["validation_result"]["chain"]]["component"] == "validator"
-    assert "messages" not in json.dumps(record)
-
-
-def test_chains_are_written_as_pydantic_would_write_them(tmp_path: Path) -> None:
-    made = make_recorded(tmp_path / "x.tape", turns=1)
-    turn = made.turns[1]
-    chains = [*turn.chains, LLMReasoningChain(component="a", agent="NaN", turn=1, reasoning="Inf")]
-    turn = replace(turn, chains=tuple(chains))
-    by_pydantic = TypeAdapter(list[LLMReasoningChain]).dump_python(
-        chains, mode="json", context=Places(turn.calls)
-    )
-    assert record_of(Simulation, turn)["chains"] == by_pydantic
-    assert json.loads(tape_turn(Simulation, turn, {})[1])["chains"] == by_pydantic
-
-
-def test_a_loaded_turn_has_each_chain_and_call_once(tmp_path: Path) -> None:
-    make_recorded(tmp_path / "x.tape", turns=1).close()
-    turn = load(tmp_path / "x.tape").turns[1]
-    assert [id(chain) for chain in turn.state.reasoning_chains] == [*map(id, turn.chains)]
-    chains = {id(chain) for chain in turn.chains}
-    for action in turn.actions:
-        assert {id(action.chain), id(action.validation_result.chain)} <= chains
-        assert action.policy_decision.call is action.chain.call
-    calls = [id(chain.call) for chain in turn.chains if chain.call]
-    assert calls == [id(call) for call in turn.calls]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +54,29 @@ def keeping(tmp_path: Path) -> Keeping:
     made.run(2)
     made.close()
     return made
+
+
+def test_what_refers_to_a_call_says_its_place(keeping: Keeping) -> None:
+    record = record_of(Keeping, keeping.turns[1])
+    assert [chain["call"] for chain in record["chains"]] == [*range(len(record["calls"]))] != []
+    assert "messages" not in json.dumps(record)
+
+
+def test_chains_are_written_as_pydantic_would_write_them(keeping: Keeping) -> None:
+    turn = keeping.turns[1]
+    chains = [*turn.chains, LLMReasoningChain(component="a", agent="NaN", turn=1, reasoning="Inf")]
+    turn = replace(turn, chains=tuple(chains))
+    by_pydantic = TypeAdapter(list[LLMReasoningChain]).dump_python(
+        chains, mode="json", context=Places(turn.calls)
+    )
+    assert record_of(Keeping, turn)["chains"] == by_pydantic
+    assert json.loads(tape_turn(Keeping, turn, {})[1])["chains"] == by_pydantic
+
+
+@pytest.mark.usefixtures("keeping")
+def test_a_loaded_turn_has_each_call_once(tmp_path: Path) -> None:
+    turn = load(tmp_path / "x.tape").turns[1]
+    assert [id(chain.call) for chain in turn.chains] == [*map(id, turn.calls)] != []
 
 
 def test_a_chain_of_another_turn_is_written_with_its_calls_numbers(

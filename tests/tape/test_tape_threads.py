@@ -21,7 +21,7 @@ from tape_kit import (
     steady_config,
 )
 
-from llmsim_lab.agents import Agent
+from llmsim_lab.agents import NationAgent
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.models import Action, SimulationState
@@ -43,37 +43,31 @@ def hasty() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-class Threaded(Agent):
+class Threaded(NationAgent):
     """An agent that decides in a thread of its own."""
 
-    def __init__(self, inner: Agent) -> None:
-        super().__init__(inner.name)
-        self.inner = inner
-
     async def decide_action(self, state: SimulationState) -> Action:
-        return await asyncio.to_thread(lambda: asyncio.run(self.inner.decide_action(state)))
+        decide = super().decide_action
+        return await asyncio.to_thread(lambda: asyncio.run(decide(state)))
 
 
-def threaded(client: LLMClient, config: Any) -> list[Agent]:
-    return [Threaded(agent) for agent in Simulation(config, llm_client=client).agents]
+def threaded(client: LLMClient) -> dict[str, Any]:
+    return {name: Threaded(name, client) for name in NATIONS}
 
 
 @pytest.mark.usefixtures("hasty")
 def test_agents_that_answer_from_threads_are_recorded_and_replay(tmp_path: Path) -> None:
-    path, config = tmp_path / "x.tape", steady_config(nations=NATIONS)
+    path, config = tmp_path / "x.tape", steady_config(nations=NATIONS, players={})
     client = hash_client(HashBackend(delay_s=0.01, faulty=True))
-    agents = threaded(client, config)
-    run = Simulation(config, llm_client=client, agents=agents, tape=path)
+    run = Simulation(config, players=threaded(client), llm_client=client, tape=path)
     run.run(3)
     alone = Simulation(config, llm_client=hash_client(HashBackend(faulty=True)))
     alone.run(3)
-    assert [turn.state.global_state for turn in run.turns] == [
-        turn.state.global_state for turn in alone.turns
-    ]
+    assert [turn.state for turn in run.turns] == [turn.state for turn in alone.turns]
     assert verify(path) == []
     assert repeated(Tape(path, read_only=True), 1) == []
     nobody = hash_client(HashBackend(before_answer=lambda _: pytest.fail("a call was made")))
-    assert replay(path, agents=threaded(nobody, config)).turns == run.turns
+    assert replay(path, players=threaded(nobody)).turns == run.turns
 
 
 @pytest.mark.usefixtures("hasty")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import in_words, make_client, make_state, policy, verdict
+from builders import in_words, make_client, policy, verdict
 from tape_kit import (
     HashBackend,
     asked,
@@ -28,6 +28,7 @@ import llmsim_lab
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.models import GlobalState
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import ChatRequest
@@ -55,10 +56,10 @@ def test_a_manifest_says_all_that_a_run_depends_on(tmp_path: Path) -> None:
         "version": "1.0",
     }
     assert manifest["given"] == []
-    assert set(manifest["prompts"]) == {"agent:Aland", "agent:Borduria", "validator", "engine"}
-    prompt = simulation.agents[0].prompt  # type: ignore[attr-defined]
-    entry = manifest["prompts"]["agent:Aland"]
-    assert (entry["digest"], entry["name"]) == (prompt.digest, "agent_policy")
+    entries = {place.partition("#")[0]: entry for place, entry in manifest["prompts"].items()}
+    assert set(entries) == {"agent_policy", "validator_economic", "engine_interest_rate"}
+    entry = entries["agent_policy"]
+    assert (entry["digest"], entry["name"]) == (Prompt.load("agent_policy").digest, "agent_policy")
     assert "Propose ONE specific economic policy action." in entry["text"]
     began, ended = (datetime.fromisoformat(str(t)) for t in (info.started, info.ended))
     assert began.utcoffset() is not None
@@ -77,7 +78,7 @@ def test_a_run_that_did_not_begin_has_no_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "outcome"),
     [
-        (TimeoutError(), "failed: agent: timeout after 2 attempts"),
+        (ConnectionError("gone"), "failed: agent: connection_error after 2 attempts"),
         (ZeroDivisionError("a bug"), "failed: a bug"),
         (KeyboardInterrupt(), "interrupted"),
         (asyncio.CancelledError(), "interrupted"),
@@ -172,8 +173,9 @@ def test_a_resumed_run_asks_with_the_recorded_settings(tmp_path: Path) -> None:
 
 def test_resuming_a_run_that_needs_a_model_without_one_says_so(tmp_path: Path) -> None:
     make_recorded(tmp_path / "x.tape", turns=1).close()
-    with pytest.raises(ConfigError, match="needs a model"):
-        resume(tmp_path / "x.tape")
+    resumed = resume(tmp_path / "x.tape")
+    with pytest.raises(ConfigError, match=r"answers for Aland .*: give the run a model"):
+        resumed.run(1)
 
 
 def test_a_resumed_run_does_what_was_planned(tmp_path: Path) -> None:
@@ -187,7 +189,6 @@ def test_a_resumed_run_does_what_was_planned(tmp_path: Path) -> None:
     resumed = resume(tmp_path / "x.tape", llm_client=hash_client())
     resumed.run(3)
     assert content(resumed) == content(reference)
-    assert resumed.validator.get_stats() == reference.validator.get_stats()
 
 
 # --- forks -------------------------------------------------------------------------------------
@@ -205,15 +206,18 @@ def test_the_turns_before_a_fork_are_free(tmp_path: Path) -> None:
 
 def test_a_fork_with_an_edited_prompt_uses_it_from_then_on(tmp_path: Path) -> None:
     root = make_recorded(tmp_path / "x.tape", turns=3)
-    prompt = root.agents[0].prompt  # type: ignore[attr-defined]
+    prompt = root.prompt("agent_policy")
     branch = root.fork(1, prompt=prompt.edit(prompt.text + "\nRates must fall."))
     branch.run(1)
-    before, after = branch.turns[1].chains[0], branch.turns[2].chains[0]
-    assert "Rates must fall." not in before.prompt
-    assert "Rates must fall." in after.prompt
-    assert "Rates must fall." not in root.turns[2].chains[0].prompt
+    before, after, other = (
+        run.turns[turn].calls[0].request.prompt
+        for run, turn in ((branch, 1), (branch, 2), (root, 2))
+    )
+    assert "Rates must fall." not in before + other
+    assert "Rates must fall." in after
     manifest = branch.tape.run(branch.run_id).manifest  # type: ignore[union-attr]
-    assert manifest["prompts"]["agent:Aland"]["parent"] == prompt.digest
+    parents = {prompt["name"]: prompt["parent"] for prompt in manifest["prompts"].values()}
+    assert parents["agent_policy"] == prompt.digest
 
 
 def test_a_run_forks_into_another_file_with_a_copy_of_what_it_came_from(tmp_path: Path) -> None:
@@ -237,27 +241,23 @@ def test_a_run_forks_into_another_file_with_a_copy_of_what_it_came_from(tmp_path
 
 def test_a_fork_with_another_state_starts_from_it(tmp_path: Path) -> None:
     root = make_recorded(tmp_path / "x.tape", turns=2, interventions=[])
-    economy = GlobalState(inflation=15.0, interest_rate=2.0)
+    economy = root.turns[1].state.with_economy(GlobalState(inflation=15.0, interest_rate=2.0))
     branch = root.fork(1, state=economy)
-    assert branch.state.global_state == economy
-    assert branch.state.period == root.turns[1].state.period
-    assert branch.turns[1].chains == root.turns[1].chains
-    other = root.fork(1, state=make_state(names=("Aland",), inflation=7.0))
-    assert other.state.global_state.inflation == 7.0
+    assert branch.state == economy != root.turns[1].state
+    assert branch.turns[1].calls == root.turns[1].calls
     branch.run(1)
-    assert "Inflation: 15%" in branch.turns[2].chains[0].prompt
-    assert root.turns[1].state.global_state != economy
+    assert "Inflation: 15%" in branch.turns[2].calls[0].request.prompt
 
 
 def test_a_fork_with_interventions_and_those_planned_before(tmp_path: Path) -> None:
     root = make_recorded(tmp_path / "x.tape", turns=2)
-    branch = root.fork(2, intervene=[{"turn": 4, "shock": {"demand": -3}, "note": "strike"}])
+    branch = root.fork(2, intervene=[{"turn": 3, "set": {"shock.demand": -3}, "note": "strike"}])
     branch.run(2)
     said = [[str(item) for item in turn.interventions] for turn in branch.turns]
     assert said[2:] == [
-        ["turn 2: inflation=9.5"],
-        ["turn 3: supply shock +1.25 (oil)"],
-        ["turn 4: demand shock -3 (strike)"],
+        ["turn 2: inflation = 9.5", "turn 2: shock.supply = 1.25 (oil)"],
+        ["turn 3: shock.demand = -3 (strike)"],
+        [],
     ]
 
 
@@ -273,7 +273,7 @@ def test_a_turn_that_was_not_played_cannot_be_forked_from(tmp_path: Path, turn: 
 
 def test_a_prompt_that_nobody_uses_is_refused_with_those_in_use(tmp_path: Path) -> None:
     root = make_recorded(tmp_path / "x.tape", turns=1)
-    prompt = root.agents[0].prompt  # type: ignore[attr-defined]
+    prompt = root.prompt("agent_policy")
     stray = type(prompt)("Hello", name="agent_polite")
     with pytest.raises(ConfigError, match=r"named agent_polite; its prompts are: agent_policy, e"):
         root.fork(prompt=stray)
@@ -295,13 +295,10 @@ def test_a_replays_fork_wants_a_model(tmp_path: Path) -> None:
 
 
 def test_a_rule_based_replays_fork_needs_no_model(tmp_path: Path) -> None:
-    config = SimulationConfig.model_validate(
-        {"nations": [{"name": "R", "kind": "taylor"}], "validator": {"kind": "always_valid"}}
-    )
-    Simulation(config, tape=tmp_path / "x.tape").run(2)
-    branch = fork(tmp_path / "x.tape", turn=1, intervene=[{"turn": 2, "shock": {"supply": 4}}])
+    Simulation(players="rule", economy={"shock_scale": 0}, tape=tmp_path / "x.tape").run(2)
+    branch = fork(tmp_path / "x.tape", turn=1, intervene={"shock.supply": 4})
     branch.run(1)
-    assert branch.state.global_state.inflation > 2.5
+    assert branch.state.inflation > 2.5
 
 
 def test_without_a_tape_a_fork_is_kept_in_memory() -> None:
@@ -321,7 +318,6 @@ def test_a_fork_leaves_its_parents_parts_alone(tmp_path: Path) -> None:
     before = len(asked(root))
     branch.run(2)
     assert len(asked(root)) == before
-    assert root.validator.get_stats()["total_validated"] == 6
     root.run(1)
     assert len(asked(root)) > before
     assert replay(tmp_path / "x.tape", 1).turns == root.turns
@@ -355,8 +351,10 @@ def test_hostile_text_is_text_and_comes_back_as_it_was(tmp_path: Path, text: str
     simulation.run(2)
     replayed = replay(tmp_path / "x.tape")
     assert replayed.turns == simulation.turns
-    assert replayed.chains[0].reasoning == text.strip()
-    assert text[:20] in replayed.chains[1].prompt
+    first, second = replayed.turns[1].answers
+    assert first.reasoning == text.strip()
+    assert second.call is not None
+    assert text[:20] in second.call.request.prompt
     with Tape(tmp_path / "x.tape", read_only=True) as tape:
         assert (tape.run().name, tape.run().manifest["model"]["name"]) == (text, text)
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", str(tape.tree()))
@@ -365,20 +363,20 @@ def test_hostile_text_is_text_and_comes_back_as_it_was(tmp_path: Path, text: str
 
 def test_half_a_character_in_a_reply_is_kept_too(tmp_path: Path) -> None:
     half = 'Well \ud83d {"action": "Raise the tax", "reasoning": "r", "confidence": 1}'
-    config = in_words(nations=["A"], validator={"kind": "llm"}, turns=1)
+    config = in_words(nations=["A"], turns=1)
     no = verdict(False)
     client = make_client([half, no])
     simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
     simulation.run(1)
     assert replay(tmp_path / "x.tape").turns == simulation.turns
-    assert simulation.chains[0].call is not None
-    assert simulation.chains[0].call.reply is not None
-    assert simulation.chains[0].call.reply.text == half
+    reply = simulation.calls[0].reply
+    assert reply is not None
+    assert reply.text == half
 
 
 def test_a_prompt_on_an_untrusted_tape_reaches_fields_only(tmp_path: Path) -> None:
     root = make_recorded(tmp_path / "x.tape", turns=1)
-    prompt = root.agents[0].prompt  # type: ignore[attr-defined]
+    prompt = root.prompt("agent_policy")
     attack = prompt.text + "\n{{ inflation.__class__.__mro__ }}"
     with pytest.raises(ConfigError, match="__mro__"):
         root.fork(prompt=prompt.edit(attack)).run(1)

@@ -78,8 +78,7 @@ def test_loading_parses_a_prompt_that_all_agents_share_once(
         return prompt
 
     monkeypatch.setattr(Prompt, "parse", classmethod(counted))
-    loaded = load(tmp_path / "x.tape")
-    assert len(loaded.agents) == 9
+    load(tmp_path / "x.tape")
     assert len(parsed) == len(set(parsed))
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client, make_config, make_simulation, make_state
+from builders import make_client, make_config, make_simulation
 from tape_text import changed_manifest, rewrite
 
 from llmsim_lab.llm import Tape
+from llmsim_lab.models import GlobalState
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork, load, rerun
 from llmsim_lab.simulation import Simulation
 
@@ -35,11 +37,15 @@ def test_two_forks_are_told_apart_by_what_was_done_to_them(tape: Tape) -> None:
         tape, 1, turn=1, llm_client=make_client(), intervene=[{"turn": 1, "set": {"inflation": 9}}]
     )
     fork(
-        tape, 1, turn=1, llm_client=make_client(), intervene=[{"turn": 2, "shock": {"demand": -1}}]
+        tape,
+        1,
+        turn=1,
+        llm_client=make_client(),
+        intervene=[{"turn": 1, "set": {"shock.demand": -1}}],
     )
     assert changes(tape, 1) == []
     assert changes(tape, 2) == ["turn 1: set inflation 9"]
-    assert changes(tape, 3) == ["turn 2: shock demand -1"]
+    assert changes(tape, 3) == ["turn 1: set shock.demand -1"]
 
 
 def test_what_was_done_after_the_fork_counts_and_what_is_shared_does_not(tape: Tape) -> None:
@@ -56,17 +62,18 @@ def test_what_was_done_after_the_fork_counts_and_what_is_shared_does_not(tape: T
 
 
 def test_another_state_is_named_by_its_values(tape: Tape) -> None:
-    fork(tape, 1, turn=1, llm_client=make_client(), state=make_state(inflation=9.5).global_state)
+    economy = load(tape, 1).turns[1].state.with_economy(GlobalState(inflation=9.5))
+    fork(tape, 1, turn=1, llm_client=make_client(), state=economy)
     [change] = changes(tape, 2)
-    assert change.startswith("state: global_state.interest_rate 4.5 → 4, ")
-    assert "global_state.inflation 2 → 9.5" in change
+    assert change.startswith("state: interest_rate 4.5 → 4, ")
+    assert "inflation 2 → 9.5" in change
 
 
 def test_an_edited_prompt_is_named_by_its_words_and_by_the_part_that_has_it_alone(
     tape: Tape,
 ) -> None:
     run = fork(tape, 1, turn=1, llm_client=make_client())
-    prompt = run.agents[0].prompt
+    prompt = run.prompt("agent_policy")
     fork(tape, 1, turn=1, llm_client=make_client(), prompt=prompt.replace(" ONE", ""))
     assert changes(tape, 3) == ['prompt agent_policy: - "ONE"']
 
@@ -85,22 +92,21 @@ def test_another_model_and_other_settings_are_named(tape: Tape) -> None:
 def test_seeds_are_named_where_runs_differ_in_them(tmp_path: Path) -> None:
     with Tape(tmp_path / "seeds.tape") as tape:
         for seed in (1, 2, 3):
-            shock = [{"turn": 2, "shock": {"supply": 2}}] if seed == 3 else []
+            shock = [{"turn": 1, "set": {"shock.supply": 2}}] if seed == 3 else []
             Simulation(make_config(seed=seed, interventions=shock), tape=tape).run(1)
         rerun(tape, 1)
         assert [changes(tape, run) for run in (1, 2, 3, 4)] == [
             ["seed 1"],
             ["seed 2"],
-            ["seed 3", "turn 2: shock supply 2"],
+            ["seed 3", "turn 1: set shock.supply 2"],
             [],
         ]
 
 
 def test_prompts_are_named_where_a_run_of_the_same_name_has_others(tape: Tape) -> None:
-    made = make_simulation()
-    for agent in made.agents:
-        agent.prompt = agent.prompt.replace("ONE", "exactly one")  # type: ignore[attr-defined]
-    Simulation(made.config, llm_client=made.llm_client, agents=made.agents, tape=tape).run(1)
+    made, was = make_simulation(), Prompt.load("agent_policy")
+    own = {f"agent_policy#{was.digest[:8]}": was.replace("ONE", "exactly one")}
+    Simulation(made.config, llm_client=made.llm_client, prompts=own, tape=tape).run(1)
     assert [changes(tape, run) for run in (1, 2)] == [
         [],
         ['prompt agent_policy: "ONE" → "exactly one"'],

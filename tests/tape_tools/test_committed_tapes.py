@@ -5,16 +5,18 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
 
 from llmsim_lab._util.files import data_path
+from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import load
+from llmsim_lab.run import Ask, load, replay
 from llmsim_lab.run._records import config_of
-from llmsim_lab.study import Comparison
+from llmsim_lab.tape._verify import verify
 
 TAPES = data_path("tapes")
 THE_CLIENTS_OWN = {"model", "max_concurrency", "keep_alive"}
@@ -89,7 +91,8 @@ def test_the_first_run_and_its_forks_are_what_their_script_records(script: Any) 
         assert [oil.fork_turn, fearful.fork_turn] == [made.FORKED_AT, made.FORKED_AT]
     (shock,) = load(TAPES / "first_run.tape", 2).turns[made.OIL["turn"]].interventions
     assert shock.model_dump(exclude_defaults=True) == made.OIL
-    prompts = [info.manifest["prompts"]["agent:United States"] for info in (root, fearful)]
+    place = f"agent_policy#{Prompt.load('agent_policy').digest[:8]}"
+    prompts = [info.manifest["prompts"][place] for info in (root, fearful)]
     as_it_was = Prompt.parse(prompts[0]["text"], name="agent_policy")
     assert as_it_was.replace(made.ADVISOR, made.FEARFUL).digest == prompts[1]["digest"]
 
@@ -120,17 +123,25 @@ def test_the_demonstration_is_what_its_script_records(script: Any) -> None:
                 assert info.manifest["model"]["name"] == "qwen2.5-coder-1.5b"
 
 
-def test_the_prompt_experiment_is_what_its_script_records(script: Any) -> None:
-    made, tapes = script("record_prompt_experiment"), script("record_tapes")
-    holds("prompt_experiment.tape", 1, tapes.ONE_NATION, tapes.ONE_NATION.turns)
-    recorded = Comparison.load(TAPES / "prompt_experiment.tape")
-    variants = made.variants_of(recorded.simulation.agents[0].prompt)
-    digests = {name: prompt.digest for name, prompt in variants.items()}
-    assert {name: getattr(it, "digest", None) for name, it in recorded.variants.items()} == digests
-    assert (recorded.turns, recorded.samples) == (made.TURNS, made.SAMPLES)
-    assert (recorded.seed, recorded.shared_seeds) == (tapes.SETTINGS.seed, True)
-    assert len(recorded.played) == len(recorded.schedule)
-    assert asked_with("prompt_experiment.tape", 2) == settings(tapes.SETTINGS)
+def test_the_demonstration_follows_from_its_answers_with_its_own_draws(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its moves were drawn from other random numbers than today's, so a plain replay says so."""
+    path = TAPES / "demo.tape.gz"
+    with pytest.raises(TapeError, match="came out differently"):
+        replay(path, 1)
+    drawn = Ask._rng_of
+
+    def as_it_was(ask: Any, batch: Any, player: str, place: Any, what: str) -> Random:
+        if what != "draw":
+            return drawn(ask, batch, player, place, what)
+        return Random(f"{ask._run.config.seed}/{ask.turn}/{player}")
+
+    monkeypatch.setattr(Ask, "_rng_of", as_it_was)
+    with tape(path.name) as opened:
+        assert verify(opened) == []
+        for run in opened.runs():
+            assert replay(opened, run.id).turn_number == run.turns  # each as recorded, or it raises
 
 
 def test_the_agent_that_looks_things_up_is_what_its_script_records(script: Any) -> None:

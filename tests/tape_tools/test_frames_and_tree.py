@@ -22,13 +22,12 @@ HOSTILE = "\x1b[2Jnote\u202e [bold]<b>&"
 
 def record_family(path: Path, *, name: str = "economy") -> Path:
     """Record run 1, three turns; run 2, its fork at turn 1; run 3, a fork of that one; close."""
-    config = in_words(name=name, nations=("Aland", "Borduria"), turns=3, start="1979Q3")
+    config = in_words(name=name, nations=("Aland", "Borduria"), turns=3, start_at="1979Q3")
     first = Simulation(config, llm_client=make_client(answer), tape=path)
     first.run()
-    prompt = first.agents[0].prompt  # type: ignore[attr-defined]
-    second = first.fork(1, prompt=prompt.replace("ONE", "exactly one"))
+    second = first.fork(1, prompt=first.prompt("agent_policy").replace("ONE", "exactly one"))
     second.run(3)
-    third = second.fork(intervene=[{"turn": 5, "shock": {"supply": 2}, "note": "oil"}])
+    third = second.fork(intervene=[{"turn": 4, "set": {"shock.supply": 2}, "note": "oil"}])
     third.run(1)
     for simulation in (first, second, third):
         simulation.close()
@@ -168,8 +167,8 @@ def test_the_tree_shows_what_came_from_what(family: Path) -> None:
         "1 economy · run · turns 1 to 3 · done · scripted",
         '└─ 2 economy · fork at turn 1 · prompt agent_policy: "ONE" → "exactly one" · turns 2 to 4 '
         "· done · scripted",
-        "   └─ 3 economy · fork at turn 4 · turn 5: shock supply 2, note oil · turns 5 to 5 · done "
-        "· scripted",
+        "   └─ 3 economy · fork at turn 4 · turn 4: set shock.supply 2, note oil · turns 5 to 5 "
+        "· done · scripted",
     ]
 
 

@@ -16,7 +16,7 @@ from llmsim_lab.models import Action
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import ChatReply, ChatRequest
-from llmsim_lab.validators import AlwaysValid, EconLLMValidator, LLMValidator, Validator
+from llmsim_lab.validators import EconLLMValidator, LLMValidator, Validator
 from llmsim_lab.validators._validators import economic_domain, verdict_prompt
 
 STATE = make_state()
@@ -215,13 +215,6 @@ async def test_another_prompt_can_be_given() -> None:
     )
     await EconLLMValidator(client, prompt=prompt).validate_actions(proposals("Cut taxes"), STATE)
     assert "Is it sound in this domain?" in requests_of(client)[0].prompt
-
-
-async def test_always_valid_accepts_everything_and_counts_it() -> None:
-    validator = AlwaysValid()
-    marked = await validator.validate_actions(proposals("Cut taxes", "Go to war"), STATE)
-    assert all(action.validated for action in marked)
-    assert validator.get_stats()["accepted"] == 2
 
 
 def test_the_hierarchy_is_validator_llm_validator_econ_llm_validator() -> None:

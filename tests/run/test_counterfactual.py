@@ -1,0 +1,141 @@
+"""The same start and the same shocks, with another decider: ``Run.counterfactual``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_client, make_config
+from social_kit import make_social
+from worlds import PublicGoods
+
+from llmsim_lab import Person, Run, Simulation, replay
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.run import load
+
+FIVE = {"reasoning": "So.", "amount": 5, "confidence": 0.5}
+SHOCKS = {"economy": {"shock_scale": 1}, "seed": 5, "start_at": "1979Q3"}
+
+
+def pot() -> Run:
+    return PublicGoods(players={"*": "random", "Ann": lambda _: 3}, seed=4)
+
+
+def economy() -> Run:
+    planned = [{"turn": 1, "set": {"shock.supply": 3}}]
+    return Simulation(make_config(nations=["Ann", "Bob"], interventions=planned, **SHOCKS))
+
+
+def network() -> Run:
+    return make_social(users=5, players="rule")
+
+
+SET: list[tuple[Callable[[], Run], dict[str, Any]]] = [
+    (pot, {"coins.Ann": 99}),
+    (economy, {"inflation": 7, "shock.demand": -1}),
+    (network, {"post": {"author": "Press", "text": "Late news", "topics": ["tea"]}}),
+]
+WORLDS = pytest.mark.parametrize(("begun", "values"), SET, ids=["own", "economy", "network"])
+
+
+def played(run: Run, values: dict[str, Any]) -> Run:
+    """A run with something set by hand in its first state, and in a later one."""
+    run.intervene(0, values)
+    run.run(2)
+    run.intervene(2, values)
+    run.run(2)
+    return run
+
+
+def same(run: Run) -> list[Any]:
+    """The turns, as far as they do not say how long they took."""
+    return [(it.state, it.answers, it.interventions, it.noted, it.became) for it in run.turns]
+
+
+@WORLDS
+def test_the_same_players_do_the_same_to_the_last_bit(
+    begun: Callable[[], Run], values: dict[str, Any]
+) -> None:
+    run = played(begun(), values)
+    again = run.counterfactual({})
+    assert (again.turn_number, again.state) == (0, run.turns[0].state)
+    again.run(4)
+    assert same(again) == same(run)
+
+
+@WORLDS
+def test_with_another_decider_what_was_set_is_set_again(
+    begun: Callable[[], Run], values: dict[str, Any], tmp_path: Path
+) -> None:
+    run = played(begun(), values)
+    other = run.counterfactual("random", tape=tmp_path / "other.tape", name="by chance")
+    other.run(4)
+    assert other.name == "by chance"
+    assert [it.interventions for it in other.turns] == [it.interventions for it in run.turns]
+    assert other.turns[4].state != run.turns[4].state
+    assert dict(other.players) == {"*": "random"}
+    other.close()
+    assert replay(tmp_path / "other.tape").turns == other.turns
+
+
+def test_the_shocks_of_the_economy_are_those_of_the_run() -> None:
+    held = economy().counterfactual(lambda question: {**HOLD, "rate_change_bp": 0})
+    frames = [run.run(2) for run in (economy(), held)]
+    # A rate takes a quarter to reach output, and more to reach prices.
+    assert frames[0]["inflation"].equals(frames[1]["inflation"])
+    assert not frames[0]["interest_rate"].equals(frames[1]["interest_rate"])
+
+
+HOLD = {"action": "Hold the rate", "reasoning": "All is calm.", "confidence": 1.0}
+
+
+def test_some_seats_change_and_the_others_stay() -> None:
+    run = pot().counterfactual({"Bob": lambda _: 0, "Cy": "random"})
+    run.run(1)
+    assert (run.state.given["Ann"], run.state.given["Bob"]) == (3, 0)
+    assert run.config.players == {"*": "random", "Cy": "random"}
+
+
+def test_what_is_planned_ahead_stays_planned() -> None:
+    run = pot()
+    run.run(1)
+    run.intervene(3, {"coins.Ann": 50}, note="a gift")
+    other = run.counterfactual("random")
+    other.run(3)
+    assert other.turns[3].state.coins["Ann"] == 50
+
+
+def test_a_person_keeps_the_seat_and_a_model_its_seat() -> None:
+    client, person = make_client(lambda _: FIVE), Person()
+    run = PublicGoods(players={"Ann": person, "Bob": "random"}, llm_client=client)
+    other = run.counterfactual({"Ann": "model"})
+    other.run(1)
+    assert (other.people, run.people) == ([], [person])
+    assert [other.state.given[name] for name in ("Ann", "Cy", "Di")] == [5, 5, 5]
+    kept = run.counterfactual({"Bob": "model"})
+    assert (kept.people, kept.config.players["Ann"]) == ([person], "person")
+
+
+def test_a_recorded_run_brings_its_prompts_and_no_model(tmp_path: Path) -> None:
+    seen: list[str] = []
+    client = make_client(lambda request: seen.append(request.prompt) or FIVE)
+    run = PublicGoods(llm_client=client, tape=tmp_path / "a.tape")
+    run.run(1)
+    [prompt] = run.prompts.values()
+    edited = run.fork(0, prompt=prompt.edit("{{ name }}: how much?"))
+    edited.run(1)
+    run.close()
+    recorded = load(tmp_path / "a.tape", 2)
+    seen.clear()
+    recorded.counterfactual({}, llm_client=client).run(1)
+    assert seen == [f"{name}: how much?" for name in ("Ann", "Bob", "Cy", "Di")]
+    with pytest.raises(ConfigError, match="nobody answers for Ann: give the run a model"):
+        recorded.counterfactual({}).run(1)
+    recorded.counterfactual("random").run(1)
+
+
+def test_a_players_name_that_is_no_player_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"players\['Ann'\] is 7"):
+        pot().counterfactual({"Ann": 7})

@@ -13,7 +13,6 @@ from llmsim_lab._util.config import YamlFile
 from llmsim_lab.cli._output import console, errors, literal, open_folder, plain_table, right, say
 from llmsim_lab.cli._playing import MODEL_HELP, errors_located, world_from
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run import Run
 from llmsim_lab.run._registry import find_class
 from llmsim_lab.study import Study
 from llmsim_lab.study._file import StudyFile, located, read_study
@@ -97,7 +96,7 @@ class _Described:
             name = sorted(taken)[0]
             what = f"stands at the top of the file, {name}: ..., not among what is fixed"
             raise ConfigError(source.fault(("fixed", name), what))
-        arguments = {**file.fixed, **given}
+        arguments = {**(file.config or {}), **file.fixed, **given}
         if tape is not None:
             arguments["tape"] = tape
         part = "players" if model in _PLAYERS else "model"
@@ -141,25 +140,24 @@ class _Described:
         return made
 
     def _world(self) -> Any:
-        named, own, config = self.file.world, self.file.is_own_code, self.file.config
+        named, own = self.file.world, self.file.is_own_code
         try:
             cls: Any = world_from(str(self.path.parent / named)) if own else find_class(named)
         except ConfigError as error:
             hint = "" if own else "; a world of your own is named by its file: pot.py:PublicGoods"
             raise ConfigError(self.source.fault(("world",), f"{error}{hint}")) from error
-        if config is None:
-            return cls
         try:
-            return cls.config_type(**config)
+            cls.config_type(**(self.file.config or {}))
         except ConfigError as error:
             raise ConfigError(self.source.fault(("config",), str(error))) from error
+        return cls
 
 
 def _run(described: _Described, parallel: int | None) -> None:
     made = described.made(writes=True)
     # A study in Python is given its client; here the world's configuration may name the model.
-    if made._models.given is None and (model := _model_needed(made)):
-        made._models.given = model
+    if any(made.lacks_model(arm) for arm in made._arms.values()):
+        made._player.models.given = str(made._world.base.llm.model)
     say(made.plan())
     try:
         with errors_located():
@@ -174,20 +172,6 @@ def _run(described: _Described, parallel: int | None) -> None:
         raise typer.Exit(1)
 
 
-def _model_needed(made: Study) -> str:
-    """Return the model of the world's configuration if an arm needs one that nothing names."""
-    for arm in made._arms:
-        if made._world.model(arm) is not None:
-            continue
-        try:
-            run: Run = made._world.run(arm, made.seeds[0], None)
-        except ConfigError:  # the built-in worlds
-            return str(made._world.llm.model)
-        if run._is_own() and run.config.needs_model and not run.players:
-            return str(made._world.llm.model)
-    return ""
-
-
 def _counted(made: Study) -> str:
     return ", ".join(f"{made.counts[it]} {it}" for it in _STATUSES if made.counts[it])
 
@@ -199,7 +183,7 @@ def _show(made: Study) -> None:
         there = runs["status"][runs["arm"] == arm].value_counts()
         table.add_row(literal(arm), *(str(there.get(status, 0)) for status in _STATUSES))
     console.print(table)
-    for error in made._errors():
+    for error in made.errors:
         say(error, style="red")
     if not made.counts["done"] or not made.outcome:
         return

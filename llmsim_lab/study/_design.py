@@ -216,6 +216,7 @@ class World:
             self.make, stands_for = source, self._argument
             parameters = inspect.signature(source).parameters.values()
             self._takes = [it.name for it in parameters if it.kind is not it.VAR_KEYWORD]
+            self._needs = [it.name for it in parameters if it.default is it.empty]
             self._takes_any = len(self._takes) < len(parameters)
             if "seed" not in self._takes and not self._takes_any:
                 raise ConfigError(
@@ -244,6 +245,7 @@ class World:
         known = [it for it in fields if it not in {*RunConfig.model_fields, *_SPECIAL}]
         known += [*_SPECIAL, "llm.temperature"]
         close = closest(name, [*known, *(f"llm.{it}" for it in LLMConfig.model_fields)])
+        close = close or closest(str(path[0]), known)
         raise ConfigError(
             f"{self.cls.__name__} has nothing called {name!r} to vary{close}; there are "
             f"{', '.join(known)}"
@@ -323,17 +325,15 @@ class World:
         """
         own: dict[str, Any] = {"seed": seed, **({"turns": self.turns} if self.turns else {})}
         if self.make is None:
-            state = self.level(arm, "state")
-            run = self.cls(
-                self.config(arm, own),
-                llm_client=client,
-                players=self.level(arm, "players"),
-                state=state() if _is_function(state) else state,
-            )
+            given = {name: self.level(arm, name) for name in ("players", "state")}
+            given = {name: it for name, it in given.items() if it is not None}
+            if _is_function(given.get("state")):
+                given["state"] = given["state"]()
+            run = self.cls(self.config(arm, own), llm_client=client, **given)
         else:
             values = dict(self.levels(arm, "argument"))
             for name, value in {**own, "llm_client": client}.items():
-                if value is not None and (name in self._takes or name == "seed"):
+                if name == "seed" or name in (self._takes if value else self._needs):
                     values.setdefault(name, value)
             run, wrong = self.make(**values), ""
             if not isinstance(run, Run):
@@ -363,11 +363,11 @@ class World:
         Raises:
             ConfigError: a level is wrong.
         """
-        values: Any = base or self.base
+        base = base or self.base
+        values = {name: getattr(base, name) for name in base.model_fields_set}
         for path, value in self.levels(arm, "config"):
-            values = _with(values, path, value)
-        if isinstance(values, BaseModel):
-            values = {name: getattr(values, name) for name in values.model_fields_set}
+            old = values.get(path[0], getattr(base, path[0], None))
+            values[path[0]] = _with(old, path[1:], value)
         try:
             return self.cls.config_type.model_validate({**values, **changes})
         except ValidationError as error:
@@ -549,8 +549,8 @@ class PromptEdits:
         wanted = self.level if isinstance(self.level, Mapping) else [] if self.names else ["?"]
         if missing := [name for name in wanted if name not in self.names]:
             raise ConfigError(
-                f"prompt: no prompt is called {missing[0]!r}{among(missing[0], self.names)}; a text "
-                "without slots is no prompt: in the world, run.prompt('NAME') makes one of a file"
+                f"prompt: no prompt is called {missing[0]!r}{among(missing[0], self.names)} (a text "
+                "without slots is not a prompt)"
             )
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, partial
 from itertools import combinations, product
 from typing import Any, Literal, get_args
 
@@ -32,6 +33,7 @@ SpeaksOf = Literal["new runs", "these situations", "new wordings", "new wordings
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.bool_]
 Integers = NDArray[np.int64]
+Blocks = Sequence[Sequence[tuple[float, Numbers]]]
 
 ENOUGH_RUNS = 8
 """Pairs of runs from which on Romano-Wolf is used: with fewer it rejects less often than Holm."""
@@ -168,39 +170,36 @@ def effects(
             one-sided tests (Schuirmann 1987, Journal of Pharmacokinetics and Biopharmaceutics 15).
         step: of outcomes on a grid, such as 0.25 for rates that move by quarter points.
     """
-    _known("speaks_of", speaks_of, get_args(SpeaksOf))
-    if formula is not None and (left := formula.partition("~")[0].strip()):
-        table = table[table["outcome"] == _known("outcome", left, table["outcome"])]
-    texts = {k for k, x in zip(table["outcome"], table["value"], strict=True) if isinstance(x, str)}
+    _place("speaks_of", speaks_of, get_args(SpeaksOf))
+    if table.empty:
+        return Effects()
+    if left := (formula or "").partition("~")[0].strip():
+        _place("outcome", left, table["outcome"])
+        table = table[table["outcome"] == left]
     values, rows, levels = cube(table, "arm", "wording", "unit", "replicate", "outcome")
     run_of = pd.factorize(table.drop_duplicates("unit")["run"])[0]
-    arms, outcomes = levels[0], levels[4]
+    arms, outcomes, one = levels[0], levels[4], np.eye(len(levels[0]))
     if formula is not None:
         columns = list(factors) or [str(name) for name in table if name not in _FIXED]
         weights = factorial_weights(table.drop_duplicates("arm")[columns], formula)
     else:
-        base = _known("arm", reference, arms) if reference is not None else (arms or [None])[0]
+        base = arms[0 if reference is None else _place("arm", reference, arms)]
         pairs = contrasts or [(arm, base) for arm in arms if arm != base]
-        places = [[arms.index(_known("arm", arm, arms)) for arm in pair] for pair in pairs]
-        one = np.eye(len(arms))
-        weights = {
-            _minus(*pair): one[a] - one[b] for pair, (a, b) in zip(pairs, places, strict=True)
-        }
+        places = [[_place("arm", arm, arms) for arm in pair] for pair in pairs]
+        weights = {_minus(arms[a], arms[b]): one[a] - one[b] for a, b in places}
+    texts = {k for k, x in zip(table["outcome"], table["value"], strict=True) if isinstance(x, str)}
+    if texts and formula is not None:
+        raise ConfigError(f"{', '.join(texts)}: a formula takes numbers, and here are texts")
     family: list[tuple[Effect, Numbers | None]] = []
-    for label, w in weights.items():
-        for k, outcome in enumerate(outcomes):
+    for (label, w), (k, outcome) in product(weights.items(), enumerate(outcomes)):
+        if outcome in texts:
+            pair, of = (arms[w.argmax()], arms[w.argmin()]), table[table["outcome"] == outcome]
+            family.append((energy(of, *pair, speaks_of=speaks_of), None))
+        else:
             effect = Effect(contrast=label, outcome=str(outcome), level=level, speaks_of=speaks_of)
-            if outcome not in texts:
-                grid = (step or {}).get(str(outcome), 0.0)
-                numbers = values[..., k], rows[..., k]
-                family.append(compare(*numbers, run_of, w, effect, step=grid))
-            elif formula is not None:
-                raise ConfigError(f"{outcome!r} is a text; a formula takes outcomes of numbers")
-            else:
-                pair = arms[int(w.argmax())], arms[int(w.argmin())]
-                of_texts = table[table["outcome"] == outcome]
-                family.append((energy(of_texts, *pair, speaks_of=speaks_of), None))
-    margins = sesoi if isinstance(sesoi, Mapping) else dict.fromkeys(map(str, outcomes), sesoi)
+            cell, grid = (values[..., k], rows[..., k]), (step or {}).get(outcome, 0.0)
+            family.append(compare(*cell, run_of, w, effect, grid))
+    margins = sesoi if isinstance(sesoi, Mapping) else dict.fromkeys(outcomes, sesoi)
     return Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
 
 
@@ -208,10 +207,11 @@ def _minus(one: object, other: object) -> str:
     return f"{one} \N{MINUS SIGN} {other}"
 
 
-def _known(what: str, name: Any, names: Iterable[Any]) -> Any:
-    if name not in (names := list(dict.fromkeys(names))):
-        raise ConfigError(f"{what}={name!r} is unknown; there are {', '.join(map(str, names))}")
-    return name
+def _place(what: str, name: Any, names: Iterable[Any]) -> int:
+    """Return where a name stands among names; one that does not is an error."""
+    if name not in (known := list(dict.fromkeys(names))):
+        raise ConfigError(f"{what}={name!r} is unknown; there are {', '.join(map(str, known))}")
+    return known.index(name)
 
 
 def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
@@ -226,11 +226,10 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
         formula: ``a * b`` is both factors and their interaction, ``a : b`` the interaction alone.
     """
     levels = {str(name): list(dict.fromkeys(arms[name])) for name in arms}
-    terms: set[tuple[str, ...]] = set()
+    terms: set[tuple[int, ...]] = set()
     for part in formula.rpartition("~")[2].split("+"):
-        names = {_known("factor", name.strip(), levels) for name in re.split("[*:]", part)}
-        term = [name for name in levels if name in names]
-        sizes = [len(term)] if ":" in part else range(1, len(term) + 1)
+        term = sorted({_place("factor", x.strip(), levels) for x in re.split("[*:]", part)})
+        sizes = range(len(term) if ":" in part else 1, len(term) + 1)
         terms |= {some for size in sizes for some in combinations(term, size)}
     if len(arms) != math.prod(map(len, levels.values())) or arms.duplicated().any():
         raise ConfigError(
@@ -238,15 +237,16 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
             "main effects and interactions take: design='full'"
         )
     weights = {}
-    for chosen in sorted(terms, key=lambda x: (len(x), [list(levels).index(name) for name in x])):
-        for each_level in product(*(levels[name][1:] for name in chosen)):
-            level_of = dict(zip(chosen, each_level, strict=True))
-            each = np.ones(len(arms)) / math.prod(len(levels[x]) for x in levels if x not in chosen)
-            for name, level in level_of.items():
+    for places in sorted(terms, key=lambda chosen: (len(chosen), chosen)):
+        names = [list(levels)[place] for place in places]
+        for chosen in product(*(levels[name][1:] for name in names)):
+            sides: list[str] = []
+            each = np.ones(len(arms)) / math.prod(len(levels[x]) for x in levels if x not in names)
+            for name, level in zip(names, chosen, strict=True):
                 each *= 1.0 * (arms[name] == level) - (arms[name] == levels[name][0])
-            sides = [_minus(f"{x}={level}", f"{x}={levels[x][0]}") for x, level in level_of.items()]
+                sides.append(_minus(f"{name}={level}", f"{name}={levels[name][0]}"))
             label = " \N{MULTIPLICATION SIGN} ".join(f"({side})" for side in sides)
-            weights[sides[0] if len(sides) == 1 else label] = each
+            weights[label if len(sides) > 1 else sides[0]] = each
     return weights
 
 
@@ -257,16 +257,14 @@ def cube(table: pd.DataFrame, *keys: str) -> tuple[Numbers, Rows, list[list[Any]
     """
     if missing := [name for name in _FIXED if name not in table]:
         raise ConfigError(f"columns {', '.join(missing)} are missing; there are {list(table)}")
-    codes, levels = zip(*(pd.factorize(table[key]) for key in keys), strict=True)
-    shape, at = tuple(map(len, levels)), tuple(codes)
-    value = pd.to_numeric(table["value"], errors="coerce").to_numpy(dtype=float)
-    value = np.where(np.abs(value) > _LARGEST, np.inf, value)
-    total, count, rows = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
-    np.add.at(total, at, np.nan_to_num(value, posinf=np.inf))
-    np.add.at(count, at, ~np.isnan(value))
-    rows[at] = True
-    mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    return mean, rows, [list(level) for level in levels]
+    value = pd.to_numeric(table["value"], errors="coerce").astype(float)
+    value = value.mask(value.abs() > _LARGEST, np.inf)
+    levels = [list(table[key].unique()) for key in keys]
+    shape = tuple(map(len, levels))
+    cells = value.groupby([table[key] for key in keys], sort=False).agg(["mean", "size"])
+    cells = cells.reindex(pd.MultiIndex.from_product(levels))
+    mean, rows = cells["mean"].to_numpy(), cells["size"].notna().to_numpy()
+    return mean.reshape(shape), rows.reshape(shape), levels
 
 
 # --- one contrast in one outcome ------------------------------------------------------------------
@@ -288,7 +286,7 @@ def compare(
     values, rows, w = values[w != 0], rows[w != 0], w[w != 0]
     new = effect.speaks_of in ("new runs", "new wordings and situations")
     if np.isinf(values).any():
-        return replace(effect, note=f"some values are infinite or beyond {_LARGEST:g}"), None
+        return _noted(effect, f"some values are infinite or beyond {_LARGEST:g}"), None
     if "wordings" in effect.speaks_of and rows.any(axis=(2, 3)).sum(axis=1).max() > 1:
         return _of_wordings(values, run_of if new else None, w, effect), None
     if new:
@@ -301,33 +299,38 @@ def _of_runs(
 ) -> tuple[Effect, Numbers | None]:
     """Return Student's t over pairs of runs where arms share units, else Welch's over runs."""
     units, there = _mean(_mean(values, 3), 1), rows.any(axis=(1, 3))
-    runs, pairs = _by_run(units, run_of), None
-    groups = [(weight, _finite(run)) for weight, run in zip(w, runs, strict=True)]
-    asked, lost, what, few = there, np.isnan(units), "runs", "an interval takes two of each arm"
+    runs, pairs, n = _by_run(units, run_of), None, [int(k) for k in np.isfinite(units).sum(axis=1)]
+    groups, asked, lost, what = [_finite(run) for run in runs], there, np.isnan(units), "runs"
+    how, few = f"Welch over {_and(n)} run means", "an interval takes two runs of each arm"
     if there.all(axis=0).any():
         differences = _rounded(w @ units, units)
         pairs = _by_run(differences, run_of)
-        groups, asked, lost = [(1.0, _finite(pairs))], there.any(axis=0), np.isnan(differences)
-        what, few = "pairs", f"{counted(len(groups[0][1]), 'pair')} of runs: an interval takes two"
+        groups, asked, lost, what = [_finite(pairs)], there.any(0), np.isnan(differences), "pairs"
+        how = "paired t over run means"
+        few = f"{counted(len(groups[0]), 'pair')} of runs: an interval takes two"
         if len(pairs) < len(differences):
             what = "situations"
             few = "one run: its situations say nothing of new runs; ask those of several runs"
-    sizes, notes = [len(group) for _, group in groups], []
+    n = [len(group) for group in groups]
+    effect = replace(effect, n=sum(n), method=how)
     if count := int((asked & lost).sum()):
-        left = f"{count} of {asked.sum()} {what} left out: a run failed, has no value or no partner"
-        notes.append(f"{left}; if that depends on the arm, no interval shows it")
-    if max(sizes) > UNEQUAL * min(sizes) > 0:
-        notes.append(f"{min(sizes)} runs of one arm and {max(sizes)} of another: the few decide")
-    how = "paired t over run means" if pairs is not None else f"Welch over {_and(sizes)} run means"
-    effect = replace(effect, n=sum(sizes), method=how)
-    if _is_share(runs) and sorted(w) == [-1.0, 1.0] and min(sizes) > 1:
+        text = f"{count} of {asked.sum()} {what} left out: a run failed, has no value or no partner"
+        effect = _noted(effect, f"{text}; if that depends on the arm, no interval shows it")
+    if max(n) > UNEQUAL * min(n) > 0:
+        effect = _noted(effect, f"{min(n)} runs of one arm and {max(n)} of another: the few decide")
+    if _is_share(runs) and sorted(w) == [-1.0, 1.0] and min(n) > 1:
         effect = _shares(effect, runs[np.argsort(-w)], pairs)
     else:
-        coarse = _two_valued(runs) or (pairs is not None and sizes[0] > 2 and _two_valued(pairs))
-        effect = _student(effect, [groups], few, coarse=coarse, step=step)
+        two = _two_valued(runs) and not _is_share(runs)
+        two = two or (pairs is not None and n[0] > 2 and _two_valued(pairs))
+        coarse = "takes two values only" if two else ""
+        if step and max(group.std() for group in groups) < step / 2:
+            coarse = coarse or f"varies by less than half a step of {step:g}"
+        strata = list(zip(w if pairs is None else [1.0], groups, strict=True))
+        effect = _student(effect, [strata], few, coarse=coarse)
     if effect.p is None and pairs is not None and effect.n > 1:  # needs no normal distribution
         effect = replace(effect, p=romano_wolf(pairs[:, None])[0], method="sign flips")
-    return replace(effect, note="; ".join(filter(None, [*notes, effect.note]))), pairs
+    return effect, pairs
 
 
 def _of_these(values: Numbers, rows: Rows, w: Numbers, effect: Effect) -> Effect:
@@ -342,11 +345,12 @@ def _of_these(values: Numbers, rows: Rows, w: Numbers, effect: Effect) -> Effect
     used = [group for group in groups if len(group) >= least]
     n, asked = len(used), int(rows.any(axis=(0, 1, 3)).sum())
     effect = replace(effect, n=n, method="stratified by situation, paired answers")
-    few, coarse = "one answer a situation: an interval takes two", _two_valued(answers)
-    strata = [(1 / n, group) for group in used]
-    effect = _student(effect, [strata], few, coarse=coarse and not _is_share(answers))
-    lost = f"{asked - n} of {asked} situations left out: an arm has too few answers"
-    return replace(effect, note="; ".join(filter(None, [lost * (asked > n), effect.note])))
+    if asked > n:
+        text = f"{asked - n} of {asked} situations left out: an arm has too few answers"
+        effect = _noted(effect, text)
+    two = _two_valued(answers) and not _is_share(answers)
+    few, coarse = "one answer a situation: an interval takes two", "takes two values only" * two
+    return _student(effect, [[(1 / n, group) for group in used]], few, coarse=coarse)
 
 
 def _of_wordings(values: Numbers, run_of: Integers | None, w: Numbers, effect: Effect) -> Effect:
@@ -361,34 +365,34 @@ def _of_wordings(values: Numbers, run_of: Integers | None, w: Numbers, effect: E
     used = (~np.isnan(values)).any(axis=(1, 3)).all(axis=0)
     values, blocks, floor = values[:, :, used], [], 0.0
     means = [_finite(_mean(_mean(arm, 2), 1)) for arm in values]
-    sizes = [len(mean) for mean in means]
-    effect = replace(effect, n=sum(sizes), method=f"t over {_and(sizes)} wordings")
+    n = [len(mean) for mean in means]
+    effect = replace(effect, n=sum(n), method=f"t over {_and(n)} wordings")
     for arm, weight, mean in zip(values, w, means, strict=True):
-        alone = [(weight / used.sum(), _finite(row)) for row in _mean(arm, 0)]
+        alone = [(weight / max(1, used.sum()), _finite(row)) for row in _mean(arm, 0)]
         blocks.append([(weight, mean)] if len(mean) > 1 else alone)
         if _is_share(values):  # a 0 and a 1 more: answers that are all alike have no spread
             share = (np.nansum(arm) + 1) / (count := np.isfinite(arm).sum() + 2)
             floor += weight**2 * share * (1 - share) / count
-    few = "an arm's only wording takes two answers a situation"
-    if run_of is not None and used.any():
+    few, least, runs = "an arm's only wording takes two answers a situation", 2, None
+    if run_of is not None:
         runs = _finite(_by_run(w @ _mean(_mean(values, 3), 1), run_of[used]))
-        blocks.append([(1.0, runs - runs.mean())])
         effect = replace(effect, method=f"{effect.method} and {len(runs)} runs")
-        few = few if len(runs) > 1 else "one run: its situations say nothing of new ones"
-    scarce = any(1 < size < ENOUGH_WORDINGS for size in sizes)
-    few = f"two wordings of an arm: new ones take {ENOUGH_WORDINGS}" if scarce else few
-    return _student(effect, blocks, few, scarce=scarce, floor=floor)
+        if len(runs) < 2:
+            few, least = "one run: its situations say nothing of new ones", 99
+    if any(1 < size < ENOUGH_WORDINGS for size in n):
+        few, least = f"two wordings of an arm: new ones take {ENOUGH_WORDINGS}", 99
+    return _student(effect, blocks, few, least=least, floor=floor, runs=runs)
 
 
 def _student(
     effect: Effect,
-    blocks: Sequence[Sequence[tuple[float, Numbers]]],
+    blocks: Blocks,
     few: str,
     *,
-    coarse: bool = False,
-    scarce: bool = False,
-    step: float = 0.0,
+    least: int = 2,
+    coarse: str = "",
     floor: float = 0.0,
+    runs: Numbers | None = None,
 ) -> Effect:
     """Return the effect with Student's t, or with the reason why it has none.
 
@@ -398,41 +402,48 @@ def _student(
     Args:
         effect: without an estimate.
         blocks: of weights and groups, which have an element for each unit.
-        few: what to say where a group has fewer than two.
-        coarse: whether values are too coarse for an interval.
-        scarce: whether ``few`` holds although groups have two.
-        step: of the grid.
-        floor: the least that the variance is.
+        few: what to say where a group has fewer units than it takes.
+        least: how many it takes.
+        coarse: why values are too coarse for an interval, if they are.
+        floor: the least that the blocks' variance is.
+        runs: whose mean's variance is added.
     """
-    groups = [group for block in blocks for _, group in block]
-    sizes = [len(group) for group in groups]
-    if not sizes or min(sizes) == 0:
-        return replace(effect, note=few if sizes else "an arm has no values")
-    estimate = float(sum(w * group.mean() for block in blocks for w, group in block))
-    scale = max(float(np.abs(group).max()) for group in groups)
+    strata = [(w, group) for block in blocks for w, group in block]
+    sizes = [len(group) for _, group in strata]
+    if min(sizes, default=0) == 0:
+        return _noted(effect, "an arm has no values")
+    estimate = float(sum(w * group.mean() for w, group in strata))
+    scale = max(float(np.abs(group).max()) for _, group in strata)
     estimate = 0.0 if abs(estimate) <= 1e-12 * scale else estimate
     effect = replace(effect, estimate=estimate)
-    if min(sizes) < 2 or scarce:
-        return replace(effect, note=few)
-    spread = max(float(group.std(ddof=1)) for group in groups)
+    if min(sizes) < least:
+        return _noted(effect, few)
+    spread = max(float(group.std(ddof=1)) for _, group in strata)
     if spread <= _NOTHING * scale and not floor:
         if estimate:
-            return replace(effect, note="all differ by the same, which says nothing of new ones")
-        end = 0.0 if effect.speaks_of == "new runs" else None
-        return replace(effect, low=end, high=end, p=1.0, note="all differences are exactly 0")
-    if coarse or spread < step / 2:
-        note = "takes two values only" if coarse else f"varies by less than half a step of {step:g}"
-        return replace(effect, note=f"{note}: too coarse for an interval")
-    variance, freedoms = 0.0, []
+            return _noted(effect, "all differ by the same, which says nothing of new ones")
+        return _noted(replace(effect, p=1.0), "all differences are exactly 0")
+    if coarse:
+        return _noted(effect, f"{coarse}: too coarse for an interval")
+    variance, df = 0.0, math.inf
     for block in blocks:
         parts = np.array([w**2 * group.var(ddof=1) / len(group) for w, group in block])
         squares = (parts**2 / [len(group) - 1 for _, group in block]).sum()
-        freedoms.append(parts.sum() ** 2 / squares if squares else min(sizes) - 1)
-        variance += parts.sum()
-    if effect.speaks_of == "new runs" and any(map(_skewed, groups)):
-        note = f"skewed: with {effect.n} runs such intervals contained the truth in 83 to 93 of 100"
-        effect = replace(effect, note=note)
-    return _with_t(effect, estimate, math.sqrt(max(variance, floor)), float(min(freedoms)))
+        df = min(df, float(parts.sum() ** 2 / squares) if squares else min(sizes) - 1)
+        variance += float(parts.sum())
+    variance = max(variance, floor)
+    if runs is not None:
+        part = float(runs.var(ddof=1)) / len(runs)
+        df = (variance + part) ** 2 / (variance**2 / df + part**2 / (len(runs) - 1))
+        variance += part
+    if effect.speaks_of == "new runs" and any(_skewed(group) for _, group in strata):
+        text = f"skewed: with {effect.n} runs such intervals contained the truth in 83 to 93 of 100"
+        effect = _noted(effect, text)
+    return _with_t(effect, estimate, math.sqrt(variance), df)
+
+
+def _noted(effect: Effect, text: str) -> Effect:
+    return replace(effect, note=f"{effect.note}; {text}" if effect.note else text)
 
 
 def _with_t(effect: Effect, middle: float, error: float, df: float) -> Effect:
@@ -450,28 +461,24 @@ def _shares(effect: Effect, arms: Numbers, pairs: Numbers | None) -> Effect:
     Behavioral Statistics 37), McNemar's exact test. Else a 0 and a 1 are added to each arm (Agresti
     and Caffo 2000, The American Statistician 54), Fisher's exact test.
     """
-    (x, m), (y, k) = ((int(np.nansum(arm)), len(_finite(arm))) for arm in arms)
     if pairs is not None:
         n, known = effect.n, _finite(pairs)
         changed, total = int(np.abs(known).sum()), int(known.sum())
         middle, estimate = total / (n + 2), total / n
         error = math.sqrt(((changed + 2) / (n + 2) - middle**2) / (n + 2))
-        p = 2 * float(special.bdtr((changed - abs(total)) // 2, changed, 0.5))
+        p = min(1.0, 2 * float(special.bdtr((changed - abs(total)) // 2, changed, 0.5)))
         how = "paired shares (Bonett and Price), McNemar's exact test"
     else:
+        (x, m), (y, k) = ((int(np.nansum(arm)), len(_finite(arm))) for arm in arms)
         a, b, n, estimate = (x + 1) / (m + 2), (y + 1) / (k + 2), min(m, k), x / m - y / k
         middle, error = a - b, math.sqrt(a * (1 - a) / (m + 2) + b * (1 - b) / (k + 2))
-        p, how = _fisher(x, m - x, y, k - y), "shares (Agresti and Caffo), Fisher's exact test"
-    effect = replace(effect, estimate=estimate, p=min(1.0, p), method=how)
+        p = float(stats.fisher_exact([[x, m - x], [y, k - y]]).pvalue)
+        how = "shares (Agresti and Caffo), Fisher's exact test"
+    effect = replace(effect, estimate=estimate, p=p, method=how)
     if n < ENOUGH_FOR_SHARES:
-        few = f"{n} runs: an interval of an outcome of 0 and 1 takes {ENOUGH_FOR_SHARES}"
-        return replace(effect, note=few)
+        text = f"{n} runs: an interval of an outcome of 0 and 1 takes {ENOUGH_FOR_SHARES}"
+        return _noted(effect, text)
     return _with_t(effect, middle, error, math.inf)
-
-
-@lru_cache(10_000)
-def _fisher(a: int, b: int, c: int, d: int) -> float:
-    return float(stats.fisher_exact([[a, b], [c, d]]).pvalue)
 
 
 def _and(numbers: Sequence[int]) -> str:
@@ -484,6 +491,8 @@ def _finite(values: Numbers) -> Numbers:
 
 def _mean(values: Numbers, axis: int) -> Numbers:
     """Return the mean of what is not NaN; NaN where there is nothing."""
+    if values.shape[axis] == 1:
+        return values.squeeze(axis)
     count = (~np.isnan(values)).sum(axis=axis)
     return np.where(count > 0, np.nansum(values, axis=axis) / np.maximum(count, 1), np.nan)
 
@@ -509,7 +518,7 @@ def _two_valued(values: Numbers) -> bool:
 
 
 def _is_share(values: Numbers) -> bool:
-    return bool(np.isin(_finite(values), (0.0, 1.0)).all())
+    return bool((np.isnan(values) | (values == 0) | (values == 1)).all())
 
 
 def _skewed(group: Numbers) -> bool:
@@ -529,15 +538,15 @@ def _adjusted(family: Sequence[tuple[Effect, Numbers | None]]) -> list[Effect]:
     tested = {k: effect.p for k, (effect, _) in enumerate(family) if effect.p is not None}
     pairs = [d for k, (e, d) in enumerate(family) if k in tested and e.n >= ENOUGH_RUNS]
     matrix = [d for d in pairs if d is not None]
-    effects, how, adjusted = [effect for effect, _ in family], "", list(tested.values())
-    if len(tested) > 1 and len(matrix) == len(tested):
+    how, adjusted = f"; Holm over {len(tested)}", holm(list(tested.values()))
+    if len(matrix) == len(tested) > 1:
         how = f"; Romano-Wolf over {len(tested)}, {len(_signs(len(matrix[0]))):,} sign flips"
         adjusted = romano_wolf(np.column_stack(matrix)).tolist()
-    elif len(tested) > 1:
-        how, adjusted = f"; Holm over {len(tested)}", holm(adjusted)
-    for k, p in zip(tested, adjusted, strict=True):  # sign flips may find less than Student's t
-        whole = max(p, tested[k])
-        effects[k] = replace(effects[k], p_family=whole, method=effects[k].method + how)
+    effects = [effect for effect, _ in family]
+    for (k, own), p in zip(tested.items(), adjusted, strict=True):
+        method = effects[k].method + how * (len(tested) > 1)
+        # Sign flips may find less than Student's t does.
+        effects[k] = replace(effects[k], p_family=max(p, own), method=method)
     return effects
 
 
@@ -545,17 +554,18 @@ def _verdict(effect: Effect, margin: float | None) -> Effect:
     """Return the effect with the verdict of two one-sided tests, where it has an interval."""
     if margin is None or effect.low is None or effect.high is None or effect.p_family is None:
         return effect
-    reach, middle, df = effect.high - effect.low, effect.high + effect.low, effect.df or math.inf
-    error = reach / 2 / special.stdtrit(df, (1 + effect.level) / 2) or 1e-300
-    p = float(special.stdtr(df, (abs(middle) / 2 - margin) / error))
-    differs, alpha = effect.p_family < 1 - effect.level, 1 - effect.level
+    df, alpha, middle = effect.df or math.inf, 1 - effect.level, abs(effect.high + effect.low) / 2
+    error = (effect.high - effect.low) / 2 / special.stdtrit(df, 1 - alpha / 2) or 1e-300
+    p, differs = float(special.stdtr(df, (middle - margin) / error)), effect.p_family < alpha
+    verdict = "differs" if differs else "undecided"
     if p < alpha:
-        verdict = "differs by less than" if differs else "no difference of"
-        verdict = f"{verdict} {margin:g}" + " or more" * (not differs)
+        verdict = (
+            f"differs by less than {margin:g}"
+            if differs
+            else f"no difference of {margin:g} or more"
+        )
     elif differs and (effect.low > margin or effect.high < -margin):
         verdict = f"differs by more than {margin:g}"
-    else:
-        verdict = "differs" if differs else "undecided"
     return replace(effect, p_equivalent=p, verdict=verdict)
 
 
@@ -653,31 +663,34 @@ def energy(
         speaks_of: as in ``effects``; of wordings it speaks at these situations only.
     """
     rows = _of_one(table)[table["arm"].isin([one, other]) & table["value"].notna()]
-    effect = Effect(contrast=_minus(one, other), outcome=str(table["outcome"].iloc[0]))
-    key: str = "run" if speaks_of == "new runs" else "unit"
-    if "wordings" in speaks_of and rows.groupby("arm")["wording"].nunique().min() > 2:
-        key = "wording"
+    key = {"new runs": "run", "these situations": "unit"}.get(speaks_of, "wording")
+    if key == "wording" and rows.groupby("arm")["wording"].nunique().min() < ENOUGH_WORDINGS:
+        key = "unit"
     shared = rows.groupby(key)["arm"].transform("nunique") > 1
     rows = rows[shared] if (paired := key != "wording" and bool(shared.any())) else rows
     speaks: dict[str, SpeaksOf] = {"run": "new runs", "wording": "new wordings"}
-    effect = replace(effect, speaks_of=speaks.get(key, "these situations"), n=rows[key].nunique())
+    speaks_of, n = speaks.get(key, "these situations"), rows[key].nunique()
+    what, contrast = str(table["outcome"].iloc[0]), _minus(one, other)
+    effect = Effect(contrast=contrast, outcome=what, speaks_of=speaks_of, n=n)
     if rows["arm"].nunique() < 2 or (key == "unit" and not paired):
-        return replace(effect, note="there are no answers of both arms")
+        return _noted(effect, "there are no answers of both arms")
     codes, items = pd.factorize(rows["value"])
     if distance is None:
-        alike = len(items) <= len(rows) / 2
-        distance = (lambda a, b: float(a != b)) if alike else word_distance
+        distance = word_distance if len(items) > len(rows) / 2 else lambda a, b: float(a != b)
     apart = np.array([[distance(a, b) for b in items] for a in items])
     # A row is what is exchanged as a whole: its share of each different value.
-    whole = [rows["arm"], rows[key], *([rows.index] if key == "unit" else [])]
-    share = pd.crosstab(whole, codes, normalize="index")
-    between = share.to_numpy() @ apart @ share.to_numpy().T
-    is_one = (share.index.get_level_values(0) == one).astype(int)
-    block = pd.factorize(share.index.get_level_values(1))[0] * paired
+    groups = rows.groupby(["arm", key], sort=False).ngroup().to_numpy()
+    cluster = groups if key != "unit" else np.arange(len(rows))
+    share = np.zeros((cluster.max() + 1, len(items)))
+    np.add.at(share, (cluster, codes), 1 / np.bincount(cluster)[cluster])
+    first = np.unique(cluster, return_index=True)[1]
+    is_one = (rows["arm"].to_numpy() == one).astype(int)[first]
+    block = pd.factorize(rows[key])[0][first] * paired
     own = block * (key == "unit" and np.bincount(block, is_one).max() > 1)
-    between = between * (own[:, None] == own) / (own.max() + 1)
+    between = share @ apart @ share.T * (own[:, None] == own) / (own.max() + 1)
     draws = np.random.default_rng(0).random((RANDOM_FLIPS + 1, len(block)))
-    draws[:, np.argsort(block, kind="stable")] = is_one[np.argsort(block + draws, axis=1)]
+    order = np.argsort(block, kind="stable")
+    draws[:, order] = is_one[np.argsort(block + draws, axis=1)]
     draws[0] = is_one
     # With shares as weights, those of the other arm negative, it is one quadratic form.
     sizes = [np.bincount(own, part)[own] for part in (is_one, 1 - is_one)]
@@ -690,10 +703,8 @@ def energy(
 
 def _of_one(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table, which has to be of one outcome."""
-    if (outcomes := table["outcome"].unique()).size != 1:
-        raise ConfigError(
-            f"{len(outcomes)} outcomes, and this takes one: table[table.outcome == 'coins.Ann']"
-        )
+    if (n := table["outcome"].nunique()) != 1:
+        raise ConfigError(f"{n} outcomes, and this takes one: table[table.outcome == 'loss']")
     return table
 
 
@@ -713,19 +724,17 @@ def by_turn(table: pd.DataFrame, one: str, other: str, *, level: float = 0.95) -
         Columns turn, estimate, low, high and n, the pairs that have a value at every turn.
     """
     values, rows, (arms, _, turns) = cube(_of_one(table), "arm", "run", "turn")
-    places = [arms.index(_known("arm", arm, arms)) for arm in (one, other)]
+    places = [_place("arm", arm, arms) for arm in (one, other)]
     if not rows[places].any(axis=2).all(axis=0).any():
         raise ConfigError(f"{one!r} and {other!r} share no seed: by_turn compares pairs of runs")
     curves = _rounded(values[places[0]] - values[places[1]], values[places])
     curves = curves[np.isfinite(curves).all(axis=1)]
-    mean, low, high = sup_t_band(curves, level=level)
+    mean, low, high = sup_t_band(curves, level)
     frame = pd.DataFrame({"turn": turns, "estimate": mean, "low": low, "high": high})
     return frame.assign(n=len(curves)).sort_values("turn", ignore_index=True)
 
 
-def sup_t_band(
-    curves: Numbers, *, level: float = 0.95, draws: int = 2_000, seed: int = 0
-) -> tuple[Numbers, Numbers, Numbers]:
+def sup_t_band(curves: Numbers, level: float, draws: int = 2_000) -> tuple[Numbers, ...]:
     """Return the mean of paired curves and a band that contains the whole true curve.
 
     The band is mean ± c · standard error at each turn, with the same c, so that with probability
@@ -738,8 +747,7 @@ def sup_t_band(
     Args:
         curves: pairs of runs x turns, without NaN.
         level: of the band.
-        draws: of sets of curves.
-        seed: of the draws.
+        draws: of sets of curves, from a fixed seed.
 
     Returns:
         Mean, low and high. Ends are NaN with fewer than two curves; where all curves are equal at a
@@ -751,13 +759,13 @@ def sup_t_band(
         return mean, mean * np.nan, mean * np.nan
     error = curves.std(axis=0, ddof=1) / math.sqrt(n)
     if not (moves := error > _NOTHING * np.abs(mean)).any():
-        return mean, mean.copy(), mean.copy()
+        return mean, mean, mean
     correlation = np.atleast_2d(np.corrcoef(curves[:, moves], rowvar=False))
     correlation += 1 / n * (np.eye(len(correlation)) - correlation)
     values, vectors = np.linalg.eigh(correlation)
     # Single precision is enough: a quantile of random draws is known less exactly.
     mix = (vectors * np.sqrt(np.maximum(values, 0.0))).T.astype(np.float32)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     # The mean of n normal curves, and, independent of it, their variances with n - 1.
     drawn = rng.standard_normal((draws, n, len(mix)), dtype=np.float32) @ mix
     spread = np.einsum("dnh,dnh->dh", drawn[:, 1:], drawn[:, 1:]) / (n - 1)
@@ -812,36 +820,21 @@ def smallest_effect(
     """
     if n < 2 or (pilot is not None and pilot < 2):
         return None
-
-    def missing(shift: float) -> float:
-        return power_of(shift, n, level, equivalence) - power
-
-    high = next(2.0**k for k in range(99) if missing(2.0**k) > 0)
-    return _upper(sd, pilot) * float(optimize.brentq(missing, 0.0, high))
+    upper = math.sqrt((pilot - 1) / stats.chi2.ppf(0.2, pilot - 1)) if pilot is not None else 1.0
+    chance = partial(power_of, n=n, level=level, equivalence=equivalence)
+    return float(sd * upper * optimize.brentq(lambda size: chance(size) - power, 0.0, 1e6))
 
 
-def pairs_needed(
-    sd: float,
-    effect: float,
-    *,
-    pilot: int | None = None,
-    power: float = 0.8,
-    level: float = 0.95,
-    equivalence: bool = False,
-) -> int | None:
-    """Return how many pairs show a true difference; None if more than 10,000, or for a pilot of 1.
+def pairs_needed(sd: float, effect: float, **how: Any) -> int | None:
+    """Return how many pairs show a true difference of this size; None if more than 10,000.
 
-    The arguments are those of ``smallest_effect``.
+    Args:
+        sd: standard deviation of the pairs' differences.
+        effect: the difference, or with ``equivalence`` the margin.
+        how: pilot, power, level, equivalence, as ``smallest_effect`` takes them.
     """
-    if pilot is not None and pilot < 2:
-        return None
-    shift = abs(effect) / _upper(sd, pilot) if sd else math.inf * bool(effect)
-    enough = (n for n in range(2, 10_001) if power_of(shift, n, level, equivalence) >= power)
-    return next(enough, None)
-
-
-def _upper(sd: float, pilot: int | None) -> float:
-    """Return the 80 % upper limit of a pilot's standard deviation."""
-    if pilot is None:
-        return sd
-    return sd * math.sqrt((pilot - 1) / float(stats.chi2.ppf(0.2, pilot - 1)))
+    counts = range(2, 10_001)
+    place = bisect_left(
+        counts, True, key=lambda n: (smallest_effect(sd, n, **how) or 0.0) <= abs(effect)
+    )
+    return counts[place] if place < len(counts) else None

@@ -23,7 +23,7 @@ class StudyFile(Settings):
         study: its name; the file's if not given.
         world: ``economic``, ``social``, ``crisis``, or ``pot.py:PublicGoods``, relative to the
             file.
-        config: the world's configuration, as in a run's file.
+        config: the world's configuration, as in a run's file; its parameters are fixed.
         vary: levels by factor.
         fixed: what is the same in all arms.
         design, seeds, turns, outcome, aa: as ``Study`` takes them.

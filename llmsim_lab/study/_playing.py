@@ -249,7 +249,7 @@ class StudyPlayer:
         status: RunStatus = "done" if done == len(job.plays) else "stopped" if runs else "left"
         before = job.at if self.world.again else 0
         turns = sum(info.turns - before for info in runs.values())
-        entry = replace(entry, status=status, tape=file, turns=turns)
+        entry = replace(entry, status=status, tape=file if runs else None, turns=turns)
         return replace(entry, status="failed", error=errors[0]) if errors else entry
 
     def is_done(self, job: Job, tape: Tape, info: RunInfo) -> bool:

@@ -12,8 +12,10 @@ import hashlib
 import inspect
 import logging
 import math
+import shutil
 import tempfile
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.jsontext import dumps
@@ -75,6 +77,7 @@ class StudyPlan:
 
     Attributes:
         left: how many runs, or situations in an arm, are left.
+        done: how many are done.
         turns: how many turns that is, samples and wordings included.
         units: how many seeds or situations each arm has.
         calls: model calls; None where nothing tells.
@@ -86,6 +89,7 @@ class StudyPlan:
     """
 
     left: int
+    done: int
     turns: int
     units: int
     calls: float | None = None
@@ -101,8 +105,10 @@ class StudyPlan:
             if value is not None
         ]
         costs += [] if self.hours is None else [f"{duration(3600 * self.hours)} one after another"]
-        about = f": about {', '.join(costs)} ({self.based_on})" if self.left and costs else ""
-        lines = [f"{self.left} runs left, {self.turns:,} turns in all{about}."]
+        about = f": about {', '.join(costs)} ({self.based_on})" if costs else f" ({self.based_on})"
+        about = about if self.left else ""
+        already = f" ({self.done} done already)" if self.done else ""
+        lines = [f"{self.left} runs to play{already}, {self.turns:,} turns in all{about}."]
         for outcome, value in self.smallest.items():
             known = "not yet known; it takes some units of two arms, here or in plan(pilot=study)"
             if value is not None:
@@ -183,7 +189,7 @@ class Study:
         arms = arms_of(factors, design, aa=aa)
         self._source: Tape | None = None
         self._world = World(world, fixed=fixed, factors=factors, turns=turns)
-        trial = self._world.checked(arms, lambda arm: self._world.run(arm, numbers[0], None))
+        trial = self._world.checked(arms, self._trial(numbers[0]))
         name = name or getattr(world, "__name__", type(trial).__name__)
         units: list[dict[str, Any]] = [{"unit": it, "run": it, "digest": str(it)} for it in numbers]
         self._arrange(arms, units, trial, outcome, tape, llm_client, name)
@@ -252,16 +258,21 @@ class Study:
     _samples = 1
 
     def _trial(self, run: int) -> Callable[[Arm], AnyRun]:
-        """Return what makes a recorded run as an arm would continue it."""
+        """Return what makes a run of an arm without a model, to see whether its levels are right.
 
-        def forked(arm: Arm) -> AnyRun:
-            assert self._source is not None
-            made = self._world.forked(arm, self._source, run)
-            if made._edit is not None:
-                made._edit.check()
-            return made
+        Args:
+            run: its seed, or the recorded run that the arm would continue.
+        """
 
-        return forked
+        def made(arm: Arm) -> AnyRun:
+            if self._source is None:
+                return self._world.run(arm, run, None)
+            found = self._world.forked(arm, self._source, run)
+            if found._edit is not None:
+                found._edit.check()
+            return found
+
+        return made
 
     def _arrange(
         self,
@@ -285,8 +296,10 @@ class Study:
         self._known: dict[Key, list[dict[str, Any]]] = {}
         self._leaders: dict[Key, Key] = {}
         self._jobs = {job.key: job for unit in units for job in self._jobs_of(unit)}
-        self._temporary = None if tape else tempfile.TemporaryDirectory(prefix="llmsim-study-")
-        self.tape = Path(tape or self._temporary.name)  # type: ignore[union-attr]
+        self._temporary = not tape
+        self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
+        if self._temporary:
+            weakref.finalize(self, shutil.rmtree, self.tape, ignore_errors=True)
         if self.tape.is_file():
             raise ConfigError(
                 f"{tape} is a file, and a study is a folder with a tape for each run: "
@@ -389,7 +402,7 @@ class Study:
             raise ConfigError("this study is being played; wait for it, or cancel it")
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
-        if executor is not None and (budget is not None or self._temporary is not None):
+        if executor is not None and (budget is not None or self._temporary):
             raise ConfigError(
                 "an executor's runs are kept in a folder, Study(..., tape='study/'), and a budget "
                 "is counted in one process: leave out executor=, or budget="
@@ -398,7 +411,14 @@ class Study:
         try:
             with sole_player(self.tape):
                 self._find()
-                self._check_models(executor)
+                if others := self.others:
+                    self._warn("OTHER_RUNS", folder=self.tape, reason=others)
+                for arm in [] if executor else self._arms.values():
+                    if what := self.lacks_model(arm):  # a wrong one raises here
+                        raise ConfigError(
+                            f"{what} asks a model, and the study has none: give it llm_client="
+                            "connect('auto'), vary={'model': [...]}, or players='rule'"
+                        )
                 self._player.purse = None if budget is None else Purse(budget)
                 left = [key for key, it in self._entries.items() if it.status != "done"]
                 number, last = len(self._jobs) - len(left) + 1, len(self._jobs)
@@ -495,22 +515,14 @@ class Study:
             for it in self._in_order()
         ]
 
-    def _check_models(self, executor: object) -> None:
-        """Raise ConfigError for a wrong or missing model before anything is played."""
-        if executor is not None:
-            return
-        for arm in self._arms.values():
-            if self._player.models.of(self._world, arm) is None:
-                [first, *_] = self._jobs.values()
-                if self._source is not None:
-                    run = self._trial(first.run)(arm)
-                else:
-                    run = self._world.run(arm, first.run, None)
-                if run.config.needs_model and not run.players and run.llm_client is None:
-                    raise ConfigError(
-                        f"{type(run).__name__} asks a model, and the study has none: give it "
-                        "llm_client=connect('auto'), vary={'model': [...]}, or players='rule'"
-                    )
+    def lacks_model(self, arm: Arm) -> str:
+        """Return what asks a model in an arm for which there is none; empty where there is one."""
+        if self._player.models.of(self._world, arm) is not None:
+            return ""
+        [first, *_] = self._jobs.values()
+        run = self._trial(first.run)(arm)
+        alone = run.config.needs_model and not run.players and run.llm_client is None
+        return type(run).__name__ if alone else ""
 
     def _warn(self, event: str, **fields: Any) -> None:
         log_event(logger, logging.WARNING, event, study=self.name, **fields)
@@ -731,8 +743,9 @@ class Study:
         Raises:
             ConfigError: a name stands for no column and no measure.
         """
-        replies = trial.turns[-1].answers if self._source is not None else ()
+        replies = [it for turn in trial.turns if self._source for it in turn.answers]
         fields = list(dict.fromkeys(name for answer in replies for name in answer.fields))
+        of_one = dict.fromkeys(f"{name}.{it.player}" for it in replies for name in it.fields)
         known = [*trial.measures(trial.config), *(it.column for it in trial.series)]
         if outcome is None:
             outcome = known[:1] if self._source is None else fields
@@ -743,9 +756,9 @@ class Study:
         )
         if len(found) < len(outcome):
             raise ConfigError(f"two outcomes have one name; label them: {{'one': {outcome[0]!r}}}")
-        known += [*fields, *map(str, trial.to_frame().columns)]
+        known += [*fields, *of_one, *map(str, trial.to_frame().columns)]
         # A mapping in a state may be filled later, so of its columns only the field is known.
-        parts = {*known, *fields, *getattr(type(trial.state), "model_fields", ())}
+        parts = getattr(type(trial.state), "model_fields", ())
         for item in found.values():
             name = str(item).removesuffix(LAST)
             if isinstance(item, str) and name not in known and name.partition(".")[0] not in parts:
@@ -786,9 +799,12 @@ class Study:
 
         if not self.outcome:
             raise ConfigError("say what is compared: outcome='a column', or a function of the run")
+        real_number("level", level, least=0.5, most=0.9999)
         how: dict[str, Any] = {"level": level, "sesoi": sesoi, "reference": self.reference}
         how["speaks_of"] = speaks_of or self._speaks_of()
         values, found = self.results, list[Any]()
+        if values.empty:
+            return Effects(label="no run has ended")
         alike = values["arm"] == AA
         main = values if contrasts else values[~alike]
         of_main = effects(main, formula, factors=self.factors, contrasts=contrasts, **how)
@@ -853,17 +869,20 @@ class Study:
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
         turns = sum(len(job.plays) * (job.end - (job.at if job.forks else 0)) for job in left)
         rows, where = (pilot or self).to_frame(), "the mean of the turns so far"
-        if not rows.empty:
-            rows = rows[rows["turn"] > 0]
-        elif self._source is not None:
+        if rows.empty and self._source is not None:
             runs = {job.run for job in self._jobs.values()}
             rows = frame_of([it for run in runs for it in self._source.frame_rows(run).values()])
             where = "the mean of the recorded turns"
+        rows = rows if rows.empty else rows[rows["turn"] > 0]
         costs = {name: rows[name].mean() * turns for name in ("calls", "tokens") if len(rows)}
         if len(rows):
             costs["hours"] = rows["seconds"].mean() * turns / 3600
         else:
-            costs, where = {"calls": self._calls_by_chance() * turns}, "one turn of chance players"
+            costs, where = {}, "one turn of chance players"
+            try:
+                costs["calls"] = self._calls_by_chance() * turns
+            except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
+                where += f" failed: {str(error) or repr(error)}"
         values, smallest = (pilot or self).results, dict.fromkeys(self.outcome)
         for name in self.outcome if self.counts["done"] or pilot else ():
             own = values[values["outcome"] == name]
@@ -876,6 +895,7 @@ class Study:
                 smallest[name] = smallest_effect(sd, len(self.units), pilot=len(means))
         return StudyPlan(
             left=len(left),
+            done=len(self._jobs) - len(left),
             turns=turns,
             units=len(self.units),
             smallest=smallest,
@@ -885,9 +905,7 @@ class Study:
 
     def _calls_by_chance(self) -> int:
         """Return how many questions of a first turn a model would be asked."""
-        run = self._world.run(
-            self._arms[self.reference], self._jobs[next(iter(self._jobs))].run, None
-        )
+        run = self._trial(next(iter(self._jobs.values())).run)(self._arms[self.reference])
         models = {name: "random" for name, who in run.players.items() if who == "model"}
         run.players = {"*": "random", **run.players, **models}
         turn = run_sync(run.step(progress=False))
@@ -1025,15 +1043,16 @@ def _independent(tape: Tape, run: Any) -> list[RunInfo]:
         raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
     every = [info for info in tape.runs() if info.parent is None]
     infos = every if run == "all" else [tape.run(number) for number in dict.fromkeys(run)]
-    known: dict[Any, int] = {}
-    for info in infos:
-        facts = {"turns, as forks do": tape.line(info.id)[0][0], "the seed": info.manifest["seed"]}
-        for what, fact in facts.items():
-            if (other := known.setdefault((what, fact), info.id)) != info.id:
-                raise ConfigError(
-                    f"runs {other} and {info.id} share {what}, and are not independent; choose "
-                    "runs with different seeds"
-                )
+    roots = {info.id: tape.line(info.id)[0][0] for info in infos}
+    seeds = {info.id: info.manifest["seed"] for info in infos}
+    for what, facts in {"turns, as forks do": roots, "the seed": seeds}.items():
+        if len(set(facts.values())) < len(facts):
+            [(fact, _)] = Counter(facts.values()).most_common(1)
+            runs = [run for run, it in facts.items() if it == fact]
+            raise ConfigError(
+                f"runs {runs[0]} and {runs[1]} share {what}, and are not independent; choose runs "
+                "with different seeds"
+            )
     if len({info.manifest["kind"] for info in infos}) > 1:
         raise ConfigError("these are runs of several worlds; name those of one: run=[1, 2]")
     return infos
@@ -1055,29 +1074,30 @@ def _situations(
         there = []
         for record in tape.turn_records(info.id)[:-1]:
             so_far.update(dumps(record).encode("utf-8", "surrogatepass"))
-            there.append(turn := int(record["turn"]))
+            if (turn := int(record["turn"])) < (info.fork_turn or 0):
+                continue  # which another run went on from
+            there.append(turn)
             if turns is None or turn in turns:
                 own = {"unit": f"{info.id}:{turn}", "run": info.id, "number": number}
                 yield {**own, "forked": turn, "digest": so_far.hexdigest()[:16]}
         if not there or (wrong := [turn for turn in turns or () if turn not in there]):
             wanted = f"turn {wrong[0]}" if there else "no turn"
             raise ConfigError(
-                f"{wanted} of run {info.id} was continued; its turns up to {info.turns - 1} were"
+                f"{wanted} of run {info.id} was continued by it; {there or 'none'} were"
             )
 
 
 def _in_replies(turn: Any, outcome: str) -> Any:
-    """Return what a turn's replies say in a field: the mean, or the text where there is one.
+    """Return what a turn's replies say in a field: the mean, or the text; None where none has it.
 
     Raises:
-        ConfigError: no reply has it, or several have texts.
+        ConfigError: several have texts.
     """
     name, _, player = outcome.partition(".")
     answers = [it for it in turn.answers if name in it.fields and player in ("", it.player)]
     found = [answer.fields[name] for answer in answers]
     if not found:
-        known = {field for answer in turn.answers for field in answer.fields}
-        raise ConfigError(f"outcome {outcome!r}: no reply of the turn has it{among(name, known)}")
+        return None
     if all(isinstance(it, int | float) for it in found):
         return fmean(found)
     if len(found) > 1:

@@ -165,8 +165,8 @@ def test_a_report_stands_beside_the_tape(lab: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (RULES.replace("shock_scale", "shock_scal"), "line 6: vary.economy.shock_scal: Simulation"),
-        (RULES.replace("shock_scale", "shock_scal"), "(did you mean 'economy.shock_scale'?)"),
+        (RULES.replace("shock_scale", "shock_scal"), "line 6: vary.economy.shock_scal: arm"),
+        (RULES.replace("economy.shock", "econmy.shock"), "did you mean 'economy'?"),
         (RULES.replace("2.0]", "lots]"), "line 6: vary.economy.shock_scale: arm 'lots'"),
         (RULES.replace("kind: taylor", "knd: taylor"), "line 3: fixed.nations"),
         (RULES.replace("outcome: inflation", "outcome: inflatin"), "line 9: outcome: outcome"),

@@ -1,4 +1,4 @@
-"""Studies: playing many runs, finding them again, and what comes of them."""
+"""Studies of runs: playing many, finding them again, and what comes of them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,14 @@ from llmsim_lab import (
     Reply,
     Run,
     ScriptedBackend,
-    Simulation,
-    SimulationConfig,
     State,
     Tape,
     fork,
     load,
     resume,
 )
-from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.study import Study, _study
+from llmsim_lab.study import Study
 from llmsim_lab.tape import verify
 
 VARY = {"factor": [1.0, 2.0]}
@@ -54,7 +51,7 @@ def without_time(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def asked(study: Study) -> int:
-    return len(study._models.given.backend.requests)
+    return len(study._player.models.given.backend.requests)
 
 
 @pytest.fixture
@@ -91,12 +88,19 @@ def test_runs_are_played_so_many_at_once() -> None:
     study = study_of(llm_client=instant_client(pause_s=0.001))
     played(study, parallel=3)
     # Each run asks two players at once.
-    assert study._models.given.backend.most_at_once == 6
+    assert study._player.models.given.backend.most_at_once == 6
 
 
-def test_a_study_on_a_tape_has_the_same_results_as_one_in_memory(path: Path) -> None:
-    frames = [without_time(played(study_of(tape=tape)).to_frame()) for tape in (None, path)]
-    pd.testing.assert_frame_equal(*frames)
+def test_without_a_folder_the_tapes_live_as_long_as_the_study(path: Path) -> None:
+    study = played(study_of())
+    folder = study.tape
+    assert len(files_in(folder)) == 6
+    on_tape = played(study_of(tape=path))
+    pd.testing.assert_frame_equal(*(without_time(it.to_frame()) for it in (study, on_tape)))
+    assert "kept as long as this study" in study._repr_html_()
+    del study
+    gc.collect()
+    assert not folder.exists()
 
 
 def test_what_is_complete_is_not_played_again(path: Path) -> None:
@@ -105,7 +109,7 @@ def test_what_is_complete_is_not_played_again(path: Path) -> None:
     assert again.counts == {"done": 6}
     played(again)
     assert asked(again) == 0
-    pd.testing.assert_frame_equal(again.outcomes(), first.outcomes())
+    pd.testing.assert_frame_equal(again.results, first.results)
 
 
 def test_a_study_is_continued_with_more_seeds(path: Path) -> None:
@@ -113,7 +117,7 @@ def test_a_study_is_continued_with_more_seeds(path: Path) -> None:
     more = played(study_of(tape=path, seeds=5))
     assert asked(more) == 2 * 2 * 4 * 2
     whole = played(study_of(seeds=5))
-    pd.testing.assert_frame_equal(more.outcomes(), whole.outcomes())
+    pd.testing.assert_frame_equal(more.results, whole.results)
 
 
 def test_a_stopped_study_continues_where_each_run_was_and_repeats_no_call(path: Path) -> None:
@@ -157,16 +161,6 @@ def test_a_stopped_study_gives_what_an_undisturbed_one_gives(
     pd.testing.assert_frame_equal(without_time(stopped.to_frame()), without_time(whole.to_frame()))
 
 
-def test_a_stopped_study_in_memory_continues_too() -> None:
-    study = study_of()
-    played(study, budget=Budget(calls=21), parallel=2)
-    assert study.counts["stopped"] == 2
-    played(study)
-    # On no tape, the answers of a turn that broke off are asked for again.
-    assert 6 * 4 * 2 <= asked(study) <= 6 * 4 * 2 + 2
-    assert study.counts == {"done": 6}
-
-
 async def test_a_cancelled_study_keeps_what_was_played(path: Path) -> None:
     study = study_of(tape=path, llm_client=instant_client(pause_s=0.001))
 
@@ -197,19 +191,18 @@ class Weather:
     dry = True
 
 
-@pytest.mark.parametrize("kept", ["on a tape", "in memory"])
 def test_a_failed_run_is_kept_with_its_error_and_the_others_are_played(
-    kept: str, path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = study_of(Drought, tape=path if kept == "on a tape" else None)
+    study = study_of(Drought, tape=path)
     played(study)
     assert study.counts == {"done": 3, "failed": 3}
     failed = study.runs[study.runs["status"] == "failed"]
     assert set(failed["error"]) == {"the basin is dry"}
     assert set(failed["turns"]) == {2}
     assert "STUDY_RUN_FAILED" in caplog.text
-    assert study.outcomes().groupby("arm")["value"].count().to_dict() == {
-        "factor=1": 3,
+    assert study.results.groupby("arm")["value"].count().to_dict() == {
+        "factor=1": 3 * 4,
         "factor=2": 0,
     }
     monkeypatch.setattr(Weather, "dry", False)
@@ -224,7 +217,7 @@ async def test_on_run_is_called_with_each_run_and_may_be_async() -> None:
 
     async def on_run(run: Any) -> None:
         await asyncio.sleep(0)
-        seen.append((run.arm, run.seed, run.status))
+        seen.append((run.arm, run.unit, run.status))
 
     await study_of(seeds=1).arun(on_run=on_run, progress=False)
     assert sorted(seen) == [("factor=1", 0, "done"), ("factor=2", 0, "done")]
@@ -271,7 +264,7 @@ def test_a_function_may_give_its_runs_a_client_of_its_own(path: Path) -> None:
     started = played(study_of(world, tape=path, llm_client=None), budget=Budget(calls=9))
     assert started.counts["stopped"] > 0
     whole = played(study_of(world, tape=path, llm_client=None))
-    pd.testing.assert_frame_equal(whole.outcomes(), played(study_of()).outcomes())
+    pd.testing.assert_frame_equal(whole.results, played(study_of()).results)
 
 
 def test_a_function_that_gives_no_client_to_runs_that_ask_needs_one() -> None:
@@ -289,25 +282,6 @@ def test_finished_runs_on_a_tape_are_let_go(path: Path) -> None:
     study = played(study_of(tape=path, seeds=10), parallel=2)
     study.effects()
     assert alive() <= before + 3  # those on trial
-
-
-def test_what_one_run_of_an_arm_warned_of_the_others_do_not_repeat(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    settings = {"players": "rule", "llm_client": None, "nations": [{"name": "A"}]}
-    played(
-        study_of(Simulation, {"inflation_target": [3.0, 4.0]}, seeds=5, outcome="loss", **settings)
-    )
-    alone = Simulation(
-        SimulationConfig(
-            nations=[{"name": "A", "kind": "taylor", "inflation_target": 3.0}],
-            validator={"kind": "always_valid"},
-        )
-    )
-    in_study = caplog.text.count("LINT")
-    caplog.clear()
-    alone.run(1, progress=False)
-    assert in_study == 2 * caplog.text.count("LINT") > 0
 
 
 # --- the tape ------------------------------------------------------------------------------------
@@ -417,7 +391,7 @@ def test_what_has_changed_is_played_anew_beside_what_is_there(
     first = played(study_of(tape=path)).to_frame()
     other = study_of(world, tape=path, **changed)
     assert other.counts == {"left": 6}
-    assert f"6 runs of these arms and seeds in {path} with other settings" in repr(other)
+    assert f"6 runs in {path} of these arms and units are of other settings" in repr(other)
     played(other)
     assert len(list(path.glob("*.tape"))) == 12
     pd.testing.assert_frame_equal(study_of(tape=path).to_frame(), first)
@@ -439,7 +413,7 @@ def test_a_run_that_was_killed_before_its_first_line_is_begun_again(path: Path) 
     again = study_of(tape=path)
     assert again.counts == {"done": 4, "left": 2}
     assert again.runs["tape"].tolist().count("") == 2
-    pd.testing.assert_frame_equal(played(again).outcomes(), played(study_of()).outcomes())
+    pd.testing.assert_frame_equal(played(again).results, played(study_of()).results)
 
 
 @pytest.mark.parametrize("tape", ["a tape", "another file"])
@@ -450,7 +424,7 @@ def test_a_file_in_place_of_the_folder_is_refused_with_the_way_out(tape: str, pa
     else:
         file.write_text("notes")
     before = file.read_bytes()
-    with pytest.raises(ConfigError, match=r"is a file, and a study is a folder.*tape='study/'"):
+    with pytest.raises(ConfigError, match=r"is a file, and a study is a folder.*'study/'"):
         study_of(tape=file)
     assert file.read_bytes() == before
 
@@ -474,43 +448,32 @@ def test_a_runs_manifest_has_the_digests_of_a_single_run(path: Path) -> None:
 
 
 def values_of(study: Study) -> dict[tuple[str, int], float]:
-    frame = study.outcomes().set_index(["arm", "seed"])["value"]
-    return {(str(arm), int(seed)): value for (arm, seed), value in frame.items()}
+    """Outcomes of runs: the mean over turns, as effects take it."""
+    return study.results.groupby(["arm", "unit"])["value"].mean().to_dict()  # type: ignore[return-value]
 
 
-def test_a_column_counts_as_its_mean_after_the_first_turn() -> None:
-    study = played(study_of(outcome="level"))
-    frame = study.to_frame()
-    after = frame[frame["turn"] > 0].groupby(["arm", "seed"])["level"].mean()
-    assert values_of(study) == pytest.approx(after.to_dict())
+def test_results_are_one_long_table() -> None:
+    study = played(study_of(outcome=["level", "shares.Ann@last"], aa=True))
+    table = study.results
+    assert list(table.columns) == [
+        *("arm", "factor", "unit", "run", "wording", "replicate", "turn", "outcome", "value"),
+    ]
+    level = table[(table["outcome"] == "level") & (table["arm"] == "factor=2")]
+    assert level[["unit", "turn"]].to_numpy().tolist() == [
+        [seed, turn] for seed in range(3) for turn in range(1, 5)
+    ]
+    frame = study.to_frame().query("arm == 'factor=2' and turn > 0")
+    assert level["value"].tolist() == frame["level"].tolist()
+    last = table[table["outcome"] == "shares.Ann@last"]
+    assert (last["turn"] == 4).all()
+    assert last["value"].tolist() == study.to_frame().query("turn == 4")["shares.Ann"].tolist()
 
 
-def test_last_takes_the_last_turns_value() -> None:
-    study = played(study_of(outcome="shares.Ann@last"))
-    last = study.to_frame().groupby(["arm", "seed"])["shares.Ann"].last()
-    assert values_of(study) == last.to_dict()
-
-
-@pytest.mark.parametrize("kept", ["on a tape", "in memory"])
-def test_an_outcome_may_be_a_function_of_the_run(kept: str, path: Path) -> None:
-    study = study_of(
-        outcome={"calls": lambda run: len(run.calls), "end": "level@last"},
-        tape=path if kept == "on a tape" else None,
-    )
-    found = played(study).outcomes()
-    assert set(found[found["outcome"] == "calls"]["value"]) == {8}
-    assert set(found["outcome"]) == {"calls", "end"}
-
-
-def test_the_loss_of_the_economy_is_the_scores_own() -> None:
-    settings = {"players": "rule", "llm_client": None, "nations": [{"name": "A"}]}
-    study = played(study_of(Simulation, {"inflation_target": [2.0, 3.0]}, outcome=None, **settings))
-    assert list(study.outcome) == ["loss"]
-    frame = study.simulation("inflation_target=3", 1).to_frame()
-    loss = QuadraticLoss(inflation_target=3.0).of(
-        **{name: frame[name].tolist() for name in ("inflation", "output_gap", "interest_rate")}
-    )
-    assert values_of(study)["inflation_target=3", 1] == loss.total
+def test_an_outcome_may_be_a_function_of_the_run() -> None:
+    outcome = {"calls": lambda run: len(run.calls), "who": lambda run: run.name}
+    table = played(study_of(outcome=outcome)).results
+    assert set(table[table["outcome"] == "calls"]["value"]) == {8}
+    assert "factor=2, seed 1" in set(table[table["outcome"] == "who"]["value"])
 
 
 class Measured(Water):
@@ -592,10 +555,10 @@ def test_a_run_that_a_budget_stopped_does_not_tell_what_columns_there_are() -> N
     assert played(study).counts["done"] == 2
 
 
-def test_an_outcome_that_is_not_a_number_is_named() -> None:
-    study = played(study_of(outcome=lambda run: run.name))
-    with pytest.raises(ConfigError, match="not a number"):
-        study.outcomes()
+def test_an_outcome_that_is_neither_number_nor_text_is_named() -> None:
+    study = played(study_of(outcome=lambda run: run.calls))
+    with pytest.raises(ConfigError, match="neither a number nor a text"):
+        _ = study.results
 
 
 def test_effects_are_of_paired_seeds_and_one_family() -> None:
@@ -609,21 +572,17 @@ def test_effects_are_of_paired_seeds_and_one_family() -> None:
         ("factor=3 − factor=1", "level", 6),  # noqa: RUF001
         ("factor=3 − factor=1", "shares.Ann", 6),  # noqa: RUF001
     ]
-    values = values_of(study_values(study, "level"))
-    difference = [values["factor=2", seed] - values["factor=1", seed] for seed in range(6)]
-    assert effects[0].estimate == pytest.approx(sum(difference) / 6)
+    values = study.results.query("outcome == 'level'").groupby(["arm", "unit"])["value"].mean()
+    assert effects[0].estimate == pytest.approx((values["factor=2"] - values["factor=1"]).mean())
     assert effects[0].low is not None
-    assert effects[0].p_family is not None
-    assert effects[0].p_family >= (effects[0].p or 0)
+    assert effects[0].speaks_of == "new runs"
 
 
-def study_values(study: Study, outcome: str) -> Any:
-    class Only:
-        def outcomes(self) -> pd.DataFrame:
-            found = study.outcomes()
-            return found[found["outcome"] == outcome]
-
-    return Only()
+def test_main_effects_and_interactions_by_a_formula() -> None:
+    study = played(study_of(vary={"factor": [1.0, 2.0], "taste": ["plain", "fine"]}, seeds=5))
+    names = [it.contrast for it in study.effects("level ~ factor * taste")]
+    assert len(names) == 3
+    assert any("factor" in name and "taste" in name for name in names)
 
 
 def test_what_is_varied_without_a_consequence_has_exactly_no_effect() -> None:
@@ -647,7 +606,7 @@ def test_contrasts_are_named() -> None:
     study = played(study_of(vary={"factor": [1.0, 2.0, 3.0]}))
     [effect] = study.effects(contrasts=[("factor=3", "factor=2")])
     assert effect.contrast.startswith("factor=3")
-    with pytest.raises(ConfigError, match="did you mean 'factor=3'"):
+    with pytest.raises(ConfigError, match="'factor=33' is unknown"):
         study.effects(contrasts=[("factor=33", "factor=2")])
 
 
@@ -672,9 +631,8 @@ def test_a_study_without_an_outcome_has_frames_and_asks_for_one() -> None:
     assert study.to_frame()["held.Ann"].max() == 4
     with pytest.raises(ConfigError, match="say what is compared"):
         study.effects()
-    assert played(study_of(Filling, {}, outcome="held.Ann@last")).outcomes()["value"].tolist() == [
-        *(4, 4, 4)
-    ]
+    filled = played(study_of(Filling, {}, outcome="held.Ann@last"))
+    assert filled.results["value"].tolist() == [4, 4, 4]
 
 
 # --- looking before all is played -----------------------------------------------------------------
@@ -698,7 +656,7 @@ def test_effects_while_runs_are_left_say_so(path: Path) -> None:
 def test_runs_are_listed_with_their_levels() -> None:
     frame = played(study_of(vary={"factor": [1.0, 2.0], "taste": ["plain", "fine"]})).runs
     assert list(frame.columns) == [
-        *("arm", "factor", "taste", "seed", "status", "turns", "error", "tape"),
+        *("arm", "factor", "taste", "unit", "status", "turns", "error", "tape"),
     ]
     assert frame["factor"].tolist() == [1.0] * 6 + [2.0] * 6
 
@@ -708,39 +666,29 @@ def test_the_frame_has_a_row_a_turn_of_each_complete_run(path: Path) -> None:
     played(study, budget=Budget(calls=21), parallel=2)
     frame = study.to_frame()
     assert len(frame) == study.counts["done"] * 5
-    assert list(frame.columns[:4]) == ["arm", "factor", "seed", "turn"]
+    assert list(frame.columns[:3]) == ["arm", "factor", "unit"]
 
 
-def test_arrays_have_the_dimensions_arm_seed_turn_and_player() -> None:
+def test_arrays_are_made_of_the_results() -> None:
     study = played(study_of(aa=True))
     data = study.to_xarray()
-    assert data["shares"].dims == ("arm", "seed", "turn", "player")
-    assert data["player"].values.tolist() == ["Ann", "Bob"]
+    assert data["level"].dims == ("arm", "unit", "wording", "replicate", "turn")
     assert data["arm"].values.tolist() == ["factor=1", "factor=2", "A/A"]
-    assert data["factor"].sel(arm="A/A").item() == 1.0
     there = study.simulation("factor=2", 1).state
-    assert data["shares"].sel(arm="factor=2", seed=1, turn=4, player="Bob") == there.shares["Bob"]
-    assert data["level"].sel(arm="factor=2", seed=1, turn=4) == there.level
+    assert data["level"].sel(arm="factor=2", unit=1, turn=4).item() == there.level
 
 
-def test_arrays_without_xarray_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = played(study_of())
-    monkeypatch.setattr(_study, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'llmsim-lab\[study\]'"):
-        study.to_xarray()
-
-
-def test_a_chart_has_a_band_for_each_arm_and_names_them() -> None:
-    study = played(study_of(seeds=5))
-    figure = study.chart("level")
-    [axes] = figure.axes
-    assert [text.get_text() for text in axes.texts] == ["factor=1", "factor=2"]
-    assert len(axes.lines) == len(axes.collections) == 2
-    mean = study.to_frame().query("arm == 'factor=2'").groupby("turn")["level"].mean()
-    assert axes.lines[1].get_ydata().tolist() == mean.tolist()
-    assert "factor=2: 10.00 at first" in figure.alt
-    with pytest.raises(ConfigError, match="did you mean 'level'"):
-        study.chart("levle")
+def test_the_difference_by_turn_is_that_of_the_means() -> None:
+    study = played(study_of(seeds=5, outcome="shares.Ann"))
+    curve = study.by_turn("level")
+    wide = study.to_frame().pivot_table(index="turn", columns="arm", values="level")
+    apart = (wide["factor=2"] - wide["factor=1"])[1:]
+    assert curve["turn"].tolist() == [1, 2, 3, 4]
+    assert curve["estimate"].tolist() == pytest.approx(apart.tolist())
+    assert (curve["low"] <= curve["estimate"]).all()
+    assert (curve["n"] == 5).all()
+    with pytest.raises(ConfigError, match=r"say which arm: by_turn\('level', 'ARM'\)"):
+        study_of(vary={"factor": [1.0, 2.0, 3.0]}).by_turn("level")
 
 
 def test_a_study_shows_its_arms_and_effects_once_all_is_played() -> None:
@@ -748,9 +696,9 @@ def test_a_study_shows_its_arms_and_effects_once_all_is_played() -> None:
     assert "6 left" in str(study)
     assert "factor=2" in study._repr_html_()
     played(study)
-    assert "3 seeds, 4 turns: 6 done" in repr(study)
+    assert "2 arms, 3 seeds: 6 done" in repr(study)
     assert str(study.effects()) in str(study)
-    assert "Student" in study._repr_html_() or "paired" in study._repr_html_()
+    assert study.effects()[0].method in study._repr_html_()
 
 
 def test_a_study_that_is_under_way_does_not_show_its_effects() -> None:
@@ -771,92 +719,61 @@ def test_a_run_that_is_not_there_is_refused_by_what_is_wrong() -> None:
         ConfigError, match=r"^there is no arm 'factor=3'.*; arms are factor=1, factor=2$"
     ):
         study.simulation("factor=3", 2)
-    with pytest.raises(ConfigError, match=r"^there is no run with seed 3; seeds are 2, 5$"):
+    with pytest.raises(ConfigError, match=r"^there is no unit 3; units are 2, 5$"):
         study.simulation("factor=2", 3)
 
 
 # --- plans ---------------------------------------------------------------------------------------
 
 
-def test_a_plan_says_what_it_does_not_know() -> None:
+def test_before_anything_was_played_calls_are_counted_by_chance_players() -> None:
     plan = study_of().plan()
-    assert (plan.runs, plan.calls, plan.smallest) == (6, None, {"level": None})
-    assert "not known before a run was played" in str(plan)
-    assert "in Python: study.plan(pilot='small/')" in str(plan)
-    assert "smallest effect it can see is not known" in str(plan)
+    assert (plan.left, plan.turns, plan.calls) == (6, 24, 48)
+    assert (plan.tokens, plan.smallest) == (None, {"level": None})
+    text = str(plan)
+    assert text.startswith("6 runs to play, 24 turns in all: about 48 calls (one turn of chance")
+    assert "Smallest detectable difference in level: not yet known" in text
+    study = study_of(llm_client=None, players={"Ann": "rule", "*": "model"})
+    assert study.plan().calls == 24
+    assert "one turn of chance players failed: 1 / 0" in str(study_of(Broken).plan())
 
 
-def test_a_plan_does_not_call_no_spread_a_power_to_see_everything() -> None:
-    # Players by chance draw the same in each arm, say, so that no pair differs.
-    plan = played(study_of(outcome={"level": lambda run: 1})).plan()
-    assert plan.smallest == {"level": 0}
-    assert "do not tell what luck does" in str(plan)
-    assert "four times in five" not in str(plan)
-
-
-def test_a_plan_leaves_out_arms_that_tell_nothing_of_luck() -> None:
-    study = played(study_of(seeds=10))
-    alone = study.plan().smallest["level"]
-    more = played(study_of(vary={"factor": {"one": 1.0, "two": 2.0, "also one": 1.0}}, seeds=10))
-    assert more.plan().smallest["level"] == pytest.approx(alone)
-
-
-def test_a_plan_says_that_a_folder_does_not_tell_of_an_outcome_that_is_a_function(
-    path: Path,
-) -> None:
-    outcome = {"last": lambda run: run.state.level}
-    pilot = played(study_of(tape=path, seeds=4, name="pilot", outcome=outcome))
-    plan = study_of(seeds=30, outcome=outcome).plan(pilot=path)
-    assert plan.smallest == {"last": None}
-    assert "study.plan(pilot=small)" in str(plan)
-    assert study_of(seeds=30, outcome=outcome).plan(pilot=pilot).smallest["last"]
+class Broken(Water):
+    async def turn(self, state: Basin, ask: Ask) -> Basin:
+        raise ValueError("1 / 0")
 
 
 def test_effects_that_are_not_there_yet_are_said_to_be_none() -> None:
-    assert str(study_of().effects()) == "no effects"
+    assert list(study_of().effects()) == []
 
 
 def test_a_plan_counts_calls_and_power_from_the_runs_so_far(path: Path) -> None:
-    study = half(path)
-    plan = study.plan()
-    assert plan.runs == 10
-    assert plan.calls == 10 * 4 * 2
-    assert plan.disk_bytes is not None
-    assert plan.disk_bytes > 10_000
-    assert plan.smallest["level"] is not None
-    assert plan.smallest["level"] > 0
-    assert "four times in five, with 10 seeds" in str(plan)
+    plan = half(path).plan()
+    assert (plan.left, plan.done, plan.calls) == (10, 10, 10 * 4 * 2)
+    assert "the mean of the turns so far" in str(plan)
 
 
-def test_a_pilots_folder_tells_cost_and_power(path: Path) -> None:
-    pilot = played(study_of(tape=path, seeds=4, name="pilot"))
-    plan = study_of(seeds=30).plan(pilot=path)
+def test_a_pilot_tells_cost_and_power() -> None:
+    pilot = played(study_of(seeds=4))
+    plan, own = study_of(seeds=30).plan(pilot), pilot.plan().smallest["level"]
     assert plan.calls == 60 * 4 * 2
-    from_study = study_of(seeds=30).plan(pilot=pilot)
-    assert plan.smallest == from_study.smallest
-    assert plan.smallest["level"] < pilot.plan().smallest["level"]
-
-
-def test_a_plan_says_what_embedded_models_take() -> None:
-    study = study_of(vary={"model": ["embedded:smollm2-135m"]}, llm_client=None)
-    assert "embedded:smollm2-135m: 0.3 GB" in str(study.plan())
-
-
-def test_nothing_is_left_of_a_whole_study() -> None:
-    plan = played(study_of()).plan()
-    assert str(plan).startswith("0 runs to play (6 done already)")
+    assert own is not None
+    assert plan.smallest["level"] is not None
+    assert 0 < plan.smallest["level"] < own
+    assert "with 30 units and power .8" in str(plan)
+    assert str(pilot.plan()).startswith("0 runs to play (8 done already), 0 turns in all.")
 
 
 def test_an_unused_client_is_not_needed_to_read_a_study(path: Path) -> None:
     played(study_of(tape=path))
     study = study_of(tape=path, llm_client=None)
-    assert len(study.outcomes()) == 6
-    assert not math.isnan(study.outcomes()["value"].iloc[0])
+    assert len(study.results) == 6 * 4
+    assert not math.isnan(study.results["value"].iloc[0])
 
 
 def test_a_clients_settings_are_recorded_with_its_run(path: Path) -> None:
     client = LLMClient(LLMConfig(model="m", temperature=0.2), instant_client().backend)
-    played(study_of(tape=path, llm_client=client, vary={"temperature": [0.4, 0.6]}))
+    played(study_of(tape=path, llm_client=client, vary={"llm.temperature": [0.4, 0.6]}))
     found = set()
     for file in path.glob("*.tape"):
         with Tape(file, read_only=True) as tape:
@@ -896,9 +813,7 @@ def test_factors_called_arm_or_seed_do_not_take_the_places_of_the_columns() -> N
         assert list(frame["factor arm"].unique()) == ["left", "right"]
     assert list(study.runs["status"].unique()) == ["done"]
     assert list(study.runs["factor status"].unique()) == [1.0, 2.0]
-    arranged = study.to_xarray()
-    assert list(arranged["arm"].values) == arms
-    assert list(arranged["factor arm"].values) == ["left", "left", "right", "right"]
+    assert study.factors == ["factor arm", "status"]
 
 
 def test_runs_that_other_code_played_are_played_anew_and_named(
@@ -912,8 +827,8 @@ def test_runs_that_other_code_played_are_played_anew_and_named(
     monkeypatch.setattr(Water, "turn", turn)
     study = study_of(tape=path, seeds=5)
     assert study.counts == {"left": 10}
-    said = f"6 runs of these arms and seeds in {path} with other settings or code"
+    said = f"6 runs in {path} of these arms and units are of other settings or code"
     assert said in str(study)
-    assert min(played(study).outcomes()["value"]) > 100
+    assert min(played(study).results["value"]) > 100
     assert "OTHER_RUNS" in caplog.text
     assert said in caplog.text

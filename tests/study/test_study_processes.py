@@ -125,7 +125,7 @@ def edit(text, *, words=frozenset({"kind", "calm", "brief"})):
 
 vary = {"prompt": {"old": None, "new": edit, "by": partial(edit, words=frozenset("abc"))}}
 study = Study(Water, vary, seeds=2, turns=2, tape="names", llm_client=instant_client())
-print(sorted(file.name for file in study._player.files.values()))
+print(sorted(job.file_name for job in study._jobs.values()))
 study.run(progress=False)
 print(sorted(study.runs["tape"]))
 """
@@ -266,7 +266,7 @@ if __name__ == "__main__":
                   tape=sys.argv[1])
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         study.run(executor=pool, progress=False)
-    print(study.outcomes().to_json(orient="records"))
+    print(study.results.to_json(orient="records"))
     own = Adding(players={"*": "rule"}).manifest()["code"]
     tapes = [Tape(file, read_only=True) for file in study.tape.glob("*.tape")]
     print(len(tapes), all(tape.run().manifest["code"] == own for tape in tapes))
@@ -296,7 +296,7 @@ class Losing(Executor):
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         self.jobs.append(args)
-        key = (args[1].arm, args[1].seed)
+        key = args[1].key
         self.lost[key] = self.lost.get(key, 0) + 1
         if self.lost[key] <= self.times:
             future: Future[Any] = Future()
@@ -326,10 +326,14 @@ def test_a_job_that_is_lost_again_and_again_is_a_failed_run(path: Path) -> None:
 class Meddling(ThreadPoolExecutor):
     """Lets somebody continue a run by hand while a worker plays it."""
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(1)
+        self.path = path
+
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         def both() -> Any:
             found = fn(*args, **kwargs)
-            run = resume(args[1].tape, llm_client=instant_client())
+            run = resume(self.path / args[1].file_name, llm_client=instant_client())
             run.run(1, progress=False)
             run.close()
             return found
@@ -345,7 +349,7 @@ def test_a_run_that_somebody_continued_meanwhile_is_not_written_over(
     )
     assert begun.counts == {"stopped": 12}
     turns = begun.runs["turns"]
-    with Meddling(1) as executor:
+    with Meddling(path) as executor:
         study = study_of(path).run(executor=executor, progress=False)
     assert study.counts == {"failed": 12}
     assert "continued elsewhere" in study.runs["error"][0]
@@ -392,7 +396,7 @@ class Broken(Executor):
 def test_pools_that_break_one_after_the_other_end_the_call(path: Path) -> None:
     with pytest.raises(ConfigError, match="4 pools of processes broke one after the other"):
         study_of(path).run(executor=Broken, progress=False)
-    with pytest.raises(ConfigError, match="the Broken lost a process, and 12 runs with it"):
+    with pytest.raises(ConfigError, match="the Broken lost a process, and the runs with it"):
         study_of(path).run(executor=Broken(), progress=False)
 
 

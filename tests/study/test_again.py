@@ -1,0 +1,364 @@
+"""Recorded situations asked again: units, samples, wordings, several runs, and where it stopped."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from social_kit import any_option
+from study_kit import KILL, Basin, Water, Wish, instant_client
+
+from llmsim_lab import Budget, LLMClient, LLMConfig, Question, ScriptedBackend, State, Tape
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.run import Ask, Run
+from llmsim_lab.study import Comparison, Study
+from llmsim_lab.tape import verify
+from llmsim_lab.types import Reply
+
+TAPES = Path(__file__).parents[2] / "data" / "tapes"
+
+
+def kind(text: str) -> str:
+    return f"{text} Be kind."
+
+
+VARY = {"prompt": {"as it is": None, "kind": kind}}
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    """A tape with two runs of four turns."""
+    path = tmp_path / "water.tape"
+    for seed in (1, 2):
+        run = Water(llm_client=instant_client(), tape=path, turns=4, seed=seed)
+        run.run(progress=False)
+        run.close()
+    return path
+
+
+def again(tape: Any, vary: Any = VARY, **more: Any) -> Study:
+    settings = {"samples": 2, "llm_client": instant_client(), **more}
+    return Study.again(tape, vary, **settings)
+
+
+def played(study: Study, **more: Any) -> Study:
+    return study.run(progress=False, **more)
+
+
+def asked(study: Study) -> list[Any]:
+    return study._player.models.given.backend.requests  # type: ignore[no-any-return]
+
+
+# --- units, samples, outcomes ---------------------------------------------------------------------
+
+
+def test_each_continued_turn_is_a_unit_and_is_asked_so_many_times(tape: Path) -> None:
+    before = tape.read_bytes()
+    study = played(again(tape, run=1))
+    assert tape.read_bytes() == before
+    assert study.units == ["1:0", "1:1", "1:2", "1:3"]
+    table = study.results
+    assert len(table) == 2 * 4 * 2
+    assert set(table["outcome"]) == {"amount"}
+    assert table["replicate"].tolist() == [1, 2] * 8
+    assert table["turn"].tolist() == [1, 1, 2, 2, 3, 3, 4, 4] * 2
+    assert set(table["run"]) == {1}
+    assert len(asked(study)) == 2 * 4 * 2 * 2
+    assert study.counts == {"done": 8}
+
+
+def test_a_situation_has_the_recorded_state_and_samples_have_seeds_of_their_own(
+    tape: Path,
+) -> None:
+    study = played(again(tape, run=1, turns=[2]))
+    recorded = Water.load(tape, 1).turns[2].state
+    prompts = {
+        arm: [call.prompt for call in asked(study) if ("kind" in call.prompt) == kind_]
+        for arm, kind_ in (("as it is", False), ("kind", True))
+    }
+    assert all(f"The basin holds {recorded.level:.10g}" in text for text in prompts["kind"])
+    seeds = {
+        arm: {call.options["seed"] for call in asked(study) if call.prompt in texts}
+        for arm, texts in prompts.items()
+    }
+    assert seeds["kind"] == seeds["as it is"]  # never from the arm
+    assert len(seeds["kind"]) == 2 * 2
+    told = Water.load(tape, 1).turns[3].calls
+    assert not seeds["kind"] & {call.request.options.get("seed") for call in told}
+    fork = study.simulation("kind", "1:2", replicate=2)
+    assert fork.turn_number == 3
+    assert fork.turns[2].state == recorded
+    assert fork.turns[1] == Water.load(tape, 1).turns[1]
+
+
+def test_outcomes_are_columns_fields_of_replies_and_functions(tape: Path) -> None:
+    outcome = ["level", "amount", "amount.Ann", "reasoning"]
+    with pytest.raises(ConfigError, match="'reasoning' is not a column"):
+        again(tape, outcome=outcome)
+    names = {
+        "level": "level",
+        "amount": "amount",
+        "Ann": "amount.Ann",
+        "turn": lambda run: run.turn_number,
+    }
+    study = played(again(tape, run=2, turns=[1], outcome=names))
+    values = study.results.query("arm == 'kind' and replicate == 1").set_index("outcome")["value"]
+    fork = study.simulation("kind", "2:1")
+    assert values["level"] == fork.state.level
+    assert values["amount"] == sum(fork.state.shares.values()) / 2
+    assert values["Ann"] == fork.state.shares["Ann"]
+    assert values["turn"] == 2
+
+
+class Motion(Reply):
+    vote: str
+
+
+class Nothing(State):
+    pass
+
+
+class Voting(Run[Nothing]):
+    async def turn(self, state: Nothing, ask: Ask) -> Nothing:
+        await ask.each(["Ann", "Bob"], Motion, "{{ name }}, yes or no?")
+        return state
+
+    def rule(self, question: Question) -> Motion:
+        return Motion(vote="yes" if question.player == "Ann" else "no")
+
+
+def test_a_text_is_an_outcome_of_one_player(tmp_path: Path) -> None:
+    run = Voting(players="rule", tape=tmp_path / "votes.tape", turns=2)
+    run.run(progress=False)
+    run.close()
+    study = played(again(run, {"players": ["rule"]}, outcome="vote.Bob", llm_client=None))
+    assert set(study.results["value"]) == {"no"}
+    with pytest.raises(ConfigError, match=r"a text of 2 players; name one: 'vote\.Ann'"):
+        played(again(run, {"players": ["rule"]}, outcome="vote", llm_client=None))
+
+
+def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(
+    tape: Path,
+) -> None:
+    assert {it.speaks_of for it in played(again(tape, run=1)).effects()} == {"these situations"}
+    both = played(again(tape, run="all"))
+    assert [it.speaks_of for it in both.effects()] == ["new runs"]
+    assert both.results["run"].unique().tolist() == [1, 2]
+    words = {"prompt": {"as it is": None, "kind": [kind, lambda text: f"{text} Be good."]}}
+    study = played(again(tape, words, run=1, samples=1))
+    assert {it.speaks_of for it in study.effects()} == {"new wordings"}
+    assert study.results["wording"].unique().tolist() == ["", "kind", "<lambda>"]
+
+
+def test_wordings_have_seeds_of_their_own(tape: Path) -> None:
+    words = [lambda text: f"{text} Be kind.", lambda text: f"{text} Be good."]
+    study = played(again(tape, {"prompt": {"kind": words}}, run=1, turns=[0]))
+    assert len({call.options["seed"] for call in asked(study)}) == 2 * 2 * 2
+    assert study.results["wording"].tolist() == ["wording 1"] * 2 + ["wording 2"] * 2
+
+
+def test_players_settings_states_and_parameters_are_varied_too(tape: Path) -> None:
+    greedy = lambda question: Wish(amount=9)  # noqa: E731
+    vary = {"players": {"model": None, "rule": "rule", "Ann": {"Ann": greedy, "*": "rule"}}}
+    study = played(again(tape, vary, run=1, turns=[1], samples=1))
+    assert study.results["value"].tolist()[1:] == [3.5, 6.5]
+    study = played(again(tape, {"llm.temperature": [0.1, 0.9]}, run=1, turns=[1]))
+    assert {call.options["temperature"] for call in asked(study)} == {0.1, 0.9}
+    full = {"state": {"recorded": None, "full": Basin(level=99.0)}}
+    study = played(again(tape, full, run=1, turns=[1]))
+    assert sum("holds 99" in call.prompt for call in asked(study)) == 4
+    study = played(again(tape, {"taste": ["plain", "fine"]}, run=1, turns=[1]))
+    assert sum("Ann, fine" in call.prompt for call in asked(study)) == 2
+    vary = {"interventions": {"none": [], "full": {"level": 77.0}}}
+    study = played(again(tape, vary, run=1, turns=[1]))
+    assert sum("holds 77" in call.prompt for call in asked(study)) == 4
+
+
+def test_a_recorded_call_seed_does_not_make_all_samples_one(tmp_path: Path) -> None:
+    run = Water(llm_client=instant_client(seed=7), tape=tmp_path / "w.tape", turns=1)
+    run.run(progress=False)
+    run.close()
+    study = played(again(run, {}, samples=3, llm_client=instant_client(seed=7)))
+    assert len({call.options["seed"] for call in asked(study)}) == 6
+
+
+# --- what is wrong raises before anything is played -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"vary": {"prompt": {"new": {"wsh": kind}}}}, r"no prompt is called 'wsh' \(did you mean"),
+        ({"vary": {"prompt": {"new": lambda text: 3}}}, "gives 3, not a text"),
+        ({"vary": {"factr": [1, 2]}}, "nothing called 'factr'"),
+        ({"run": "every"}, r"several \(\[1, 2, 3\]\), or 'all'"),
+        ({"run": [1, 3]}, "no run 3"),
+        ({"turns": [4]}, r"turn 4 of run 2 was continued by it; \[0, 1, 2, 3\] were"),
+        ({"samples": 0}, "samples"),
+        ({"outcome": "levle"}, "did you mean 'level'"),
+        ({"outcome": "amount.An"}, "did you mean 'amount.Ann'"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_asked(
+    tape: Path, more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((ConfigError, Exception), match=message):
+        again(tape, **{"vary": VARY, **more})
+
+
+def test_runs_that_are_not_independent_are_refused(tape: Path) -> None:
+    Water.load(Tape(tape), 1).fork(2, llm_client=instant_client())
+    with pytest.raises(ConfigError, match="share turns, as forks do"):
+        again(tape, run=[1, 3])
+    same = Water(llm_client=instant_client(), tape=tape, turns=1, seed=1)
+    same.run(progress=False)
+    same.close()
+    with pytest.raises(ConfigError, match="share the seed"):
+        again(tape, run="all")
+
+
+def test_of_a_fork_the_turns_are_asked_again_that_it_played_itself(tape: Path) -> None:
+    fork = Water.load(tape, 1).fork(2, llm_client=instant_client(), to=tape.parent / "f.tape")
+    fork.run(2, progress=False)
+    fork.close()
+    study = played(again(fork, samples=1))
+    assert study.units == ["2:2", "2:3"]
+    assert study.simulation("kind", "2:3").turns[:4] == fork.turns[:4]
+
+
+def test_what_is_asked_again_needs_a_model(tape: Path) -> None:
+    with pytest.raises(ConfigError, match="asks a model, and the study has none"):
+        played(again(tape, llm_client=None))
+    run = Water(players="rule")
+    with pytest.raises(ConfigError, match="the run is on no tape"):
+        again(run)
+
+
+# --- the folder -----------------------------------------------------------------------------------
+
+
+def test_it_continues_where_it_stopped_and_more_samples_extend_it(
+    tape: Path, tmp_path: Path
+) -> None:
+    first = again(tape, run=1, to=tmp_path / "again")
+    played(first, budget=Budget(calls=7), parallel=2)
+    assert first.counts["done"] < 8
+    second = played(again(tape, run=1, to=tmp_path / "again"))
+    assert second.counts == {"done": 8}
+    assert len(asked(first)) + len(asked(second)) == 2 * 4 * 2 * 2
+    more = again(tape, run=1, to=tmp_path / "again", samples=3)
+    assert more.counts == {"stopped": 8}
+    assert len(asked(played(more))) == 2 * 4 * 2
+    whole = played(again(tape, run=1, samples=3))
+    assert whole.results.equals(more.results)
+    for file in (tmp_path / "again").glob("*.tape"):
+        with Tape(file, read_only=True) as read:
+            assert verify(read) == []
+
+
+def test_the_recording_may_be_elsewhere_and_a_changed_one_is_another(
+    tape: Path, tmp_path: Path
+) -> None:
+    played(again(tape, run=1, to=tmp_path / "again"))
+    moved = tape.rename(tmp_path / "moved.tape")
+    assert again(moved, run=1, to=tmp_path / "again").counts == {"done": 8}
+    other = again(moved, run=2, to=tmp_path / "again")
+    assert other.counts == {"left": 8}
+
+
+KILLED = """
+import sys
+from study_kit import deadly_client
+from test_again import again
+
+again(sys.argv[1], run=1, to=sys.argv[2], llm_client=deadly_client).run(progress=False, parallel=2)
+"""
+
+
+@pytest.mark.process
+def test_a_kill_in_the_middle_loses_no_answer_and_changes_none(tape: Path, tmp_path: Path) -> None:
+    (tmp_path / "kill").touch()
+    places = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
+    environment = {
+        **os.environ,
+        KILL: str(tmp_path / "kill"),
+        "PYTHONPATH": os.pathsep.join(places),
+    }
+    command = [sys.executable, "-c", KILLED, str(tape), str(tmp_path / "again")]
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    left = again(tape, run=1, to=tmp_path / "again")
+    assert 0 < left.counts["stopped"] + left.counts["done"] < 8
+    subprocess.run(command, env=environment, check=True)
+    study = again(tape, run=1, to=tmp_path / "again")
+    assert study.counts == {"done": 8}
+    assert study.results.equals(played(again(tape, run=1)).results)
+
+
+def test_a_sample_that_fails_is_kept_the_others_are_played_and_it_is_tried_again(
+    tape: Path, tmp_path: Path
+) -> None:
+    def reply(request: Any) -> Any:
+        if broken and "kind" in request.prompt:
+            raise ConnectionError("gone")
+        return {"amount": 1, "reasoning": "", "confidence": 1}
+
+    broken = [True]
+    client = LLMClient(LLMConfig(model="s", retry_wait_s=0), ScriptedBackend(reply))
+    study = played(again(tape, run=1, turns=[0], to=tmp_path / "again", llm_client=client))
+    assert study.counts == {"done": 1, "failed": 1}
+    values = study.results.query("arm == 'kind'")["value"]
+    assert len(values) == 2
+    assert all(math.isnan(value) for value in values)
+    broken.clear()
+    assert played(study).counts == {"done": 2}
+    assert study.results["value"].tolist() == [1, 1, 1, 1]
+
+
+# --- a plan, and the short form -------------------------------------------------------------------
+
+
+def test_a_plan_counts_what_the_recorded_turns_cost(tape: Path) -> None:
+    plan = again(tape, run=1).plan()
+    assert (plan.left, plan.turns, plan.calls) == (8, 16, 32)
+    assert "the mean of the recorded turns" in str(plan)
+
+
+def test_a_comparison_is_the_short_form_for_a_prompt(tape: Path) -> None:
+    short = Comparison(tape, prompt={"kind": kind}, run=1, samples=2, llm_client=instant_client())
+    assert played(short).results.equals(played(again(tape, run=1)).results)
+    alone = Comparison(tape, prompt={"kind": kind, "bare": None}, llm_client=instant_client())
+    assert list(alone.arms) == ["kind", "bare"]
+
+
+# --- worlds that come with the package ------------------------------------------------------------
+
+
+def scripted(request: Any) -> Any:
+    """Answer in whatever form a shipped world asks for, as follows from the sampling seed."""
+    properties = request.schema["properties"]
+    if "next_state" in properties or "text" in properties:
+        return any_option(request)
+    if "state_updates" in properties:
+        updates = {"global_vars": {}, "agent_vars": {}}
+        return {"state_updates": updates, "events": [], "reasoning": "Nothing moves."}
+    return {name: f"words {request.options['seed'] % 10}" for name in properties}
+
+
+@pytest.mark.parametrize(("name", "turns"), [("social", [2, 4]), ("crisis", [0, 1])])
+def test_situations_of_shipped_worlds_are_asked_again(name: str, turns: list[int]) -> None:
+    def kinder(run: Any) -> int:
+        return sum("Be kind." in str(call.request.messages) for call in run.turns[-1].calls)
+
+    client = LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(scripted))
+    settings = {"run": 1, "turns": turns, "samples": 1, "llm_client": client}
+    study = played(again(TAPES / f"{name}.tape", outcome=kinder, **settings))
+    assert study.counts == {"done": 4}, study.errors
+    told = study.results.groupby("arm")["value"].sum()
+    assert told["as it is"] == 0
+    assert told["kind"] > 0

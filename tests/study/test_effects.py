@@ -1,0 +1,757 @@
+"""Effects with intervals: which unit was repeated, what the result speaks of, what is withheld."""
+
+from __future__ import annotations
+
+import json
+import math
+import runpy
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.study._effects import (
+    Effect,
+    Effects,
+    SpeaksOf,
+    by_turn,
+    effects,
+    energy,
+    holm,
+    pairs_needed,
+    romano_wolf,
+    smallest_effect,
+    sup_t_band,
+    word_distance,
+)
+
+REPO = Path(__file__).resolve().parents[2]
+MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
+THESE: Literal["these situations"] = "these situations"
+
+# Hours of sleep that two drugs added in ten patients: Student (1908), "The probable error of a
+# mean", Biometrika 6, after Cushny and Peebles. Its t, intervals and p are in every textbook.
+DRUG_1 = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+DRUG_2 = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+
+NOISE = np.random.default_rng(5).standard_normal((2, 4, 3, 5))
+
+
+def make_row(**places: Any) -> dict[str, Any]:
+    row = {"arm": "a", "unit": 1, "wording": "", "replicate": 1, "turn": 0, "outcome": "loss"}
+    return {**row, "run": places.get("unit", 1), **places}
+
+
+def make_runs(
+    arms: dict[str, list[Any]], *, shared: bool = True, outcome: str = "loss"
+) -> pd.DataFrame:
+    """A row for each run; arms share seeds 0, 1, 2 … unless said otherwise."""
+    return pd.DataFrame(
+        [
+            make_row(arm=arm, unit=str(k) if shared else f"{arm}{k}", outcome=outcome, value=value)
+            for arm, values in arms.items()
+            for k, value in enumerate(values)
+        ]
+    )
+
+
+def make_answers(array: Any) -> pd.DataFrame:
+    """A row for each answer of an array of arm x run x turn x replicate."""
+    return pd.DataFrame(
+        [
+            make_row(arm="ab"[a], unit=f"{run}:{t}", run=run, replicate=k, value=value)
+            for (a, run, t, k), value in np.ndenumerate(np.asarray(array, dtype=float))
+        ]
+    )
+
+
+def make_wordings(arms: dict[str, Any], *, runs: int = 1) -> pd.DataFrame:
+    """A row for each answer of arrays of wording x situation x replicate."""
+    return pd.DataFrame(
+        [
+            make_row(arm=a, wording=f"{a}{j}", unit=u, run=u % runs, replicate=k, value=value)
+            for a, array in arms.items()
+            for (j, u, k), value in np.ndenumerate(np.asarray(array, dtype=float))
+        ]
+    )
+
+
+def make_factorial(values: Any, *, shared: bool = True) -> pd.DataFrame:
+    """A row for each run of an array of factor x prompt x seed."""
+    return pd.DataFrame(
+        [
+            make_row(arm=f"{f} {p}", factor=f, prompt=p, unit=k, value=values[i, j, k])
+            | ({} if shared else {"unit": f"{f}{p}{k}", "run": f"{f}{p}{k}"})
+            for i, f in enumerate((1.2, 1.8))
+            for j, p in enumerate(("plain", "kind"))
+            for k in range(values.shape[2])
+        ]
+    )
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def test_arms_that_share_seeds_are_compared_pair_by_pair() -> None:
+    [effect] = effects(make_runs({"one": DRUG_1, "two": DRUG_2}))
+    assert (effect.contrast, effect.n, effect.df) == (f"two {MINUS} one", 10, 9)
+    assert effect.estimate == pytest.approx(1.58)
+    assert (effect.low, effect.high) == pytest.approx((0.7001142, 2.4598858))
+    assert effect.p == pytest.approx(0.00283289)
+    assert (effect.speaks_of, effect.method) == ("new runs", "paired t over run means")
+
+
+def test_arms_with_seeds_of_their_own_are_compared_by_welch() -> None:
+    [effect] = effects(make_runs({"one": DRUG_1, "two": DRUG_2}, shared=False))
+    assert (effect.low, effect.high) == pytest.approx((-0.2054832, 3.3654832))
+    assert (effect.df, effect.p) == pytest.approx((17.776474, 0.0793941))
+    assert (effect.n, effect.method) == (20, "Welch over 10 and 10 run means")
+
+
+def test_turns_are_averaged_within_their_run() -> None:
+    rows = [
+        make_row(arm=arm, unit=seed, turn=turn, value=value + (-1) ** turn * 7)
+        for arm, values in {"one": DRUG_1, "two": DRUG_2}.items()
+        for seed, value in enumerate(values)
+        for turn in range(1, 5)
+    ]
+    [effect] = effects(pd.DataFrame(rows))
+    assert (effect.n, effect.p) == (10, pytest.approx(0.00283289))
+
+
+def test_an_effect_is_one_line() -> None:
+    effect = Effect(
+        contrast=f"hawkish {MINUS} cautious",
+        outcome="loss",
+        estimate=0.5,
+        low=0.13,
+        high=0.87,
+        p=0.0151,
+        p_family=0.03,
+        n=20,
+    )
+    line = f"hawkish {MINUS} cautious, loss: +0.50 [0.13, 0.87], p = .015 (.030 in its family)"
+    assert str(effect) == f"{line}, n = 20 runs"
+
+
+def test_one_pair_of_runs_has_no_interval_and_says_so() -> None:
+    found = effects(make_runs({"a": [1.0], "b": [2.0]}))
+    note = "1 pair of runs: an interval takes two"
+    assert (found[0].estimate, found[0].low, found[0].p, found[0].note) == (1.0, None, None, note)
+    assert str(found) == f"b {MINUS} a, loss: +1.00 (no interval), n = 1 run\n  note: {note}"
+    [alone] = effects(make_runs({"a": [1.0], "b": [2.0, 3.0]}, shared=False))
+    assert alone.note == "an interval takes two runs of each arm"
+
+
+def test_a_pair_with_a_failed_run_is_left_out_and_counted() -> None:
+    table = make_runs({"a": [1.0, 2.0, math.nan, 1.0], "b": [2.0, 2.6, 3.0, 5.5]})
+    [effect] = effects(table)
+    assert (effect.estimate, effect.n) == (pytest.approx((1.0 + 0.6 + 4.5) / 3), 3)
+    assert effect.note.startswith("1 of 4 pairs left out: a run failed")
+    assert "if that depends on the arm, no interval shows it" in effect.note
+    [without_row] = effects(table.dropna())
+    assert without_row == effect
+
+
+def test_if_all_runs_of_an_arm_failed_nothing_is_known() -> None:
+    for shared in (True, False):
+        arms = {"a": [1.0, 2.0], "b": [math.nan, math.nan]}
+        [effect] = effects(make_runs(arms, shared=shared))
+        assert (effect.estimate, effect.p) == (None, None)
+        assert "not known" in str(effect)
+
+
+def test_differences_that_are_all_alike_have_no_interval() -> None:
+    losses = [1.25, 1.5, 3.75]
+    [zero] = effects(make_runs({"a": losses, "b": losses}))
+    assert (zero.estimate, zero.low, zero.p) == (0, None, 1)
+    assert zero.note == "all differences are exactly 0"
+    [equal] = effects(make_runs({"a": [0.1, 0.2, 0.3], "b": [0.4, 0.5, 0.6]}))
+    assert (equal.estimate, equal.low, equal.p) == (pytest.approx(0.3), None, 0.25)
+    assert equal.note == "all differ by the same, which says nothing of new ones"
+    [own] = effects(make_runs({"a": [1.0] * 3, "b": [2.0] * 3}, shared=False))
+    assert (own.estimate, own.low, own.p) == (1, None, None)
+
+
+@pytest.mark.parametrize(
+    ("plain", "other"),
+    [
+        ([4.0, 4.25, 4.5, 4.0, 4.25], [4.0, 4.25, 4.75, 4.0, 4.25]),  # their differences
+        ([4.0, 4.25, 4.0, 4.0], [4.25, 4.25, 4.0, 4.25]),  # the outcome itself
+    ],
+)
+def test_an_outcome_that_takes_two_values_has_no_interval(
+    plain: list[float], other: list[float]
+) -> None:
+    [effect] = effects(make_runs({"a": plain, "b": other}))
+    assert (effect.low, effect.high, effect.method) == (None, None, "sign flips")
+    assert effect.note == "takes two values only: too coarse for an interval"
+
+
+def test_differences_within_half_a_step_of_the_grid_have_no_interval() -> None:
+    table = make_runs({"a": [4.0] * 20, "b": [4.0] * 18 + [4.25, 3.75]})
+    [without] = effects(table)
+    assert without.low is not None
+    [effect] = effects(table, step={"loss": 0.25})
+    assert effect.low is None
+    assert effect.note.startswith("varies by less than half a step of 0.25")
+
+
+def test_shares_have_width_and_the_exact_test_of_their_design() -> None:
+    never = {"a": [0.0] * 20, "b": [0.0] * 20}
+    for shared in (True, False):
+        [effect] = effects(make_runs(never, shared=shared))
+        assert (effect.estimate, effect.p) == (0, 1)
+        assert effect.low is not None
+        assert effect.low < -0.1
+    a, b = [0.0] * 7 + [1.0], [1.0] * 8
+    [pairs] = effects(make_runs({"a": a, "b": b}))
+    assert pairs.p == pytest.approx(stats.binomtest(0, 7).pvalue)
+    # Bonett and Price: (7 + 1 - 1) / 10, and the variance of (8 + 1 - .49 x 10) / 10 over 10.
+    error = 1.959964 * math.sqrt(((8 + 1) / 10 - 0.7**2) / 10)
+    assert (pairs.low, pairs.high) == pytest.approx((0.7 - error, 0.7 + error), abs=1e-6)
+    [own] = effects(make_runs({"a": a, "b": b}, shared=False))
+    assert own.p == pytest.approx(stats.fisher_exact([[8, 0], [1, 7]]).pvalue)
+    # Agresti and Caffo: 9 of 10 and 2 of 10.
+    error = 1.959964 * math.sqrt((0.9 * 0.1 + 0.2 * 0.8) / 10)
+    assert (own.low, own.high) == pytest.approx((0.7 - error, 0.7 + error), abs=1e-6)
+    assert own.df is None
+
+
+def test_shares_of_fewer_than_five_runs_have_no_interval() -> None:
+    for shared in (True, False):
+        [effect] = effects(make_runs({"a": [0.0] * 4, "b": [1.0] * 4}, shared=shared))
+        assert (effect.estimate, effect.low) == (1, None)
+        assert effect.note == "4 runs: an interval of an outcome of 0 and 1 takes 5"
+        assert effect.p is not None
+
+
+def test_skewed_outcomes_and_very_unequal_arms_are_warned_of() -> None:
+    rare = [0.0, 0.1, 0.2, 0.1, 0.3, 0.2, 0.1, 9.0]
+    [effect] = effects(make_runs({"a": [0.0] * 8, "b": rare}))
+    assert effect.low is not None
+    assert effect.note.startswith("skewed: with 8 runs such intervals contained the truth in 83")
+    assert effects(make_runs({"a": DRUG_1, "b": DRUG_2}, shared=False))[0].note == ""
+    [uneven] = effects(make_runs({"a": DRUG_1[:2], "b": DRUG_2}, shared=False))
+    assert uneven.note == "2 runs of one arm and 10 of another: the few decide"
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 1e200])
+def test_infinite_values_give_no_number_and_leave_other_outcomes_alone(
+    value: float, shared: bool
+) -> None:
+    other = {"a": [1.0, value, 4.0], "b": [2.0, 4.0, 5.5]}
+    tables = [make_runs({"a": [1.0, 2.0, 4.0], "b": [2.0, 4.0, 5.0]}, shared=shared)]
+    tables.append(make_runs(other, shared=shared, outcome="output"))
+    rate, output = effects(pd.concat(tables))
+    assert rate.estimate == pytest.approx(4 / 3)
+    assert (output.estimate, output.low, output.p) == (None, None, None)
+    assert "infinite" in output.note
+
+
+def test_an_outcome_in_the_trillions_does_not_hide_the_difference_in_another_one() -> None:
+    small = make_runs({"a": [1.0, 2.0, 4.0], "b": [2.0, 4.0, 5.0]}, outcome="rate")
+    large = make_runs({"a": [1e14, 2e14, 3e14], "b": [2e14, 1e14, 5e14]}, outcome="output")
+    [alone] = effects(small)
+    beside = effects(pd.concat([large, small]))[1]
+    assert (beside.estimate, beside.low, beside.p) == (alone.estimate, alone.low, alone.p)
+
+
+def test_contrasts_are_with_the_reference_or_those_that_are_named() -> None:
+    table = make_runs({"a": DRUG_1, "b": DRUG_2, "c": DRUG_1[::-1]})
+    assert [e.contrast for e in effects(table)] == [f"b {MINUS} a", f"c {MINUS} a"]
+    assert [e.contrast for e in effects(table, reference="c")] == [f"a {MINUS} c", f"b {MINUS} c"]
+    [named] = effects(table, contrasts=[("c", "b")])
+    assert named.contrast == f"c {MINUS} b"
+    assert named.estimate == pytest.approx(-1.58)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"reference": "c"}, "arm='c' is unknown; there are a, b"),
+        ({"contrasts": [("a", "d")]}, "arm='d' is unknown"),
+        ({"speaks_of": "everything"}, "speaks_of='everything' is unknown; there are new runs, the"),
+        ({"formula": "rate ~ factor"}, "outcome='rate' is unknown; there are loss"),
+    ],
+)
+def test_unknown_names_are_errors(how: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        effects(make_runs({"a": [1.0], "b": [2.0]}), **how)
+
+
+def test_a_missing_column_is_an_error_and_an_empty_table_has_no_effects() -> None:
+    table = make_runs({"a": [1.0]})
+    with pytest.raises(ConfigError, match="columns run are missing"):
+        effects(table.drop(columns="run"))
+    assert effects(table.head(0)) == effects(table) == []
+
+
+# --- factorials -----------------------------------------------------------------------------------
+
+
+def test_a_factorial_has_main_effects_and_interactions() -> None:
+    values = np.random.default_rng(8).standard_normal((2, 2, 9))
+    found = effects(make_factorial(values), "loss ~ factor * prompt")
+    main = values[1].mean(axis=0) - values[0].mean(axis=0)
+    crossed = values[1, 1] - values[1, 0] - values[0, 1] + values[0, 0]
+    labels = [f"factor=1.8 {MINUS} factor=1.2", f"prompt=kind {MINUS} prompt=plain"]
+    assert [e.contrast for e in found] == [*labels, f"({labels[0]}) {TIMES} ({labels[1]})"]
+    for effect, numbers in ((found[0], main), (found[2], crossed)):
+        test = stats.ttest_1samp(numbers, 0)
+        interval = test.confidence_interval()
+        assert (effect.low, effect.high) == pytest.approx((interval.low, interval.high))
+        assert (effect.p, effect.n) == (pytest.approx(test.pvalue), 9)
+
+
+def test_a_formula_names_what_is_wanted_and_other_factors_are_averaged_over() -> None:
+    table = make_factorial(np.random.default_rng(8).standard_normal((2, 2, 9)))
+    whole = effects(table, "~ factor * prompt")
+    assert [e.contrast for e in effects(table, "loss ~ prompt")] == [whole[1].contrast]
+    assert effects(table, "~ prompt")[0].estimate == whole[1].estimate
+    assert [e.contrast for e in effects(table, "~ factor + factor:prompt")] == [
+        whole[0].contrast,
+        whole[2].contrast,
+    ]
+
+
+def test_a_factorial_with_seeds_of_its_own_is_welch_s() -> None:
+    values = np.random.default_rng(8).standard_normal((2, 2, 5))
+    effect = effects(make_factorial(values, shared=False), "~ factor")[0]
+    parts = values.var(axis=2, ddof=1) / 5 / 4
+    assert effect.df == pytest.approx(parts.sum() ** 2 / (parts**2 / 4).sum())
+    reach = stats.t.ppf(0.975, effect.df) * math.sqrt(parts.sum())
+    assert effect.high == pytest.approx(values[1].mean() - values[0].mean() + reach)
+
+
+def test_three_levels_are_each_compared_with_the_first() -> None:
+    rows = [
+        make_row(arm=level, mood=level, unit=k, value=float(k**2 % 5 + 3 * "xyz".index(level)))
+        for level in "xyz"
+        for k in range(4)
+    ]
+    found = effects(pd.DataFrame(rows), "~ mood")
+    assert [e.estimate for e in found] == pytest.approx([3, 6])
+    assert found[1].contrast == f"mood=z {MINUS} mood=x"
+
+
+@pytest.mark.parametrize(
+    ("rows", "formula", "message"),
+    [
+        (12, "~ factor * size", "factor='size' is unknown; there are factor, prompt"),
+        (9, "~ factor * prompt", "3 arms do not have each combination of factor, prompt once"),
+        (12, "~ factor - prompt", "factor='factor - prompt' is unknown"),
+    ],
+)
+def test_a_formula_takes_factors_and_all_their_combinations(
+    rows: int, formula: str, message: str
+) -> None:
+    table = make_factorial(np.arange(12.0).reshape(2, 2, 3)).head(rows)
+    with pytest.raises(ConfigError, match=message):
+        effects(table, formula)
+
+
+# --- families, equivalence ------------------------------------------------------------------------
+
+
+def make_family(n: int) -> pd.DataFrame:
+    values = np.random.default_rng(3).standard_normal((3, n, 2))
+    values[1] += 1.5
+    return pd.DataFrame(
+        [
+            make_row(arm="abc"[arm], unit=seed, outcome=["loss", "rate"][k], value=value)
+            for (arm, seed, k), value in np.ndenumerate(values)
+        ]
+    )
+
+
+def test_contrasts_and_outcomes_are_one_family() -> None:
+    few = effects(make_family(5))
+    assert len(few) == 4
+    assert [e.p_family for e in few] == pytest.approx(holm([e.p or 0 for e in few]))
+    assert few[0].method == "paired t over run means; Holm over 4"
+    many = effects(make_family(9))
+    assert many[0].method == "paired t over run means; Romano-Wolf over 4, 256 sign flips"
+    assert all((e.p or 0) <= (e.p_family or 0) for e in many)
+    [alone] = effects(make_runs({"a": DRUG_1, "b": DRUG_2}))
+    assert alone.p_family == alone.p
+
+
+def test_holm_steps_down() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_romano_wolf_asks_less_than_holm_where_outcomes_say_the_same() -> None:
+    one = np.random.default_rng(1).standard_normal(12) + 0.8
+    same = romano_wolf(np.stack([one] * 6, axis=1))
+    assert same == pytest.approx(np.full(6, romano_wolf(one[:, None])[0]))
+
+
+def test_romano_wolf_steps_down_and_counts_the_flips() -> None:
+    rng = np.random.default_rng(2)
+    strong, weak = rng.standard_normal(12) + 5, rng.standard_normal(12) + 0.7
+    adjusted = romano_wolf(np.stack([weak, strong], axis=1))
+    assert adjusted[1] == pytest.approx(1 / 2**11)
+    assert adjusted[0] == pytest.approx(romano_wolf(weak[:, None])[0])
+    sums = np.abs(
+        np.array([weak @ s for s in np.ndindex(*[2] * 12) for s in [1 - 2 * np.array(s)]])
+    )
+    exact = (sums >= abs(weak.sum()) * (1 - 1e-9)).mean()
+    assert adjusted[0] == pytest.approx(exact)
+
+
+@pytest.mark.parametrize(
+    ("shift", "margin", "verdict"),
+    [
+        (0.0, 1.0, "no difference of 1 or more"),
+        (0.6, 1.0, "differs by less than 1"),
+        (0.6, 0.1, "differs by more than 0.1"),
+        (0.6, 0.6, "differs"),
+        (0.02, 0.1, "undecided"),
+    ],
+)
+def test_a_smallest_effect_of_interest_gives_a_verdict(
+    shift: float, margin: float, verdict: str
+) -> None:
+    noise = np.tile([-0.4, -0.2, 0.0, 0.2, 0.4], 2)
+    table = make_runs({"a": [0.0] * 10, "b": list(noise + shift)})
+    [effect] = effects(table, sesoi={"loss": margin})
+    above = stats.ttest_1samp(noise + shift, -margin, alternative="greater").pvalue
+    below = stats.ttest_1samp(noise + shift, margin, alternative="less").pvalue
+    assert effect.p_equivalent == pytest.approx(max(above, below))
+    assert effect.verdict == verdict
+    assert str(effect).endswith(f"n = 10 runs; {verdict}")
+    assert effects(table)[0].verdict == ""
+
+
+def test_a_difference_is_judged_by_its_family() -> None:
+    weak = list(np.array(DRUG_2) - 1.0)
+    arms = {"a": DRUG_1, "b": weak, **{x: DRUG_1[k:] + DRUG_1[:k] for k, x in enumerate("cdef", 1)}}
+    found = effects(make_runs(arms), sesoi=0.3)[0]
+    alone = effects(make_runs({"a": DRUG_1, "b": list(np.array(DRUG_2) - 0.6)}), sesoi=0.3)[0]
+    assert (alone.p_family or 1) < 0.05
+    assert alone.verdict == "differs"
+    assert (found.verdict, found.p == found.p_family) == ("undecided", False)
+
+
+# --- situations -----------------------------------------------------------------------------------
+
+
+def test_turns_of_one_run_speak_of_these_situations_only() -> None:
+    table = make_answers(NOISE[:, :1])
+    [effect] = effects(table, speaks_of=THESE)
+    differences = NOISE[1, 0] - NOISE[0, 0]
+    parts = differences.var(axis=1, ddof=1) / 5 / 9
+    assert effect.estimate == pytest.approx(differences.mean())
+    assert effect.df == pytest.approx(parts.sum() ** 2 / (parts**2 / 4).sum())
+    reach = stats.t.ppf(0.975, effect.df) * math.sqrt(parts.sum())
+    assert effect.high == pytest.approx(differences.mean() + reach)
+    assert str(effect).endswith("n = 3 situations")
+    [new] = effects(table)
+    assert (new.n, new.low, new.p) == (1, None, None)
+    assert new.note.startswith("one run: its situations say nothing of new runs")
+
+
+def test_several_runs_are_the_units_of_new_runs() -> None:
+    [effect] = effects(make_answers(NOISE))
+    interval = stats.ttest_1samp((NOISE[1] - NOISE[0]).mean(axis=(1, 2)), 0).confidence_interval()
+    assert (effect.low, effect.high) == pytest.approx((interval.low, interval.high))
+    assert (effect.n, effect.speaks_of) == (4, "new runs")
+
+
+def test_a_situation_that_an_arm_did_not_answer_is_left_out() -> None:
+    array = NOISE.copy()
+    array[0, 0, 1] = math.nan
+    [these] = effects(make_answers(array[:, :1]), speaks_of=THESE)
+    assert (these.n, these.note[:34]) == (2, "1 of 3 situations left out: an arm")
+    kept = array[:, 0, [0, 2]].mean(axis=(1, 2))
+    assert these.estimate == pytest.approx(kept[1] - kept[0])
+    [new] = effects(make_answers(array))
+    runs = [(array[1, r] - array[0, r]).mean(axis=1) for r in range(4)]
+    assert new.estimate == pytest.approx(np.mean([np.nanmean(run) for run in runs]))
+    assert new.note.startswith("1 of 12 situations left out")
+
+
+def test_one_answer_a_situation_has_no_interval() -> None:
+    [effect] = effects(make_answers(NOISE[:, :1, :, :1]), speaks_of=THESE)
+    assert (effect.low, effect.note) == (None, "one answer a situation: an interval takes two")
+
+
+def test_answers_that_take_two_values_have_no_interval_unless_they_are_shares() -> None:
+    answers = np.tile([4.0, 4.25], (2, 1, 3, 2))
+    answers[1, 0, 0, 0] = 4.25
+    [effect] = effects(make_answers(answers), speaks_of=THESE)
+    assert effect.note == "takes two values only: too coarse for an interval"
+    [share] = effects(make_answers(4 * (answers - 4)), speaks_of=THESE)
+    assert share.low is not None
+    alike = np.ones((2, 1, 3, 2))
+    [same] = effects(make_answers(alike), speaks_of=THESE)
+    assert (same.estimate, same.low, same.p) == (0, None, 1)
+
+
+# --- wordings -------------------------------------------------------------------------------------
+
+
+def test_wordings_are_the_units_of_new_wordings() -> None:
+    a, b = NOISE[0], NOISE[1, :3]
+    [effect] = effects(make_wordings({"a": a, "b": b}), speaks_of="new wordings")
+    means = [array.mean(axis=(1, 2)) for array in (a, b)]
+    error = math.sqrt(sum(mean.var(ddof=1) / len(mean) for mean in means))
+    assert (effect.n, effect.df, effect.speaks_of) == (7, 2, "new wordings")
+    assert effect.high == pytest.approx(b.mean() - a.mean() + stats.t.ppf(0.975, 2) * error)
+
+
+def test_an_arm_with_one_wording_stays_as_it_is() -> None:
+    a, b = NOISE[0, :1], NOISE[1]
+    [effect] = effects(make_wordings({"a": a, "b": b}), speaks_of="new wordings")
+    means = b.mean(axis=(1, 2))
+    error = math.sqrt(a[0].var(axis=1, ddof=1).sum() / 5 / 9 + means.var(ddof=1) / 4)
+    assert (effect.n, effect.df) == (5, 3)
+    assert effect.high == pytest.approx(b.mean() - a.mean() + stats.t.ppf(0.975, 3) * error)
+
+
+def test_fewer_than_three_wordings_are_no_sample_of_wordings() -> None:
+    found: SpeaksOf
+    for found in ("new wordings", "new wordings and situations"):
+        table = make_wordings({"a": NOISE[0, :2], "b": NOISE[1, :3]}, runs=3)
+        [effect] = effects(table, speaks_of=found)
+        assert (effect.low, effect.note) == (None, "two wordings of an arm: new ones take 3")
+        assert effect.estimate is not None
+
+
+def test_new_wordings_and_situations_take_several_runs_and_are_wider() -> None:
+    arms = {"a": NOISE[0], "b": NOISE[1]}
+    [these] = effects(make_wordings(arms), speaks_of="new wordings")
+    [new] = effects(make_wordings(arms, runs=3), speaks_of="new wordings and situations")
+    [one_run] = effects(make_wordings(arms), speaks_of="new wordings and situations")
+    runs = (NOISE[1] - NOISE[0]).mean(axis=(0, 2))
+    error = (these.high - these.estimate) / stats.t.ppf(0.975, 3)  # type: ignore[operator]
+    parts = error**2, runs.var(ddof=1) / 3
+    df = sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 2)
+    assert new.df == pytest.approx(df)
+    assert new.high == pytest.approx(new.estimate + stats.t.ppf(0.975, df) * sum(parts) ** 0.5)
+    assert (one_run.low, one_run.note[:7]) == (None, "one run")
+
+
+def test_contrasts_of_single_wordings_speak_of_what_they_can() -> None:
+    table = make_wordings({"a": NOISE[0, :1], "b": NOISE[1, :1], "c": NOISE[1]})
+    one, several = effects(table, speaks_of="new wordings")
+    assert (one.speaks_of, several.speaks_of) == (THESE, "new wordings")
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def make_texts(arms: dict[str, list[str]], *, of: int) -> pd.DataFrame:
+    """A row for each text; ``of`` are the texts of a situation."""
+    return pd.DataFrame(
+        [
+            make_row(arm=arm, unit=k // of, replicate=k % of, outcome="move", value=text)
+            for arm, texts in arms.items()
+            for k, text in enumerate(texts)
+        ]
+    )
+
+
+def test_the_energy_test_sees_always_a_against_sixty_percent_a() -> None:
+    texts = {"a": ["A"] * 12 + ["B"] * 8, "b": ["A"] * 20}
+    effect = energy(make_texts(texts, of=20), "b", "a", speaks_of=THESE)
+    assert effect.estimate == pytest.approx(2 * 0.4**2)
+    assert (effect.p or 1) < 0.01
+    nothing = {"a": ["up", "down"] * 5, "b": ["down", "up"] * 5}
+    assert energy(make_texts(nothing, of=10), "b", "a", speaks_of=THESE).p == 1
+
+
+def test_opposite_effects_in_two_situations_are_seen() -> None:
+    texts = {"a": ["A"] * 5 + ["B"] * 5, "b": ["B"] * 5 + ["A"] * 5}
+    effect = energy(make_texts(texts, of=5), "b", "a", speaks_of=THESE)
+    assert (effect.n, effect.estimate) == (2, 2)
+    assert (effect.p or 1) < 0.01
+
+
+def test_whole_runs_are_exchanged_where_the_test_speaks_of_new_runs() -> None:
+    texts = {"a": ["A"] * 40, "b": ["B"] * 40}
+    effect = energy(make_texts(texts, of=10), "b", "a")
+    # Four pairs of runs, so one exchange in eight leaves all runs of an arm alike.
+    assert effect.n == 4
+    assert effect.p == pytest.approx(1 / 8, abs=0.02)
+
+
+def test_outcomes_that_are_texts_are_compared_beside_numbers() -> None:
+    texts = make_texts({"a": ["A"] * 8, "b": ["B"] * 8}, of=1)
+    numbers = make_runs({"a": DRUG_1[:8], "b": DRUG_2[:8]})
+    loss, move = effects(pd.concat([numbers.assign(unit=numbers.unit.astype(int)), texts]))
+    assert (move.outcome, move.estimate, move.low) == ("move", 2, None)
+    assert loss.method.endswith("Holm over 2")
+    with pytest.raises(ConfigError, match="move: a formula takes numbers"):
+        effects(texts.assign(size=texts["arm"]), "move ~ size")
+
+
+def test_texts_are_compared_by_their_words_unless_they_recur() -> None:
+    assert word_distance("Rates up!", "up rates") == 0
+    assert word_distance("", "") == 0
+    texts = {"a": ["one b", "one c", "one d"], "b": ["two b", "two c", "two d"]}
+    table = make_texts(texts, of=3)
+    words = energy(table, "b", "a", speaks_of=THESE)
+    other = energy(table, "b", "a", speaks_of=THESE, distance=lambda x, y: float(x != y))
+    assert (words.estimate, other.estimate) == (pytest.approx(8 / 9), pytest.approx(2 / 3))
+
+
+def test_the_energy_test_takes_one_outcome_and_answers_of_both_arms() -> None:
+    table = make_texts({"a": ["A"], "b": ["B"]}, of=1)
+    assert energy(table, "a", "c").note == "there are no answers of both arms"
+    with pytest.raises(ConfigError, match="2 outcomes, and this takes one"):
+        energy(pd.concat([table, table.assign(outcome="why")]), "a", "b")
+
+
+# --- turns ----------------------------------------------------------------------------------------
+
+
+def make_curves(curves: Any) -> pd.DataFrame:
+    rows = [
+        make_row(arm=arm, unit=seed, turn=turn, value=value * (arm == "b"))
+        for arm in "ab"
+        for (seed, turn), value in np.ndenumerate(curves)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_a_band_is_wider_than_each_turn_s_interval() -> None:
+    curves = np.random.default_rng(6).standard_normal((10, 8))
+    frame = by_turn(make_curves(curves), "b", "a")
+    alone = stats.t.ppf(0.975, 9) * curves.std(axis=0, ddof=1) / math.sqrt(10)
+    reach = (frame["high"] - frame["estimate"]).to_numpy()
+    assert list(frame.columns) == ["turn", "estimate", "low", "high", "n"]
+    assert frame["estimate"].to_numpy() == pytest.approx(curves.mean(axis=0))
+    assert (reach > alone).all()
+    assert reach / alone == pytest.approx(np.full(8, reach[0] / alone[0]))
+    narrow = by_turn(make_curves(curves), "b", "a", level=0.5)
+    assert (narrow["high"] < frame["high"]).all()
+
+
+def test_before_the_shock_the_band_has_no_width() -> None:
+    curves = np.random.default_rng(6).standard_normal((10, 4))
+    curves[:, :2] = 0
+    frame = by_turn(make_curves(curves), "b", "a")
+    assert (frame.loc[:1, ["low", "high"]] == 0).to_numpy().all()
+    assert (frame["high"] > frame["low"])[2:].all()
+    _, low, high = sup_t_band(np.ones((3, 2)), 0.95)
+    assert (low == 1).all()
+    assert (high == 1).all()
+
+
+def test_a_curve_with_a_gap_is_left_out_and_one_curve_has_no_band() -> None:
+    frame = by_turn(make_curves(np.array([[1.0, 2.0], [3.0, math.nan]])), "b", "a")
+    assert (list(frame["estimate"]), list(frame["n"])) == ([1, 2], [1, 1])
+    assert frame["low"].isna().all()
+
+
+def test_by_turn_compares_pairs_of_runs() -> None:
+    table = make_curves(np.ones((2, 2)))
+    apart = table.assign(run=table["unit"].astype(str) + table["arm"])
+    with pytest.raises(ConfigError, match="share no seed"):
+        by_turn(apart, "b", "a")
+    with pytest.raises(ConfigError, match="arm='c' is unknown"):
+        by_turn(table, "c", "a")
+
+
+# --- plans ----------------------------------------------------------------------------------------
+
+
+def test_as_many_pairs_are_needed_as_tables_say() -> None:
+    # Cohen (1988): 34 pairs for d = .5, 199 for d = .2, 15 for d = .8, at a power of .8.
+    assert [pairs_needed(1.0, d) for d in (0.5, 0.2, 0.8)] == [34, 199, 15]
+    assert pairs_needed(2.0, 1.0, power=0.9) == 44
+    assert pairs_needed(1.0, 1e-6) is None
+
+
+@pytest.mark.parametrize("n", [2, 3, 20, 1_000])
+@pytest.mark.parametrize("equivalence", [False, True])
+def test_the_smallest_effect_is_shown_with_the_power_that_was_asked_for(
+    n: int, equivalence: bool
+) -> None:
+    size = smallest_effect(1.0, n, equivalence=equivalence)
+    assert size is not None
+    rng = np.random.default_rng(n)
+    mean = rng.standard_normal(20_000) / math.sqrt(n) + (0.0 if equivalence else size)
+    error = np.sqrt(rng.chisquare(n - 1, 20_000) / (n - 1) / n)
+    cut = stats.t.ppf(0.95 if equivalence else 0.975, n - 1) * error
+    seen = (np.abs(mean) < size - cut) if equivalence else (np.abs(mean) > cut)
+    assert seen.mean() == pytest.approx(0.8, abs=0.01)
+
+
+def test_a_pilot_s_spread_counts_at_its_upper_limit() -> None:
+    plain, pilot = smallest_effect(1.0, 20), smallest_effect(1.0, 20, pilot=8)
+    assert pilot == pytest.approx((plain or 0) * math.sqrt(7 / stats.chi2.ppf(0.2, 7)))
+    assert (pairs_needed(1.0, 0.5, pilot=8) or 0) > 34
+    assert smallest_effect(1.0, 1) is None
+    assert smallest_effect(1.0, 20, pilot=1) is None
+    assert smallest_effect(0.0, 5) == 0
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def test_effects_are_lines_a_frame_and_a_table() -> None:
+    found = effects(make_family(9))
+    labelled = Effects(found, label="9 of 20 runs so far")
+    assert str(labelled).splitlines()[0] == "9 of 20 runs so far"
+    assert list(found.to_frame()["outcome"]) == ["loss", "rate"] * 2
+    assert "9 of 20 runs so far" in labelled._repr_html_()
+    assert "Romano-Wolf" in found._repr_html_()
+
+
+# --- the benchmark, reduced -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bench() -> Any:
+    """The benchmark's names; it is a script, so its folder is on the path while it is loaded."""
+    folder = str(REPO / "benchmarks")
+    sys.path.insert(0, folder)
+    try:
+        return runpy.run_path(folder + "/coverage.py")
+    finally:
+        sys.path.remove(folder)
+        sys.modules.pop("command", None)
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        ("runs, paired", "n=5, normal"),
+        ("runs, own seeds", "5 of sd 1, 20 of sd 3"),
+        ("0 or 1", "n=20, 0.0 and 0.1"),
+        ("these situations", "4x4, 10 % failed"),
+        ("new runs, from situations", "4 runs x 8 turns, AR(1) 0.95"),
+        ("new wordings", "3 and 8, sd 0.5"),
+        ("new wordings and situations", "4 runs, 8 and 1, sd 0.5"),
+        ("through the table", "n=10, ~ factor * prompt"),
+    ],
+)
+def test_intervals_contain_the_truth_as_often_as_they_say(
+    bench: Any, group: str, name: str
+) -> None:
+    [cell] = [cell for cell in bench["CELLS"] if (cell.group, cell.name) == (group, name)]
+    row = bench["measure_cell"](cell, 500)
+    assert row["measured"] > 0.92
+
+
+def test_situations_taken_as_units_would_fail_the_same_check(bench: Any) -> None:
+    cell = next(c for c in bench["CELLS"] if c.group == "before: situations as units")
+    assert bench["measure_cell"](cell, 200)["measured"] < 0.75
+
+
+def test_the_committed_figures_are_of_all_cells_and_pass(bench: Any) -> None:
+    figures = json.loads((REPO / "benchmarks" / "coverage.json").read_text(encoding="utf-8"))
+    assert [(row["group"], row["cell"]) for row in figures["cells"]] == [
+        (cell.group, cell.name) for cell in bench["CELLS"]
+    ]
+    assert figures["replications"] == 5_000
+    assert figures["passes"]

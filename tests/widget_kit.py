@@ -6,7 +6,7 @@ from assistant_kit import call, engine
 from ipywidgets import DOMWidget
 from study_kit import Water
 
-from llmsim_lab import Simulation, SimulationConfig, lab
+from llmsim_lab import Simulation, lab
 from llmsim_lab._util.files import data_path
 from llmsim_lab.run import load
 from llmsim_lab.study import Study
@@ -22,7 +22,6 @@ async def every_widget() -> dict[str, DOMWidget]:
         await _chat(),
         await _seat(),
         lab.Lab(economy),
-        lab.PromptComparer.from_results(data_path("tapes/prompt_experiment.tape")),
         lab.PromptViewer(nations),
         lab.RateChart(economy),
         lab.RunTree(data_path("tapes/first_run.tape")),
@@ -40,11 +39,9 @@ async def _chat() -> lab.AssistantChat:
 
 
 async def _seat() -> lab.HumanSeat:
-    nation = {"name": "Aland", "kind": "human"}
-    config = SimulationConfig(
-        nations=[nation], start="1979Q3", turns=3, seed=7, validator={"kind": "always_valid"}
-    )
-    seat = lab.HumanSeat(Simulation(config))
+    people = {"Aland": "person"}
+    run = Simulation(nations=["Aland"], players=people, start_at="1979Q3", turns=3, seed=7)
+    seat = lab.HumanSeat(run)
     await seat.take_turn("Raise the rate", rate=11.67, reasoning="Prices rise.", confidence=0.9)
     return seat
 

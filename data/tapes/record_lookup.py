@@ -43,11 +43,15 @@ def past_values(
     return {str(q): round(float(values[q]), 2) for q in values.index[values.index < START][-4:]}
 
 
+def seats(client: LLMClient) -> dict[str, ToolUsingNationAgent]:
+    """Return who decides: no tape holds an agent, so a replay is given it again."""
+    return {NATION: ToolUsingNationAgent(NATION, client, tools=FunctionTools(past_values))}
+
+
 def record(client: LLMClient) -> None:
     """Play the run onto a new tape; an old one goes."""
-    agent = ToolUsingNationAgent(NATION, client, tools=FunctionTools(past_values))
     TAPE.unlink(missing_ok=True)
-    simulation = Simulation(CONFIG, llm_client=client, players={NATION: agent}, tape=TAPE)
+    simulation = Simulation(CONFIG, llm_client=client, players=seats(client), tape=TAPE)
     simulation.run(TURNS, on_turn=lambda turn: sys.stderr.write(f"turn {turn.number}\n"))
     simulation.close()
 

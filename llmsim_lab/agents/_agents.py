@@ -114,6 +114,7 @@ class Agent(ABC):
 
         Raises:
             LLMFailureException: the model failed, or its action is outside the domain twice.
+            ConfigError: moves are on offer, and the agent knows of none.
         """
         now, fields = question.state, question.reply.model_fields
         action = await self.decide_action(
@@ -131,6 +132,11 @@ class Agent(ABC):
             failure.call = call
             raise failure
         words, size, rate = action.policy_decision, action.rate_change_bp, action.proposed_rate
+        if size is None and "rate_change_bp" in fields:
+            raise ConfigError(
+                f"{self.name!r} states no change of the rate, and the run has moves on offer; give "
+                "the agent moves_bp=run.moves_bp, or the run moves_bp=None"
+            )
         if size is not None and "rate_change_bp" not in fields:
             rate = now.interest_rate + size / 100
         said = {
@@ -260,17 +266,6 @@ class NationProfile(Settings):
     temperament: Annotated[str, Field(min_length=1)] = "pragmatic"
 
 
-def profile_text(name: str, profile: NationProfile | None = None) -> str:
-    """Return who is advised, as a thin prompt begins."""
-    if profile is None:
-        return f"You advise {name}."
-    return (
-        f"You advise {name}. Mandate: {profile.mandate}. "
-        f"Inflation target: {number(profile.inflation_target)}%. "
-        f"Temperament: {profile.temperament}."
-    )
-
-
 def thin_prompt(
     prompt: Prompt,
     economy: GlobalState,
@@ -292,8 +287,14 @@ def thin_prompt(
         turn: the number of the state that is shown.
     """
     moves = {"moves": moves_in_words(moves_bp)} if moves_bp and "moves" in prompt.slots else {}
+    advised = f"You advise {name}."
+    if profile is not None:
+        advised += (
+            f" Mandate: {profile.mandate}. Inflation target: {number(profile.inflation_target)}%. "
+            f"Temperament: {profile.temperament}."
+        )
     return prompt.render(
-        profile=profile_text(name, profile),
+        profile=advised,
         gdp_growth=number(economy.gdp_growth),
         inflation=number(economy.inflation),
         unemployment=number(economy.unemployment),
@@ -426,27 +427,6 @@ class EconLLMAgent(LLMAgent):
         return NOT_ECONOMIC
 
 
-def nearest_move(
-    rate: float, moves_bp: Sequence[int], *, limits: RateLimits, current: float
-) -> int:
-    """Return the move that leads closest to a rate.
-
-    Of two equally close the smaller one counts, so that a mirrored economy gets the mirrored move.
-
-    Args:
-        rate: percent per year.
-        moves_bp: those on offer, basis points.
-        limits: at whose bounds the rate ends.
-        current: the rate in force.
-    """
-
-    def distance(move: int) -> tuple[float, int]:
-        there = limits.inside(current + move / 100)
-        return round(abs(there - rate), 9), abs(move)
-
-    return min(moves_bp, key=distance)
-
-
 def change_in_words(change_bp: float) -> str:
     """Return a change of the rate, basis points, as the action of a player without own words."""
     if not change_bp:
@@ -538,26 +518,22 @@ def rule_proposal(
     move: float | None = None
     if exact:
         rate = limits.inside(asked)
-        move = 100 * (rate - here)
+        move, further = 100 * (rate - here), rate != asked
     elif moves_bp:
-        move = nearest_move(asked, moves_bp, limits=limits, current=here)
-        rate = limits.inside(here + move / 100)
+        # Of two equally close the smaller, so that a mirrored economy gets the mirrored move.
+        leads_to = {it: limits.inside(here + it / 100) for it in moves_bp}
+        move = min(leads_to, key=lambda it: (round(abs(leads_to[it] - asked), 9), abs(it)))
+        rate, last = leads_to[move], move in (min(moves_bp), max(moves_bp))
+        further = last and abs(asked - here) > abs(move) / 100
     else:
         rate = limits.nearest(asked, current=here)
+        # Rounding to the grid moves the rate by half a step at most; more means a limit binds.
+        further = abs(rate - asked) > limits.step
     reasoning = (
         f"With inflation at {number(economy.inflation)}% and an output gap of "
         f"{number(economy.output_gap)}% the rule asks for {number(asked)}%."
     )
-    # Rounding to the grid moves the rate by half a step at most; more means that a limit binds.
-    goes_no_further = (
-        rate != asked
-        if exact
-        else abs(rate - asked) > limits.step
-        if move is None
-        else move in (min(moves_bp or ()), max(moves_bp or ()))
-        and abs(asked - here) > abs(move) / 100
-    )
-    if goes_no_further:
+    if further:
         reasoning += f" One step from {number(here)}% goes no further."
     return RuleProposal(rate, move, reasoning)
 

@@ -199,8 +199,7 @@ def _new_file(path: Path) -> Path:
 
 def _finish(simulation: Simulation, out: Path, taped: int | None, tape: Path) -> None:
     """Report the run beside a Taylor rule in the same economy with the same shocks."""
-    ruled = simulation.config.by_rules().model_copy(update={"name": "Taylor rule, same shocks"})
-    shadow = Simulation(ruled)
+    shadow = simulation.counterfactual("rule", name="Taylor rule, same shocks")
     shadow._quiet = True  # the run itself has said what is wrong with these quarters
     shadow.run(simulation.turn_number)
     report(simulation, out, shadow=shadow, taped=taped, since=taped or 0)

@@ -104,7 +104,7 @@ def frame_table(frame: pd.DataFrame, series: Sequence[Series]) -> Table:
     figures = {item.column: item.short or heading(item) for item in chosen}
     if "period" in frame:
         figures = {"period": "quarter"} | figures
-    has_actions = "accepted" in frame
+    has_actions = {"accepted", "actions"} <= set(frame)
     table = plain_table(
         *(right(literal(name), min_width=5) for name in ("turn", *figures.values())),
         *(["accepted"] if has_actions else []),
@@ -114,8 +114,8 @@ def frame_table(frame: pd.DataFrame, series: Sequence[Series]) -> Table:
         counts = [f"{row.get(name)} {name}" for name in _STATUS_STYLES if row.get(name)]
         cells = [_figure(row.get(name)) for name in ("turn", *figures)]
         if has_actions:
-            accepted = f"{row.get('accepted')} of {row.get('actions')}"
-            cells.append(accepted if row.get("actions") else "")
+            counted = [_figure(row[name]).removesuffix(".00") for name in ("accepted", "actions")]
+            cells.append(" of ".join(filter(None, counted)))
         cells += [", ".join(counts), _figure(row.get("interventions"))]
         table.add_row(*map(literal, cells))
     return table
@@ -314,7 +314,8 @@ def end(simulation: Run, wanted: int, failure: BaseException | None) -> None:
         )
         if simulation.tape is not None:
             at = f"{simulation.tape.path} --run {simulation.run_id}"
-            if simulation._is_own() and (file := file_of(type(simulation))) is not None:
+            shipped = type(simulation).__module__.startswith("llmsim_lab.")
+            if not shipped and (file := file_of(type(simulation))) is not None:
                 at += f" --import {file}"
             say(f"'llmsim-lab resume {at}' continues it.", style="red", to=errors)
         raise failure

@@ -19,11 +19,12 @@ from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._choose import DRAWN
 from llmsim_lab.prompts._prompt import PromptDiff
+from llmsim_lab.run import load
 from llmsim_lab.run._reading import Reading, Record
 from llmsim_lab.run._registry import kind_name
 from llmsim_lab.run._run import existing_tape, read_into, series_on
 from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import answer_in_words, outside_in_words
+from llmsim_lab.run._turn import Series, answer_in_words, outside_in_words
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import edited_prompts
@@ -168,13 +169,13 @@ def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _show_prompts(a: RunInfo, b: RunInfo) -> None:
-    """Print word diffs of the prompts; parts whose prompts changed alike are named together."""
+    """Print word diffs of the prompts."""
     before, after = a.manifest["prompts"], b.manifest["prompts"]
     for place in sorted(before.keys() ^ after.keys()):
-        say(f"{place}: only run {a.id if place in before else b.id} has a prompt for it")
+        say(f"Only run {a.id if place in before else b.id} has the prompt {place}")
     changed = edited_prompts(a.manifest, b.manifest)
     for (was, now), places in changed.items():
-        say(f"The prompt of {', '.join(places)} differs:", style="bold")
+        say(f"The prompt {', '.join(places)} differs:", style="bold")
         too_long = max(len(was), len(now)) > _MAX_COMPARED_CHARS
         say("(too long to compare word by word)" if too_long else PromptDiff(was, now))
     if not changed:
@@ -224,17 +225,20 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
         "seed": manifest.get("seed"),
         "recorded by": f"llmsim-lab {manifest['package']}, Python {manifest.get('python')}, "
         f"{manifest.get('platform')}",
-        "given parts": ", ".join(map(str, manifest["given"])),
-    }
-    facts |= {
-        f"prompt of {place}": f"{entry['name']} {entry['digest'][:12]}"
-        + (f", edited from {entry['parent'][:12]}" if entry["parent"] else "")
-        for place, entry in manifest["prompts"].items()
+        "given": ", ".join(map(str, manifest["given"])),
     }
     for name, value in facts.items():
         if value not in ("", None):
             say(f"{name + ':':<14} {value}")
-    console.print(frame_table(tape.turns_frame(info.id), series_on(tape, info)))
+    for entry in manifest["prompts"].values():
+        edited = f", edited from {entry['parent'][:12]}" if entry["parent"] else ""
+        say(f"{'prompt:':<14} {entry['name']} {entry['digest'][:12]}{edited}")
+    series: Sequence[Series]
+    try:
+        series = load(tape, info.id).series
+    except LabError:  # its class is not known here, or a part of the run is on no tape
+        series = series_on(tape, info)
+    console.print(frame_table(tape.turns_frame(info.id), series))
     say(
         f"'--turn {info.turns}' shows what was asked and answered in that turn, '--call N' one "
         "call of it.",

@@ -133,12 +133,13 @@ def rates_of(simulation: Simulation) -> dict[float, int]:
     return dict(sorted(rates.items()))
 
 
-def _policy_words(rate: Any, here: float) -> str:
+def _policy_words(simulation: Run, rate: Any) -> str:
     """Return a new rate as an action in words; empty without one."""
     if not isinstance(rate, int | float):
         return ""
-    verb = "Hold" if round(rate - here, 2) == 0 else "Raise" if rate > here else "Lower"
-    return f"{verb} the rate {'at' if verb == 'Hold' else 'to'} {number(float(rate))} %"
+    by = round(rate - simulation.state.interest_rate, 2)
+    verb = "Raise" if by > 0 else "Lower"
+    return f"{verb} the rate to {number(rate)} %" if by else f"Hold the rate at {number(rate)} %"
 
 
 def title(simulation: Run, agents: Mapping[str, Player]) -> str:
@@ -199,37 +200,26 @@ def prompt_html(question: OpenQuestion, *, folded: bool) -> Markup:
 def latest_answers(simulation: Run, players: Iterable[Player]) -> list[dict[str, Any]]:
     """Return what people answered in the latest turns, by column."""
     rows, seats = [], [*players]
-    economic = isinstance(simulation, Simulation)
     for turn in simulation.turns[-_LATEST:]:
+        economic = isinstance(simulation, Simulation)
+        after = f"rate {turn.state.interest_rate:.2f}%" if economic else ""
         for made in turn.answers:
             by_person = made.call is not None and made.call.request.model == "human"
-            if not by_person or not any(it.answers(made.player, made.component) for it in seats):
-                continue
-            fields, said, after = made.fields, {"answer": str(made)}, {}
-            if economic:
-                change = fields.get("rate_change_bp")
-                said = {
-                    "action": fields.get("action", str(made)),
-                    "asks for": "" if change is None else f"{change:+d} bp",
-                }
-                after = {"rate": f"{turn.state.interest_rate:.2f} %"}
-            reasons = {
-                "reasoning": made.reasoning,
-                "confidence": "" if made.confidence is None else f"{made.confidence:g}",
-                "status": made.status,
-            }
-            rows.append({"turn": turn.number, "who": made.player, **said, **reasons, **after})
+            if by_person and any(it.answers(made.player, made.component) for it in seats):
+                said = {"answer": made.fields.get("action", str(made)), "reasoning": made.reasoning}
+                sure = "" if made.confidence is None else f"{made.confidence:g}"
+                more = {"confidence": sure, "status": made.status, "led to": after}
+                rows.append({"turn": turn.number, "who": made.player, **said, **more})
     return rows
 
 
 def answers_text(answers: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return answers, a line each."""
-    lines = []
-    for item in answers:
-        words = clip(item["action"] if "action" in item else item["answer"], 100)
-        rate = f"; rate {item['rate'].replace(' ', '')}" if "rate" in item else ""
-        lines.append(f"turn {item['turn']}: {item['who']} ({item['status']}): {words}{rate}")
-    return lines or ["no answer yet"]
+    return [
+        f"turn {it['turn']}: {it['who']} ({it['status']}): {clip(it['answer'], 100)}"
+        f"{'; ' if it['led to'] else ''}{it['led to']}"
+        for it in answers
+    ] or ["no answer yet"]
 
 
 def answers_html(answers: Sequence[Mapping[str, Any]]) -> Markup:
@@ -237,9 +227,10 @@ def answers_html(answers: Sequence[Mapping[str, Any]]) -> Markup:
     if not answers:
         return Markup("<p>No answer yet.</p>")
     as_said = partial(styled, dir="auto")
-    shown = {"status": badge} | dict.fromkeys(("action", "answer", "reasoning"), as_said)
-    rows = [[shown.get(name, safe)(cell) for name, cell in item.items()] for item in answers]
-    return table(list(answers[0]), rows, caption=f"The answers of the latest {_LATEST} turns")
+    shown: dict[str, Any] = {"status": badge, "answer": as_said, "reasoning": as_said}
+    header = [name for name in answers[0] if any(item[name] for item in answers)]
+    rows = [[shown.get(name, safe)(item[name]) for name in header] for item in answers]
+    return table(header, rows, caption=f"The answers of the latest {_LATEST} turns")
 
 
 # --- the score -----------------------------------------------------------------------------------
@@ -478,9 +469,9 @@ class HumanSeat(LabWidget):
         )
         self.advice, self.facts, self.prompt, self.score = (w.HTML() for _ in range(4))
         self.form_box = w.VBox()
-        economic = self.economic is not None
-        stated = self.economic is not None and self.economic.moves_bp is not None
-        optional = ("action", *_LEFT_OPEN) if stated else (*_LEFT_OPEN,) if economic else ()
+        run, economic = self.economic, self.economic is not None
+        # A rate says what to do; words alone say it too.
+        optional = () if run is None else ("action", *_LEFT_OPEN)[run.moves_bp is None :]
         self.forms = {
             agent.name: AnswerForm(
                 optional,
@@ -672,14 +663,11 @@ class HumanSeat(LabWidget):
     def _check(self, name: str) -> None:
         """Show what would be wrong with the answer so far, while it is being written."""
         form = self.forms[name]
-        form.answer_button.description = self._rate_words(form.values) or "Answer"
+        form.answer_button.description = (
+            _policy_words(self.simulation, form.values.get("rate")) or "Answer"
+        )
         words = ". ".join(form.faults)
         form.hint.value = noted(words, like="repaired", role="status") if words else ""
-
-    def _rate_words(self, values: Mapping[str, Any]) -> str:
-        """Return what the rate in a form means; empty without one."""
-        run = self.economic
-        return "" if run is None else _policy_words(values.get("rate"), run.state.interest_rate)
 
     def _advise(self) -> None:
         """Show what the rule would do about this quarter, and remember that it was asked."""
@@ -701,7 +689,7 @@ class HumanSeat(LabWidget):
             self._begin_turn()
             return
         values = form.values
-        filler = {"action": self._rate_words(values), **_LEFT_OPEN}
+        filler = {"action": _policy_words(self.simulation, values.get("rate")), **_LEFT_OPEN}
         left = [it for it in form.optional if it in values and values[it] in ("", None)]
         try:
             self._reply(agent, values | {it: filler[it] for it in left}, left_open=left)

@@ -47,7 +47,7 @@ from llmsim_lab.run._config import made_intervention
 from llmsim_lab.run._page import module
 from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._run import NoModel, load, read_into
-from llmsim_lab.run._state import COMMON_COLUMNS
+from llmsim_lab.run._state import COMMON_COLUMNS, columns_in
 from llmsim_lab.run._turn import RunTurn, Series, own_numbers
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._lines import RunInfo
@@ -98,7 +98,9 @@ def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
     Numbers are as long as a form shows them, and no more of them than it shows.
     """
     turn = run.turns[number - run.turns[0].number]
-    columns = run.own_columns(turn)
+    columns, own = run.own_columns(turn), columns_in(turn.state)
+    if len(own) <= MOST_SET:  # a row may leave out what can be set, such as a shock
+        columns |= own
     names = [name for name in own_numbers(columns) if math.isfinite(columns[name])]
 
     def can_be_set(*names: str) -> bool:  # not those derived from others, or an agent's own

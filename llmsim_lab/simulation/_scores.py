@@ -274,6 +274,7 @@ def _continued(run: Simulation, frame: pd.DataFrame, target: float, quarters: in
         # A recorded run may be longer than the people's.
         state=run.turns[len(frame) - 1].state.replace(shock=Hit()),
     ).run(quarters)
+    later["turn"] += frame["turn"].iloc[-1]
     return pd.concat([frame, later.iloc[1:]], ignore_index=True)
 
 

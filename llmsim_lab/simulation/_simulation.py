@@ -625,7 +625,7 @@ class Simulation(Run[Economy]):
         if model is None or not config.needs_model:
             return ()
         thin = config.briefing == "thin" or config.moves_bp is None
-        return gate_notes(model, [("thin" if thin else "economist", config.decide or "sample")])
+        return gate_notes(model, "thin" if thin else "economist", config.decide)
 
 
 def _stated(made: Any, here: float) -> float | None:

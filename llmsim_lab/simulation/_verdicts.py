@@ -6,7 +6,7 @@ a run can say what is known of its model without the gate's situations and stati
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
@@ -20,8 +20,6 @@ GATE_VERSION = 1
 
 Told = Literal["economist", "thin"]
 Verdict = Literal["pass", "fail", "undecided"]
-AskedHow = tuple[Told, Decide]
-"""What a model is told, and how its answer is taken; ``sample`` where it writes its decision."""
 
 
 class GateVerdict(BaseModel):
@@ -46,49 +44,36 @@ class KeptVerdicts(BaseModel):
     verdicts: dict[Decide, GateVerdict]
 
 
-def kept_verdicts(told: Iterable[Told]) -> list[KeptVerdicts]:
-    """Return the verdicts of finished cards, the newest first.
-
-    Args:
-        told: only of models that were told this.
-    """
-    wanted, found = set(told), []
+def kept_verdicts() -> list[KeptVerdicts]:
+    """Return the verdicts of finished cards, the newest first."""
+    found = []
     for path in economics_folder().glob("*.json"):
         try:
             card = KeptVerdicts.model_validate_json(path.read_bytes())
         except (OSError, ValidationError):
             continue  # not finished
-        if card.told in wanted and card.version_of_gate == GATE_VERSION:
+        if card.version_of_gate == GATE_VERSION:
             found.append(card)
     return sorted(found, key=lambda card: card.measured_at, reverse=True)
 
 
-def gate_notes(model: Mapping[str, Any], asked: Iterable[AskedHow]) -> list[str]:
+def gate_notes(model: Mapping[str, Any], told: Told, decide: Decide | None) -> list[str]:
     """Return a sentence on a model that did not pass the economic gate; none if it did.
 
     There is none either where no card is kept.
 
     Args:
         model: its ``name`` and ``digest``, as a manifest has them.
-        asked: how a run asks it.
+        told: what a run tells it.
+        decide: how its answer is taken; None where it writes its decision.
     """
-    asked = sorted(set(asked))
-    name, who = clip(str(model.get("name")), 80), model.get("digest") or model.get("name")
-    kept = [card for card in kept_verdicts(told for told, _ in asked) if _who(card) == who]
-    notes = []
-    for told, decide in asked:
-        card = next((one for one in kept if one.told == told and decide in one.verdicts), None)
-        if card is None or card.verdicts[decide].outcome == "pass":
-            continue
-        how = ", told four indicators," if told == "thin" else ""
-        verdict = card.verdicts[decide]
-        notes.append(
-            f"{name}{how} failed the economic gate: {clip(verdict.words, 200)}."
-            if verdict.outcome == "fail"
-            else f"{name}{how} is undecided at the economic gate."
-        )
-    return notes
-
-
-def _who(card: KeptVerdicts) -> str:
-    return card.digest or card.model
+    how, who = decide or "sample", model.get("digest") or model.get("name")
+    for card in kept_verdicts():
+        if card.told == told and (card.digest or card.model) == who and how in card.verdicts:
+            verdict = card.verdicts[how]
+            name = clip(str(model.get("name")), 80) + ", told four indicators," * (told == "thin")
+            if verdict.outcome == "fail":
+                return [f"{name} failed the economic gate: {clip(verdict.words, 200)}."]
+            undecided = verdict.outcome == "undecided"
+            return [f"{name} is undecided at the economic gate."] if undecided else []
+    return []

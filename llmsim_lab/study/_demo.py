@@ -396,9 +396,7 @@ def _points(response: OilResponse) -> str:
 
 def _played(recorded: Simulation, player: str) -> Simulation:
     """Return the quarters of a recorded run as another player has them."""
-    done = tuple(item for turn in recorded.turns for item in turn.interventions)
-    config = recorded.config.model_copy(update={"interventions": done})
-    simulation = Simulation(config, players=PLAYERS[player])
+    simulation = recorded.counterfactual(PLAYERS[player])
     simulation._quiet = True  # what is wrong with these quarters is the recording's
     simulation.run(recorded.turn_number, progress=False)
     return simulation

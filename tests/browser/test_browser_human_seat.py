@@ -9,11 +9,12 @@ from lab_page import LabPage, Notebook
 from playwright.sync_api import Locator, expect
 
 SETUP = """
-from builders import make_config
 from llmsim_lab import Simulation
 from llmsim_lab.lab import HumanSeat
+calm = {"shock_scale": 0}
+people = {"Aland": "person"}
 simulation = Simulation(
-    make_config(nations=[{"name": "Aland", "kind": "human"}], start="1979Q3", turns=4, seed=7)
+    nations=["Aland"], players=people, start_at="1979Q3", turns=4, seed=7, economy=calm
 )
 """
 CLOSE = "seat.close()"
@@ -87,7 +88,7 @@ def test_the_rate_is_moved_by_arrows_and_sent_by_enter(notebook: Notebook) -> No
 def test_it_reads_in_the_dark_and_on_a_narrow_page(notebook: Notebook, lab: LabPage) -> None:
     notebook.click("Step")
     notebook.says(WIDGET, "It is your turn")
-    fill(notebook, "Dance in the streets")
+    fill(notebook, "Raise it")
     with lab.looking("JupyterLab Dark", width=400):
         notebook.screenshot("human_seat_dark_400", of=notebook.output(WIDGET))
         assert notebook.axe_faults() == []

@@ -22,7 +22,6 @@ widgets = await every_widget()
 SHOWN = {
     "AssistantChat": "I have added it.",
     "HumanSeat": "Raise the rate",
-    "PromptComparer": "48 of 48 samples played",
     "PromptViewer": "You are an economic policy advisor",
     "RateChart": "one nation",
     "RunTree": "2 one nation · fork at turn 3",

@@ -22,10 +22,10 @@ def test_the_demo_with_a_rule_needs_no_model_and_writes_chart_and_tables(llmsim_
     assert status == 0
     assert "Playing 3 quarters from 2000Q2: United States" in out
     assert "no model was called" in out
-    assert "Set the interest rate to 6.46%" in out
+    assert "With inflation at 3.24% and" in out
     rows = [line.split() for line in out.splitlines() if line.startswith("200")]
-    # The move, and then what says more than the move.
-    assert [row[5:7] for row in rows[1:]] == [["+75", "Set"], ["+75", "Set"], ["0", "Set"]]
+    # The move, and then why.
+    assert [row[5:7] for row in rows[1:]] == [["+75", "With"], ["+75", "With"], ["0", "With"]]
     assert "make lab" in out
     frame = pd.read_csv("out/demo/turns.csv")
     assert frame["period"].tolist() == ["2000Q2", "2000Q3", "2000Q4", "2001Q1"]
@@ -49,13 +49,13 @@ def test_a_run_on_ollama_shows_what_was_proposed_and_why(llmsim_lab: Run) -> Non
     assert "Federal Republic" in out
     assert "of Germany" in out
     assert "+50" in out
-    assert "8 model calls: ok 100%" in out
+    assert "4 model calls: ok 100%" in out
     assert "tokens" in out
     frame = pd.read_csv("here/decisions.csv")
     assert frame["component"].tolist() == ["agent"] * 4
     assert frame["outcome_bp"].tolist() == [50] * 4
     bodies = [request.body for request in server.requests]
-    assert len(bodies) == 8
+    assert len(bodies) == 4
     assert all(body["options"]["num_ctx"] == 2048 for body in bodies)
     assert all(body["truncate"] is False for body in bodies)
 

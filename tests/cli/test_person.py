@@ -11,13 +11,10 @@ import pytest
 from cli_kit import Run
 
 CHAIR = """
-start: 1979Q3
+start_at: 1979Q3
 turns: 1
-nations:
-  - name: Aland
-    kind: human
-validator:
-  kind: always_valid
+nations: [Aland]
+players: {Aland: person, "*": rule}
 """
 
 
@@ -38,11 +35,11 @@ def types(keyboard: io.StringIO, *lines: str) -> None:
 def test_a_person_is_shown_the_prompt_and_asked_for_each_field(
     llmsim_lab: Run, typed: io.StringIO
 ) -> None:
-    types(typed, "Raise the rate", "Prices rise.", "0,8", "10,67 %")
+    types(typed, "Prices rise.", "100", "Raise the rate", "0,8")
     status, out, err = llmsim_lab("run", "chair.yaml", "--out", "out")
     assert (status, err) == (0, "")
-    assert "You advise Aland. Mandate: stable prices" in out
-    assert "proposed rate (one of 5.17, 6.67, " in out
+    assert "You are the central bank of a large economy" in out
+    assert "rate change bp (one of -450, -300, " in out
     frame = pd.read_csv("out/decisions.csv").query("component == 'agent'")
     assert frame["model"].tolist() == ["human"]
     assert frame["confidence"].tolist() == [0.8]
@@ -50,21 +47,23 @@ def test_a_person_is_shown_the_prompt_and_asked_for_each_field(
 
 
 def test_a_wrong_field_is_asked_for_again(llmsim_lab: Run, typed: io.StringIO) -> None:
-    types(typed, "", "Raise the rate", "Prices rise.", "sure", "0.8", "40", "10.67")
+    types(typed, "", "Prices rise.", "40", "100", "Raise the rate", "sure", "0.8")
     status, out, _ = llmsim_lab("run", "chair.yaml", "--out", "out")
     assert status == 0
     assert "That is missing." in out
     assert "That is 'sure'; it must be one of 0, 0.05" in out
-    assert "That is 40; it must be one of 5.17" in out
+    assert "That is 40; it must be one of -450" in out
 
 
 def test_a_refused_action_is_asked_for_once_more(llmsim_lab: Run, typed: io.StringIO) -> None:
-    first = ("Plant tulips", "They are pretty.", "0.5", "10.67")
-    types(typed, *first, "Raise the rate", "Prices rise.", "0.8", "10.67")
+    Path("chair.yaml").write_text(f"{CHAIR}moves_bp: null\n")
+    first = ("Plant tulips", "They are pretty.", "0.5")
+    types(typed, *first, "Raise the rate", "Prices rise.", "0.8")
     status, out, _ = llmsim_lab("run", "chair.yaml", "--out", "out")
     assert status == 0
     assert "Not accepted: the action names nothing of economic policy" in out
-    assert pd.read_csv("out/decisions.csv")["status"].tolist()[0] == "repaired"
+    decisions = pd.read_csv("out/decisions.csv").query("component == 'agent'")
+    assert decisions["status"].tolist() == ["repaired"]
 
 
 def test_with_nobody_at_the_keyboard_the_run_ends_and_says_so(

@@ -28,8 +28,8 @@ outcome: coins.Ann
 RULES = """\
 world: economic
 fixed:
-  nations: [{name: Rule, kind: taylor}]
-  validator: {kind: always_valid}
+  nations: [Rule]
+  players: rule
 vary:
   economy.shock_scale: [1.0, 2.0]
 seeds: 2
@@ -168,7 +168,7 @@ def test_a_report_stands_beside_the_tape(lab: Run) -> None:
         (RULES.replace("shock_scale", "shock_scal"), "line 6: vary.economy.shock_scal: arm"),
         (RULES.replace("economy.shock", "econmy.shock"), "did you mean 'economy'?"),
         (RULES.replace("2.0]", "lots]"), "line 6: vary.economy.shock_scale: arm 'lots'"),
-        (RULES.replace("kind: taylor", "knd: taylor"), "line 3: fixed.nations"),
+        (RULES.replace("[Rule]", "[{nme: Rule}]"), "line 3: fixed.nations"),
         (RULES.replace("outcome: inflation", "outcome: inflatin"), "line 9: outcome: outcome"),
         (RULES.replace("outcome:", "outcom:"), "line 9: outcom: unknown key; known here are aa"),
         (RULES.replace("seeds: 2", "seeds: 0"), "line 7: seeds: seeds=0 must be"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from builders import in_words, make_client
+from builders import in_words, make_client, policy
 from cli_kit import Run, reply
 from fake_ollama import FakeOllama, Fault
 from tape_text import changed_manifest, rewrite
@@ -26,7 +26,7 @@ from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message, ToolCall
 
-HOSTILE = "\x1b[2J$x^{ [bold]up\u202e"
+HOSTILE = "\x1b[2J$x^{ [bold]taxes up\u202e"
 CONFIG = {
     "name": "mine",
     "start_at": "1979Q3",
@@ -166,10 +166,11 @@ def test_a_fork_with_an_edited_prompt_knows_what_it_was_edited_from(
     assert (status, err) == (0, "")
     assert "exactly one" in str(server.requests[0].body["messages"])
     with Tape("a.tape", read_only=True) as recorded:
-        prompt = recorded.run(2).manifest["prompts"]["agent_policy#"]
-        assert prompt["parent"] == Prompt.load("agent_policy").digest
+        prompts = recorded.run(2).manifest["prompts"].values()
+    [edited] = (it for it in prompts if it["name"] == "agent_policy")
+    assert edited["parent"] == Prompt.load("agent_policy").digest
     out = llmsim_lab("tape", "diff", "a.tape", "1", "2")[1]
-    assert "The prompt of agent:Aland differs:" in out
+    assert "The prompt agent_policy#" in out
     assert "propose [-ONE-]{+exactly one+} specific policy action" in out
     assert "engine" not in out
 
@@ -340,14 +341,16 @@ def test_a_run_is_shown_with_what_defines_it(llmsim_lab: Run, tape: Path) -> Non
     status, out, _ = llmsim_lab("tape", "show", "a.tape")
     assert status == 0
     assert "Run 1, mine: run" in out
-    assert (
-        f"prompt of engine: engine_interest_rate {Prompt.load('engine_interest_rate').digest[:12]}"
-        in out
-    )
+    engine = Prompt.load("engine_interest_rate")
+    assert f"prompt:        engine_interest_rate {engine.digest[:12]}" in out
     columns = "turn quarter rate infl. unem. accepted model decisions from outside"
     assert columns.split() in [line.split() for line in out.splitlines()]
     assert "1980Q3" in out
     assert "3 ok" in out
+    assert [line.split()[5:8] for line in out.splitlines() if "1979Q4" in line] == [
+        ["1", "of", "1"]
+    ]
+    assert "nan" not in out
 
 
 def test_a_turn_is_shown_with_prompts_and_replies(llmsim_lab: Run, tape: Path) -> None:
@@ -369,11 +372,7 @@ def test_a_call_is_shown_with_its_settings(llmsim_lab: Run, tape: Path) -> None:
 
 
 def test_the_calls_of_a_turn_that_broke_off_are_shown(llmsim_lab: Run, tmp_path: Path) -> None:
-    replies = [
-        {"action": "Up", "reasoning": "So.", "confidence": 1},
-        TimeoutError(),
-        TimeoutError(),
-    ]
+    replies = [policy(), TimeoutError(), TimeoutError()]
     with Tape("broken.tape") as tape:
         simulation = Simulation(in_words(), llm_client=make_client(replies), tape=tape)
         with pytest.raises(Exception, match="timeout"):
@@ -405,15 +404,12 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     assert 'look({"at":"rates"})' in out
 
 
-def test_runs_of_other_nations_say_which_prompts_only_one_has(llmsim_lab: Run, tape: Path) -> None:
+def test_runs_with_other_prompts_say_which_only_one_has(llmsim_lab: Run, tape: Path) -> None:
     with Tape(tape) as recorded:
-        simulation = Simulation(
-            in_words(nations=("Borduria",)), llm_client=make_client(), tape=recorded
-        )
-        simulation.close()
+        Simulation(nations=["Aland"], llm_client=make_client(), tape=recorded).run(1)
     out = llmsim_lab("tape", "diff", "a.tape", "1", "2")[1]
-    assert "agent:Aland: only run 1 has a prompt for it" in out
-    assert "agent:Borduria: only run 2 has a prompt for it" in out
+    assert "Only run 1 has the prompt engine_interest_rate#" in out
+    assert "Only run 2 has the prompt agent_briefing#" in out
 
 
 def test_a_forks_page_says_where_it_comes_from_and_what_was_edited(
@@ -467,8 +463,8 @@ def test_a_shocked_fork_is_said_to_be_one_wherever_runs_are_listed(llmsim_lab: R
         llmsim_lab("tape", *words)[1]
         for words in (("diff", "two.tape", "1", "2"), ("ls", "two.tape"))
     )
-    assert "From outside, run 2 only: turn 1: shock.supply = 3" in diff
-    assert "fork at turn 1 · turn 1: shock.supply = 3 · " in ls
+    assert "From outside, run 2 only: turn 1: set shock.supply 3" in diff
+    assert "fork at turn 1 · turn 1: set shock.supply 3 · " in ls
 
 
 def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:

@@ -13,16 +13,15 @@ from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._picture import charted, lines_of
 from llmsim_lab.lab.figures import rate_figure
-from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation import Simulation
 
 
-def ruled(**settings: object) -> Simulation:
-    values = {"nations": [{"name": "R", "kind": "taylor"}], "validator": {"kind": "always_valid"}}
-    return Simulation(SimulationConfig(**values, **settings))
+def ruled(**settings: Any) -> Simulation:
+    return Simulation(players="rule", **settings)
 
 
 def test_every_run_history_and_the_rule_are_drawn_and_named() -> None:
-    first, second = ruled(start="1979Q3"), make_simulation(start="1979Q3")
+    first, second = ruled(start_at="1979Q3"), make_simulation(start_at="1979Q3")
     frames = {"ruled": first.run(4), "model": second.run(4)}
     figure = rate_figure(
         frames, history=history("1979Q3", 5), rule_of="model", title="Policy rate from 1979Q3"
@@ -50,7 +49,7 @@ def test_every_run_history_and_the_rule_are_drawn_and_named() -> None:
 
 def test_a_frame_brings_along_its_runs_bounds() -> None:
     engine = {"rate_bounds": [1, 12]}
-    figure = rate_figure({"ruled": ruled(start="1979Q3", turns=6, engine=engine).run(3)})
+    figure = rate_figure({"ruled": ruled(start_at="1979Q3", turns=6, engine=engine).run(3)})
     flat = [line.get_ydata() for line in figure.axes[0].get_lines() if len(line.get_ydata()) == 2]
     assert [list(ends) for ends in flat] == [[12, 12]]
 
@@ -64,13 +63,13 @@ def test_long_and_undated_runs_have_a_readable_axis() -> None:
 def test_a_fork_is_drawn_from_where_it_parts_and_what_was_done_is_named() -> None:
     first = ruled()
     first.run(4)
-    other = first.fork(2, intervene=[{"turn": 3, "shock": {"supply": 2}}])
+    other = first.fork(2, intervene=[{"turn": 3, "set": {"shock.supply": 2}}])
     other.run(2)
     rate, prices, *_ = rate_figure({"one": first.to_frame(), "other": other.to_frame()}).axes
     one, fork = rate.get_lines()[:2]
     assert list(one.get_xdata()) == [0, 1, 2, 3, 4]
     assert list(fork.get_xdata()) == [2, 3, 4]
-    assert [text.get_text() for text in rate.texts] == ["supply shock +2"]
+    assert [text.get_text() for text in rate.texts] == ["shock.supply = 2"]
     assert prices.get_title(loc="left").startswith("Inflation")
 
 

@@ -228,6 +228,15 @@ async def test_where_actions_are_in_words_a_person_has_a_models_fields() -> None
         assert "Raise the policy rate" in requests_of(client, "engine")[0].prompt
 
 
+async def test_a_person_may_judge_what_others_propose() -> None:
+    players = {"validator": "person", "*": "rule"}
+    with seated(table_of(players=players, validator="asked")) as seat:
+        assert "Step starts turn 1." in seat.status.value
+        await seat.take_turn(is_valid=False, reasoning="It is too much.", confidence=0.5)
+        assert seat.simulation.turns[1].became["Aland"]["accepted"] is False
+        assert "turn 1: Aland (ok): is_valid False; rate 9.67%" in seat.static_text()
+
+
 # Answering
 
 

@@ -119,6 +119,20 @@ async def test_the_form_has_the_fields_of_the_reply_and_the_person_what_a_model_
         assert seat.score_button.layout.display == "none"
 
 
+async def test_where_a_turn_begins_with_the_question_one_click_plays_it() -> None:
+    run = pot(Bob=Person())
+    seat = HumanSeat(run)
+    form = seat.forms["Bob"]
+    assert "Your answer plays turn 1." in seat.status.value
+    assert "You are Bob and have 20" in seat.prompt.value
+    form.fill(amount=7, **SAID)
+    form.answer_button.click()
+    await seat.idle()
+    assert run.state.given["Bob"] == 7
+    assert form.values["amount"] is None
+    seat.close()
+
+
 async def test_what_is_wrong_is_said_while_one_writes_and_when_it_is_sent() -> None:
     async with asked_at(pot(Bob=Person())) as seat:
         form = seat.forms["Bob"]

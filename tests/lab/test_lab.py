@@ -155,8 +155,7 @@ async def test_a_fault_is_one_sentence_and_what_was_asked_is_shown(tmp_path: Pat
         return answer(request)
 
     client = LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(gives))
-    config = make_simulation(names=("Aland",)).config
-    lab = Lab(Simulation(config, llm_client=client, tape=tmp_path / "a.tape"))
+    lab = Lab(Simulation(nations=["Aland"], llm_client=client, tape=tmp_path / "a.tape"))
     browser = Browser(lab)
     with pytest.raises(LLMFailureException):
         await lab.play()
@@ -269,11 +268,15 @@ async def test_a_shock_acts_on_the_way_to_the_next_turn_and_fields_are_in_words(
     browser.send("form", run=1, turn=2)
     await eventually(lambda: any("form" in it for it in browser.heard))
     assert browser.field("set", "inflation")["label"].startswith("Inflation, %")
-    assert "percentage points" in browser.field("shock", "supply")["help"]
-    browser.send("fork", run=1, turn=2, changes={"shock": {"supply": "1.5"}, "note": "oil"})
+    assert browser.field("set", "shock.supply")["value"] == 0
+    browser.send("fork", run=1, turn=2, changes={"set": {"shock.supply": "1.5"}, "note": "oil"})
     await eventually(lambda: 2 in lab.runs)
-    [[at, [done]]] = lab.runs[2].planned.items()
-    assert (at, done.shock, done.note) == (3, {"supply": 1.5}, "oil")
+    assert lab.runs[2].state.shock.supply == 1.5
+    [done] = lab.runs[2].turns[2].interventions
+    assert str(done) == "turn 2: shock.supply = 1.5 (oil)"
+    await lab.play(1)
+    inflation = [lab.runs[2].turns[at].state.inflation for at in (2, 3)]
+    assert inflation[1] - inflation[0] > 0.3  # a quarter of the shock, over four quarters
 
 
 async def test_a_prompt_is_edited_and_a_parameter_restarts_the_run() -> None:
@@ -415,7 +418,7 @@ async def test_presets_are_windows_with_fewer_parts() -> None:
     assert "[system]" in texts[PromptViewer]
     assert "[reply]" in texts[PromptViewer]
     tree = RunTree(RECORDED).static_text()
-    assert "   2 one nation · fork at turn 3 · turn 4: shock supply 4, note oil" in tree
+    assert "   2 one nation · fork at turn 3 · turn 3: set shock.supply 4, note oil" in tree
 
 
 def test_the_static_view_is_the_same_each_time_and_hides_behind_the_live_one() -> None:

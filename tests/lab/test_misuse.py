@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from builders import in_words
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.economy import QuadraticLoss
@@ -30,13 +29,7 @@ RECORDED = data_path("tapes/first_run.tape")
 
 def seated_run() -> Simulation:
     """A run of one person and no model."""
-    return Simulation(
-        in_words(
-            start="1979Q3",
-            nations=[{"name": "Aland", "kind": "human"}],
-            validator={"kind": "always_valid"},
-        )
-    )
+    return Simulation(start_at="1979Q3", nations=["Aland"], players={"Aland": "person"}, turns=1)
 
 
 @pytest.fixture(scope="module")
@@ -162,18 +155,11 @@ async def test_a_seat_that_is_closed_stops_the_turn_that_was_started_there() -> 
 
 
 def test_a_single_planned_turn_is_not_many() -> None:
-    simulation = Simulation(
-        in_words(
-            start="1979Q3",
-            turns=1,
-            nations=[{"name": "Aland", "kind": "human"}],
-            validator={"kind": "always_valid"},
-        )
-    )
+    simulation = seated_run()
     seat = HumanSeat(simulation)
-    [person] = seat.agents.values()
-    said = {"action": "Hold", "reasoning": "Calm.", "confidence": 0.5, "proposed_rate": 11.5}
-    person.person.ask = lambda _: said
+    [person] = simulation.people
+    said = {"action": "Hold", "reasoning": "Calm.", "confidence": 0.5, "rate_change_bp": 0}
+    person.ask = lambda _: said
     simulation.run(1)
     seat.refresh()
     assert "The one turn is played." in seat.status.value

@@ -8,37 +8,37 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import in_words, make_client
+from builders import make_client
 
+from llmsim_lab import Person
 from llmsim_lab._util.files import data_path
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import HumanSeat, leaderboard
 from llmsim_lab.run import load
-from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._counterfactual import _Held, people_in, rule_for
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.simulation._scores import _hold, people_in, world_differs
 
-OIL = {"turn": 4, "shock": {"supply": 4}, "note": "oil"}
+OIL = {"turn": 3, "set": {"shock.supply": 4}, "note": "oil"}
+QUARTERS = tuple(range(-200, 201, 25))
 
 
 def held(turns: int = 2, *, names: tuple[str, ...] = ("Aland",), **fields: Any) -> Simulation:
     """People who keep the rate where it is, turn after turn."""
-    fields.setdefault("start", "1979Q3")
-    fields.setdefault("validator", {"kind": "always_valid"})
-    fields.setdefault("nations", [{"name": name, "kind": "human"} for name in names])
-    simulation = Simulation(in_words(turns=turns, **fields), llm_client=make_client())
-    for person in people_in(simulation):
-        person.person.ask = lambda _: hold_at(9.673333)
+    players = dict.fromkeys(names, Person(lambda _: moved_by(0)))
+    calm = {"start_at": "1979Q3", "economy": {"shock_scale": 0}, "moves_bp": QUARTERS}
+    made = {"nations": names, "players": players, "llm_client": make_client(), "turns": turns}
+    simulation = Simulation(**calm | made | fields)
     simulation.run()
     return simulation
 
 
-def hold_at(rate: float) -> dict[str, Any]:
+def moved_by(move: int) -> dict[str, Any]:
     return {
-        "action": "Hold the rate",
+        "action": "Move the rate",
         "reasoning": "Wait and see.",
         "confidence": 0.5,
-        "proposed_rate": rate,
+        "rate_change_bp": move,
     }
 
 
@@ -84,10 +84,9 @@ def test_a_model_that_fails_leaves_a_note_and_no_number() -> None:
 
 
 def test_a_rule_among_models_needs_one_too() -> None:
-    nations = [{"name": "Aland", "kind": "human"}, {"name": "Borduria"}]
-    board = leaderboard(held(nations=nations))
+    board = leaderboard(held(nations=["Aland", "Borduria"]))
     notes = dict(zip(board.frame["who"], board.frame["note"], strict=True))
-    assert "this run needs a model" in notes["Taylor rule"]
+    assert "this run needs a model, for Borduria" in notes["Taylor rule"]
 
 
 def test_a_recorded_run_of_another_world_is_refused() -> None:
@@ -96,7 +95,7 @@ def test_a_recorded_run_of_another_world_is_refused() -> None:
 
 
 def test_the_loss_aims_at_the_persons_target_unless_told_otherwise() -> None:
-    nations = [{"name": "Aland", "kind": "human", "inflation_target": 4}]
+    nations = [{"name": "Aland", "inflation_target": 4}]
     simulation = held(nations=nations)
     assert leaderboard(simulation).loss == QuadraticLoss(inflation_target=4)
     gap_only = QuadraticLoss(gap_weight=0, rate_change_weight=0)
@@ -110,12 +109,9 @@ def test_several_people_are_judged_together() -> None:
 
 def test_a_run_without_people_has_no_leaderboard() -> None:
     with pytest.raises(ConfigError, match="has no people in it"):
-        leaderboard(held(nations=[{"name": "Rule", "kind": "taylor"}]))
-
-
-def test_a_run_of_models_only_has_none_either() -> None:
+        leaderboard(held(players="rule"))
     with pytest.raises(ConfigError, match="has no people in it"):
-        leaderboard(held(nations=[{"name": "Model"}]))
+        leaderboard(held(players={}))
 
 
 def test_the_chart_shows_every_run_and_history_where_there_is_one() -> None:
@@ -125,9 +121,7 @@ def test_the_chart_shows_every_run_and_history_where_there_is_one() -> None:
 
 
 def test_an_undated_run_has_no_history() -> None:
-    simulation = held(0, start=None)
-    people_in(simulation)[0].person.ask = lambda _: hold_at(4.0)
-    simulation.run(1)
+    simulation = held(1, start_at=None)
     labels = [line.get_label() for line in leaderboard(simulation).figure.axes[0].get_lines()]
     assert labels == ["you (Aland)", "Taylor rule", "rate held"]
 
@@ -155,20 +149,18 @@ def test_the_verdict_compares_with_the_rule_and_with_a_rate_held() -> None:
 
 
 def test_a_class_is_a_table_of_its_tapes_the_best_against_the_rule_first(tmp_path: Path) -> None:
-    for name, rate, seed in (("Ann", 11.67, 7), ("Bob", 5.17, 8)):
-        config = {"start": "1979Q3", "validator": {"kind": "always_valid"}, "seed": seed}
-        nations = [{"name": name, "kind": "human"}]
-        simulation = Simulation(
-            SimulationConfig(turns=1, nations=nations, **config), tape=tmp_path / f"{name}.tape"
+    for name, move, seed in (("Ann", 200, 7), ("Bob", -450, 8)):
+        said = moved_by(move) | ({"advice_asked": True} if name == "Bob" else {})
+        run = Simulation(
+            start_at="1979Q3",
+            seed=seed,
+            nations=[name],
+            players={name: Person(lambda _, said=said: said)},
+            tape=tmp_path / f"{name}.tape",
         )
-        [person] = people_in(simulation)
-        said = hold_at(rate) | ({"advice_asked": True} if name == "Bob" else {})
-        person.person.ask = lambda _, said=said: said
-        simulation.run()
-        simulation.close()
-    Simulation(
-        SimulationConfig(**config), llm_client=make_client(), tape=tmp_path / "c.tape"
-    ).close()
+        run.run(1)
+        run.close()
+    Simulation(llm_client=make_client(), tape=tmp_path / "c.tape").close()
     (tmp_path / "damaged.tape").write_text("not a tape")
     frame = leaderboard(tmp_path)
     assert frame["name"].tolist()[:2] == ["Ann", "Bob"]
@@ -184,10 +176,8 @@ def test_a_class_is_a_table_of_its_tapes_the_best_against_the_rule_first(tmp_pat
 
 
 def test_a_class_has_a_row_without_a_loss_for_a_game_that_was_not_begun(tmp_path: Path) -> None:
-    config = SimulationConfig(
-        nations=[{"name": "Ann", "kind": "human"}], validator={"kind": "always_valid"}
-    )
-    Simulation(config, tape=tmp_path / "ann.tape").close()
+    people = {"Ann": "person"}
+    Simulation(nations=["Ann"], players=people, tape=tmp_path / "ann.tape").close()
     [row] = leaderboard(str(tmp_path)).to_dict("records")
     assert (row["name"], row["turns"], math.isnan(row["loss"])) == ("Ann", 0, True)
     assert "play a turn first" in row["note"]
@@ -196,18 +186,54 @@ def test_a_class_has_a_row_without_a_loss_for_a_game_that_was_not_begun(tmp_path
 def test_in_the_game_the_rule_beats_a_rate_held_on_nearly_every_seed() -> None:
     seat = HumanSeat.game("Ann")
     config = seat.simulation.config
-    [person] = people_in(seat.simulation)
     seat.close()
     won = 0
     for seed in range(20):
         losses = []
-        for hold in (False, True):
-            rule = rule_for(person)
-            agent = _Held(rule) if hold else rule
-            frame = Simulation(config.with_values(seed=seed), agents=[agent]).run()
-            parts = ("inflation", "output_gap", "interest_rate")
-            losses.append(
-                QuadraticLoss().of(**{name: frame[name].tolist() for name in parts}).total
-            )
+        for player in ("rule", _hold):
+            run: Any = Simulation(config.model_copy(update={"seed": seed}), players={"Ann": player})
+            losses.append(run.measures(config)["loss"](run.run()))
         won += losses[0] < losses[1]
     assert won >= 16
+
+
+def test_people_sit_by_name_by_kind_or_everywhere() -> None:
+    for players in ({"Ann": "person"}, {"agent": "person", "Bob": "rule"}):
+        assert people_in(Simulation(nations=["Ann", "Bob"], players=players)) == ["Ann"]
+    assert people_in(Simulation(nations=["Ann"], players="person")) == ["Ann"]
+
+
+def test_where_actions_are_checked_a_rule_needs_no_model_for_it() -> None:
+    board = leaderboard(held(validator="asked"))
+    assert set(board.runs) == {"you (Aland)", "Taylor rule", "rate held"}
+    rows = board.frame.set_index("who")["term"]
+    assert rows["you (Aland)"] == rows["rate held"]
+
+
+def test_what_was_done_during_the_run_is_done_to_the_others() -> None:
+    simulation = held(1)
+    simulation.intervene(1, {"inflation": 5})
+    simulation.run(1)
+    frame = leaderboard(simulation, after=0).runs["Taylor rule"]
+    assert frame["inflation"][1] == pytest.approx(5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "difference"),
+    [
+        ({"economy": {"shock_scale": 0.5}}, "its economy is another"),
+        ({"seed": 6}, "its seed of the shocks is another: 6, not 5"),
+        ({"engine": {"max_move": 1}}, "its limits of the rate is another"),
+        ({"start_at": "1981Q1"}, "its starting state is another"),
+        ({"interventions": ()}, "at turn 1 is another: nothing, not turn 1: shock.supply = 3"),
+        ({"turns": 1}, "it has 1 turns, and 2 are compared"),
+    ],
+)
+def test_another_world_is_named_as_the_difference(fields: dict[str, Any], difference: str) -> None:
+    world: dict[str, Any] = {
+        "seed": 5,
+        "economy": {"shock_scale": 1.0},
+        "interventions": [{"turn": 1, "set": {"shock.supply": 3}}],
+    }
+    assert difference in world_differs(held(**world), held(**world | fields))
+    assert world_differs(held(**world), held(**world)) == ""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders import in_words
+from builders import make_config
 from counter_kit import counter_client, make_counter
 from tape_text import changed_manifest
 
@@ -43,10 +43,7 @@ def llmsim_lab(
 
 
 def test_runs_of_two_kinds_are_told_apart(llmsim_lab: Run) -> None:
-    config = in_words(
-        nations=({"name": "Aland", "kind": "taylor"},), validator={"kind": "always_valid"}
-    )
-    other = Simulation(config, tape="a.tape")
+    other = Simulation(make_config(), tape="a.tape")
     other.run(1)
     other.close()
     status, out, _ = llmsim_lab("tape", "diff", "a.tape", "1", "3")

@@ -85,13 +85,14 @@ def test_the_runs_say_what_each_fork_changed(first_run: PageData) -> None:
         (2, 1, 3),
         (3, 1, 3),
     ]
-    assert runs[2]["changes"] == ["turn 4: shock supply 4, note oil"]
+    assert runs[2]["changes"] == ["turn 3: set shock.supply 4, note oil"]
     assert "central banker who fears inflation" in runs[3]["changes"][0]
     assert first_run.start == 3
     assert [run["series"][0]["label"] for run in runs.values()] == ["Policy rate"] * 3
-    # A fork has its own turns; those before them are its parent's.
-    assert [n for run, n in first_run.turns if run == 2] == [4, 5, 6, 7, 8]
-    assert first_run.turns[2, 4]["done"] == ["turn 4: supply shock +4 (oil)"]
+    # A fork has its own turns, and the one that it changed; those before are its parent's.
+    own = [[n for run, n in first_run.turns if run == fork] for fork in (2, 3)]
+    assert own == [[3, 4, 5, 6, 7, 8], [4, 5, 6, 7, 8]]
+    assert first_run.turns[2, 3]["done"] == ["turn 3: shock.supply = 4 (oil)"]
 
 
 def test_decisions_are_those_of_the_run_each_with_its_call(first_run: PageData) -> None:

@@ -13,10 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import answer, in_words, make_simulation
+from builders import answer, in_words, make_simulation, policy
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
+from llmsim_lab.llm import Person
 from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.run import _progress
 from llmsim_lab.run._progress import ProgressLine
@@ -338,11 +339,6 @@ def test_in_a_notebook_it_is_an_output_that_ends_empty_and_only_for_a_person(
 
 
 def test_a_person_in_a_run_is_asked_without_a_line_in_between(terminal: Terminal) -> None:
-    config = in_words(
-        nations=({"name": "Ann", "kind": "human"},),  # type: ignore[arg-type]
-        validator={"kind": "always_valid"},  # type: ignore[arg-type]
-    )
-    run = Simulation(config)
     before = ""
 
     async def ask(question: Any) -> dict[str, Any]:
@@ -351,13 +347,7 @@ def test_a_person_in_a_run_is_asked_without_a_line_in_between(terminal: Terminal
         for _ in range(50):
             await asyncio.sleep(0)
         assert terminal.getvalue() == before
-        rate = question.fields["proposed_rate"]["enum"][0]
-        return {
-            "action": "Hold",
-            "reasoning": "So.",
-            "confidence": 0.8,
-            "proposed_rate": rate,
-        }
+        return policy("Hold the interest rate").model_dump()
 
-    run.agents[0].person.ask = ask  # type: ignore[attr-defined]
-    run.run(1)
+    players = {"Aland": Person(ask), "*": "rule"}
+    Simulation(in_words(nations=("Aland",)), players=players).run(1)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from builders import in_words, make_simulation, policy
+from builders import make_config, make_simulation, policy
 
 from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
@@ -23,12 +23,7 @@ def hostile(request: Any) -> Any:
 
 
 def test_a_run_shows_its_turns_and_where_it_is_recorded(tmp_path: Path) -> None:
-    config = in_words(
-        name="one rule",
-        nations=[{"name": "R", "kind": "taylor"}],
-        validator={"kind": "always_valid"},
-        interventions=[{"turn": 2, "set": {"inflation": 9}}],
-    )
+    config = make_config(name="one rule", interventions=[{"turn": 2, "set": {"inflation": 9}}])
     simulation = Simulation(config, tape=tmp_path / "a.tape")
     simulation.run(7)
     html = simulation._repr_html_()

@@ -237,6 +237,15 @@ def test_an_agent_of_ones_own_states_its_size_in_either_world(moves: Any) -> Non
     assert world.run(1, progress=False)["interest_rate"].tolist() == [4, 3.75]
 
 
+@pytest.mark.parametrize(
+    "agent", [TaylorRuleAgent("Aland"), NationAgent("Aland", make_client(policy()))]
+)
+def test_an_agent_that_knows_of_no_moves_is_told_where_to_give_them(agent: Agent) -> None:
+    world = ruled(players={"*": "rule", "Aland": agent}, nations=["Aland"])
+    with pytest.raises(ConfigError, match=r"'Aland' states no change .* moves_bp=run.moves_bp, or"):
+        world.run(1, progress=False)
+
+
 def test_a_rule_that_is_exact_sets_the_very_rate_it_asks_for() -> None:
     rule = TaylorRuleAgent("Aland", exact=True)
     world = ruled(
@@ -464,7 +473,11 @@ def test_a_static_economy_has_no_equation_for_a_shock() -> None:
         ({"engine": EconomicEngine()}, r"players=\{'engine': ...\}"),
         ({"agents": [Cutting("Ann")]}, r"players={'Ann': NationAgent\(...\)}"),
         ({"start": "1979Q3"}, "write start_at"),
-        ({"interventions": [{"turn": 4, "shock": {"supply": 1}}]}, "shock"),
+        (
+            {"interventions": [{"turn": 4, "shock": {"supply": 1}}]},
+            "shock: unknown; there are turn, set, note; new values go by name",
+        ),
+        ({"shock": {"supply": 1}}, r"turn before the one that it hits: \{turn: 3, set: \{shock"),
         ({"nations": ["Ann", "Ann"]}, "twice: Ann"),
         ({"nations": []}, "name at least one"),
         ({"nations": ["Ann", " "]}, "at least 1 character"),

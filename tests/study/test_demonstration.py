@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
-import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,11 +14,11 @@ from typing import Any
 import pytest
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.agents import Agent, TaylorRuleAgent
+from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
-from llmsim_lab.models import Action, SimulationState
-from llmsim_lab.simulation import Simulation, SimulationConfig, lint
+from llmsim_lab.run import Question
+from llmsim_lab.simulation import Simulation, lint
 from llmsim_lab.study import Demonstration
 from llmsim_lab.study._demo import (
     DEMO_MOVES_BP,
@@ -28,45 +27,36 @@ from llmsim_lab.study._demo import (
     OIL_TURN,
     PLAYERS,
     RULE,
+    Player,
     World,
     demo_config,
     demo_runs,
 )
 from llmsim_lab.types import ChatReply
 
-Player = Callable[[SimulationConfig], Agent]
+
+def change(question: Question) -> int:
+    """Return the change on offer that is nearest to what the rule asks for."""
+    state = question.state
+    levels = {"inflation": state.inflation, "output_gap": state.output_gap}
+    asked = TaylorRule().rate(**levels, previous_rate=state.interest_rate) - state.interest_rate
+    return min(DEMO_MOVES_BP, key=lambda move: abs(move / 100 - asked))
 
 
-class Chance(Agent):
-    """Draws a move, whatever the economy does."""
-
-    def __init__(self, seed: object) -> None:
-        super().__init__("chance")
-        self.rng = random.Random(str(seed))
-
-    async def decide_action(self, state: SimulationState) -> Action:
-        del state
-        move = self.rng.choice(DEMO_MOVES_BP)
-        return Action(agent_name=self.name, action_string="Any", rate_change_bp=move)
+def chance(question: Question) -> Any:
+    """Draw a move, whatever the economy does."""
+    return {"rate_change_bp": question.rng.choice(DEMO_MOVES_BP)}
 
 
-class Backwards(TaylorRuleAgent):
-    """Takes the smaller step, in the direction that the rule does not ask for."""
-
-    async def decide_action(self, state: SimulationState) -> Action:
-        action = await super().decide_action(state)
-        asked = action.rate_change_bp or 0
-        return action.model_copy(
-            update={"rate_change_bp": -75 if asked > 0 else 75 if asked else 0}
-        )
+def backwards(question: Question) -> Any:
+    """Take the smaller step, in the direction that the rule does not ask for."""
+    asked = change(question)
+    return {"rate_change_bp": -75 if asked > 0 else 75 if asked else 0}
 
 
-class Timid(TaylorRuleAgent):
-    """Follows the rule in every third quarter, and otherwise does nothing."""
-
-    async def decide_action(self, state: SimulationState) -> Action:
-        action = await super().decide_action(state)
-        return action if state.turn % 3 == 0 else action.model_copy(update={"rate_change_bp": 0})
+def timid(question: Question) -> Any:
+    """Follow the rule in every third quarter, and otherwise do nothing."""
+    return {"rate_change_bp": 0 if question.turn % 3 else change(question)}
 
 
 def shown(player: Player, seeds: int = 3) -> Demonstration:
@@ -74,19 +64,15 @@ def shown(player: Player, seeds: int = 3) -> Demonstration:
     for seed in range(1, seeds + 1):
         runs[seed] = {}
         for world in ("plain", "mirrored", "oil"):
-            config = demo_config(seed=seed, mirrored=world == "mirrored").by_rules()
-            simulation = Simulation(config, agents=[player(config)])
+            config = demo_config(seed=seed, mirrored=world == "mirrored")
+            simulation = Simulation(config, players=player)
             if world == "oil":
-                simulation.intervene(OIL["turn"], shock=OIL["shock"], note=OIL["note"])
+                simulation.intervene(**OIL)
             # Whoever drives the economy off the model's range is shown until then.
             with suppress(EconomyError):
                 simulation.run(OIL_END if world == "oil" else config.turns)
             runs[seed][world] = simulation
     return Demonstration.of("the player", runs)
-
-
-def following(kind: type[TaylorRuleAgent]) -> Player:
-    return lambda config: kind(limits=config.engine.limits, moves_bp=config.moves_bp)
 
 
 @cache
@@ -112,11 +98,11 @@ def test_a_taylor_rule_answers_the_economy() -> None:
 @pytest.mark.parametrize(
     ("player", "verdict"),
     [
-        (lambda config: Chance(config.name), "it does not answer the economy"),
+        (chance, "it does not answer the economy"),
         (PLAYERS["no change"], "it does not answer the economy"),
         (PLAYERS["always +75 bp"], "it does not answer the economy"),
-        (following(Backwards), "it does the opposite of what the economy asks for"),
-        (following(Timid), "it answers the economy too little"),
+        (backwards, "it does the opposite of what the economy asks for"),
+        (timid, "it answers the economy too little"),
     ],
     ids=["chance", "no change", "always", "backwards", "timid"],
 )
@@ -143,8 +129,8 @@ def test_one_seed_decides_nothing() -> None:
 def test_a_wide_interval_decides_nothing() -> None:
     """The rule in one seed, nothing in the others."""
 
-    def mixed(config: SimulationConfig) -> Agent:
-        return PLAYERS[RULE if config.seed == 1 else "no change"](config)
+    def mixed(question: Question) -> Any:
+        return {"rate_change_bp": change(question) if question.run.seed == 1 else 0}
 
     assert shown(mixed, seeds=2).answer().verdict == (
         "2 seeds do not decide whether it answers the economy"

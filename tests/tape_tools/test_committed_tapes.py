@@ -97,6 +97,17 @@ def test_the_first_run_and_its_forks_are_what_their_script_records(script: Any) 
     assert as_it_was.replace(made.ADVISOR, made.FEARFUL).digest == prompts[1]["digest"]
 
 
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [("first_run.tape", 3), ("two_nations.tape", 1), ("social.tape", 2), ("crisis.tape", 1)],
+)
+def test_recorded_runs_replay_with_todays_code(name: str, runs: int) -> None:
+    with tape(name) as opened:
+        assert verify(opened) == []
+        for run in range(1, runs + 1):
+            assert replay(opened, run).turn_number == opened.run(run).turns
+
+
 def test_the_two_nations_are_what_their_script_records(script: Any) -> None:
     made = script("record_tapes")
     holds("two_nations.tape", 1, made.TWO_NATIONS, made.TWO_NATIONS.turns)
@@ -147,6 +158,8 @@ def test_the_demonstration_follows_from_its_answers_with_its_own_draws(
 def test_the_agent_that_looks_things_up_is_what_its_script_records(script: Any) -> None:
     made = script("record_lookup")
     holds("lookup.tape", 1, made.CONFIG, made.TURNS)
+    replayed = replay(TAPES / "lookup.tape", players=made.seats)
+    assert replayed.turn_number == made.TURNS
 
 
 def test_the_conversation_is_what_its_script_records(script: Any) -> None:

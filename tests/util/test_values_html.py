@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from builders import make_action, make_simulation, make_state
+from builders import make_action, make_client, make_state
 
+from llmsim_lab.agents import NationAgent
 from llmsim_lab.models import AgentState, LLMReasoningChain, PolicyDecision, SimulationState
 from llmsim_lab.types import FrozenDict
 
@@ -53,9 +54,8 @@ def test_a_state_shows_its_numbers_and_agents_in_tables() -> None:
 
 
 async def test_a_decision_shows_the_call_behind_it_folded() -> None:
-    simulation = make_simulation()
-    await simulation.step()
-    decision = simulation.turns[-1].actions[0].policy_decision
+    action = await NationAgent("Aland", make_client()).decide_action(make_state())
+    decision = action.policy_decision
     assert decision is not None
     html = decision._repr_html_()
     for name in ("prompt tokens", "reply tokens"):
@@ -66,9 +66,9 @@ async def test_a_decision_shows_the_call_behind_it_folded() -> None:
 async def test_what_changes_from_run_to_run_is_left_out() -> None:
     faces = []
     for _ in range(2):
-        simulation = make_simulation()
-        await simulation.step()
-        faces.append([chain._repr_html_() for chain in simulation.chains])
+        action = await NationAgent("Aland", make_client()).decide_action(make_state())
+        assert action.chain is not None
+        faces.append(action.chain._repr_html_())
     assert faces[0] == faces[1]
 
 

@@ -1,0 +1,119 @@
+"""People in runs: known before they are asked, kept in forks, not asked again after a stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_client
+from worlds import Gift, PublicGoods
+
+from llmsim_lab import Ask, Person, Run, Simulation, State
+from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.run import fork, resume
+
+FIVE = {"reasoning": "So.", "amount": 5, "confidence": 0.5}
+
+
+def economy(person: Person) -> Run:
+    return Simulation(nations=["Ann", "Bob"], players={"Ann": person, "*": "rule"}, masked=False)
+
+
+def pot(person: Person) -> Run:
+    return PublicGoods(players={"Ann": person, "*": "random"})
+
+
+@pytest.mark.parametrize("world", [economy, pot])
+async def test_what_a_turn_begins_with_is_known_before(world: Callable[[Person], Run]) -> None:
+    person = Person()
+    run = world(person)
+    before = dict(run.prompts)
+    [(who, expected)] = run.foreseen()
+    assert (who, dict(run.prompts), person.questions) == (person, before, ())
+    task = asyncio.create_task(run.step())
+    asked = (await person.asked()).request
+    assert (expected.messages, expected.schema) == (asked.messages, asked.schema)
+    assert (expected.site, expected.timeout_s) == (asked.site, asked.timeout_s)
+    task.cancel()
+
+
+class Talk(State):
+    said: int = 0
+
+
+class Begins(Run[Talk]):
+    """A world whose turn begins as it is told."""
+
+    how: str = "at once"
+
+    async def turn(self, state: Talk, ask: Ask) -> Talk:
+        if self.how == "by others":
+            await ask("Cy", Gift, "Well?")
+        if self.how == "outside":
+            await ask.outside("weather", "Rome", lambda: pytest.fail("it was done"))
+        if self.how == "wrong":
+            raise ValueError("no")
+        async with asyncio.TaskGroup() as group:
+            for name in ("Ann", "Bob"):
+                group.create_task(ask(name, Gift, "Well, {{ name }}?"))
+        return state
+
+
+@pytest.mark.parametrize(
+    ("how", "known"), [("at once", 2), ("by others", 0), ("outside", 0), ("wrong", 0)]
+)
+def test_no_more_is_known_than_the_first_questions(how: str, known: int) -> None:
+    run = Begins(how=how, players={"*": "person", "Cy": lambda _: pytest.fail("it was asked")})
+    assert len(run.foreseen()) == known
+
+
+def test_a_fork_with_another_model_leaves_the_person_in_the_seat(tmp_path: Path) -> None:
+    path, asked = tmp_path / "a.tape", []
+
+    def replies(request: Any) -> Any:
+        asked.append(request.site.agent)
+        return FIVE
+
+    client = make_client(FIVE)
+    run = PublicGoods(players={"Ann": Person(lambda _: FIVE)}, llm_client=client, tape=path)
+    run.run(2)
+    run.close()
+    branch = fork(path, turn=1, llm_client=make_client(replies, model="another"))
+    [person] = branch.people
+    person.ask = lambda _: FIVE | {"amount": 7}
+    branch.run(1)
+    assert asked == ["Bob", "Cy", "Di"]
+    assert branch.state.given["Ann"] == 7
+    branch.close()
+
+
+async def test_what_was_answered_before_a_stop_is_not_asked_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.tape"
+    people = {name: Person() for name in ("Ann", "Bob")}
+    run = PublicGoods(players={**people, "*": "random"}, tape=path)
+    task = asyncio.create_task(run.step())
+    for name in people:
+        await people[name].asked()
+    people["Ann"].answer(people["Ann"].questions[0], FIVE)
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    run.close()
+    again = resume(path)
+    ann, bob = again.people
+    task = asyncio.create_task(again.step())
+    bob.answer(await bob.asked(), FIVE | {"amount": 2})
+    assert ann.questions == ()
+    await task
+    assert (again.state.given["Ann"], again.state.given["Bob"]) == (5, 2)
+    again.close()
+
+
+def test_a_person_is_waited_for_as_long_as_said() -> None:
+    run = PublicGoods(players={"Ann": Person(timeout_s=0.01), "*": "random"})
+    with pytest.raises(LLMFailureException, match="timeout"):
+        run.run(1)

@@ -135,7 +135,7 @@ def rates_of(simulation: Simulation) -> dict[float, int]:
 
 def _policy_words(simulation: Run, rate: Any) -> str:
     """Return a new rate as an action in words; empty without one."""
-    if not isinstance(rate, int | float):
+    if not isinstance(simulation, Simulation) or not isinstance(rate, int | float):
         return ""
     by = round(rate - simulation.state.interest_rate, 2)
     verb = "Raise" if by > 0 else "Lower"

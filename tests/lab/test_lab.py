@@ -166,6 +166,7 @@ async def test_a_fault_is_one_sentence_and_what_was_asked_is_shown(tmp_path: Pat
     broken[0] = False
     browser.send("play", run=1, turns=1)  # Try again
     await eventually(lambda: (1, 1) in browser.turns)
+    await eventually(lambda: not browser.latest("live")["busy"])
     assert browser.latest("live")["fault"] == ""
 
 

@@ -1,168 +1,162 @@
-"""Figures of studies: means with their bands, by turn; and outcomes, run by run."""
+"""Figures of studies: runs by arm, arms by turn, a difference by turn, a specification curve."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.drawing import STYLES, drawable, new_figure, plain_axes, spread_out, told
 from llmsim_lab._util.html import SERIES_COLOURS
-from llmsim_lab._util.text import among, number
+from llmsim_lab._util.text import number
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run._turn import Series
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST_ARMS = 8
-"""More curves than that nobody tells apart."""
+_MOST_ARMS = 12
 _MOST_LINES = 60
-"""Of seeds, between their runs."""
-_MEAN = "#332288"
-_BAND: dict[str, Any] = {"alpha": 0.2, "linewidth": 0}
-_COMPARED = {"rule": ("rule", "#CC6677", "-"), "linear": ("linear solution", "#888888", "--")}
-"""By column: the words, colour and style of what a response is compared with."""
+"""Of units, between their arms."""
 
 
-def arms_chart(frame: pd.DataFrame, column: str, *, arms: Sequence[str]) -> Figure:
-    """Draw a column of a study's runs by turn: each arm's mean over seeds, with a 95 % band.
-
-    The band is pointwise, Student's for each turn alone: of twenty turns one may well be outside.
+def arms_figure(results: pd.DataFrame, outcome: str, *, arms: Sequence[str]) -> Figure:
+    """Draw an outcome: its mean by arm and turn where it has turns, and each unit by arm.
 
     Args:
-        frame: as ``Study.to_frame`` returns it, with a row at least.
-        column: of the frame, of numbers.
-        arms: all names, in the order of the design: an arm has its colour also if others have no
-            runs yet.
+        results: of a study.
+        outcome: one of them.
+        arms: all names, in the order of the design, so that each has its colour.
 
     Raises:
-        ConfigError: there is no such column, or there are too many arms.
+        ConfigError: there is nothing to draw, or there are too many arms.
     """
-    from matplotlib.ticker import MaxNLocator
-    from scipy.stats import t as student
+    from pandas import to_numeric
 
-    numbers = [str(name) for name in frame.select_dtypes("number").columns]
-    if column not in numbers:
+    rows = results[results["outcome"] == outcome]
+    rows = rows.assign(value=to_numeric(rows["value"], errors="coerce")).dropna(subset=["value"])
+    there = [arm for arm in arms if (rows["arm"] == arm).any()]
+    if not 0 < len(there) <= _MOST_ARMS:
         raise ConfigError(
-            f"{column!r} is not a column of numbers of these runs{among(column, numbers)}"
+            f"{outcome!r} has numbers of {len(there)} arms, and a chart has 1 to {_MOST_ARMS}; "
+            "study.results has all of them"
         )
-    there = [arm for arm in arms if (frame["arm"] == arm).any()]
-    if len(there) > _MOST_ARMS:
-        raise ConfigError(
-            f"{len(there)} arms are too many for one chart, which takes {_MOST_ARMS}; draw your "
-            "own from study.to_frame()"
-        )
-    figure, axes = _figure((8, 4.5))
-    ends, words = [], []
-    for arm in there:
-        values = frame[frame["arm"] == arm].dropna(subset=[column]).groupby("turn")[column]
-        mean, count = values.mean(), values.count()
-        if mean.empty:  # as where no run of the arm has the column
-            continue
-        place = arms.index(arm)
-        colour = SERIES_COLOURS[place % len(SERIES_COLOURS)]
-        half = student.ppf(0.975, count - 1) * values.std() / count**0.5
-        # One run alone at a turn has no spread, and a band with a hole would look like certainty.
-        if (count > 1).all():
-            axes.fill_between(mean.index, mean - half, mean + half, color=colour, **_BAND)
-        axes.plot(mean.index, mean, STYLES[place % len(STYLES)], color=colour, linewidth=2)
-        ends.append((float(mean.iloc[-1]), drawable(arm, 32), colour))
-        words.append(f"{arm}: {mean.iloc[0]:.2f} at first, {mean.iloc[-1]:.2f} at last")
-    _name_ends(axes, ends)
-    seeds = int(frame.groupby("arm")["seed"].nunique().max())
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set(xlabel="turn", ylabel=drawable(column.replace("_", " ")))
-    axes.set_title(
-        f"mean of {seeds} seeds · band: 95 %, each turn alone", loc="left", fontsize="small"
-    )
-    return told(figure, f"{column} by turn, mean over seeds. {'; '.join(words)}.")
+    by_turn = rows["turn"].nunique() > 1
+    figure = new_figure(10 if by_turn else 6, 4)
+    axes = figure.subplots(1, 2 if by_turn else 1, squeeze=False)[0]
+    colours = {arm: SERIES_COLOURS[k % len(SERIES_COLOURS)] for k, arm in enumerate(arms)}
+    words = _draw_units(axes[-1], rows, there, colours)
+    if by_turn:
+        _draw_turns(axes[0], rows, there, colours)
+    axes[0].set_ylabel(drawable(outcome.replace("_", " ")))
+    return told(figure, f"{outcome} by arm. {words}.")
 
 
-def runs_chart(values: pd.DataFrame, label: str, *, arms: Sequence[str]) -> Figure:
-    """Draw an outcome of each run by arm: a point a run, a bar at the mean, a line a seed.
-
-    Args:
-        values: as ``Study.outcomes`` returns them.
-        label: of the outcome.
-        arms: all names, in the order of the design.
-    """
-    values = values[values["outcome"] == label].dropna(subset=["value"])
-    there = [arm for arm in arms if (values["arm"] == arm).any()]
-    wide = values.pivot_table(index="seed", columns="arm", values="value").reindex(columns=there)
-    figure, axes = _figure((8, 4.5))
+def _draw_units(
+    axes: Axes, rows: pd.DataFrame, arms: Sequence[str], colours: Mapping[str, str]
+) -> str:
+    """Draw a point a unit, a bar at each arm's mean, and a line between the points of a unit."""
+    wide = rows.pivot_table(index="unit", columns="arm", values="value").reindex(columns=list(arms))
+    plain_axes(axes)
     if len(wide) <= _MOST_LINES:
         for line in wide.to_numpy():
-            axes.plot(range(len(there)), line, color="#bbbbbb", linewidth=0.8, zorder=1)
+            axes.plot(range(len(arms)), line, color="#bbbbbb", linewidth=0.8, zorder=1)
     words = []
-    for place, arm in enumerate(there):
-        own = wide[arm].dropna()
-        colour = SERIES_COLOURS[arms.index(arm) % len(SERIES_COLOURS)]
-        axes.scatter([place] * len(own), own, color=colour, s=26, alpha=0.75, zorder=2)
-        axes.hlines(own.mean(), place - 0.22, place + 0.22, color=colour, linewidth=4, zorder=3)
+    for place, arm in enumerate(arms):
+        own, colour = wide[arm].dropna(), colours[arm]
+        axes.scatter([place] * len(own), own, s=26, alpha=0.75, zorder=2, color=colour)
+        axes.hlines(own.mean(), place - 0.22, place + 0.22, linewidth=4, zorder=3, color=colour)
         words.append(f"{arm}: mean {number(float(own.mean()))} of {len(own)}")
-    axes.set_xticks(range(len(there)), [drawable(arm, 24) for arm in there])
-    if len(there) > 4:
+    axes.set_xticks(range(len(arms)), [drawable(arm, 24) for arm in arms])
+    if len(arms) > 4:
         axes.tick_params(axis="x", rotation=30)
-    axes.set_xlim(-0.5, max(1, len(there)) - 0.5)  # no run may have a value
-    axes.set_ylabel(drawable(label.replace("_", " ")))
-    axes.set_title(
-        "a point is a run · a bar is the mean · a line is a seed", loc="left", fontsize="small"
-    )
-    return told(figure, f"{label} by run. {'; '.join(words)}.")
+    axes.set_xlim(-0.5, len(arms) - 0.5)
+    axes.set_title("a point and a line are a unit · a bar is the mean", loc="left", size="small")
+    return "; ".join(words)
 
 
-def response_chart(
-    frame: pd.DataFrame, series: Series, *, title: str, shock: str, level: float
-) -> Figure:
-    """Draw what a shock did to a column: mean and band, and what it is compared with.
+def _draw_turns(
+    axes: Axes, rows: pd.DataFrame, arms: Sequence[str], colours: Mapping[str, str]
+) -> None:
+    """Draw each arm's mean over units by turn, with its name at the end."""
+    means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm")
+    for place, arm in enumerate(arms):
+        means[arm].plot(ax=axes, style=STYLES[place % len(STYLES)], color=colours[arm], linewidth=2)
+    _turns(axes)
+    low, high = axes.get_ylim()
+    ends = [float(means[arm].dropna().iloc[-1]) for arm in arms]
+    heights = spread_out(ends, gap=0.055 * (high - low), most=float("inf"))
+    at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    for arm, height in zip(arms, heights, strict=True):
+        name = drawable(arm, 24)
+        axes.annotate(name, (1, height or 0), (6, 0), color=colours[arm], va="center", **at)
+    axes.set_title("mean over units", loc="left", size="small")
+
+
+def _turns(axes: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    plain_axes(axes)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("turn")
+
+
+def difference_figure(band: pd.DataFrame, *, outcome: str, contrast: str) -> Figure:
+    """Draw a paired difference by turn, and the band that holds for all turns at once.
 
     Args:
-        frame: the column's rows, as ``ImpulseResponse.frame`` returns them.
-        series: the column's label and unit.
-        title: what the figure shows.
-        shock: what was done, in words.
-        level: of the band, which holds for all turns at once.
+        band: as ``Study.by_turn`` returns it.
+        outcome: what differs.
+        contrast: the arms, as effects name them.
     """
-    figure, axes = _figure((7, 3.2))
-    axes.axhline(0, color="#CCCCCC", linewidth=1)
-    turns, mean, pairs = frame["horizon"], frame["mean"], int(frame["n"].iloc[0])
-    if pairs > 1:
-        words = f"{level:.0%} band, {pairs} pairs"
-        axes.fill_between(turns, frame["low"], frame["high"], color=_MEAN, label=words, **_BAND)
-    axes.plot(turns, mean, color=_MEAN, label="mean")
-    for name, (words, colour, style) in _COMPARED.items():
-        if frame[name].notna().any():
-            axes.plot(turns, frame[name], style, color=colour, label=words)
-    unit = f"\n({drawable(series.unit)})" if series.unit else ""
-    axes.set(
-        xlabel=f"turns after the shock ({drawable(shock, 90)})",
-        ylabel=f"{drawable(series.label, 90)}, difference{unit}",
-        title=drawable(title, 90),
+    figure = new_figure(7, 3.2)
+    axes: Axes = figure.subplots()
+    axes.axhline(0, color="#999999", linewidth=1)
+    turns, mean, pairs = band["turn"], band["estimate"], int(band["n"].max())
+    colour = SERIES_COLOURS[0]
+    axes.fill_between(turns, band["low"], band["high"], color=colour, alpha=0.2, linewidth=0)
+    axes.plot(turns, mean, color=colour, linewidth=2)
+    _turns(axes)
+    axes.set_ylabel(f"{drawable(outcome.replace('_', ' '))}, difference")
+    axes.set_title(
+        f"{drawable(contrast, 80)} · mean of {pairs} pairs, band for all turns at once",
+        loc="left",
+        size="small",
     )
-    axes.legend(frameon=False, fontsize=8)
-    peak = frame.iloc[int(mean.abs().to_numpy().argmax())]
-    there = f", band {peak['low']:.2f} to {peak['high']:.2f}" if pairs > 1 else ""
+    peak = band.iloc[int(mean.abs().to_numpy().argmax())]
     return told(
         figure,
-        f"{title} to {shock}: largest {int(peak['horizon'])} turns after, "
-        f"{peak['mean']:+.2f}{there}.",
+        f"{contrast}, {outcome} by turn: largest at turn {int(peak['turn'])}, "
+        f"{peak['estimate']:+.2f}, band {peak['low']:.2f} to {peak['high']:.2f}.",
     )
 
 
-def _figure(size: tuple[float, float]) -> tuple[Figure, Axes]:
-    figure = new_figure(*size)
-    axes: Axes = figure.subplots()
-    plain_axes(axes)
-    return figure, axes
+def curve_figure(specifications: pd.DataFrame, *, title: str) -> Figure:
+    """Draw a specification curve: estimates in their order, and below what each was made with.
 
-
-def _name_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Write names where lines end, each in its colour, so that none stands on another."""
-    low, high = axes.get_ylim()
-    gap = 0.055 * (high - low)
-    heights = spread_out([height for height, _, _ in ends], gap=gap, most=float("inf"))
-    at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-    for height, (_, name, colour) in zip(heights, ends, strict=True):
-        axes.annotate(name, (1, height or 0), (6, 0), color=colour, va="center", **at)
+    Args:
+        specifications: a row each: ``estimate``, ``low``, ``high``, and the choices made.
+        title: above it.
+    """
+    made = specifications.sort_values("estimate", ignore_index=True)
+    choices = made.drop(columns=["estimate", "low", "high"], errors="ignore")
+    lines = [(name, level) for name in choices for level in dict.fromkeys(choices[name])]
+    figure = new_figure(8, 3 + 0.22 * len(lines))
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 0.25 * len(lines) + 0.5])
+    reach = [made["estimate"] - made["low"], made["high"] - made["estimate"]]
+    colour = SERIES_COLOURS[0]
+    above.errorbar(made.index, made["estimate"], reach, fmt="o", color=colour, markersize=4)
+    above.axhline(0, color="#999999", linewidth=1)
+    above.set_ylabel("estimate")
+    above.set_title(drawable(title, 90), loc="left", size="small")
+    for place, (name, level) in enumerate(reversed(lines)):
+        its = made.index[choices[name] == level]
+        below.plot(its, [place] * len(its), "|", color="black", markersize=8)
+    names = [drawable(f"{name}: {level}", 40) for name, level in reversed(lines)]
+    below.set_yticks(range(len(lines)), names, size="small")
+    below.set_xticks([])
+    below.set_xlabel(f"{len(made)} specifications, by their estimates")
+    for axes in (above, below):
+        plain_axes(axes)
+    least, most = made["estimate"].min(), made["estimate"].max()
+    return told(figure, f"{title}: {len(made)} specifications, {least:+.2f} to {most:+.2f}.")

@@ -29,7 +29,7 @@ from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
-from llmsim_lab.run._config import RunConfig, StateChange
+from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._run import NoModel, _load
 from llmsim_lab.tape._lines import RunInfo
@@ -242,7 +242,7 @@ class World:
             path = ("llm", name)
         if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= {*LLMConfig.model_fields}):
             return "config", path
-        known = [it for it in fields if it not in {*RunConfig.model_fields, *_SPECIAL}]
+        known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
         known += [*_SPECIAL, "llm.temperature"]
         close = closest(name, [*known, *(f"llm.{it}" for it in LLMConfig.model_fields)])
         close = close or closest(str(path[0]), known)

@@ -40,7 +40,8 @@ from llmsim_lab.llm._scope import Budget, Purse
 from llmsim_lab.run import Run
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import config_of
-from llmsim_lab.run._run import _load, class_on
+from llmsim_lab.run._registry import class_of_manifest
+from llmsim_lab.run._run import _load
 from llmsim_lab.run._session import load_turns
 from llmsim_lab.study._design import (
     AA,
@@ -267,7 +268,10 @@ class Study:
         made.design, made._samples = "full", whole_number("samples", samples, least=1)
         made._source = source
         infos = _independent(source, run)
-        kind, factors = world or class_on(source, infos[0]), factors_of(vary or {})
+        kind, factors = (
+            world or class_of_manifest(infos[0].id, infos[0].manifest),
+            factors_of(vary or {}),
+        )
         recorded = config_of(infos[0], kind)
         made._world = World(kind, fixed=fixed, factors=factors, recorded=recorded)
         arms = arms_of(factors, "full", aa=False)
@@ -956,26 +960,18 @@ class Study:
         return write_file(Path(path), report_html(self).encode())
 
     def chart(self, outcome: str) -> Figure:
-        """Draw an outcome: by turn where it is a column of numbers, else a point a run.
+        """Draw an outcome: by turn where it is a column, and each unit by arm.
 
         Args:
-            outcome: a column of the runs' frames, or the label of one of the study's outcomes.
+            outcome: the label of one of the study's outcomes, or a column of the runs' frames.
 
         Raises:
-            ConfigError: there is no such column, or no run is complete.
+            ConfigError: there is no such column, or nothing is known of it.
         """
-        from llmsim_lab.study._charts import arms_chart, runs_chart
+        from llmsim_lab.study._charts import arms_figure
 
-        frame, arms = self.to_frame().rename(columns={"unit": "seed"}), list(self.arms)
-        if frame.empty:
-            raise ConfigError(f"no run of {self!r} is complete; run() first")
-        item = self.outcome.get(outcome, outcome)
-        of_turns = item in frame.select_dtypes("number").columns or outcome not in self.outcome
-        if self._source is None and isinstance(item, str) and of_turns:
-            return arms_chart(frame, item, arms=arms)
-        means = self.results.groupby(["arm", "unit", "outcome"], sort=False)["value"].mean()
-        values = means.reset_index().rename(columns={"unit": "seed"})
-        return runs_chart(values, outcome, arms=arms)
+        known = self.outcome if outcome in self.outcome else {outcome: outcome}
+        return arms_figure(self._table(known), outcome, arms=list(self.arms))
 
     def watch(self) -> None:
         """Show a table of the runs, and a chart of the first outcome, that follow the playing."""

@@ -970,8 +970,9 @@ class Study:
         """
         from llmsim_lab.study._charts import arms_figure
 
-        known = self.outcome if outcome in self.outcome else {outcome: outcome}
-        return arms_figure(self._table(known), outcome, arms=list(self.arms))
+        known = outcome in self.outcome
+        table = self.results if known else self._table({outcome: outcome}, {})
+        return arms_figure(table, outcome, arms=list(self.arms))
 
     def watch(self) -> None:
         """Show a table of the runs, and a chart of the first outcome, that follow the playing."""

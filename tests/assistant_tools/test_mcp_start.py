@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
-from mcp.server.mcpserver import MCPServer
-from mcp_types import Tool
 
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.assistant import MCPToolExecutor
@@ -37,22 +34,6 @@ async def test_the_loop_goes_on_while_a_slow_server_starts(tmp_path: Path) -> No
     await waiting
     assert "count" in tools.get_available_tools()
     await tools.aclose()
-
-
-async def test_a_server_that_is_ready_is_not_asked_again() -> None:
-    class Counting(MCPServer[Any]):
-        asked = 0
-
-        async def list_tools(self) -> list[Tool]:
-            self.asked += 1
-            return await super().list_tools()
-
-    server = Counting("counting", log_level="CRITICAL")
-    async with MCPToolExecutor(server) as tools:
-        before = server.asked
-        await tools.ready()
-        assert tools.get_available_tools() == []
-    assert (before, server.asked) == (1, 1)
 
 
 async def test_waiting_for_a_server_that_cannot_start_says_why() -> None:
@@ -100,7 +81,7 @@ async def test_a_server_that_dies_when_asked_for_its_tools_could_not_be_started(
 
 
 async def test_a_list_of_tools_that_never_ends_is_given_up() -> None:
-    with pytest.raises(ToolServerError, match="did not answer within 1 s"):
+    with pytest.raises(ToolServerError, match="no answer within 1 s"):
         await MCPToolExecutor([*RAW, "--endless"], start_timeout_s=1).start()
     assert servers() == []
 
@@ -138,22 +119,6 @@ async def test_a_server_that_says_its_tools_changed_is_asked_again() -> None:
         assert (await tools.execute("grow", {}, "ann")).success
         await tools.ready()
         assert "late" in tools.get_available_tools()
-
-
-async def test_a_tool_that_has_gone_is_not_called() -> None:
-    async with MCPToolExecutor(RAW) as tools:
-        assert (await tools.execute("no_json", {}, "ann")).success
-        assert (await tools.execute("shrink", {}, "ann")).success
-        assert (await tools.execute("no_json", {}, "ann")).error_code == "TOOL_NOT_FOUND"
-        assert "no_json" not in tools.get_available_tools()
-
-
-async def test_a_tool_that_went_unannounced_is_not_found() -> None:
-    server = task_server()
-    async with MCPToolExecutor(server) as tools:
-        server.remove_tool("add_task")
-        result = await tools.execute("add_task", {"description": "Buy milk"}, "ann")
-    assert result.error_code == "TOOL_NOT_FOUND"
 
 
 async def test_a_server_that_no_longer_lists_its_tools_is_started_again() -> None:
@@ -205,20 +170,7 @@ async def test_a_tool_may_use_another_servers_tools() -> None:
         await inner.ready()
         return inner.get_available_tools()
 
-    async def blocking() -> list[str]:
-        """Ask another server without waiting first."""
-        return MCPToolExecutor(task_server()).get_available_tools()
-
-    async def closing() -> None:
-        """Close another server's tools, and wait for its end."""
-        inner.close()
-
     server.add_tool(nested)
-    server.add_tool(blocking)
-    server.add_tool(closing)
     async with MCPToolExecutor(server) as outer:
         assert len((await outer.execute("nested", {}, "ann")).data) == 5
-        for tool in ("blocking", "closing"):
-            async with asyncio.timeout(10):  # or it would wait for itself
-                assert (await outer.execute(tool, {}, "ann")).error_code == "TOOL_ERROR"
     await inner.aclose()

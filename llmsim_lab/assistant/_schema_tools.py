@@ -15,57 +15,46 @@ _EXPLAINED = """\
 You may use these tools:
 {tools}
 Reply with one JSON object: {{"name": "TOOL", "arguments": {{...}}}} to use a tool, or \
-{answer} to answer yourself once you need no tool."""
-_ANSWERS = '{"answer": ...}'
-_RESPONDS = f'{{"name": "{RESPOND}", "arguments": {{...}}}}'
+{{"name": "respond", "arguments": {{...}}}} to answer yourself once you need no tool."""
 
 
 def tool_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the schema of a reply: a call of one of the tools, or an answer.
+    """Return the schema of a reply: a call of one of the tools.
 
     Args:
-        tools: function declarations, as a ``ChatRequest`` has them. Where ``RESPOND`` is one of
-            them, the model answers with it, and only so.
+        tools: function declarations, as a ``ChatRequest`` has them, ``RESPOND`` among them.
     """
     functions = [tool["function"] for tool in tools]
-    forms = [
-        _object(
-            name={"const": function["name"]},
-            arguments=function["parameters"] or {"type": "object", "properties": {}},
-        )
-        for function in functions
-    ]
-    if RESPOND not in (function["name"] for function in functions):
-        forms.append(_object(answer={"type": "string"}))
-    return {"anyOf": forms}
+    return {
+        "anyOf": [
+            {
+                "type": "object",
+                "properties": {
+                    "name": {"const": function["name"]},
+                    "arguments": function["parameters"] or {"type": "object", "properties": {}},
+                },
+                "required": ["name", "arguments"],
+                "additionalProperties": False,
+            }
+            for function in functions
+        ]
+    }
 
 
 def describe_tools(
     messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
 ) -> tuple[Message, ...]:
     """Return the conversation with the tools explained in its system message."""
-    functions = [tool["function"] for tool in tools]
-    names = [function["name"] for function in functions]
-    answer = _RESPONDS if RESPOND in names else _ANSWERS
-    explained = _EXPLAINED.format(tools="\n".join(map(json.dumps, functions)), answer=answer)
-    return with_instruction(messages, explained)
+    told = "\n".join(json.dumps(tool["function"]) for tool in tools)
+    return with_instruction(messages, _EXPLAINED.format(tools=told))
 
 
-def tools_as_text(message: Message) -> tuple[str, str]:
-    """Return role and text of a message in words that every chat template knows."""
+def tool_as_text(message: Message) -> Message:
+    """Return a message in words that every chat template knows."""
     if message.role == "tool":
-        return "user", f"Result of {message.tool_name or 'the tool'}:\n{message.content}"
+        return Message("user", f"Result of {message.tool_name or 'the tool'}:\n{message.content}")
     calls = [
         json.dumps({"name": call.name, "arguments": dict(call.arguments)})
         for call in message.tool_calls
     ]
-    return message.role, "\n".join(filter(None, [message.content, *calls]))
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return Message(message.role, "\n".join(filter(None, [message.content, *calls])))

@@ -119,16 +119,6 @@ async def test_half_a_character_is_written_as_its_escape(tmp_path: Path) -> None
     assert (decision["message"], tool["parameters"]) == ("half \ud83d", {"text": "\ud83d"})
 
 
-async def test_a_result_that_no_json_can_be_is_written_as_text(tmp_path: Path) -> None:
-    endless: list[Any] = []
-    endless.append(endless)
-    log = DecisionLog(tmp_path / "log.jsonl")
-    for result in (endless, {(1, 2): 3}, {1, 2}, Path("x")):
-        await log.write_tool_invocation_log(**TOOL | {"result": result})
-    found = [row["result"] for row in rows(log.path)]
-    assert found == ["[[...]]", "{(1, 2): 3}", "{1, 2}", "x"]
-
-
 async def test_a_file_that_cannot_be_written_is_a_data_error(tmp_path: Path) -> None:
     log = DecisionLog(tmp_path)
     with pytest.raises(DataError, match="cannot write to the decision log"):

@@ -35,6 +35,10 @@ _FULL_QUEUE = "maximum pending requests"
 """How an Ollama server says, with status 503, that its queue is full."""
 _SITE = CallSite(component="assistant")
 _CALL: TypeAdapter[FunctionCall] = TypeAdapter(FunctionCall)
+_without_tools: WeakKeyDictionary[Any, set[str | None]] = WeakKeyDictionary()
+"""The agents that found out that their model has no tools, by their run: a replay would not know
+what an earlier run found out, nor which of several agents did first, since that depends on the
+server. Outside of a run, by the client."""
 _NOTHING = "nothing"
 _ANSWERING = "Answer the user in words, when no other tool is needed (any more)."
 _KIND = "question: you ask the user for something you need; refusal: you decline; else answer"
@@ -78,9 +82,6 @@ class OllamaAdapter:
         self.client = client
         self.tools = tuple(tools)
         self._calling = tool_calling
-        self._without_tools: WeakKeyDictionary[Any, set[str | None]] = WeakKeyDictionary()
-        """The agents that found out, by their run: a replay would not know what an earlier run
-        found out, nor which of several agents did first, since that depends on the server."""
         _wired(self.tools, responds=True)  # raises now, not at the first message
 
     async def generate(
@@ -148,8 +149,7 @@ class OllamaAdapter:
             )
             return _read(reply, as_json=by_schema)
 
-        # Outside of a run there is no replay to agree with, and the adapter itself remembers.
-        agents = self._without_tools.setdefault(scope().recorder or self, set())
+        agents = _without_tools.setdefault(scope().recorder or self.client, set())
         if self._calling == "auto" and site.agent not in agents:
             try:
                 return await converse()

@@ -331,7 +331,7 @@ class _Connection:
         self.client: Client
         self.ready, self.ended = asyncio.Event(), asyncio.Event()
         self.fault: ConfigError | ToolServerError | None = None
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._name, self._start_timeout_s = _name(target), start_timeout_s
         self._scope, self._over = anyio.CancelScope(), False
         self._said = ""
@@ -348,13 +348,13 @@ class _Connection:
     def end_soon(self) -> None:
         """Do as ``end`` does, from any thread."""
         with suppress(RuntimeError):  # the loop was closed, and all servers ended before it
-            self._loop.call_soon_threadsafe(self.end)
+            self.loop.call_soon_threadsafe(self.end)
 
     @property
     def usable(self) -> bool:
         """Whether calls can be made."""
         # A process that was forked has the connections of its parent, but not their loop.
-        return not (self._over or self.ended.is_set()) and self._loop is _loop.get()
+        return not (self._over or self.ended.is_set()) and self.loop is _loop.get()
 
     def report(self, event: str) -> None:
         """Log what happened to the server."""
@@ -384,7 +384,7 @@ class _Connection:
             if not self.ready.is_set():
                 raise TimeoutError(
                     "it was closed before it had started"
-                    if self._over
+                    if anyio.current_time() < self._scope.deadline
                     else f"it did not answer within {self._start_timeout_s:g} s; start_timeout_s "
                     "gives a slow one longer"
                 )
@@ -481,7 +481,8 @@ def _end_all() -> None:
 
 
 async def _all_ended() -> None:
-    here = [connection for connection in _alive if connection.usable]
+    loop = asyncio.get_running_loop()
+    here = [connection for connection in _alive if connection.loop is loop]
     for connection in here:
         connection.end()
     for connection in here:

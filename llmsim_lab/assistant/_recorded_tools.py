@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
-from weakref import WeakKeyDictionary, proxy
 
 from llmsim_lab._spans import Span
 from llmsim_lab._util.checks import whole_number
@@ -256,8 +255,6 @@ class ToolLookup:
         self.max_lookups = whole_number("max_lookups", max_lookups, least=1)
         self.tools = recorded(tools, _TIMEOUT_S)
         self._confirm = confirm
-        # Kept by client, since an adapter learns whether its model has tool calls.
-        self._adapters: WeakKeyDictionary[LLMClient, OllamaAdapter] = WeakKeyDictionary()
 
     async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
         """Return the prompt with what the model found at its end, one line for each call.
@@ -272,10 +269,7 @@ class ToolLookup:
             LLMError: the tools are set up wrong.
             Exception: whatever else the tools' executor raises when it starts.
         """
-        adapter = self._adapters.get(client)
-        if adapter is None:
-            # By a weak reference, or what is kept for the client would keep the client itself.
-            adapter = self._adapters[client] = OllamaAdapter(proxy(client))
+        adapter = OllamaAdapter(client)
         with scoped(asker=site.agent):  # agents of one run may have different tools
             toolbox = await self.tools.toolbox(adapter, self._confirm)
         if not toolbox.declarations:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import Field, PrivateAttr
 
@@ -106,7 +106,7 @@ class PendingAction(Value):
     tool_name: Annotated[str, Field(min_length=1)]
     parameters: dict[str, Any] = Field(default_factory=dict)
     description: str = ""
-    call_id: Annotated[str, Field(min_length=1, default_factory=lambda: uuid.uuid4().hex)]
+    call_id: str = Field(min_length=1, default_factory=lambda: uuid.uuid4().hex)
     user_id: str = ""
     conversation_id: str = ""
 
@@ -255,7 +255,8 @@ Meaning = Literal["answer", "question", "refusal"]
 """What a model's text is to the user."""
 
 
-LLMMessage, FunctionCall = types.Message, types.ToolCall
+LLMMessage: TypeAlias = types.Message
+FunctionCall: TypeAlias = types.ToolCall
 """What the conversation with the model is made of, and a tool that it wants called."""
 
 
@@ -366,57 +367,31 @@ class DeclaresTools(Protocol):
 
 
 class DecisionLogger(Protocol):
-    """Logs decisions and tool calls: the contract's logging service. ``DecisionLog`` is one."""
+    """Logs decisions and tool calls: the contract's logging service. ``DecisionLog`` is one.
 
-    async def write_decision_log(
-        self,
-        *,
-        decision_id: str,
-        conversation_id: str,
-        user_id: str,
-        message: str,
-        intent_type: str,
-        decision_type: str,
-        outcome_category: str,
-        duration_ms: float,
-    ) -> None:
+    All arguments are given by name.
+    """
+
+    async def write_decision_log(self, *args: Any, **row: Any) -> None:
         """Write a decision's row: first as ``PENDING``, then again, by the same id, when made.
 
         Args:
-            decision_id: tells the message from others.
-            conversation_id: the conversation it belongs to.
-            user_id: who wrote the message.
-            message: the message.
-            intent_type: what it was taken for; ``LLM_PROCESSING`` until that is known.
-            decision_type: a ``DecisionType``, or ``PENDING``.
-            outcome_category: ``SUCCESS``, ``ERROR``, ``REFUSAL`` or ``AMBIGUITY`` with its kind
-                after a colon, such as ``ERROR:TIMEOUT``; or ``PENDING``.
-            duration_ms: from the message to the decision, milliseconds.
+            args: none.
+            row: ``decision_id``, which tells the message from others; ``conversation_id``,
+                ``user_id`` and ``message``; ``intent_type``, what it was taken for
+                (``LLM_PROCESSING`` until that is known); ``decision_type``, a ``DecisionType``,
+                or ``PENDING``; ``outcome_category``, which is ``SUCCESS``, ``ERROR``, ``REFUSAL``
+                or ``AMBIGUITY`` with its kind after a colon, such as ``ERROR:TIMEOUT``, or
+                ``PENDING``; ``duration_ms``, from the message to the decision.
         """
         ...
 
-    async def write_tool_invocation_log(
-        self,
-        *,
-        decision_id: str,
-        tool_name: str,
-        parameters: dict[str, Any],
-        result: Any,
-        success: bool,
-        error_code: str | None,
-        error_message: str | None,
-        duration_ms: float,
-    ) -> None:
+    async def write_tool_invocation_log(self, *args: Any, **row: Any) -> None:
         """Write one tool call.
 
         Args:
-            decision_id: the decision it was part of.
-            tool_name: the tool.
-            parameters: its arguments.
-            result: what it returned.
-            success: whether it did what it was asked to.
-            error_code: what went wrong, as a code.
-            error_message: the same in words.
-            duration_ms: how long it took, milliseconds.
+            args: none.
+            row: ``decision_id``, ``tool_name``, ``parameters``, ``result``, ``success``,
+                ``error_code``, ``error_message`` and ``duration_ms``.
         """
         ...

@@ -100,11 +100,8 @@ BEFORE = {
 """What is done before a call is answered."""
 RESULTS: dict[str, Any] = {
     "noise": text('{"good": true}'),
-    "nan": text("NaN"),
-    "no_number": {**text("none"), "structuredContent": {"rate": float("nan")}},
     "nonsense": {"content": 17},
     "picture": {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
-    "too_deep": text("[" * 300 + "]" * 300),
     "wrong_code": {**text("why not"), "isError": True, "_meta": {"llmsim-lab/error_code": ["?"]}},
     "wrong_schema": {**text("seven"), "structuredContent": {"number": "seven"}},
 }

@@ -142,8 +142,6 @@ async def test_the_users_identity_replaces_what_the_arguments_say(faulty: MCPToo
 async def test_an_older_servers_json_text_is_read(raw: MCPToolExecutor) -> None:
     assert (await raw.execute("noise", {}, "ann")).data == {"good": True}
     assert (await raw.execute("no_json", {}, "ann")).data == "just a text"
-    assert (await raw.execute("nan", {}, "ann")).data == "NaN"
-    assert (await raw.execute("too_deep", {}, "ann")).data == "[" * 300 + "]" * 300
     assert (await raw.execute("picture", {}, "ann")).data == {"data": "", "left_out": ["image"]}
 
 

@@ -253,12 +253,10 @@ def _read(reply: ChatReply, *, as_json: bool) -> LLMResponse:
         text, kind = answer.text, answer.kind
     if not wanted and not text.strip():
         raise ValueError("the reply is empty")
-    counts = {"prompt_tokens": reply.prompt_tokens, "reply_tokens": reply.reply_tokens}
     return LLMResponse(
         content=text or None,
         function_calls=wanted,
         finish_reason=reply.done_reason,
-        usage={name: count for name, count in counts.items() if count is not None},
         kind=kind,
     )
 

@@ -121,18 +121,17 @@ class Toolbox:
         # A valid schema may still refer to what is missing, or to itself: each ends in another
         # error of the library.
         except Exception as error:  # noqa: BLE001
-            return failed_result(f"the arguments are wrong: {clip(str(error), 300)}", _WRONG)
-        if not faults:
-            return parameters
-        places = [".".join(map(str, [*fault.absolute_path, ""])) for fault in faults]
-        told = [
-            clip(f"{place[:-1]}: {fault.message}" if place else fault.message, 200)
-            for place, fault in zip(places, faults, strict=True)
-        ]
-        return failed_result(f"the arguments are wrong: {'; '.join(told)}", _WRONG)
+            told = [clip(str(error), 300)]
+        else:
+            if not faults:
+                return parameters
+            told = list(map(_fault_text, faults))
+        return failed_result(f"the arguments are wrong: {'; '.join(told)}", "INVALID_PARAMETERS")
 
 
-_WRONG = "INVALID_PARAMETERS"
+def _fault_text(fault: Any) -> str:
+    place = ".".join(map(str, fault.absolute_path))
+    return clip(f"{place}: {fault.message}" if place else fault.message, 200)
 
 
 def without(schema: Any, keywords: Collection[str] = ()) -> Any:

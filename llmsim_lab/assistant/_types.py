@@ -268,7 +268,6 @@ class LLMResponse:
         content: the text, if there is any.
         function_calls: the tools it wants called, in order.
         finish_reason: ``stop``, or ``length`` if the token limit cut the answer.
-        usage: tokens: ``prompt_tokens`` and ``reply_tokens``, where known.
         error: why there is no answer, for adapters that return errors instead of raising them.
         kind: what the model says its text is; None if it does not say, as for plain text.
     """
@@ -276,7 +275,6 @@ class LLMResponse:
     content: str | None = None
     function_calls: Sequence[FunctionCall] | None = None
     finish_reason: str | None = "stop"
-    usage: Mapping[str, int] | None = None
     error: LLMError | str | None = None
     kind: Meaning | None = None
 

@@ -72,10 +72,6 @@ async def test_what_waits_for_a_yes_is_handed_back_with_the_next_message() -> No
     assert tools.tasks["ann"] == {}
 
 
-def test_nothing_waits_before_anything_was_said() -> None:
-    assert chat_of(said()).pending is None
-
-
 async def test_a_message_that_fails_is_not_part_of_the_conversation() -> None:
     answers: list[Any] = [RuntimeError("a bug"), said("Hello!")]
 
@@ -125,24 +121,6 @@ async def test_while_a_message_is_under_way_there_is_no_other_and_no_new_beginni
     go_on.set()
     await sending
     assert [exchange.message for exchange in chat.exchanges] == ["Hi"]
-
-
-async def test_a_message_that_was_given_up_leaves_room_for_the_next() -> None:
-    begun = asyncio.Event()
-
-    async def decide(context: DecisionContext) -> AgentDecision:
-        begun.set()
-        if context.message == "wait":
-            await asyncio.Event().wait()
-        return said()
-
-    chat = conversation(decide)
-    sending = asyncio.create_task(chat.send("wait"))
-    await begun.wait()
-    sending.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await sending
-    assert (await chat.send("go on")).text == "Fine."
 
 
 async def test_beginning_anew_forgets_what_was_said_and_what_waits() -> None:
@@ -234,13 +212,6 @@ async def test_a_failed_call_unfolds_to_its_error() -> None:
     html = await shown(ToolResult(success=False, error="no milk", error_code="NOT_FOUND"))
     assert "<summary>look: failed</summary>" in html
     assert "NOT_FOUND: no milk" in html
-
-
-async def test_a_call_without_a_result_has_failed_and_shows_none() -> None:
-    html = await shown(None)
-    assert "<summary>look: failed</summary>" in html
-    assert "asked for" in html
-    assert "result" not in html
 
 
 async def test_a_result_that_no_json_can_hold_is_shown_as_a_failure() -> None:

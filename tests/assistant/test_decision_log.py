@@ -63,14 +63,6 @@ async def test_a_message_leaves_its_decision_and_its_tools(tmp_path: Path) -> No
     assert "Mäh" in (tmp_path / "log.jsonl").read_text(encoding="utf-8"), "for people to read"
 
 
-async def test_a_log_is_continued_and_shows_where_it_is(tmp_path: Path) -> None:
-    for name in ("d1", "d2"):
-        log = DecisionLog(tmp_path / "log.jsonl")
-        await log.write_decision_log(**ROW | {"decision_id": name})
-    assert [row["decision_id"] for row in rows(log.path)] == ["d1", "d2"]
-    assert "log.jsonl" in repr(log)
-
-
 @pytest.mark.process
 def test_a_killed_program_leaves_the_pending_row(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"

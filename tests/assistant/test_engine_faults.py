@@ -125,15 +125,6 @@ async def test_the_identity_comes_from_the_context_whatever_the_model_writes(
     assert "identity_ignored tool=add_task" in caplog.text
 
 
-async def test_the_identity_is_taken_out_of_arguments_within_arguments_too() -> None:
-    tool = ToolDeclaration("list_tasks", "", {"type": "object"})
-    tools = MemoryTasks()
-    wanted = call("list_tasks", which=[{"userId": "bob", "done": True}])
-    adapter = ScriptedAdapter(wanted, "Done.", tools=[tool])
-    await process(LLMAgentEngine(adapter, tools, CONSTITUTION))
-    assert tools.ran == [("list_tasks", {"which": [{"done": True}]}, "ann")]
-
-
 async def test_the_model_is_not_told_of_the_identity() -> None:
     made = engine("Fine.")
     await process(made)
@@ -201,15 +192,6 @@ async def test_an_empty_answer_is_a_failure(said: Any) -> None:
     assert log.decisions[-1]["outcome_category"] == "ERROR:INVALID_RESPONSE"
 
 
-async def test_an_answer_of_the_wrong_type_is_a_failure() -> None:
-    class Odd(ScriptedAdapter):
-        async def generate(self, *_: Any, **__: Any) -> Any:
-            return {"content": "Hi"}
-
-    made = LLMAgentEngine(Odd("x"), MemoryTasks(), CONSTITUTION)
-    assert (await process(made)).text == TROUBLE
-
-
 async def test_a_model_that_hangs_is_given_up() -> None:
     class Hanging(ScriptedAdapter):
         async def generate(self, *_: Any, **__: Any) -> LLMResponse:
@@ -253,11 +235,6 @@ async def test_no_history_is_shown_where_none_is_wanted() -> None:
     assert [message.role for message in adapter.seen[0]] == ["system", "user"]
 
 
-async def test_tool_names_do_not_reach_the_user() -> None:
-    decision = await decide("Hi", "I can call `add_task` and delete_task for you.")
-    assert decision.text == "I can call add task and delete task for you."
-
-
 # What the tools do
 
 
@@ -286,35 +263,15 @@ async def test_a_tool_server_that_dies_mid_call_is_told_to_the_model_and_logged(
     assert not decision.tool_calls[0].result.success
 
 
-async def test_a_tool_that_hangs_is_given_up() -> None:
-    async def hangs() -> ToolResult:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    _, told = await outcome_of_tool(lambda _: hangs(), timeout_seconds=0.02)
-    assert told == "error TIMEOUT: it gave no answer within 0.02 s"
-
-
 async def test_a_tool_that_returns_garbage_is_told_to_the_model() -> None:
     _, told = await outcome_of_tool(lambda _: {"ok": True})
     assert told == "error INVALID_RESULT: it returned dict"
-
-
-async def test_a_result_that_is_no_json_is_shown_as_text() -> None:
-    _, told = await outcome_of_tool(lambda _: ToolResult(success=True, data={"at": 1 + 2j}))
-    assert told == '{"at": "(1+2j)"}'
 
 
 async def test_a_long_result_is_cut_and_says_so() -> None:
     result = ToolResult(success=True, data="x" * 5000)
     _, told = await outcome_of_tool(lambda _: result, max_result_chars=100)
     assert told == '"' + "x" * 99 + "\n(cut here: 5,002 characters, of which 100 shown)"
-
-
-async def test_tools_that_all_failed_count_as_an_error() -> None:
-    log = ListLog()
-    await decide("Finish 9", call("complete_task", task_id=9), "There is none.", log=log)
-    assert log.decisions[-1]["outcome_category"] == "ERROR:TOOL_FAILED"
 
 
 async def test_a_list_of_tools_that_cannot_be_had_is_a_failure() -> None:
@@ -341,29 +298,6 @@ async def test_a_tool_that_nobody_declares_is_offered_by_its_name() -> None:
     await process(LLMAgentEngine(adapter, tools, CONSTITUTION))
     assert len(adapter.offered[0]) == len(TASK_TOOLS)
     assert tools.ran == [("complete_task", {"task_id": 1}, "ann")]
-
-
-async def test_a_deletion_that_nobody_declares_is_put_to_the_user_all_the_same() -> None:
-    tools = MemoryTasks(ann=["Buy milk"])
-    adapter = ScriptedAdapter(call("delete_task", task_id=1), tools=[])
-    decision = await process(LLMAgentEngine(adapter, tools, CONSTITUTION))
-    assert decision.decision_type is DecisionType.REQUEST_CONFIRMATION
-    assert tools.ran == []
-
-
-async def test_adapter_and_executor_may_answer_everything_asynchronously() -> None:
-    class Adapter(ScriptedAdapter):
-        async def get_tool_declarations(self, names: Any) -> Any:  # type: ignore[override]
-            return super().get_tool_declarations(names)
-
-    class Tools(MemoryTasks):
-        async def get_available_tools(self) -> Any:  # type: ignore[override]
-            return super().get_available_tools()
-
-    adapter, tools = Adapter(call("add_task", title="x"), "Added."), Tools()
-    assert (await process(LLMAgentEngine(adapter, tools, CONSTITUTION))).text == "Added."
-    assert tools.ran == [("add_task", {"title": "x"}, "ann")]
-    assert "maxLength" in str(adapter.offered[0][0].parameters)
 
 
 async def test_mocks_of_adapter_executor_and_log_will_do() -> None:
@@ -405,13 +339,6 @@ async def test_a_tools_name_of_odd_letters_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be used"):
         await process(engine(call(name), tools=tools))
     assert tools.ran == []
-
-
-@pytest.mark.parametrize(
-    "name", ["getUser", "user-profile/update", "DATA_v2", "admin.list", "x" * 128]
-)
-def test_names_that_mcp_allows_are_allowed(name: str) -> None:
-    assert ToolDeclaration(name).name == name
 
 
 async def test_arguments_that_are_too_deep_go_back_to_the_model() -> None:
@@ -491,27 +418,6 @@ async def test_a_schema_cannot_make_the_engine_fetch_anything() -> None:
     await process(made)
     assert tools.ran == []
     assert "the arguments are wrong: Unresolvable" in last_told(made)
-
-
-@pytest.mark.parametrize(
-    ("schema", "title"),
-    [
-        ({"$ref": "#"}, 1),
-        ({"properties": {"title": {"multipleOf": 0.1}}}, 10**400),
-    ],
-    ids=["itself", "no float"],
-)
-async def test_a_schema_that_its_checker_fails_on_is_an_answer_to_the_model(
-    schema: dict[str, Any], title: int
-) -> None:
-    adapter = ScriptedAdapter(
-        call("add_task", title=title), "Hm.", tools=[ToolDeclaration("add_task", "Add.", schema)]
-    )
-    tools = MemoryTasks()
-    made = LLMAgentEngine(adapter, tools, CONSTITUTION)
-    assert (await process(made)).text == "Hm."
-    assert tools.ran == []
-    assert "the arguments are wrong" in last_told(made)
 
 
 async def test_tools_that_come_and_go_are_seen_with_the_next_message() -> None:
@@ -771,17 +677,6 @@ async def test_rows_lost_later_are_error_lines_and_the_user_gets_the_answer(
 async def test_each_outcome_has_its_category(script: list[Any], category: str) -> None:
     log = ListLog()
     await decide("Hi", *script, log=log)
-    assert log.decisions[-1]["outcome_category"] == category
-
-
-@pytest.mark.parametrize(
-    ("reply", "category"),
-    [("no", "SUCCESS:CANCELLED"), ("hm", "AMBIGUITY:CONFIRMATION_UNCLEAR")],
-)
-async def test_replies_to_a_question_have_their_category(reply: str, category: str) -> None:
-    log = ListLog()
-    pending = PendingAction(tool_name="delete_task", parameters={"task_id": 1})
-    await process(engine("unused", log=log), reply, pending_confirmation=pending)
     assert log.decisions[-1]["outcome_category"] == category
 
 

@@ -185,22 +185,6 @@ async def test_a_tool_that_hangs_holds_up_neither_the_loop_nor_the_answer() -> N
     assert await asyncio.to_thread(ended.wait, 10)
 
 
-async def test_a_call_that_is_cancelled_ends_at_once() -> None:
-    started, may_end = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        """Hang."""
-        started.set()
-        may_end.wait()
-
-    running = asyncio.create_task(FunctionTools(hang).execute("hang", {}, "ann"))
-    assert await asyncio.to_thread(started.wait, 10)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    may_end.set()
-
-
 def _without_docstring(x: int) -> int:
     return x
 

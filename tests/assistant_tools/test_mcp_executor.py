@@ -9,18 +9,11 @@ from mcp_types import Tool, ToolAnnotations
 
 from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._mcp_executor import declaration_of
-from llmsim_lab.assistant._types import DeclaresTools, ToolExecutor, ToolResult
+from llmsim_lab.assistant._types import ToolResult
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools.mcp_kit import FAULTY
 
 pytestmark = pytest.mark.process
-
-
-async def test_the_executor_has_the_roles_that_the_engine_asks_for(
-    memory: MCPToolExecutor,
-) -> None:
-    assert isinstance(memory, ToolExecutor)
-    assert isinstance(memory, DeclaresTools)
 
 
 def test_tools_are_known_without_an_event_loop(memory: MCPToolExecutor) -> None:
@@ -108,11 +101,6 @@ def test_titles_that_only_repeat_the_names_are_left_out() -> None:
     assert told.parameters == {"type": "object", "properties": {"a": {}, "b": True}}
 
 
-def test_a_server_that_does_not_say_may_destroy(faulty: MCPToolExecutor) -> None:
-    [die] = faulty.get_tool_declarations(["die", "no_such_tool"])
-    assert die.destructive is True
-
-
 async def test_a_result_is_plain_data(memory: MCPToolExecutor) -> None:
     result = await memory.execute("add_task", {"description": " Buy milk "}, "ann")
     assert result == ToolResult(
@@ -166,11 +154,6 @@ async def test_a_refusal_that_comes_as_an_error_of_the_protocol_is_told(
     assert result == ToolResult(
         success=False, error="the arguments do not please", error_code="INVALID_PARAMETERS"
     )
-
-
-async def test_a_refusal_of_no_known_kind_is_the_tools_own(raw: MCPToolExecutor) -> None:
-    result = await raw.execute("wrong_code", {}, "ann")
-    assert result == ToolResult(success=False, error="why not", error_code="TOOL_ERROR")
 
 
 async def test_a_tool_that_is_not_there_is_a_result(memory: MCPToolExecutor) -> None:

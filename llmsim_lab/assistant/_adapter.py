@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from llmsim_lab._util.text import faults, log_event, whole, whole_text
-from llmsim_lab.assistant._schema_tools import RESPOND, describe_tools, tool_as_text, tool_schema
 from llmsim_lab.assistant._types import (
     FunctionCall,
     LLMError,
@@ -25,11 +25,19 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm._extract import with_instruction
 from llmsim_lab.llm._scope import scope
-from llmsim_lab.types import CallSite, ChatReply, Text
+from llmsim_lab.types import CallSite, ChatReply, Message, Text
 
 logger = logging.getLogger(__name__)
 
+RESPOND = "respond"
+"""The tool by which a model answers in words, where a request offers it."""
+_EXPLAINED = """\
+You may use these tools:
+{tools}
+Reply with one JSON object: {{"name": "TOOL", "arguments": {{...}}}} to use a tool, or \
+{{"name": "respond", "arguments": {{...}}}} to answer yourself once you need no tool."""
 _NO_TOOLS = "does not support tools"
 _FULL_QUEUE = "maximum pending requests"
 """How an Ollama server says, with status 503, that its queue is full."""
@@ -282,3 +290,48 @@ def as_llm_error(error: Exception) -> LLMError:
         return LLMError("no answer in time", "TIMEOUT")
     logger.error("assistant_failure", exc_info=error)
     return LLMError(f"{type(error).__name__}: {error}", "UNEXPECTED")
+
+
+# --- models that cannot call tools: a schema with one form for each tool --------------------------
+
+
+def tool_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the schema of a reply: a call of one of the tools.
+
+    Args:
+        tools: function declarations, as a ``ChatRequest`` has them, ``RESPOND`` among them.
+    """
+    functions = [tool["function"] for tool in tools]
+    return {
+        "anyOf": [
+            {
+                "type": "object",
+                "properties": {
+                    "name": {"const": function["name"]},
+                    "arguments": function["parameters"] or {"type": "object", "properties": {}},
+                },
+                "required": ["name", "arguments"],
+                "additionalProperties": False,
+            }
+            for function in functions
+        ]
+    }
+
+
+def describe_tools(
+    messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
+) -> tuple[Message, ...]:
+    """Return the conversation with the tools explained in its system message."""
+    told = "\n".join(json.dumps(tool["function"]) for tool in tools)
+    return with_instruction(messages, _EXPLAINED.format(tools=told))
+
+
+def tool_as_text(message: Message) -> Message:
+    """Return a message in words that every chat template knows."""
+    if message.role == "tool":
+        return Message("user", f"Result of {message.tool_name or 'the tool'}:\n{message.content}")
+    calls = [
+        json.dumps({"name": call.name, "arguments": dict(call.arguments)})
+        for call in message.tool_calls
+    ]
+    return Message(message.role, "\n".join(filter(None, [message.content, *calls])))

@@ -102,7 +102,7 @@ class LLMAgentEngine:
 
         Raises:
             TapeError: the message is part of a replay, and its calls are not on the tape.
-            ConfigError: the model's client is not set up right.
+            ConfigError: the model's client or the tools are not set up right.
             DataError: the decision log cannot be written to, before anything was done.
         """
         entry = DecisionEntry(self.decision_log, context)

@@ -266,7 +266,7 @@ class ToolLookup:
 
         Raises:
             LLMFailureException: the model could not be asked.
-            LLMError: the tools are set up wrong.
+            ConfigError: the tools are set up wrong.
             Exception: whatever else the tools' executor raises when it starts.
         """
         adapter = OllamaAdapter(client)

@@ -201,7 +201,7 @@ class Reasoner:
         Raises:
             ValueError: there are no options.
             LLMFailureException: the model cannot be reached, or refuses the request.
-            LabError: the lookup's tools are not available; of ``ToolLookup`` it is an ``LLMError``
+            LabError: the lookup's tools are not available; of ``ToolLookup`` it is a ``ConfigError``
                 or a ``ToolServerError``.
         """
         if isinstance(agent, Sequence):

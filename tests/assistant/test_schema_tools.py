@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from llmsim_lab.assistant._schema_tools import (
+from llmsim_lab.assistant._adapter import (
     describe_tools,
     tool_as_text,
     tool_schema,

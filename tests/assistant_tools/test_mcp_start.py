@@ -13,7 +13,7 @@ from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._types import ToolResult, ToolServerError
 from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.errors import ConfigError
-from tests.assistant_tools.mcp_kit import FAULTY, RAW, servers
+from tests.assistant_tools.mcp_kit import FAULTY, RAW, servers, until
 
 pytestmark = pytest.mark.process
 
@@ -71,7 +71,7 @@ async def test_a_server_that_dies_when_asked_for_its_tools_could_not_be_started(
 async def test_a_list_of_tools_that_never_ends_is_given_up() -> None:
     with pytest.raises(ToolServerError, match=r"not? answer within 1 s"):
         await MCPToolExecutor([*RAW, "--endless"], start_timeout_s=1).start()
-    assert servers() == []
+    await until(lambda: not servers())
 
 
 # Tools that change

@@ -69,7 +69,7 @@ _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 """For pydantic, which reads these values from tapes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """A function the model wants called, with its arguments as an object."""
 

@@ -57,7 +57,6 @@ OF_ALL_CLASSES = (  # it looks at classes that are there already, so it runs non
 
 EQUIVALENT = {
     "8763dfd4": "economy/_macro.py, _MAX_GROWTH: only keeps exp from an overflow, far beyond it",
-    "b98392e5": "assistant/_engine.py, _make_calls: a tool that was run has a result",
     "1cc93d72": "economy/_data.py, initial_state: the last of a list of one is its first",
     "a3a17eaa": "economy/_macro.py, slots: frozen raises already; slots save memory",
     "e1114372": "economy/_macro.py, _check: no level is off by the tolerance to the last bit",

@@ -7,9 +7,7 @@ and HTML, all that people, models and tools say is escaped.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -32,9 +30,9 @@ from llmsim_lab._util.html import (
     styled,
     visible,
 )
-from llmsim_lab._util.text import clip, whole_text
+from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
-from llmsim_lab.assistant._engine import LLMAgentEngine, asks_again, context_of
+from llmsim_lab.assistant._engine import LLMAgentEngine, context_of
 from llmsim_lab.assistant._function_tools import FunctionTools
 from llmsim_lab.assistant._recorded_tools import recordable, recorded
 from llmsim_lab.assistant._toolbox import json_text
@@ -54,8 +52,6 @@ from llmsim_lab.run import Ask, Run, State
 from llmsim_lab.types import Value
 
 _MAX_CHARS = 4_000
-_MAX_SHOWN = 50
-"""How many of the latest messages are shown, so that a long conversation is displayed quickly."""
 _WHO = {"user": "User", "assistant": "You"}
 """Who wrote a message, for a person in the assistant's seat."""
 
@@ -146,19 +142,11 @@ class Chat(Run[ChatState]):
         state: ChatState | None = None,
         **parameters: Any,
     ) -> None:
-        for given in (config, parameters.get("engine")):
-            if callable(given) or hasattr(given, "process_message"):
-                raise ConfigError(
-                    "who answers has a seat: Chat(user_id='ann', players={'assistant': engine})"
-                )
-        if "conversation_id" in parameters:
-            raise ConfigError("a conversation's id is its name: Chat(name='...', user_id='ann')")
         if config is None:
             parameters.setdefault("turns", 1000)
         # One that continues must not do so without its tools: no tape can hold those.
         self.tools: Any = FunctionTools() if tools is None and state is None else tools
         self._adapter: OllamaAdapter | None = None
-        self._lock = threading.Lock()
         super().__init__(config, state=state, **parameters)
 
     def ready(self) -> None:
@@ -250,14 +238,6 @@ class Chat(Run[ChatState]):
         return self.state.pending
 
     @property
-    def history(self) -> list[Message]:
-        """All messages so far, of both, oldest first."""
-        return [
-            *self.turns[0].state.said,
-            *(each for x in self.exchanges for each in _messages(x.message, x.decision)),
-        ]
-
-    @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The messages so far and what was decided, oldest first."""
         return tuple(
@@ -289,60 +269,38 @@ class Chat(Run[ChatState]):
             ConfigError: the message is empty, or another one is under way.
             TapeMiss: it is a replay, and this is not what was sent next.
         """
-        if not message.strip():
-            raise ConfigError("the message is empty")
-        with self._alone("another message is under way; wait for its answer, or stop it"):
-            inbox = self.state.inbox
-            if not self._replays:
-                if message != inbox:
-                    self.intervene(self.turn_number, {"inbox": message})
-            elif inbox and message != inbox:
-                raise TapeMiss(
-                    f"a replay answers what was recorded: message {self.turn_number + 1} of run "
-                    f"{self.run_id} is {inbox!r:.200}, not {message!r:.200}; fork the run to say "
-                    "something else"
-                )
-            turn = await self.step(progress=False)
+        if self._stepping:
+            raise ConfigError("another message is under way; wait for its answer, or stop it")
+        inbox = self.state.inbox
+        if self._session is None or not self._session.is_replay:
+            if message != inbox or not message:
+                self.intervene(self.turn_number, {"inbox": message})
+        elif inbox and message != inbox:
+            raise TapeMiss(
+                f"a replay answers what was recorded: message {self.turn_number + 1} of run "
+                f"{self.run_id} is {inbox!r:.200}, not {message!r:.200}; fork the run to say "
+                "something else"
+            )
+        turn = await self.step(progress=False)
         decision: AgentDecision = turn.state.decision
         return decision
-
-    @property
-    def _replays(self) -> bool:
-        return self._session is not None and self._session.is_replay
-
-    @contextmanager
-    def _alone(self, complaint: str) -> Iterator[None]:
-        # A widget and a cell may send at the same time, from different threads; step() only sees
-        # the second one when it plays, after its message came into the inbox.
-        if self._stepping or not self._lock.acquire(blocking=False):
-            raise ConfigError(complaint)
-        try:
-            yield
-        finally:
-            self._lock.release()
 
     def clear(self) -> None:
         """Start again; what was said before is forgotten, and nothing waits for a yes.
 
-        A replay goes back to its beginning.
-
         Raises:
-            ConfigError: a message is under way; or this is a recording, which holds one
-                conversation.
+            ConfigError: a message is under way; or there is a tape, which holds one conversation.
         """
-        with self._alone("a message is under way; wait for its answer, or stop it, first"):
-            if self._replays and self.tape is not None:
-                players = self.players if self.given else None
-                fresh = _at_start(type(self), self.tape, self.run_id, players=players)
-                self.take_over(fresh.turns, [], fresh._session)
-                return
-            if self.tape is not None and self.exchanges:
-                raise ConfigError(
-                    "a recording holds one conversation; begin another: Chat(..., tape=...)"
-                )
-            first = self.turns[0]  # with what was given as state, but for what was said since
-            self.turns = [replace(first, state=first.state.replace(inbox=""), interventions=())]
-            self._planned = {}
+        if self._stepping:
+            raise ConfigError("a message is under way; wait for its answer, or stop it, first")
+        if self.tape is not None and self.exchanges:
+            raise ConfigError(
+                "a recording holds one conversation; begin another: Chat(..., tape=...), or "
+                "replay_chat(tape) again"
+            )
+        first = self.turns[0]  # with what was given as state, but for what was said since
+        self.turns = [replace(first, state=first.state.replace(inbox=""), interventions=())]
+        self._planned = {}
 
     def close(self) -> None:
         """End a recording; afterwards only the file holds it."""
@@ -359,15 +317,10 @@ class Chat(Run[ChatState]):
         return str(self.html())
 
     def html(self) -> Markup:
-        """Return the latest part of the conversation, tool calls folded below each answer."""
-        exchanges = self.exchanges
-        if not exchanges:
+        """Return the conversation, tool calls folded below each answer."""
+        if not self.exchanges:
             return Markup("<p>Nothing was said yet.</p>")
-        shown = join(map(_exchange_html, exchanges[-_MAX_SHOWN:]))
-        if (left_out := len(exchanges) - _MAX_SHOWN) <= 0:
-            return shown
-        head = Markup("<p><em>{} earlier messages are not shown.</em></p>").format(left_out)
-        return head + shown
+        return join(map(_exchange_html, self.exchanges))
 
 
 def replay_chat(tape: Tape | str | Path, run: int | None = None) -> Chat:
@@ -382,12 +335,9 @@ def replay_chat(tape: Tape | str | Path, run: int | None = None) -> Chat:
     Raises:
         TapeError: there is no such run, or it is not a conversation.
     """
-    return _at_start(Chat, tape if isinstance(tape, Tape) else Tape(tape, read_only=True), run)
-
-
-def _at_start(chat_class: type[Chat], tape: Tape, run: int | None, **parts: Any) -> Chat:
+    tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
     # A fork begins with the turns that it shares with its origin: those are not said again.
-    return chat_class.replay(tape, run, turns=tape.run(run).fork_turn or 0, **parts)
+    return Chat.replay(tape, run, turns=tape.run(run).fork_turn or 0)
 
 
 def _kept(decision: AgentDecision, asked: PendingAction | None, number: int) -> AgentDecision:
@@ -399,12 +349,10 @@ def _kept(decision: AgentDecision, asked: PendingAction | None, number: int) -> 
         for call in decision.tool_calls or ()
     ]
     pending = decision.pending_action
-    if pending is not None:  # what is asked again keeps its id; the engine's is random
-        again = asked is not None and asks_again(pending, asked)
-        call_id = asked.call_id if asked is not None and again else str(number)
-        pending = pending.model_copy(update={"call_id": call_id})
-    own = {"tool_calls": calls or None, "pending_action": pending}
-    return decision.model_copy(update={**own, "text": whole_text(decision.text)})
+    # What is asked again keeps its id; the engine's is random.
+    if pending is not None and (asked is None or pending.call_id != asked.call_id):
+        pending = pending.model_copy(update={"call_id": str(number)})
+    return decision.model_copy(update={"tool_calls": calls or None, "pending_action": pending})
 
 
 def _messages(message: str, decision: AgentDecision) -> tuple[Message, Message]:

@@ -20,12 +20,9 @@ _TASK_TOOLS = """\
 - complete_task: Mark tasks as done
 - delete_task: Remove tasks (requires confirmation)"""
 
-_NO_TOOLS = "(There are no tools at present.)"
-
-_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.+)$", re.MULTILINE)
-_AROUND_TITLE = " \t#*_`:"
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_PROMPT_HEADING = re.compile(r"^## User[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(
+    rf"^ {{0,3}}#{{1,6}}\W*({'|'.join(SECTIONS)})\W*?$", re.MULTILINE | re.IGNORECASE
+)
 
 
 def load_constitution(
@@ -41,62 +38,29 @@ def load_constitution(
     Raises:
         PromptError: the file cannot be read, or a section is missing or empty.
     """
-    if path is None:
-        prompt = Prompt.load("constitution")
-        name = "the shipped constitution"
-    else:
-        prompt = _read(Path(path))
-        name = str(path)
-    if tools is None:
-        listed = _TASK_TOOLS
-    else:
-        listed = "\n".join(f"- {tool.name}: {_first_line(tool)}" for tool in tools) or _NO_TOOLS
+    prompt = Prompt.load("constitution") if path is None else _read(Path(path))
+    listed = _TASK_TOOLS
+    if tools is not None:
+        listed = (
+            "\n".join(
+                f"- {tool.name}: {' '.join(tool.description.strip().splitlines()[:1])}"
+                for tool in tools
+            )
+            or "(There are no tools at present.)"
+        )
     values = {"tools": listed, "message": ""}  # only the system message is used, but all is filled
-    if unknown := sorted(set(prompt.slots) - values.keys()):
-        raise PromptError(f"{name} has slots that nothing fills: {', '.join(unknown)}")
-    text = prompt.render(**{slot: values[slot] for slot in prompt.slots}).system
-    check_constitution(text, name=name)
-    return text
-
-
-def check_constitution(text: str, *, name: str = "the constitution") -> None:
-    """Check that a constitution has its sections and that none is empty.
-
-    Args:
-        text: Markdown.
-        name: what to call it in the error.
-
-    Raises:
-        PromptError: sections are missing or empty; the message names them.
-    """
-    bodies = _sections(_COMMENT.sub("", text))  # a section of nothing but a comment is empty
+    text = prompt.render(**{slot: values[slot] for slot in prompt.slots if slot in values}).system
+    # A section of nothing but a comment is empty.
+    parts = _HEADING.split(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
+    titles = map(str.lower, parts[1::2])
+    bodies = dict(zip(titles, map(str.strip, parts[2::2]), strict=True))
     if faulty := [title for title in SECTIONS if not bodies.get(title.lower())]:
         needed = ", ".join(f"'## {title}'" for title in SECTIONS)
         raise PromptError(
-            f"{name}: nothing under {', '.join(faulty)}; a constitution needs the sections {needed}"
+            f"{path or 'the constitution'}: nothing under {', '.join(faulty)}; a constitution "
+            f"needs the sections {needed}"
         )
-
-
-def _sections(text: str) -> dict[str, str]:
-    """Return the text under each heading, with the headings of lower levels in it.
-
-    A section also ends where another needed section begins, whatever the level of its heading.
-    """
-    needed = {title.lower() for title in SECTIONS}
-    headings = [
-        (len(found[1]), found[2].strip(_AROUND_TITLE).lower(), found)
-        for found in _HEADING.finditer(text)
-    ]
-    bodies: dict[str, str] = {}
-    for place, (level, title, heading) in enumerate(headings):
-        ends = (
-            later.start()
-            for depth, name, later in headings[place + 1 :]
-            if depth <= level or name in needed
-        )
-        body = text[heading.end() : next(ends, len(text))].strip()
-        bodies[title] = bodies.get(title, "") + body
-    return bodies
+    return text
 
 
 def _read(path: Path) -> Prompt:
@@ -105,10 +69,6 @@ def _read(path: Path) -> Prompt:
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"cannot read the constitution {path}: {error}") from error
     # A prompt file has a user's part; any other text is all system message, whatever its headings.
-    if _PROMPT_HEADING.search(text):
+    if re.search(r"^## User[ \t]*$", text, re.MULTILINE):
         return Prompt.parse(text, name=path.stem)
     return Prompt("{{ message }}", system=text.strip(), name=path.stem)
-
-
-def _first_line(tool: ToolDeclaration) -> str:
-    return (tool.description.strip().splitlines() or ["(no description)"])[0]

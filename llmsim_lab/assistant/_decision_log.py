@@ -7,21 +7,25 @@ pending belongs to a program that ended in between.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import re
 import time
 import uuid
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from llmsim_lab._util.text import log_event
-from llmsim_lab.assistant._toolbox import json_text, value_of
-from llmsim_lab.assistant._types import AgentDecision, DecisionContext, DecisionLogger, ToolCall
+from llmsim_lab.assistant._toolbox import value_of
+from llmsim_lab.assistant._types import (
+    AgentDecision,
+    DecisionContext,
+    DecisionLogger,
+    ToolCall,
+    ToolResult,
+)
 from llmsim_lab.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -49,7 +53,7 @@ class DecisionLog:
         Raises:
             DataError: the file cannot be written.
         """
-        self._append({"row": "decision"} | row)
+        self._append(row="decision", **row)
 
     async def write_tool_invocation_log(self, **row: Any) -> None:
         """Append a tool call's row.
@@ -57,15 +61,11 @@ class DecisionLog:
         Raises:
             DataError: the file cannot be written.
         """
-        self._append({"row": "tool"} | row)
+        self._append(row="tool", **row)
 
-    def _append(self, row: Mapping[str, Any]) -> None:
-        row = {**row, "time": datetime.now(UTC).isoformat(timespec="milliseconds")}
-        try:
-            text = json.dumps(row, ensure_ascii=False, default=str)
-        except (TypeError, ValueError, RecursionError):  # a tool returned what no JSON can be
-            plain = {name: json_text(row[name]) for name in ("parameters", "result")}
-            text = json.dumps(row | plain, ensure_ascii=False)
+    def _append(self, **row: Any) -> None:
+        row["time"] = datetime.now(UTC).isoformat(timespec="milliseconds")
+        text = json.dumps(row, ensure_ascii=False, default=str)
         # JSON may hold half a character, which UTF-8 cannot: it is written as its escape.
         line = f"{text}\n".encode("utf-8", "backslashreplace")
         try:
@@ -89,12 +89,10 @@ class DecisionOutcome:
     Attributes:
         decision: the decision.
         category: ``SUCCESS``, ``ERROR``, ``REFUSAL`` or ``AMBIGUITY``, a colon, and which kind.
-        intent: what the message was taken for: the tools that it needed, or a word.
     """
 
     decision: AgentDecision
     category: str
-    intent: str = "CONVERSATION"
 
 
 class DecisionEntry:
@@ -106,69 +104,75 @@ class DecisionEntry:
     Args:
         log: where the rows go, or None.
         context: the message.
+
+    Attributes:
+        decision_id: tells the message from others.
+        calls: the tools that ran.
     """
 
     def __init__(self, log: DecisionLogger | None, context: DecisionContext) -> None:
         self.decision_id = uuid.uuid4().hex
+        self.calls: list[ToolCall] = []
         self._log = log
         self._context = context
         self._began = time.perf_counter()
 
     async def start(self) -> None:
         """Write that a decision is pending."""
-        await self._write("LLM_PROCESSING", "PENDING", "PENDING")
+        await self._write("LLM_PROCESSING", "PENDING", "PENDING", 0)
 
     async def finish(self, outcome: DecisionOutcome) -> None:
-        """Write the decision."""
-        kind = outcome.decision.decision_type.value
-        await self._kept("decision", self._write(outcome.intent, kind, outcome.category))
+        """Write the decision; what the message was taken for are the tools that it needed."""
+        waits = outcome.decision.pending_action
+        names = [call.tool_name for call in self.calls] + ([waits.tool_name] if waits else [])
+        await self._end(
+            ", ".join(dict.fromkeys(names)) or "CONVERSATION",
+            outcome.decision.decision_type.value,
+            outcome.category,
+        )
 
     async def fail(self, error: BaseException) -> None:
         """Write that there is no decision: the message was stopped, or the program failed."""
-        # The class as a code: TapeMiss as TAPE_MISS.
-        code = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).upper()
-        if isinstance(error, asyncio.CancelledError):
-            code = "STOPPED"
-        await self._kept("decision", self._write("UNKNOWN", "NONE", f"ERROR:{code}"))
+        await self._end("UNKNOWN", "NONE", f"ERROR:{type(error).__name__}")
 
-    async def tool_ran(self, call: ToolCall) -> None:
+    async def tool_ran(self, call: ToolCall, result: ToolResult) -> None:
         """Write that a tool ran."""
-        await self._kept(call.tool_name, self._write_tool(call))
-
-    async def _write(self, intent: str, decision_type: str, category: str) -> None:
-        pending = category == "PENDING"
-        row: dict[str, Any] = {
-            "decision_id": self.decision_id,
-            "conversation_id": self._context.conversation_id,
-            "user_id": self._context.user_id,
-            "message": self._context.message,
-            "intent_type": intent,
-            "decision_type": decision_type,
-            "outcome_category": category,
-            "duration_ms": 0 if pending else (time.perf_counter() - self._began) * 1000,
-        }
+        self.calls.append(call)
         if self._log is not None:
-            await value_of(self._log.write_decision_log(**row))
+            row = self._log.write_tool_invocation_log(
+                decision_id=self.decision_id,
+                tool_name=call.tool_name,
+                parameters=call.parameters,
+                result=result.data,
+                success=result.success,
+                error_code=result.error_code,
+                error_message=result.error,
+                duration_ms=call.duration_ms,
+            )
+            await self._kept(call.tool_name, row)
 
-    async def _write_tool(self, call: ToolCall) -> None:
-        if self._log is None or (result := call.result) is None:
-            return
-        row = {
-            "decision_id": self.decision_id,
-            "tool_name": call.tool_name,
-            "parameters": call.parameters,
-            "result": result.data,
-            "success": result.success,
-            "error_code": result.error_code,
-            "error_message": result.error,
-            "duration_ms": call.duration_ms,
-        }
-        await value_of(self._log.write_tool_invocation_log(**row))
+    async def _end(self, intent: str, decision_type: str, category: str) -> None:
+        milliseconds = (time.perf_counter() - self._began) * 1000
+        await self._kept("decision", self._write(intent, decision_type, category, milliseconds))
+
+    async def _write(self, intent: str, kind: str, category: str, milliseconds: float) -> None:
+        if self._log is not None:
+            row = self._log.write_decision_log(
+                decision_id=self.decision_id,
+                conversation_id=self._context.conversation_id,
+                user_id=self._context.user_id,
+                message=self._context.message,
+                intent_type=intent,
+                decision_type=kind,
+                outcome_category=category,
+                duration_ms=milliseconds,
+            )
+            await value_of(row)
 
     async def _kept(self, what: str, writing: Awaitable[None]) -> None:
         """Write a row; log one that is lost, and continue: what was decided has been done."""
         try:
-            await writing
+            await value_of(writing)
         except Exception as error:  # noqa: BLE001 - users' loggers raise anything
             fields = {"decision_id": self.decision_id, "what": what, "detail": repr(error)}
             log_event(logger, logging.ERROR, "decision_log_lost", **fields)

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError, validate_call
-from pydantic_core import PydanticSerializationError, SchemaError
+from pydantic_core import SchemaError
 
 from llmsim_lab._util.text import faults
-from llmsim_lab.assistant._toolbox import (
-    IDENTITY,
-    failed_result,
-    is_identity,
-    schema_without_user,
-    untitled,
-)
+from llmsim_lab.assistant._toolbox import IDENTITY, failed_result, untitled, value_of, without
 from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.errors import ConfigError, LabError, TapeError
-
-logger = logging.getLogger(__name__)
 
 _JSON: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
 
@@ -33,8 +25,8 @@ class FunctionTools:
     A function's name is the tool's, its docstring the description, its annotated parameters are
     the arguments. A parameter ``user_id`` is not one of them: it gets the user that the tool acts
     for. What the function returns must be JSON-ready or a pydantic model. Of a ``ValueError`` or an
-    error of this package the model reads the message; of any other fault, and of ``sys.exit()``,
-    only the kind, and the program's log has the rest.
+    error of this package the model reads the message; of any other fault only the kind, and the
+    program's log has the rest.
 
     A function runs in another thread (``asyncio.to_thread``), so that the event loop stays free and
     a time limit holds. A call that timed out continues there by itself, and several calls may run
@@ -76,11 +68,7 @@ class FunctionTools:
         return [self._tools[name].declaration for name in names if name in self._tools]
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
-        """Call a function; its faults are results.
-
-        Raises:
-            TapeError: the function asked a recording for a call that it does not hold.
-        """
+        """Call a function; a ``ValueError`` or an error of this package is a failed result."""
         if (tool := self._tools.get(tool_name)) is None:
             return failed_result(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
         try:
@@ -91,14 +79,10 @@ class FunctionTools:
             return failed_result(faults(error), "INVALID_PARAMETERS")
         except (ValueError, LabError) as error:
             return failed_result(str(error) or type(error).__name__, "TOOL_ERROR")
-        except (Exception, SystemExit) as error:
-            logger.warning("tool_failure tool=%s", tool_name, exc_info=error)
-            return failed_result(f"it failed: {type(error).__name__}", "TOOL_ERROR")
         try:
-            return ToolResult(success=True, data=_JSON.dump_python(value, mode="json"))
-        except (PydanticSerializationError, ValueError, RecursionError) as error:
-            logger.warning("tool_failure tool=%s", tool_name, exc_info=error)
-            what = f"its result, of type {type(value).__name__}, is not ready for JSON"
+            return ToolResult(success=True, data=json.loads(_JSON.dump_json(value)))
+        except ValueError as error:
+            what = f"its result, of type {type(value).__name__}, is not ready for JSON: {error}"
             return failed_result(what, "INVALID_RESULT")
 
     def __repr__(self) -> str:
@@ -109,17 +93,11 @@ class _Tool:
     """One function with its declaration."""
 
     def __init__(self, function: Callable[..., Any], destructive: Sequence[str]) -> None:
-        self.name: str = getattr(function, "__name__", "")
-        if not self.name.isidentifier():
-            raise ConfigError(
-                f"{function!r} has no name that a tool could have; use a plain function"
-            )
+        self.name: str = function.__name__
         if not (description := inspect.getdoc(function)):
             raise ConfigError(
                 f"the tool {self.name!r} needs a docstring: the model reads what it is for"
             )
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise ConfigError(f"the tool {self.name!r} yields; let it return a list")
         typed: Any = function  # a function is a type to pydantic, not to mypy
         try:
             self._checked = validate_call(config=ConfigDict(allow_inf_nan=False))(function)
@@ -129,44 +107,18 @@ class _Tool:
             raise ConfigError(
                 f"the parameters of the tool {self.name!r} cannot come from JSON: {why}"
             ) from error
-        if schema.get("additionalProperties") is not False:
-            raise ConfigError(
-                f"the tool {self.name!r} has parameters without a name of their own: "
-                f"{inspect.signature(function)}"
-            )
-        if odd := [name for name in schema["properties"] if is_identity(name) and name != IDENTITY]:
-            raise ConfigError(
-                f"parameter {odd[0]!r} of the tool {self.name!r}: no model is asked for the user; "
-                f"call it {IDENTITY}, and it is given who the tool acts for"
-            )
         self._acts_for_user = IDENTITY in schema["properties"]
         self.declaration = ToolDeclaration(
             name=self.name,
             description=description,
-            parameters=untitled(schema_without_user(schema)),
+            parameters=untitled(without(schema)),
             destructive=True if self.name in destructive else None,
         )
 
     async def called(self, parameters: dict[str, Any], user_id: str) -> Any:
-        """Return what the function returns.
-
-        Raises:
-            ValidationError: an argument is missing, wrong or unknown.
-            Exception: whatever the function raises.
-        """
+        """Return what the function returns, or raise what it raises."""
         arguments = parameters | ({IDENTITY: user_id} if self._acts_for_user else {})
         if inspect.iscoroutinefunction(self._checked):
             return await self._checked(**arguments)
-
-        def outcome() -> tuple[Any, BaseException | None]:
-            # As a value, since a future cannot carry every exception: not a StopIteration.
-            try:
-                return self._checked(**arguments), None
-            except BaseException as error:  # noqa: BLE001 - raised again below
-                return None, error
-
-        value, error = await asyncio.to_thread(outcome)
-        if error is not None:
-            raise error
         # A decorated async function may look like a plain one and return what has to be awaited.
-        return await value if inspect.isawaitable(value) else value
+        return await value_of(await asyncio.to_thread(self._checked, **arguments))

@@ -6,37 +6,32 @@ runs no tool.
 
 from __future__ import annotations
 
-import json
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
-from weakref import WeakKeyDictionary, proxy
-
-from pydantic import ValidationError
 
 from llmsim_lab._spans import Span
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.text import clip, faults
+from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.agents import NationAgent
 from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._toolbox import (
-    BadCall,
-    KnownTools,
     Toolbox,
-    beyond_limit_text,
-    by_name,
     deletes_by_name,
     failed_result,
     json_ready,
-    make_ready,
+    json_text,
     result_text,
-    run_tool,
     value_of,
 )
 from llmsim_lab.assistant._types import (
     DeclaresTools,
     FunctionCall,
+    LLMAdapter,
     LLMMessage,
     ToolDeclaration,
     ToolExecutor,
@@ -52,13 +47,15 @@ from llmsim_lab.run import Question
 from llmsim_lab.run._ask import from_outside
 from llmsim_lab.types import CallSite
 
+logger = logging.getLogger(__name__)
+
 _STOPPED = {
     "success": False,
     "error": "it was stopped before it answered, so it may have been done or not; look before "
     "you ask for it again",
     "error_code": "STOPPED",
 }
-_SHARE = 0.8
+_TIMEOUT_S = 25.0
 _FINDINGS = "What you looked up:"
 _MAX_RESULT_CHARS = 1500
 _MAX_ARGUMENT_CHARS = 300
@@ -71,16 +68,15 @@ class RecordedTools:
     A replay takes it from there and runs nothing, and so does a resumed run for what its broken
     turn had done. A call that deletes is never made twice: stopped halfway, it counts as done.
     Outside a run, calls are only passed on. Which tools there are is asked, and recorded, each time
-    that they are made ready.
+    that they are made ready. A tool's faults are results.
 
     Args:
         executor: runs the tools; not asked for anything in a replay. None where there is none any
             more, as in a recorded run.
-        timeout_s: longest wait for one tool, seconds; below that of whoever waits for this, since
-            a call that is cancelled from outside leaves nothing on the tape.
+        timeout_s: longest wait for one tool, seconds.
     """
 
-    def __init__(self, executor: ToolExecutor | None, *, timeout_s: float = 25.0) -> None:
+    def __init__(self, executor: ToolExecutor | None, *, timeout_s: float = _TIMEOUT_S) -> None:
         self.executor = executor
         self.timeout_s = timeout_s
         self._names: list[str] = []
@@ -91,14 +87,16 @@ class RecordedTools:
 
         async def listed() -> Any:
             executor = self._there()
-            await make_ready(executor)
-            names = list(await value_of(executor.get_available_tools()))
-            known: Mapping[str, ToolDeclaration] = {}
+            if callable(ready := getattr(executor, "ready", None)):
+                await value_of(ready())
+            # Once each: some model servers refuse a request that declares a name twice.
+            names = list(dict.fromkeys(await value_of(executor.get_available_tools())))
+            known = {}
             if isinstance(executor, DeclaresTools):
-                known = by_name(await value_of(executor.get_tool_declarations(names)))
+                known = await declared_by(executor, names)
             declared = [
-                [it.name, it.description, {**it.parameters}, it.destructive]
-                for it in known.values()
+                [tool.name, tool.description, {**tool.parameters}, tool.destructive]
+                for tool in known.values()
             ]
             return {"names": names, "declared": declared}
 
@@ -115,6 +113,23 @@ class RecordedTools:
         """Return the declarations of these tools, as far as the executor knows them."""
         return [tool for tool in self._declared if tool.name in names]
 
+    async def toolbox(self, adapter: LLMAdapter, confirm: Mapping[str, bool] | None) -> Toolbox:
+        """Return the tools that exist now, as the adapter words them, else as the executor does.
+
+        A tool that neither declares is declared by its name alone, with any arguments: an executor
+        that lists a tool wants it used.
+        """
+        await self.ready()
+        own = {tool.name: tool for tool in self._declared}
+        worded = await declared_by(adapter, self._names)
+        declared = []
+        for name in self._names:
+            tool = worded.get(name) or own.get(name) or ToolDeclaration(name)
+            # Whoever words a tool: the executor knows what it destroys.
+            destroys = name in own and own[name].destructive
+            declared.append(replace(tool, destructive=True) if destroys else tool)
+        return Toolbox(declared, confirm)
+
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
         """Run a tool, or take its result from the tape.
 
@@ -124,30 +139,40 @@ class RecordedTools:
         """
 
         async def run() -> dict[str, Any]:
-            result = await run_tool(
-                self._there(), tool_name, parameters, user_id, timeout_s=self.timeout_s
-            )
+            result = await self._run(tool_name, parameters, user_id)
             known = recordable(result).model_dump()
             return {name: value for name, value in known.items() if value is not None}
 
-        try:
-            asked = json.dumps(json_ready(parameters), ensure_ascii=False)
-        except ValueError as error:
-            return failed_result(f"the arguments: {error}", "INVALID_PARAMETERS")
         destructive = any(it.destructive for it in self.get_tool_declarations([tool_name]))
         found = await from_outside(
             "tool",
-            f"{tool_name}({asked}) for {user_id}",
+            f"{tool_name}({json_text(parameters)}) for {user_id}",
             run,
             once=destructive or deletes_by_name(tool_name),
             otherwise=_STOPPED,
         )
+        return ToolResult.model_validate(found)
+
+    async def _run(self, name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
+        executor = self._there()
         try:
-            return ToolResult.model_validate(found)
-        except ValidationError as error:
-            raise TapeError(
-                f"what the tape has of {tool_name} is not a tool's result: {faults(error)}"
-            ) from error
+            async with asyncio.timeout(self.timeout_s):
+                result = await value_of(executor.execute(name, parameters, user_id))
+        except TapeError:
+            raise
+        except TimeoutError:
+            what, code = f"it gave no answer within {self.timeout_s:g} s", "TIMEOUT"
+        except Exception as error:
+            # The traceback is for the program's log; the model reads the type alone, since the
+            # text may hold internals.
+            logger.warning("tool_failure", exc_info=error)
+            what, code = f"it failed: {type(error).__name__}", "TOOL_ERROR"
+        else:
+            if isinstance(result, ToolResult):
+                return result
+            what, code = f"it returned {type(result).__name__}", "INVALID_RESULT"
+        log_event(logger, logging.WARNING, "tool_failure", tool=name, code=code, detail=what)
+        return failed_result(what, code)
 
     def _there(self) -> ToolExecutor:
         if self.executor is None:
@@ -162,13 +187,16 @@ class RecordedTools:
         return f"RecordedTools({self.executor!r})"
 
 
-def recorded(executor: ToolExecutor | None, patience_s: float) -> RecordedTools:
-    """Return an executor whose tools are recorded where a run is; such a one as it is.
+async def declared_by(
+    source: LLMAdapter | DeclaresTools, names: Sequence[str]
+) -> dict[str, ToolDeclaration]:
+    """Return the declarations that an adapter or executor has, by their tools' names."""
+    tools = await value_of(source.get_tool_declarations(list(names)))
+    return {tool.name: tool for tool in tools or ()}
 
-    Args:
-        executor: runs the tools.
-        patience_s: how long a tool is waited for. It times out before, since the tape would lack
-            its result then.
+
+def recorded(executor: ToolExecutor | None, timeout_s: float) -> RecordedTools:
+    """Return an executor whose tools are recorded where a run is; such a one as it is.
 
     Raises:
         ConfigError: it runs no tools.
@@ -179,7 +207,7 @@ def recorded(executor: ToolExecutor | None, patience_s: float) -> RecordedTools:
         raise ConfigError(
             f"tools={executor!r:.80} runs no tools; functions go into tools=FunctionTools(function)"
         )
-    return RecordedTools(executor, timeout_s=_SHARE * patience_s)
+    return RecordedTools(executor, timeout_s=timeout_s)
 
 
 def recordable(result: ToolResult) -> ToolResult:
@@ -211,11 +239,10 @@ class ToolLookup:
     Args:
         tools: runs the tools; they act for the agent that asks.
         max_lookups: most model calls for looking up, before each decision.
-        max_calls: most tool calls of one answer that are made; the model is told of the rest.
         confirm: by tool, whether a call needs somebody's yes, as in ``AgentEngineConfig``.
 
     Raises:
-        ConfigError: ``max_lookups`` or ``max_calls`` is below 1.
+        ConfigError: ``max_lookups`` is below 1.
     """
 
     def __init__(
@@ -223,16 +250,11 @@ class ToolLookup:
         tools: ToolExecutor,
         *,
         max_lookups: int = 2,
-        max_calls: int = 10,
         confirm: Mapping[str, bool] | None = None,
     ) -> None:
-        whole_number("max_lookups", max_lookups, least=1)
-        self.max_calls = whole_number("max_calls", max_calls, least=1)
-        self.tools = tools if isinstance(tools, RecordedTools) else RecordedTools(tools)
-        self.max_lookups = max_lookups
-        self._known = KnownTools(confirm)
-        # Kept by client, since an adapter learns whether its model has tool calls.
-        self._adapters: WeakKeyDictionary[LLMClient, OllamaAdapter] = WeakKeyDictionary()
+        self.max_lookups = whole_number("max_lookups", max_lookups, least=1)
+        self.tools = recorded(tools, _TIMEOUT_S)
+        self._confirm = confirm
 
     async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
         """Return the prompt with what the model found at its end, one line for each call.
@@ -244,15 +266,12 @@ class ToolLookup:
 
         Raises:
             LLMFailureException: the model could not be asked.
-            LLMError: the tools are set up wrong.
+            ConfigError: the tools are set up wrong.
             Exception: whatever else the tools' executor raises when it starts.
         """
-        adapter = self._adapters.get(client)
-        if adapter is None:
-            # By a weak reference, or what is kept for the client would keep the client itself.
-            adapter = self._adapters[client] = OllamaAdapter(proxy(client))
+        adapter = OllamaAdapter(client)
         with scoped(asker=site.agent):  # agents of one run may have different tools
-            toolbox = await self._known.now(self.tools, adapter)
+            toolbox = await self.tools.toolbox(adapter, self._confirm)
         if not toolbox.declarations:
             return prompt
         messages = _opening(prompt)
@@ -263,12 +282,9 @@ class ToolLookup:
             if not calls:
                 break
             messages.append(LLMMessage("assistant", response.content or "", calls))
-            for place, call in enumerate(calls, 1):
-                if place > self.max_calls:
-                    text = beyond_limit_text(self.max_calls)
-                else:
-                    text = await self._run(call, toolbox, site.agent or "somebody")
-                    findings.append(f"- {_call_text(call)}: {text}")
+            for call in calls:
+                text = await self._run(call, toolbox, site.agent or "somebody")
+                findings.append(f"- {_call_text(call)}: {text}")
                 messages.append(LLMMessage("tool", text, tool_name=call.name))
         return _with_findings(prompt, findings) if findings else prompt
 
@@ -286,12 +302,12 @@ class ToolLookup:
         return answer
 
     async def _run(self, call: FunctionCall, toolbox: Toolbox, user: str) -> str:
-        checked = toolbox.check(call)
-        if isinstance(checked, BadCall):
-            return f"error {checked.code}: {checked.complaint}"
-        if toolbox.needs_yes(checked.name):
-            return "error REFUSED: nobody is there to confirm it"
-        result = await self.tools.execute(checked.name, checked.parameters, user)
+        result = toolbox.check(call)
+        if not isinstance(result, ToolResult):
+            if toolbox.needs_yes(call.name):
+                result = failed_result("nobody is there to confirm it", "REFUSED")
+            else:
+                result = await self.tools.execute(call.name, result, user)
         return result_text(result, max_chars=_MAX_RESULT_CHARS)
 
     def __repr__(self) -> str:
@@ -307,8 +323,6 @@ def _opening(prompt: str) -> list[LLMMessage]:
 
 
 def _call_text(call: FunctionCall) -> str:
-    if isinstance(call.arguments, str):
-        return f"{call.name} {clip(call.arguments, _MAX_ARGUMENT_CHARS)}"
     arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
     return f"{call.name}({clip(arguments, _MAX_ARGUMENT_CHARS)})"
 

@@ -6,41 +6,26 @@ A role is a Protocol: an object with these methods will do, whatever its class.
 LabError
 ├── ToolServerError          a tool server could not be started, or does not answer
 └── LLMError                 the model gave no usable answer
-    ├── RateLimitError       it has too many requests to answer; try again later
-    ├── InvalidResponseError its answer is empty or cannot be parsed
-    └── ToolNotFoundError    a tool was named that does not exist
+    └── RateLimitError       it has too many requests to answer; try again later
 ```
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import Field, PrivateAttr
 
+from llmsim_lab import types
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.types import Reply, Value
-
-ToolErrorCode = Literal[
-    "INVALID_PARAMETERS",
-    "INVALID_RESULT",
-    "NOT_FOUND",
-    "REFUSED",
-    "SERVER_DIED",
-    "TIMEOUT",
-    "TOO_MANY_CALLS",
-    "TOOL_ERROR",
-    "TOOL_NOT_FOUND",
-]
-"""How a tool call fails; an executor may have codes of its own."""
 
 ServerErrorCode = Literal["INVALID_PARAMETERS", "NOT_FOUND", "TOOL_ERROR"]
 """How a tool of an MCP server fails: wrong arguments, something they name is missing, or other."""
@@ -76,7 +61,7 @@ class ToolResult(Value):
         success: whether the tool did what it was asked to.
         data: what it returned; JSON-ready.
         error: what went wrong, in words that the model may read.
-        error_code: the same as a code: a ``ToolErrorCode``, or one of the executor's own.
+        error_code: the same as a code, such as ``NOT_FOUND`` or ``TIMEOUT``, or the executor's own.
     """
 
     success: bool
@@ -121,19 +106,9 @@ class PendingAction(Value):
     tool_name: Annotated[str, Field(min_length=1)]
     parameters: dict[str, Any] = Field(default_factory=dict)
     description: str = ""
-    call_id: Annotated[str, Field(min_length=1, default_factory=lambda: uuid.uuid4().hex)]
+    call_id: str = Field(min_length=1, default_factory=lambda: uuid.uuid4().hex)
     user_id: str = ""
     conversation_id: str = ""
-
-    def __eq__(self, other: object) -> bool:
-        """Compare without the owner, which older recordings lack."""
-        if not isinstance(other, PendingAction):
-            return NotImplemented
-        own = {"user_id", "conversation_id"}
-        return self.model_dump(exclude=own) == other.model_dump(exclude=own)
-
-    def __hash__(self) -> int:
-        return hash(self.call_id)
 
     def belongs_to(self, context: DecisionContext) -> bool:
         """Return True if the message is of the user and the conversation that was asked."""
@@ -235,18 +210,11 @@ class AgentEngineConfig:
     confirm: Mapping[str, bool] | None = None
 
     def __post_init__(self) -> None:
-        least = {
-            "max_iterations": 1,
-            "include_history_messages": 0,
-            "max_tokens": 1,
-            "max_calls": 1,
-            "max_result_chars": 100,
-        }
-        for name, limit in least.items():
-            whole_number(name, getattr(self, name), least=limit)
+        for name in ("max_iterations", "max_tokens", "max_calls", "max_result_chars"):
+            whole_number(name, getattr(self, name), least=1)
+        whole_number("include_history_messages", self.include_history_messages, least=0)
         real_number("temperature", self.temperature, least=0)
-        if not real_number("timeout_seconds", self.timeout_seconds) > 0:
-            raise ConfigError(f"timeout_seconds={self.timeout_seconds!r} must be above 0")
+        real_number("timeout_seconds", self.timeout_seconds, least=0.01)
 
 
 # --- errors --------------------------------------------------------------------------------------
@@ -267,27 +235,13 @@ class LLMError(LabError):
         self, message: str, code: str | None = None, retry_after: float | None = None
     ) -> None:
         super().__init__(message)
-        self.message = message
-        self.code = code or self.default_code
-        self.retry_after = retry_after
+        self.message, self.code, self.retry_after = message, code or self.default_code, retry_after
 
 
 class RateLimitError(LLMError):
     """The model has too many requests to answer."""
 
     default_code = "RATE_LIMITED"
-
-
-class InvalidResponseError(LLMError):
-    """The model's answer is empty or cannot be parsed."""
-
-    default_code = "INVALID_RESPONSE"
-
-
-class ToolNotFoundError(LLMError):
-    """A tool was named that does not exist."""
-
-    default_code = "TOOL_NOT_FOUND"
 
 
 class ToolServerError(LabError):
@@ -301,41 +255,9 @@ Meaning = Literal["answer", "question", "refusal"]
 """What a model's text is to the user."""
 
 
-# What MCP asks of names, and the slash, which it once allowed too. Letters that look alike or are
-# invisible would let one tool pass for another.
-_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
-_ODD = re.compile(r"[^A-Za-z0-9_./-]")
-_LONGEST_SHOWN = 150
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionCall:
-    """A tool the model wants called.
-
-    Attributes:
-        name: as the model wrote it.
-        arguments: an object, which some models write as JSON text.
-    """
-
-    name: str
-    arguments: Mapping[str, Any] | str = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class LLMMessage:
-    """One message of the conversation with the model.
-
-    Attributes:
-        role: who wrote it; ``tool`` stands for a tool's result.
-        content: the text.
-        function_calls: for role ``assistant``: the tools it wanted called.
-        tool_name: for role ``tool``: whose result it is.
-    """
-
-    role: Literal["system", "user", "assistant", "tool"]
-    content: str = ""
-    function_calls: Sequence[FunctionCall] = ()
-    tool_name: str | None = None
+LLMMessage: TypeAlias = types.Message
+FunctionCall: TypeAlias = types.ToolCall
+"""What the conversation with the model is made of, and a tool that it wants called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +268,6 @@ class LLMResponse:
         content: the text, if there is any.
         function_calls: the tools it wants called, in order.
         finish_reason: ``stop``, or ``length`` if the token limit cut the answer.
-        usage: tokens: ``prompt_tokens`` and ``reply_tokens``, where known.
         error: why there is no answer, for adapters that return errors instead of raising them.
         kind: what the model says its text is; None if it does not say, as for plain text.
     """
@@ -354,7 +275,6 @@ class LLMResponse:
     content: str | None = None
     function_calls: Sequence[FunctionCall] | None = None
     finish_reason: str | None = "stop"
-    usage: Mapping[str, int] | None = None
     error: LLMError | str | None = None
     kind: Meaning | None = None
 
@@ -381,16 +301,11 @@ class ToolDeclaration:
     destructive: bool | None = None
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            cut = self.name[:_LONGEST_SHOWN]  # a server may send a name of megabytes
-            shown = ascii(cut) + (f"… ({len(self.name):,} characters)" if cut != self.name else "")
-            odd = ", ".join(
-                f"U+{ord(sign):04X} {unicodedata.name(sign, 'without a name')}"
-                for sign in dict.fromkeys(_ODD.findall(cut))
-            )
+        # As MCP has it, and the slash. Other letters could make one tool pass for another.
+        if not re.fullmatch(r"[A-Za-z0-9_./-]{1,128}", self.name):
             raise ConfigError(
-                f"the tool {shown} cannot be used: a name has 1 to 128 letters of "
-                f"A-Z and a-z, digits, _, -, . and /" + (f", and not {odd}" if odd else "")
+                f"the tool {self.name[:150]!a} cannot be used: a name has 1 to 128 letters of "
+                "A-Z and a-z, digits, _, -, . and /"
             )
 
 
@@ -450,57 +365,31 @@ class DeclaresTools(Protocol):
 
 
 class DecisionLogger(Protocol):
-    """Logs decisions and tool calls: the contract's logging service. ``DecisionLog`` is one."""
+    """Logs decisions and tool calls: the contract's logging service. ``DecisionLog`` is one.
 
-    async def write_decision_log(
-        self,
-        *,
-        decision_id: str,
-        conversation_id: str,
-        user_id: str,
-        message: str,
-        intent_type: str,
-        decision_type: str,
-        outcome_category: str,
-        duration_ms: float,
-    ) -> None:
+    All arguments are given by name.
+    """
+
+    async def write_decision_log(self, *args: Any, **row: Any) -> None:
         """Write a decision's row: first as ``PENDING``, then again, by the same id, when made.
 
         Args:
-            decision_id: tells the message from others.
-            conversation_id: the conversation it belongs to.
-            user_id: who wrote the message.
-            message: the message.
-            intent_type: what it was taken for; ``LLM_PROCESSING`` until that is known.
-            decision_type: a ``DecisionType``, or ``PENDING``.
-            outcome_category: ``SUCCESS``, ``ERROR``, ``REFUSAL`` or ``AMBIGUITY`` with its kind
-                after a colon, such as ``ERROR:TIMEOUT``; or ``PENDING``.
-            duration_ms: from the message to the decision, milliseconds.
+            args: none.
+            row: ``decision_id``, which tells the message from others; ``conversation_id``,
+                ``user_id`` and ``message``; ``intent_type``, what it was taken for
+                (``LLM_PROCESSING`` until that is known); ``decision_type``, a ``DecisionType``,
+                or ``PENDING``; ``outcome_category``, which is ``SUCCESS``, ``ERROR``, ``REFUSAL``
+                or ``AMBIGUITY`` with its kind after a colon, such as ``ERROR:TIMEOUT``, or
+                ``PENDING``; ``duration_ms``, from the message to the decision.
         """
         ...
 
-    async def write_tool_invocation_log(
-        self,
-        *,
-        decision_id: str,
-        tool_name: str,
-        parameters: dict[str, Any],
-        result: Any,
-        success: bool,
-        error_code: str | None,
-        error_message: str | None,
-        duration_ms: float,
-    ) -> None:
+    async def write_tool_invocation_log(self, *args: Any, **row: Any) -> None:
         """Write one tool call.
 
         Args:
-            decision_id: the decision it was part of.
-            tool_name: the tool.
-            parameters: its arguments.
-            result: what it returned.
-            success: whether it did what it was asked to.
-            error_code: what went wrong, as a code.
-            error_message: the same in words.
-            duration_ms: how long it took, milliseconds.
+            args: none.
+            row: ``decision_id``, ``tool_name``, ``parameters``, ``result``, ``success``,
+                ``error_code``, ``error_message`` and ``duration_ms``.
         """
         ...

@@ -201,8 +201,8 @@ class Reasoner:
         Raises:
             ValueError: there are no options.
             LLMFailureException: the model cannot be reached, or refuses the request.
-            LabError: the lookup's tools are not available; of ``ToolLookup`` it is an ``LLMError``
-                or a ``ToolServerError``.
+            LabError: the lookup's tools are not available; of ``ToolLookup`` it is a
+                ``ConfigError`` or a ``ToolServerError``.
         """
         if isinstance(agent, Sequence):
             return await gather_all([self._decided(question) for question in agent])

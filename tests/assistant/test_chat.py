@@ -72,10 +72,6 @@ async def test_what_waits_for_a_yes_is_handed_back_with_the_next_message() -> No
     assert tools.tasks["ann"] == {}
 
 
-def test_nothing_waits_before_anything_was_said() -> None:
-    assert chat_of(said()).pending is None
-
-
 async def test_a_message_that_fails_is_not_part_of_the_conversation() -> None:
     answers: list[Any] = [RuntimeError("a bug"), said("Hello!")]
 
@@ -127,29 +123,11 @@ async def test_while_a_message_is_under_way_there_is_no_other_and_no_new_beginni
     assert [exchange.message for exchange in chat.exchanges] == ["Hi"]
 
 
-async def test_a_message_that_was_given_up_leaves_room_for_the_next() -> None:
-    begun = asyncio.Event()
-
-    async def decide(context: DecisionContext) -> AgentDecision:
-        begun.set()
-        if context.message == "wait":
-            await asyncio.Event().wait()
-        return said()
-
-    chat = conversation(decide)
-    sending = asyncio.create_task(chat.send("wait"))
-    await begun.wait()
-    sending.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await sending
-    assert (await chat.send("go on")).text == "Fine."
-
-
 async def test_beginning_anew_forgets_what_was_said_and_what_waits() -> None:
     chat = conversation(engine(call("delete_task", task_id=1)))
     await chat.send("Delete task 1")
     chat.clear()
-    assert (chat.exchanges, chat.history, chat.pending) == ((), [], None)
+    assert (chat.exchanges, chat.pending) == ((), None)
 
 
 # Who answers
@@ -169,21 +147,6 @@ async def test_a_person_may_have_the_assistants_seat() -> None:
     assert question.request.prompt.startswith("Be kind.\n\nUser: Hi")
     person.answer(question, {"reasoning": "", "text": "Hello, Ann.", "confidence": 1})
     assert (await sending).text == "Hello, Ann."
-
-
-@pytest.mark.parametrize(
-    ("wrong", "right"),
-    [
-        (lambda: Chat(engine("Hi"), user_id="ann"), "players={'assistant': engine}"),
-        (lambda: Chat(user_id="ann", engine=engine("Hi")), "players={'assistant': engine}"),
-        (lambda: Chat(user_id="ann", conversation_id="c"), r"Chat\(name='...', user_id='ann'\)"),
-        (lambda: chat_of(said()).intervene(1, message="Hi"), "new values go by name"),
-        (lambda: Chat(user_id="ann", tools=len), r"go into tools=FunctionTools\(function\)"),
-    ],
-)
-def test_what_was_called_otherwise_before_says_how_it_is_called(wrong: Any, right: str) -> None:
-    with pytest.raises(ConfigError, match=right):
-        wrong()
 
 
 async def test_a_conversation_that_nobody_answers_says_what_it_lacks() -> None:
@@ -251,13 +214,6 @@ async def test_a_failed_call_unfolds_to_its_error() -> None:
     assert "NOT_FOUND: no milk" in html
 
 
-async def test_a_call_without_a_result_has_failed_and_shows_none() -> None:
-    html = await shown(None)
-    assert "<summary>look: failed</summary>" in html
-    assert "asked for" in html
-    assert "result" not in html
-
-
 async def test_a_result_that_no_json_can_hold_is_shown_as_a_failure() -> None:
     circular: list[Any] = []
     circular.append(circular)
@@ -284,17 +240,3 @@ async def test_an_exchange_reads_as_it_was_said() -> None:
     chat = chat_of(said())
     await chat.send("Hi")
     assert chat.html().striptags() == "YouHiAssistantFine.respond only"
-
-
-@pytest.mark.parametrize(("messages", "left_out"), [(50, None), (53, "3 earlier messages")])
-async def test_of_a_long_conversation_the_latest_part_is_shown(
-    messages: int, left_out: str | None
-) -> None:
-    chat = chat_of(said())
-    for number in range(messages):
-        await chat.send(f"message-{number}.")
-    html = str(chat.html())
-    assert html.count("message-") == 50
-    assert f"message-{messages - 1}." in html
-    assert ("earlier messages" in html) is (left_out is not None)
-    assert (left_out or "") in html

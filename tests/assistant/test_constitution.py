@@ -9,7 +9,6 @@ import pytest
 from assistant_kit import TASK_TOOLS
 
 from llmsim_lab.assistant import load_constitution
-from llmsim_lab.assistant._constitution import check_constitution
 from llmsim_lab.assistant._types import LLMError, RateLimitError, ToolDeclaration
 from llmsim_lab.errors import PromptError
 
@@ -48,7 +47,7 @@ def test_the_shipped_constitution_has_the_contracts_words(line: str) -> None:
 
 def test_the_tools_listed_are_those_there_are() -> None:
     text = load_constitution(tools=[*TASK_TOOLS[:1], ToolDeclaration("bare")])
-    assert "- add_task: Create a task.\n- bare: (no description)\n" in text
+    assert "- add_task: Create a task.\n- bare: \n" in text
     assert "delete_task:" not in text
 
 
@@ -107,15 +106,10 @@ def test_a_missing_or_empty_section_is_named(
         load_constitution(path)
 
 
-def test_all_that_is_missing_is_named_at_once() -> None:
-    with pytest.raises(PromptError, match="Available Tools, Behavioral Rules, Response Guidelines"):
-        check_constitution("Be good.")
-
-
 def test_a_slot_that_nothing_fills_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "rules.md"
     path.write_text(GOOD + "{{ mood }}")
-    with pytest.raises(PromptError, match="slots that nothing fills: mood"):
+    with pytest.raises(PromptError, match="no value for mood"):
         load_constitution(path)
 
 

@@ -63,14 +63,6 @@ async def test_a_message_leaves_its_decision_and_its_tools(tmp_path: Path) -> No
     assert "Mäh" in (tmp_path / "log.jsonl").read_text(encoding="utf-8"), "for people to read"
 
 
-async def test_a_log_is_continued_and_shows_where_it_is(tmp_path: Path) -> None:
-    for name in ("d1", "d2"):
-        log = DecisionLog(tmp_path / "log.jsonl")
-        await log.write_decision_log(**ROW | {"decision_id": name})
-    assert [row["decision_id"] for row in rows(log.path)] == ["d1", "d2"]
-    assert "log.jsonl" in repr(log)
-
-
 @pytest.mark.process
 def test_a_killed_program_leaves_the_pending_row(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
@@ -117,16 +109,6 @@ async def test_half_a_character_is_written_as_its_escape(tmp_path: Path) -> None
     await log.write_tool_invocation_log(**TOOL | {"parameters": {"text": "\ud83d"}})
     decision, tool = rows(log.path)
     assert (decision["message"], tool["parameters"]) == ("half \ud83d", {"text": "\ud83d"})
-
-
-async def test_a_result_that_no_json_can_be_is_written_as_text(tmp_path: Path) -> None:
-    endless: list[Any] = []
-    endless.append(endless)
-    log = DecisionLog(tmp_path / "log.jsonl")
-    for result in (endless, {(1, 2): 3}, {1, 2}, Path("x")):
-        await log.write_tool_invocation_log(**TOOL | {"result": result})
-    found = [row["result"] for row in rows(log.path)]
-    assert found == ["[[...]]", "{(1, 2): 3}", "{1, 2}", "x"]
 
 
 async def test_a_file_that_cannot_be_written_is_a_data_error(tmp_path: Path) -> None:

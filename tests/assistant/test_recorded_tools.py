@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from assistant_kit import MemoryTasks
 from builders import in_words, policy, rate_update, verdict
-from tape_text import rewrite
 
 from llmsim_lab.agents import Agent
 from llmsim_lab.assistant import FunctionTools
 from llmsim_lab.assistant._recorded_tools import RecordedTools, ToolUsingNationAgent
 from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
-from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeError
+from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.models import SimulationState
@@ -289,15 +288,6 @@ async def test_a_prompt_that_is_plain_text_is_extended_as_well() -> None:
     )
 
 
-async def test_arguments_written_as_text_are_shown_as_they_were() -> None:
-    written = '{"name": "series", "arguments": "{\\"name\\": \\"a\\"}"}'
-    none = BackendError("it does not support tools", reason="client_error", status_code=400)
-    client, backend = make([none, written, {"answer": "READY"}, policy("Raise the interest rate")])
-    agent = Terse("Aland", client, tools=Series().tools())
-    await agent.decide_action(SimulationState())
-    assert '- series {"name": "a"}: {"name": "a", "latest": 1}' in backend.requests[-1].prompt
-
-
 # Outside of simulations
 
 
@@ -403,20 +393,6 @@ async def test_outside_a_run_the_tools_are_started_too() -> None:
     assert slow.starts == 1
 
 
-@pytest.mark.parametrize("result", [[], None, {"data": 5}])
-async def test_a_damaged_result_on_a_tape_is_said_to_be_one(tmp_path: Path, result: Any) -> None:
-    tape, run, recorder = on_tape(tmp_path / "talk.tape")
-    with scoped(recorder=recorder):
-        await RecordedTools(MemoryTasks()).execute("list_tasks", {}, "ann")
-    recorder.close()
-    path = tape.path
-    rewrite(path, lambda line: line | {"result": result} if "result" in line else line)
-    replaying = ReplayRecorder(Tape(path, read_only=True), run)
-    replaying.begin_turn(1)
-    with scoped(recorder=replaying), pytest.raises(TapeError, match="is not a tool's result"):
-        await RecordedTools(NoTools()).execute("list_tasks", {}, "ann")
-
-
 def nested(levels: int) -> Any:
     value: Any = []
     for _ in range(levels):
@@ -441,15 +417,6 @@ async def test_a_result_that_no_json_can_hold_is_a_failure_on_the_tape(
     replaying.begin_turn(1)
     with scoped(recorder=replaying):
         assert await RecordedTools(NoTools()).execute("list_tasks", {}, "ann") == live
-
-
-async def test_arguments_that_no_json_can_hold_run_nothing(tmp_path: Path) -> None:
-    _, _, recorder = on_tape(tmp_path / "talk.tape")
-    tools = MemoryTasks()
-    with scoped(recorder=recorder):
-        result = await RecordedTools(tools).execute("add_task", {"title": nested(5000)}, "ann")
-    recorder.close()
-    assert (result.success, result.error_code, tools.ran) == (False, "INVALID_PARAMETERS", [])
 
 
 async def test_declarations_of_another_kind_count_as_none() -> None:

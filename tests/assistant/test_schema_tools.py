@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from llmsim_lab.assistant._schema_tools import (
+from llmsim_lab.assistant._adapter import (
     describe_tools,
+    tool_as_text,
     tool_schema,
-    tools_as_text,
 )
 from llmsim_lab.types import Message, ToolCall
 
@@ -26,12 +26,10 @@ BARE: dict[str, Any] = {
 }
 
 
-def test_a_reply_is_one_of_the_calls_or_an_answer() -> None:
+def test_a_reply_is_one_of_the_calls() -> None:
     forms = tool_schema([ADD, BARE])["anyOf"]
-    names = [form["properties"].get("name", {}).get("const") for form in forms]
-    assert names == ["add", "ls", None]
+    assert [form["properties"]["name"]["const"] for form in forms] == ["add", "ls"]
     assert forms[0]["properties"]["arguments"] == ADD["function"]["parameters"]
-    assert forms[2]["properties"] == {"answer": {"type": "string"}}
 
 
 def test_tools_are_explained_at_the_end_of_the_system_message() -> None:
@@ -48,22 +46,8 @@ def test_without_a_system_message_one_is_made() -> None:
 
 def test_earlier_calls_and_results_become_plain_text() -> None:
     call = ToolCall(name="add", arguments={"title": "x"})
-    role, text = tools_as_text(Message("assistant", "", tool_calls=(call,)))
-    assert (role, json.loads(text)) == (
-        "assistant",
-        {"name": "add", "arguments": {"title": "x"}},
-    )
-    assert tools_as_text(Message("tool", "done", tool_name="add")) == (
-        "user",
-        "Result of add:\ndone",
-    )
-    assert tools_as_text(Message("user", "hi")) == ("user", "hi")
-
-
-def test_where_respond_is_a_tool_the_model_answers_with_it_and_only_so() -> None:
-    respond = {**BARE, "function": {**BARE["function"], "name": "respond"}}
-    forms = tool_schema([ADD, respond])["anyOf"]
-    assert [form["properties"]["name"]["const"] for form in forms] == ["add", "respond"]
-    [told] = describe_tools((), [ADD, respond])
-    assert '{"name": "respond", "arguments": {...}} to answer yourself' in told.content
-    assert '"answer"' not in told.content
+    said = tool_as_text(Message("assistant", "", tool_calls=(call,)))
+    assert json.loads(said.content) == {"name": "add", "arguments": {"title": "x"}}
+    told = tool_as_text(Message("tool", "done", tool_name="add"))
+    assert told == Message("user", "Result of add:\ndone")
+    assert tool_as_text(Message("user", "hi")) == Message("user", "hi")

@@ -39,24 +39,9 @@ def text(said: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": said}]}
 
 
-def say_tools_changed() -> None:
-    write(json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
-
-
-def grow() -> None:
-    TOOLS.append("late")
-    say_tools_changed()
-
-
-def shrink() -> None:
-    TOOLS.remove("no_json")
-    say_tools_changed()
-
-
 def forget() -> None:
     global forgotten
     forgotten = True
-    say_tools_changed()
 
 
 def chatter() -> None:
@@ -92,20 +77,14 @@ BEFORE = {
     "flood": lambda: write(LONG_LINE),
     "forget": forget,
     "garbage": garbage,
-    "grow": grow,
     "mute": lambda: os.close(1),
     "noise": noise,
-    "shrink": shrink,
 }
 """What is done before a call is answered."""
 RESULTS: dict[str, Any] = {
     "noise": text('{"good": true}'),
-    "nan": text("NaN"),
-    "no_number": {**text("none"), "structuredContent": {"rate": float("nan")}},
     "nonsense": {"content": 17},
     "picture": {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
-    "too_deep": text("[" * 300 + "]" * 300),
-    "wrong_code": {**text("why not"), "isError": True, "_meta": {"llmsim-lab/error_code": ["?"]}},
     "wrong_schema": {**text("seven"), "structuredContent": {"number": "seven"}},
 }
 UNANSWERED = ("garbage", "hold", "mute", "refuse")
@@ -166,10 +145,6 @@ def reply(number: Any, method: str, params: Any) -> None:
 def main() -> None:
     if "--stubborn" in sys.argv:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if "--no-tools" in sys.argv:
-        TOOLS.clear()
-    if "--flood" in sys.argv:
-        write(LONG_LINE)
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("id") is not None:

@@ -19,7 +19,6 @@ from llmsim_lab.assistant import (
     OllamaAdapter,
     replay_chat,
 )
-from llmsim_lab.assistant._recorded_tools import recorded as recorded_tools
 from llmsim_lab.assistant._types import AgentEngineConfig, ToolExecutor
 from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.cli._app import app
@@ -130,9 +129,7 @@ async def test_a_replay_that_is_closed_can_go_on(tmp_path: Path) -> None:
     assert [exchange.message for exchange in chat.exchanges] == list(chat.recorded)
 
 
-async def test_a_recording_holds_one_conversation_and_a_replay_can_begin_again(
-    tmp_path: Path,
-) -> None:
+async def test_a_recording_holds_one_conversation(tmp_path: Path) -> None:
     path = tmp_path / "chat.tape"
     client, tools = make_client(["Hello."]), FunctionTools()
     chat = record_chat(path, client, tools, "Be helpful.")
@@ -140,15 +137,7 @@ async def test_a_recording_holds_one_conversation_and_a_replay_can_begin_again(
     with pytest.raises(ConfigError, match=r"begin another: Chat\(..., tape="):
         chat.clear()
     chat.close()
-    replayed = replay_chat(path)
-    await replayed.arun()
-    replayed.clear()
-    assert (await replayed.send("Hi")).text == "Hello."
-
-
-@pytest.mark.parametrize(("engine_s", "tool_s"), [(30, 24), (300, 240)])
-def test_a_tool_is_given_up_before_the_engine_does_so(engine_s: float, tool_s: float) -> None:
-    assert recorded_tools(FunctionTools(), engine_s).timeout_s == tool_s
+    assert (await replay_chat(path).send("Hi")).text == "Hello."
 
 
 async def test_a_model_that_hangs_is_on_the_tape_as_such(tmp_path: Path) -> None:
@@ -350,8 +339,6 @@ async def test_an_engine_in_the_seat_is_given_again_and_its_tools_run_once(
     texts = [exchange.decision.text for exchange in replayed.exchanges]
     assert texts == ["It is 42.", "That is all."]
     assert ran == [1]
-    replayed.clear()
-    assert (await replayed.send("Hi")).text == "It is 42."
 
 
 def test_the_command_line_replays_a_conversation(tmp_path: Path) -> None:
@@ -374,5 +361,4 @@ async def test_a_turn_on_the_tape_holds_no_more_of_the_talk_than_the_model_is_sh
     chat.close()
     replayed = replay(path)
     assert [said.content for said in replayed.state.said] == ["3?", "Three."]
-    said = ["1?", "One.", "2?", "Two.", "3?", "Three."]
-    assert [message.content for message in replayed.history] == said
+    assert len(replayed.exchanges) == 3

@@ -35,26 +35,6 @@ async def test_tools_that_were_closed_stay_closed(memory: MCPToolExecutor) -> No
     assert (await memory.execute("list_tasks", {}, "ann")).error_code == "SERVER_DIED"
 
 
-async def test_tools_are_closed_at_the_end_of_their_block(memory: MCPToolExecutor) -> None:
-    async with memory:
-        await memory.ready()
-    with pytest.raises(ConfigError, match="make the executor again"):
-        await memory.ready()
-
-
-def test_closing_what_never_started_starts_nothing() -> None:
-    MCPToolExecutor(FAULTY).close()
-    assert servers() == []
-
-
-def test_closing_twice_is_no_fault() -> None:
-    tools = MCPToolExecutor(FAULTY)
-    tools.get_available_tools()
-    tools.close()
-    tools.close()
-    assert servers() == []
-
-
 async def test_closing_ends_a_server_that_is_only_starting() -> None:
     tools = MCPToolExecutor(SILENT, start_timeout_s=600)
     starting = asyncio.create_task(tools.ready())

@@ -9,19 +9,11 @@ from mcp_types import Tool, ToolAnnotations
 
 from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._mcp_executor import declaration_of
-from llmsim_lab.assistant._types import DeclaresTools, ToolExecutor, ToolResult
-from llmsim_lab.assistant.tasks import task_server
+from llmsim_lab.assistant._types import ToolResult
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools.mcp_kit import FAULTY
 
 pytestmark = pytest.mark.process
-
-
-async def test_the_executor_has_the_roles_that_the_engine_asks_for(
-    memory: MCPToolExecutor,
-) -> None:
-    assert isinstance(memory, ToolExecutor)
-    assert isinstance(memory, DeclaresTools)
 
 
 def test_tools_are_known_without_an_event_loop(memory: MCPToolExecutor) -> None:
@@ -109,17 +101,6 @@ def test_titles_that_only_repeat_the_names_are_left_out() -> None:
     assert told.parameters == {"type": "object", "properties": {"a": {}, "b": True}}
 
 
-def test_a_server_that_does_not_say_may_destroy(faulty: MCPToolExecutor) -> None:
-    [die] = faulty.get_tool_declarations(["die", "no_such_tool"])
-    assert die.destructive is True
-
-
-def test_a_tool_that_passes_for_another_is_refused_with_its_code_points() -> None:
-    tool = Tool(name="list_t\u0430sks", input_schema={"type": "object"})
-    with pytest.raises(ConfigError, match=r"U\+0430 CYRILLIC SMALL LETTER A"):
-        declaration_of(tool)
-
-
 async def test_a_result_is_plain_data(memory: MCPToolExecutor) -> None:
     result = await memory.execute("add_task", {"description": " Buy milk "}, "ann")
     assert result == ToolResult(
@@ -149,9 +130,7 @@ async def test_the_users_identity_replaces_what_the_arguments_say(faulty: MCPToo
 async def test_an_older_servers_json_text_is_read(raw: MCPToolExecutor) -> None:
     assert (await raw.execute("noise", {}, "ann")).data == {"good": True}
     assert (await raw.execute("no_json", {}, "ann")).data == "just a text"
-    assert (await raw.execute("nan", {}, "ann")).data == "NaN"
-    assert (await raw.execute("too_deep", {}, "ann")).data == "[" * 300 + "]" * 300
-    assert (await raw.execute("picture", {}, "ann")).data == [{"left_out": "image"}]
+    assert (await raw.execute("picture", {}, "ann")).data == {"data": "", "left_out": ["image"]}
 
 
 @pytest.mark.parametrize(
@@ -175,11 +154,6 @@ async def test_a_refusal_that_comes_as_an_error_of_the_protocol_is_told(
     assert result == ToolResult(
         success=False, error="the arguments do not please", error_code="INVALID_PARAMETERS"
     )
-
-
-async def test_a_refusal_of_no_known_kind_is_the_tools_own(raw: MCPToolExecutor) -> None:
-    result = await raw.execute("wrong_code", {}, "ann")
-    assert result == ToolResult(success=False, error="why not", error_code="TOOL_ERROR")
 
 
 async def test_a_tool_that_is_not_there_is_a_result(memory: MCPToolExecutor) -> None:
@@ -218,19 +192,11 @@ async def test_a_relative_file_stays_the_same_wherever_the_program_goes(
     assert (tmp_path / "tasks.db").exists()
 
 
-@pytest.mark.parametrize("server", ["llmsim-lab-tasks", [], [1], None])
-def test_a_server_that_is_no_command_is_refused(server: object) -> None:
-    with pytest.raises(ConfigError, match="a list of words"):
-        MCPToolExecutor(server)  # type: ignore[arg-type]
-
-
-def test_settings_that_cannot_apply_are_refused() -> None:
-    with pytest.raises(ConfigError, match="env and cwd"):
-        MCPToolExecutor(task_server(), cwd="/")
-    with pytest.raises(ConfigError, match=r"timeout_s=0 must be above 0 seconds"):
-        MCPToolExecutor(FAULTY, timeout_s=0)
-
-
 def test_the_repr_says_which_server(memory: MCPToolExecutor) -> None:
     assert repr(memory) == "MCPToolExecutor(llmsim-lab-tasks in memory)"
     assert "faulty_server.py" in repr(MCPToolExecutor(FAULTY))
+
+
+def test_a_server_that_is_no_command_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a list of words"):
+        MCPToolExecutor("llmsim-lab-tasks")

@@ -9,12 +9,10 @@ import signal
 from typing import Any
 
 import pytest
-from mcp import StdioServerParameters
 
 from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._types import ToolResult
-from llmsim_lab.assistant.tasks import task_server
-from tests.assistant_tools.mcp_kit import FAULTY, RAW, runs, servers, slow_calls, until
+from tests.assistant_tools.mcp_kit import RAW, runs, slow_calls, until
 
 pytestmark = pytest.mark.process
 
@@ -39,15 +37,6 @@ async def test_a_server_that_dies_in_a_call_is_a_result_and_starts_again(
     assert (await faulty.execute("count", {}, "ann")).data == 1
     assert "I cannot go on" in caplog.text
     assert "I cannot go on" not in str(result.error)
-
-
-async def test_a_server_that_died_between_calls_is_not_noticed() -> None:
-    before = servers()
-    async with MCPToolExecutor(FAULTY) as tools:
-        [server] = [process for process in servers() if process not in before]
-        assert (await tools.execute("die_soon", {}, "ann")).success
-        await until(lambda: not runs(server.pid))
-        assert (await tools.execute("count", {}, "ann")).data == 1
 
 
 @pytest.mark.skipif(os.name != "posix", reason="on Windows the library ends them together")
@@ -102,7 +91,7 @@ async def test_garbage_is_no_answer_and_is_got_over(
     assert (await raw.execute("noise", {}, "ann")).success
 
 
-@pytest.mark.parametrize("tool", ["nonsense", "wrong_schema", "no_number"])
+@pytest.mark.parametrize("tool", ["nonsense", "wrong_schema"])
 async def test_an_answer_of_the_wrong_form_is_an_invalid_result(
     raw: MCPToolExecutor, tool: str
 ) -> None:
@@ -165,14 +154,6 @@ async def test_bytes_that_are_no_text_are_passed_over(raw: MCPToolExecutor) -> N
     assert (await raw.execute("count", {}, "ann")).data == before + 1
 
 
-async def test_bytes_that_stop_a_strict_connection_are_got_over() -> None:
-    command, *words = RAW
-    strict = StdioServerParameters(command=command, args=words)
-    async with MCPToolExecutor(strict) as tools:
-        assert not (await impatiently(tools, "binary")).success
-        assert (await tools.execute("count", {}, "ann")).data == 1
-
-
 async def test_a_thousand_lines_of_garbage_are_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -189,8 +170,8 @@ async def test_a_thousand_lines_of_garbage_are_one_warning(
 
 @pytest.mark.parametrize(
     "value",
-    ["half \ud800", float("nan"), {1, 2}, b"bytes", json.loads("[" * 300 + "]" * 300)],
-    ids=["text", "nan", "set", "bytes", "depth"],
+    ["half \ud800", json.loads("[" * 300 + "]" * 300)],
+    ids=["text", "depth"],
 )
 async def test_arguments_that_are_no_json_cost_nobody_the_connection(
     faulty: MCPToolExecutor, value: Any
@@ -202,14 +183,3 @@ async def test_arguments_that_are_no_json_cost_nobody_the_connection(
     assert "the arguments: no JSON can be made of it" in str(result.error)
     assert (await other).success
     assert (await faulty.execute("count", {}, "ann")).data == before + 1
-
-
-async def test_a_user_who_cannot_be_named_gets_no_call_through(faulty: MCPToolExecutor) -> None:
-    assert (await faulty.execute("count", {}, "ann\udcff")).error_code == "INVALID_PARAMETERS"
-
-
-async def test_arguments_that_contain_themselves_are_refused_in_memory_too() -> None:
-    loop: dict[str, Any] = {}
-    loop["loop"] = loop
-    async with MCPToolExecutor(task_server()) as tools:
-        assert (await tools.execute("list_tasks", loop, "ann")).error_code == "INVALID_PARAMETERS"

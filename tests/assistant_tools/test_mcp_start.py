@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
-from mcp.server.mcpserver import MCPServer
-from mcp_types import Tool
 
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._types import ToolResult, ToolServerError
 from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.errors import ConfigError
-from tests.assistant_tools.mcp_kit import FAULTY, RAW, servers
+from tests.assistant_tools.mcp_kit import FAULTY, RAW, servers, until
 
 pytestmark = pytest.mark.process
 
@@ -37,22 +34,6 @@ async def test_the_loop_goes_on_while_a_slow_server_starts(tmp_path: Path) -> No
     await waiting
     assert "count" in tools.get_available_tools()
     await tools.aclose()
-
-
-async def test_a_server_that_is_ready_is_not_asked_again() -> None:
-    class Counting(MCPServer[Any]):
-        asked = 0
-
-        async def list_tools(self) -> list[Tool]:
-            self.asked += 1
-            return await super().list_tools()
-
-    server = Counting("counting", log_level="CRITICAL")
-    async with MCPToolExecutor(server) as tools:
-        before = server.asked
-        await tools.ready()
-        assert tools.get_available_tools() == []
-    assert (before, server.asked) == (1, 1)
 
 
 async def test_waiting_for_a_server_that_cannot_start_says_why() -> None:
@@ -82,39 +63,15 @@ def test_a_server_that_never_answers_is_given_up_at_its_start() -> None:
     assert servers() == []
 
 
-def test_a_program_that_is_not_there_is_a_wrong_configuration() -> None:
-    with pytest.raises(ConfigError, match="no-such-server"):
-        MCPToolExecutor(["no-such-server"]).get_available_tools()
-
-
-def test_the_end_of_a_servers_standard_error_is_in_the_failure_to_start() -> None:
-    tools = MCPToolExecutor([*FAULTY, "--broken"])
-    with pytest.raises(ToolServerError, match="no database here"):
-        tools.get_available_tools()
-    assert run_sync(tools.execute("count", {}, "ann")).error_code == "SERVER_DIED"
-
-
 async def test_a_server_that_dies_when_asked_for_its_tools_could_not_be_started() -> None:
     with pytest.raises(ToolServerError, match="no list of mine"):
         await MCPToolExecutor([*RAW, "--die-at-list"]).start()
 
 
 async def test_a_list_of_tools_that_never_ends_is_given_up() -> None:
-    with pytest.raises(ToolServerError, match="did not answer within 1 s"):
+    with pytest.raises(ToolServerError, match=r"not? answer within 1 s"):
         await MCPToolExecutor([*RAW, "--endless"], start_timeout_s=1).start()
-    assert servers() == []
-
-
-async def test_a_server_may_start_with_a_flood_of_garbage() -> None:
-    async with MCPToolExecutor([*RAW, "--flood"]) as tools:
-        assert (await tools.execute("no_json", {}, "ann")).data == "just a text"
-
-
-async def test_a_server_may_have_no_tools() -> None:
-    async with MCPToolExecutor([*RAW, "--no-tools"]) as tools:
-        assert tools.get_available_tools() == []
-        assert tools.get_tool_declarations(["count"]) == []
-        assert (await tools.execute("count", {}, "ann")).error_code == "TOOL_NOT_FOUND"
+    await until(lambda: not servers())
 
 
 # Tools that change
@@ -132,30 +89,6 @@ async def test_a_tool_that_came_later_is_found() -> None:
         assert "late_tool" in tools.get_available_tools()
 
 
-async def test_a_server_that_says_its_tools_changed_is_asked_again() -> None:
-    async with MCPToolExecutor(RAW) as tools:
-        assert "late" not in tools.get_available_tools()
-        assert (await tools.execute("grow", {}, "ann")).success
-        await tools.ready()
-        assert "late" in tools.get_available_tools()
-
-
-async def test_a_tool_that_has_gone_is_not_called() -> None:
-    async with MCPToolExecutor(RAW) as tools:
-        assert (await tools.execute("no_json", {}, "ann")).success
-        assert (await tools.execute("shrink", {}, "ann")).success
-        assert (await tools.execute("no_json", {}, "ann")).error_code == "TOOL_NOT_FOUND"
-        assert "no_json" not in tools.get_available_tools()
-
-
-async def test_a_tool_that_went_unannounced_is_not_found() -> None:
-    server = task_server()
-    async with MCPToolExecutor(server) as tools:
-        server.remove_tool("add_task")
-        result = await tools.execute("add_task", {"description": "Buy milk"}, "ann")
-    assert result.error_code == "TOOL_NOT_FOUND"
-
-
 async def test_a_server_that_no_longer_lists_its_tools_is_started_again() -> None:
     async with MCPToolExecutor(RAW, start_timeout_s=3) as tools:
         assert (await tools.execute("forget", {}, "ann")).success
@@ -163,12 +96,6 @@ async def test_a_server_that_no_longer_lists_its_tools_is_started_again() -> Non
             await tools.ready()
         await tools.ready()
         assert (await tools.execute("no_json", {}, "ann")).success
-
-
-async def test_tasks_without_a_file_last_as_long_as_their_server() -> None:
-    async with MCPToolExecutor.tasks() as tools:
-        assert (await tools.execute("add_task", {"description": "Buy milk"}, "ann")).success
-        assert len((await tools.execute("list_tasks", {}, "ann")).data["tasks"]) == 1
 
 
 # Several loops at once
@@ -205,20 +132,7 @@ async def test_a_tool_may_use_another_servers_tools() -> None:
         await inner.ready()
         return inner.get_available_tools()
 
-    async def blocking() -> list[str]:
-        """Ask another server without waiting first."""
-        return MCPToolExecutor(task_server()).get_available_tools()
-
-    async def closing() -> None:
-        """Close another server's tools, and wait for its end."""
-        inner.close()
-
     server.add_tool(nested)
-    server.add_tool(blocking)
-    server.add_tool(closing)
     async with MCPToolExecutor(server) as outer:
         assert len((await outer.execute("nested", {}, "ann")).data) == 5
-        for tool in ("blocking", "closing"):
-            async with asyncio.timeout(10):  # or it would wait for itself
-                assert (await outer.execute(tool, {}, "ann")).error_code == "TOOL_ERROR"
     await inner.aclose()

@@ -137,23 +137,6 @@ async def test_wrong_arguments_change_nothing_and_are_named(
         assert await listed(client) == [(1, "Buy milk")]
 
 
-async def test_a_task_that_is_not_there_is_a_failure_of_its_own_kind() -> None:
-    async with Client(task_server(user="ann")) as client:
-        result = await client.call_tool("delete_task", {"task_id": 3})
-    assert words(result) == "there is no task 3; list the tasks to see which there are"
-    assert (result.meta or {})[CODE] == "NOT_FOUND"
-
-
-async def test_the_schemas_say_what_the_server_takes() -> None:
-    async with Client(task_server()) as client:
-        schemas = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
-    description = schemas["add_task"]["properties"]["description"]
-    assert (description["minLength"], description["maxLength"]) == (1, 1000)
-    assert schemas["delete_task"]["properties"]["task_id"]["minimum"] == 1
-    assert schemas["delete_task"]["required"] == ["task_id"]
-    assert schemas["list_tasks"]["properties"]["status"]["enum"] == ["all", "open", "done"]
-
-
 # The program
 
 

@@ -9,7 +9,6 @@ from llmsim_lab._util.drawing import STYLES, drawable, new_figure, plain_axes, s
 from llmsim_lab._util.html import SERIES_COLOURS
 from llmsim_lab._util.text import among, number
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run._turn import Series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,10 +19,7 @@ _MOST_ARMS = 8
 """More curves than that nobody tells apart."""
 _MOST_LINES = 60
 """Of seeds, between their runs."""
-_MEAN = "#332288"
 _BAND: dict[str, Any] = {"alpha": 0.2, "linewidth": 0}
-_COMPARED = {"rule": ("rule", "#CC6677", "-"), "linear": ("linear solution", "#888888", "--")}
-"""By column: the words, colour and style of what a response is compared with."""
 
 
 def arms_chart(frame: pd.DataFrame, column: str, *, arms: Sequence[str]) -> Figure:
@@ -111,44 +107,6 @@ def runs_chart(values: pd.DataFrame, label: str, *, arms: Sequence[str]) -> Figu
         "a point is a run · a bar is the mean · a line is a seed", loc="left", fontsize="small"
     )
     return told(figure, f"{label} by run. {'; '.join(words)}.")
-
-
-def response_chart(
-    frame: pd.DataFrame, series: Series, *, title: str, shock: str, level: float
-) -> Figure:
-    """Draw what a shock did to a column: mean and band, and what it is compared with.
-
-    Args:
-        frame: the column's rows, as ``ImpulseResponse.frame`` returns them.
-        series: the column's label and unit.
-        title: what the figure shows.
-        shock: what was done, in words.
-        level: of the band, which holds for all turns at once.
-    """
-    figure, axes = _figure((7, 3.2))
-    axes.axhline(0, color="#CCCCCC", linewidth=1)
-    turns, mean, pairs = frame["horizon"], frame["mean"], int(frame["n"].iloc[0])
-    if pairs > 1:
-        words = f"{level:.0%} band, {pairs} pairs"
-        axes.fill_between(turns, frame["low"], frame["high"], color=_MEAN, label=words, **_BAND)
-    axes.plot(turns, mean, color=_MEAN, label="mean")
-    for name, (words, colour, style) in _COMPARED.items():
-        if frame[name].notna().any():
-            axes.plot(turns, frame[name], style, color=colour, label=words)
-    unit = f"\n({drawable(series.unit)})" if series.unit else ""
-    axes.set(
-        xlabel=f"turns after the shock ({drawable(shock, 90)})",
-        ylabel=f"{drawable(series.label, 90)}, difference{unit}",
-        title=drawable(title, 90),
-    )
-    axes.legend(frameon=False, fontsize=8)
-    peak = frame.iloc[int(mean.abs().to_numpy().argmax())]
-    there = f", band {peak['low']:.2f} to {peak['high']:.2f}" if pairs > 1 else ""
-    return told(
-        figure,
-        f"{title} to {shock}: largest {int(peak['horizon'])} turns after, "
-        f"{peak['mean']:+.2f}{there}.",
-    )
 
 
 def _figure(size: tuple[float, float]) -> tuple[Figure, Axes]:

@@ -9,8 +9,7 @@ import pytest
 
 from llmsim_lab._util.html import SERIES_COLOURS
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run._turn import Series
-from llmsim_lab.study._charts import arms_chart, response_chart, runs_chart
+from llmsim_lab.study._charts import arms_chart, runs_chart
 
 
 def frame_of(**arms: list[float]) -> pd.DataFrame:
@@ -51,20 +50,6 @@ def test_more_arms_than_anybody_tells_apart_are_not_drawn() -> None:
     names = [f"arm {place}" for place in range(9)]
     with pytest.raises(ConfigError, match="9 arms are too many"):
         arms_chart(frame_of(**{name: [1, 2] for name in names}), "level", arms=names)
-
-
-def test_a_dollar_in_a_columns_name_is_no_formula() -> None:
-    frame = pd.DataFrame({"horizon": [0, 1], "mean": [0.0, -2.0], "low": [0.0, -3.0]})
-    frame = frame.assign(high=[0.0, -1.0], n=2, rule=float("nan"), linear=float("nan"))
-    series = Series(column="cost", label="Cost in $ of $x^2$", unit="$")
-    figure = response_chart(frame, series, title="$a_b$", shock="cost$ +1", level=0.95)
-    figure.draw_without_rendering()
-    [axes] = figure.axes
-    assert axes.get_title() == r"\$a_b\$"
-    assert axes.get_ylabel() == "Cost in \\$ of \\$x^2\\$, difference\n(\\$)"
-    assert figure.alt == (  # type: ignore[attr-defined]
-        "$a_b$ to cost$ +1: largest 1 turns after, -2.00, band -3.00 to -1.00."
-    )
 
 
 def test_runs_are_points_with_a_bar_at_the_mean_and_a_line_for_each_seed() -> None:

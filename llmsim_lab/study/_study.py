@@ -305,7 +305,7 @@ class Study:
                 f"{tape} is a file, and a study is a folder with a tape for each run: "
                 f"{self.tape.stem + '/'!r}"
             )
-        self._files = {key: self.tape / job.file_name for key, job in self._jobs.items()}
+        self._files = {key: _kept(self.tape / job.file_name) for key, job in self._jobs.items()}
         self._entries = {key: StudyRun(*key) for key in self._jobs}
         self._find()
 
@@ -1116,6 +1116,12 @@ def _by_function(outcome: Callable[[AnyRun], Any], run: AnyRun, label: str, job:
             f"outcome {label!r} fails for arm {job.arm!r}, {job.where}: {type(error).__name__}: "
             f"{error}; return float('nan') where a run has none"
         ) from error
+
+
+def _kept(file: Path) -> Path:
+    """Return a run's file, or the packed one that is in its place, which is only read."""
+    packed = file.with_name(f"{file.name}.gz")
+    return packed if packed.exists() and not file.exists() else file
 
 
 def _label(outcome: Outcome) -> str:

@@ -39,8 +39,7 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.llm._choose import wilson
-from llmsim_lab.study._statistics import run_effects
-from llmsim_lab.study._study import Effects
+from llmsim_lab.study._effects import Effects, effects
 
 MESSAGES = Path(__file__).resolve().parents[1] / "data" / "assistant" / "messages.yaml"
 ENGINE = AgentEngineConfig(timeout_seconds=600, max_tokens=200)
@@ -323,31 +322,31 @@ def say(row: Scored) -> None:
     )
 
 
-def compared(found: pd.DataFrame, other: pd.DataFrame, *, names: tuple[str, str]) -> Effects:
+COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
+"""Of a study's results."""
+
+
+def compared(one: pd.DataFrame, other: pd.DataFrame, *, names: tuple[str, str]) -> Effects:
     """Return how much more often one model is right than another, over the same messages.
 
     The unit is a message, and all measures are one family. A message counts in a measure if it was
     scored for both.
 
     Args:
-        found: rows by message, as ``frame_of`` returns them.
+        one: rows by message, as ``frame_of`` returns them.
         other: those of the model that is subtracted.
         names: of both models.
     """
-    both = found.index.intersection(other.index)
+    both = one.index.intersection(other.index)
     rows = [
-        {"arm": name, "seed": message, "outcome": measure, "value": float(right)}
+        dict(zip(COLUMNS, (name, message, message, "", 1, 0, measure, float(right)), strict=True))
         for measure in MEASURES
         for message in both
-        if all(frame[measure].notna()[message] for frame in (found, other))
-        for name, right in zip(
-            names, (found[measure][message], other[measure][message]), strict=True
-        )
+        if all(frame[measure].notna()[message] for frame in (one, other))
+        for name, right in zip(names, (one[measure][message], other[measure][message]), strict=True)
     ]
-    effects = run_effects(pd.DataFrame(rows), contrasts=[names])
-    return Effects(
-        [replace(one, unit="situations", speaks_of="messages like these") for one in effects]
-    )
+    found = effects(pd.DataFrame(rows, columns=COLUMNS), contrasts=[names])
+    return Effects(replace(effect, speaks_of="new messages") for effect in found)
 
 
 async def run(model: str, kinds: Sequence[str]) -> list[Scored]:

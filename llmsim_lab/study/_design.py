@@ -299,15 +299,17 @@ class World:
         ]
         return sorted(items, key=lambda item: item.turn)
 
-    def shared(self, arm: Arm, leader: Arm) -> tuple[int, int] | None:
-        """Return up to which turn two arms are one run, and how many interventions it has then.
+    def sets(self, name: str) -> bool:
+        """Return True for what is set from outside."""
+        return self._targets[name] == ("interventions",)
 
-        None where they differ in more than what is set from outside, or from the start.
+    def shared(self, arm: Arm, leader: Arm) -> tuple[int, int] | None:
+        """Return up to which turn arms are one run that differ in what is set from outside alone.
+
+        With it, how many interventions the arm has had by then; None where there is no such turn.
         """
         mine, theirs = self.interventions(arm), self.interventions(leader)
-        differ = [name for name, it in arm.values.items() if said(it) != said(leader.values[name])]
-        kinds = {self._targets[name] for name in differ}
-        if kinds != {("interventions",)} or arm.further != leader.further:
+        if mine == theirs:
             return None
         pairs = zip(mine, theirs, strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -396,10 +398,8 @@ class World:
         tape: Tape,
         number: int,
         client: LLMClient | None = None,
-        *,
         made: AnyRun = None,
-        wording: int = 0,
-        sample: int = 1,
+        play: tuple[int, int] = (0, 1),
         since: int = 0,
     ) -> AnyRun:
         """Return a run that continues a recorded one from its last turn as an arm, on no tape yet.
@@ -410,11 +410,10 @@ class World:
             number: the run's.
             client: the model.
             made: a run of the arm that begins anew; None where a situation is asked again.
-            wording: which of the arm's.
-            sample: of a situation that is asked again.
+            play: which of the arm's wordings, and which sample.
             since: how many of the arm's interventions the run has had already.
         """
-        info = tape.run(number)
+        info, (wording, sample) = tape.run(number), play
         if self.again:
             manifest, recorded = dict(info.manifest), config_of(info, self.cls)
             draw = (recorded.replicate or 0) + sample + _MOST_SAMPLES * wording
@@ -468,7 +467,7 @@ class World:
             several = ", ".join(sorted(names))
             raise ConfigError(f"the arms are of several classes ({several}); one study is of one")
         self.turns = self.turns or runs[0].config.turns
-        if not self.turns:
+        if not self.turns and not self.again:
             raise ConfigError("say how many turns each run has: Study(..., turns=20)")
         self.code = runs[0].code_digests  # here, where the sources are: a worker has none
         return runs[0]
@@ -550,10 +549,9 @@ class PromptEdits:
         """Raise ConfigError where a prompt that is edited was never asked with."""
         wanted = self.level if isinstance(self.level, Mapping) else [] if self.names else ["?"]
         if missing := [name for name in wanted if name not in self.names]:
-            raise ConfigError(
-                f"prompt: no prompt is called {missing[0]!r}{among(missing[0], self.names)} (a text "
-                "without slots is not a prompt)"
-            )
+            known = among(missing[0], self.names)
+            why = "; a text without slots is not a prompt"
+            raise ConfigError(f"prompt: no prompt is called {missing[0]!r}{known}{why}")
 
 
 class Models:

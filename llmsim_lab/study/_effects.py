@@ -103,10 +103,8 @@ class Effect:
             text += f", p = {short_p(self.p)}".replace("= <", "<")
             if self.p_family is not None and short_p(self.p_family) != short_p(self.p):
                 text += f" ({short_p(self.p_family)} in its family)"
-        unit = self.speaks_of.split()[1].removesuffix("s")
-        return f"{text}, n = {counted(self.n, unit)}" + (
-            f"; {self.verdict}" if self.verdict else ""
-        )
+        text += f", n = {counted(self.n, self.speaks_of.split()[1].removesuffix('s'))}"
+        return f"{text}; {self.verdict}" if self.verdict else text
 
 
 class Effects(list[Effect]):
@@ -151,7 +149,6 @@ def effects(
     speaks_of: SpeaksOf = "new runs",
     level: float = 0.95,
     sesoi: float | Mapping[str, float] | None = None,
-    step: Mapping[str, float] | None = None,
 ) -> Effects:
     """Return how arms differ, or a factorial's main effects and interactions.
 
@@ -170,7 +167,6 @@ def effects(
         level: of the intervals.
         sesoi: the smallest effect of interest, or one for each outcome: adds a verdict by two
             one-sided tests (Schuirmann 1987, Journal of Pharmacokinetics and Biopharmaceutics 15).
-        step: of outcomes on a grid, such as 0.25 for rates that move by quarter points.
     """
     _place("speaks_of", speaks_of, get_args(SpeaksOf))
     if table.empty:
@@ -188,6 +184,8 @@ def effects(
         base = arms[0 if reference is None else _place("arm", reference, arms)]
         pairs = contrasts or [(arm, base) for arm in arms if arm != base]
         places = [[_place("arm", arm, arms) for arm in pair] for pair in pairs]
+        if any(a == b for a, b in places):
+            raise ConfigError(f"contrasts={pairs}: one of them compares an arm with itself")
         weights = {_minus(arms[a], arms[b]): one[a] - one[b] for a, b in places}
     texts = {k for k, x in zip(table["outcome"], table["value"], strict=True) if isinstance(x, str)}
     if texts and formula is not None:
@@ -199,8 +197,7 @@ def effects(
             family.append((energy(of, *pair, speaks_of=speaks_of), None))
         else:
             effect = Effect(contrast=label, outcome=str(outcome), level=level, speaks_of=speaks_of)
-            cell, grid = (values[..., k], rows[..., k]), (step or {}).get(outcome, 0.0)
-            family.append(compare(*cell, run_of, w, effect, grid))
+            family.append(compare(values[..., k], rows[..., k], run_of, w, effect))
     margins = sesoi if isinstance(sesoi, Mapping) else dict.fromkeys(outcomes, sesoi)
     return Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
 
@@ -273,7 +270,7 @@ def cube(table: pd.DataFrame, *keys: str) -> tuple[Numbers, Rows, list[list[Any]
 
 
 def compare(
-    values: Numbers, rows: Rows, run_of: Integers, w: Numbers, effect: Effect, step: float = 0.0
+    values: Numbers, rows: Rows, run_of: Integers, w: Numbers, effect: Effect
 ) -> tuple[Effect, Numbers | None]:
     """Return the effect with its estimate, and the differences of runs where these are paired.
 
@@ -283,7 +280,6 @@ def compare(
         run_of: the number of each unit's run.
         w: a weight for each arm; the estimate is the sum of weighted means.
         effect: with its names, level and what it speaks of.
-        step: of the outcome's grid; 0 if it has none.
     """
     values, rows, w = values[w != 0], rows[w != 0], w[w != 0]
     new = effect.speaks_of in ("new runs", "new wordings and situations")
@@ -292,12 +288,12 @@ def compare(
     if "wordings" in effect.speaks_of and rows.any(axis=(2, 3)).sum(axis=1).max() > 1:
         return _of_wordings(values, run_of if new else None, w, effect), None
     if new:
-        return _of_runs(values, rows, run_of, w, replace(effect, speaks_of="new runs"), step)
+        return _of_runs(values, rows, run_of, w, replace(effect, speaks_of="new runs"))
     return _of_these(values, rows, w, replace(effect, speaks_of="these situations")), None
 
 
 def _of_runs(
-    values: Numbers, rows: Rows, run_of: Integers, w: Numbers, effect: Effect, step: float
+    values: Numbers, rows: Rows, run_of: Integers, w: Numbers, effect: Effect
 ) -> tuple[Effect, Numbers | None]:
     """Return Student's t over pairs of runs where arms share units, else Welch's over runs."""
     units, there = _mean(_mean(values, 3), 1), rows.any(axis=(1, 3))
@@ -325,11 +321,8 @@ def _of_runs(
     else:
         two = _two_valued(runs) and not _is_share(runs)
         two = two or (pairs is not None and n[0] > 2 and _two_valued(pairs))
-        coarse = "takes two values only" if two else ""
-        if step and max(group.std() for group in groups) < step / 2:
-            coarse = coarse or f"varies by less than half a step of {step:g}"
         strata = list(zip(w if pairs is None else [1.0], groups, strict=True))
-        effect = _student(effect, [strata], few, coarse=coarse)
+        effect = _student(effect, [strata], few, coarse=two)
     if effect.p is None and pairs is not None and effect.n > 1:  # needs no normal distribution
         effect = replace(effect, p=romano_wolf(pairs[:, None])[0], method="sign flips")
     return effect, pairs
@@ -350,9 +343,9 @@ def _of_these(values: Numbers, rows: Rows, w: Numbers, effect: Effect) -> Effect
     if asked > n:
         text = f"{asked - n} of {asked} situations left out: an arm has too few answers"
         effect = _noted(effect, text)
-    two = _two_valued(answers) and not _is_share(answers)
-    few, coarse = "one answer a situation: an interval takes two", "takes two values only" * two
-    return _student(effect, [[(1 / n, group) for group in used]], few, coarse=coarse)
+    few, two = "one answer a situation: an interval takes two", _two_valued(answers)
+    strata = [(1 / n, group) for group in used]
+    return _student(effect, [strata], few, coarse=two and not _is_share(answers))
 
 
 def _of_wordings(values: Numbers, run_of: Integers | None, w: Numbers, effect: Effect) -> Effect:
@@ -370,19 +363,23 @@ def _of_wordings(values: Numbers, run_of: Integers | None, w: Numbers, effect: E
     n = [len(mean) for mean in means]
     effect = replace(effect, n=sum(n), method=f"t over {_and(n)} wordings")
     for arm, weight, mean in zip(values, w, means, strict=True):
-        alone = [(weight / max(1, used.sum()), _finite(row)) for row in _mean(arm, 0)]
-        blocks.append([(weight, mean)] if len(mean) > 1 else alone)
+        if len(mean) > 1 or run_of is not None:
+            # Of a single wording the runs' spread has the answers' already: as good as known.
+            blocks.append([(weight, mean if len(mean) > 1 else np.repeat(mean, 999))])
+        else:
+            alone = weight / max(1, used.sum())
+            blocks.append([(alone, _finite(row)) for row in _mean(arm, 0)])
         if _is_share(values):  # a 0 and a 1 more: answers that are all alike have no spread
             share = (np.nansum(arm) + 1) / (count := np.isfinite(arm).sum() + 2)
             floor += weight**2 * share * (1 - share) / count
-    few, least, runs = "an arm's only wording takes two answers a situation", 2, None
+    few, least, runs = "an arm's only wording takes two answers a situation", 2.0, None
     if run_of is not None:
         runs = _finite(_by_run(w @ _mean(_mean(values, 3), 1), run_of[used]))
         effect = replace(effect, method=f"{effect.method} and {len(runs)} runs")
         if len(runs) < 2:
-            few, least = "one run: its situations say nothing of new ones", 99
+            few, least = "one run: its situations say nothing of new ones", math.inf
     if any(1 < size < ENOUGH_WORDINGS for size in n):
-        few, least = f"two wordings of an arm: new ones take {ENOUGH_WORDINGS}", 99
+        few, least = f"two wordings of an arm: new ones take {ENOUGH_WORDINGS}", math.inf
     return _student(effect, blocks, few, least=least, floor=floor, runs=runs)
 
 
@@ -391,8 +388,8 @@ def _student(
     blocks: Blocks,
     few: str,
     *,
-    least: int = 2,
-    coarse: str = "",
+    least: float = 2,
+    coarse: bool = False,
     floor: float = 0.0,
     runs: Numbers | None = None,
 ) -> Effect:
@@ -406,7 +403,7 @@ def _student(
         blocks: of weights and groups, which have an element for each unit.
         few: what to say where a group has fewer units than it takes.
         least: how many it takes.
-        coarse: why values are too coarse for an interval, if they are.
+        coarse: whether values take two values only.
         floor: the least that the blocks' variance is.
         runs: whose mean's variance is added.
     """
@@ -426,7 +423,7 @@ def _student(
             return _noted(effect, "all differ by the same, which says nothing of new ones")
         return _noted(replace(effect, p=1.0), "all differences are exactly 0")
     if coarse:
-        return _noted(effect, f"{coarse}: too coarse for an interval")
+        return _noted(effect, "takes two values only: too coarse for an interval")
     variance, df = 0.0, math.inf
     for block in blocks:
         parts = np.array([w**2 * group.var(ddof=1) / len(group) for w, group in block])
@@ -435,9 +432,7 @@ def _student(
         variance += float(parts.sum())
     variance = max(variance, floor)
     if runs is not None:
-        part = float(runs.var(ddof=1)) / len(runs)
-        df = (variance + part) ** 2 / (variance**2 / df + part**2 / (len(runs) - 1))
-        variance += part
+        variance, df = variance + float(runs.var(ddof=1)) / len(runs), min(df, len(runs) - 1)
     if effect.speaks_of == "new runs" and any(_skewed(group) for _, group in strata):
         text = f"skewed: with {effect.n} runs such intervals contained the truth in 83 to 93 of 100"
         effect = _noted(effect, text)
@@ -561,14 +556,10 @@ def _verdict(effect: Effect, margin: float | None) -> Effect:
     p, differs = float(special.stdtr(df, (middle - margin) / error)), effect.p_family < alpha
     verdict = "differs" if differs else "undecided"
     if p < alpha:
-        verdict = (
-            f"differs by less than {margin:g}"
-            if differs
-            else f"no difference of {margin:g} or more"
-        )
+        verdict = "differs by less than {:g}" if differs else "no difference of {:g} or more"
     elif differs and (effect.low > margin or effect.high < -margin):
-        verdict = f"differs by more than {margin:g}"
-    return replace(effect, p_equivalent=p, verdict=verdict)
+        verdict = "differs by more than {:g}"
+    return replace(effect, p_equivalent=p, verdict=verdict.format(margin))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -23,7 +23,7 @@ from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -165,11 +165,17 @@ def copy_runs(source: Path, runs: Sequence[int], up_to: int, file: Path) -> None
     """Make a job's file, with what it forks, unless it is there."""
     if not _content(file):
         part = file.with_suffix(".part")
-        part.unlink(missing_ok=True)
-        with Tape(source, read_only=True) as tape, Tape(part) as made:
-            made.take(tape, runs, up_to=up_to)
-        _tidy(part)
+        part.write_bytes(_copied(source, tuple(runs), up_to, source.stat().st_mtime_ns))
         part.replace(file)
+
+
+@lru_cache(maxsize=1)  # all arms of a situation begin with the same
+def _copied(source: Path, runs: tuple[int, ...], up_to: int, _changed: int) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
+        file = Path(folder) / "copy.tape"
+        with Tape(source, read_only=True) as tape, Tape(file) as made:
+            made.take(tape, runs, up_to=up_to)
+        return file.read_bytes()
 
 
 def _content(file: Path) -> bytes:
@@ -316,8 +322,7 @@ class StudyPlayer:
         run, number = made, 0
         if job.forks:
             number = dict(zip(job.plays, job.forks, strict=True))[play]
-            own = {"made": made, "wording": wording, "sample": sample, "since": job.since}
-            run = world.forked(arm, tape, number, client, **own)
+            run = world.forked(arm, tape, number, client, made, play, job.since)
         parts = [job.arm, list(world.wordings(arm))[wording], job.where]
         name = ", ".join(filter(None, [*parts, f"sample {sample}" if world.again else ""]))
         run.config = run.config.model_copy(update={"name": name})
@@ -342,7 +347,7 @@ class StudyPlayer:
 # --- many jobs -----------------------------------------------------------------------------------
 
 
-async def play_all(
+async def play_all(  # noqa: C901 - one loop, here and elsewhere
     player: StudyPlayer,
     jobs: Iterator[tuple[Job, Path]],
     parallel: int | None,
@@ -379,13 +384,12 @@ async def play_all(
                 begun, once = _content(job[1]), secrets.token_hex(8)
                 try:
                     future = pools.now.submit(work, pickled, job[0], begun, once)
-                except BrokenExecutor as error:
+                    out[asyncio.wrap_future(future)] = job
+                except BrokenExecutor as broken:
                     lost.append(job)
                     if out:
                         break  # what they bring is waited for
-                    pools.replace(error)
-                else:
-                    out[asyncio.wrap_future(future)] = job
+                    pools.replace(broken)
             if not out:
                 return
             ended, _ = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)

@@ -42,10 +42,29 @@ from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._run import _load, class_on
 from llmsim_lab.run._session import load_turns
-from llmsim_lab.study._design import AA, LAST, AnyRun, Arm, Models, World
-from llmsim_lab.study._design import arms_of, factors_of, seeds_of
-from llmsim_lab.study._playing import Job, Key, Play, StudyPlayer, StudyRun, Unit
-from llmsim_lab.study._playing import copy_runs, digest_of, play_all, sole_player
+from llmsim_lab.study._design import (
+    AA,
+    LAST,
+    AnyRun,
+    Arm,
+    Models,
+    World,
+    arms_of,
+    factors_of,
+    seeds_of,
+)
+from llmsim_lab.study._playing import (
+    Job,
+    Key,
+    Play,
+    StudyPlayer,
+    StudyRun,
+    Unit,
+    copy_runs,
+    digest_of,
+    play_all,
+    sole_player,
+)
 from llmsim_lab.tape._lines import RunInfo
 
 if TYPE_CHECKING:
@@ -237,20 +256,22 @@ class Study:
             ConfigError: a name or a level is wrong, or the runs are not independent.
             TapeError: there is no such run.
         """
+        source: Tape | None
         if isinstance(tape, Run):
-            run = tape.run_id if run is None else run
-            if (tape := tape.tape) is None:
-                raise ConfigError("the run is on no tape; make it with tape='my.tape'")
-        made, whole_number_ = cls.__new__(cls), whole_number("samples", samples, least=1)
-        made.design = "full"
-        made._source = source = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+            source, run = tape.tape, tape.run_id if run is None else run
+        else:
+            source = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
+        if source is None:
+            raise ConfigError("the run is on no tape; make it with tape='my.tape'")
+        made = cls.__new__(cls)
+        made.design, made._samples = "full", whole_number("samples", samples, least=1)
+        made._source = source
         infos = _independent(source, run)
         kind, factors = world or class_on(source, infos[0]), factors_of(vary or {})
         recorded = config_of(infos[0], kind)
         made._world = World(kind, fixed=fixed, factors=factors, recorded=recorded)
         arms = arms_of(factors, "full", aa=False)
         trial = made._world.checked(arms, made._trial(infos[0].id))
-        made._samples = whole_number_
         units = list(_situations(source, infos, turns))
         made._arrange(arms, units, trial, outcome, to, llm_client, name or f"{infos[0].name} again")
         return made
@@ -294,8 +315,8 @@ class Study:
         self._listeners: list[Callable[[], object]] = []
         self._task: asyncio.Task[Any] | None = None
         self._known: dict[Key, list[dict[str, Any]]] = {}
-        self._leaders: dict[Key, Key] = {}
-        self._jobs = {job.key: job for unit in units for job in self._jobs_of(unit)}
+        self._leaders: dict[str, tuple[Arm, int, int]] = {}
+        self._jobs = {job.key: job for job in self._all_jobs(units)}
         self._temporary = not tape
         self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
         if self._temporary:
@@ -309,36 +330,33 @@ class Study:
         self._entries = {key: StudyRun(*key) for key in self._jobs}
         self._find()
 
-    def _jobs_of(self, unit: Mapping[str, Any]) -> Iterator[Job]:
-        """Yield what is played at a unit: one job an arm."""
-        world, situation = self._world, dict(unit)
-        forked, number = situation.pop("forked", 0), situation.pop("number", 0)
+    def _all_jobs(self, units: Sequence[Mapping[str, Any]]) -> Iterator[Job]:
+        """Yield what is played, unit by unit: one job an arm."""
+        world, digests, groups = self._world, dict[str, str](), dict[str, Arm]()
         code = {name: world.code.get(name) for name in _CODE}
-        shared = [world.cls.kind, code, world.make, world.fixed, situation.pop("digest")]
-        shared += [] if world.again else [world.turns]
+        shared = [world.cls.kind, code, world.make, world.fixed, world.again or world.turns]
         # Those that set the least from outside first: others continue their runs.
-        sorted_arms = sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm)))
-        digests: dict[str, str] = {}
-        for place, arm in enumerate(sorted_arms):
-            plays = tuple(
-                (wording, sample)
-                for wording in range(len(world.wordings(arm)))
-                for sample in range(1, self._samples + 1)
-            )
-            own: dict[str, Any] = {"end": world.turns}
-            spec = [*shared, arm.name, arm.values, arm.further]
-            if world.again:
-                own = {"end": forked + 1, "at": forked, "forks": (number,) * len(plays)}
-            for other in [] if world.again else sorted_arms[:place]:
-                leads = (other.name, unit["unit"]) not in self._leaders
-                if leads and (found := world.shared(arm, other)) is not None:
-                    self._leaders[arm.name, unit["unit"]] = other.name, unit["unit"]
-                    own |= {"at": found[0], "since": found[1]}
-                    own["forks"] = tuple(range(1, len(plays) + 1))
-                    spec.append(digests[other.name])
-                    break
-            digests[arm.name] = digest_of(spec)
-            yield Job(arm=arm.name, digest=digests[arm.name], plays=plays, **situation, **own)
+        for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
+            rest = {name: it for name, it in arm.values.items() if not world.sets(name)}
+            leader = groups.setdefault(digest_of([rest, arm.further]), arm)
+            if not world.again and (found := world.shared(arm, leader)):
+                self._leaders[arm.name] = leader, *found
+            digests[arm.name] = digest_of([*shared, arm.name, arm.values, arm.further])
+        for unit in units:
+            situation, at = {"unit": unit["unit"], "run": unit["run"]}, unit.get("turn", 0)
+            for name, arm in self._arms.items():
+                wordings = range(len(world.wordings(arm)))
+                plays = tuple((it, n) for it in wordings for n in range(1, self._samples + 1))
+                own: dict[str, Any] = {"plays": plays, "end": world.turns, "at": at}
+                specs = [digests[name], unit["digest"]]
+                if world.again:
+                    own |= {"end": at + 1, "forks": (unit["number"],) * len(plays)}
+                elif name in self._leaders:
+                    leader, at_, since = self._leaders[name]
+                    forks = tuple(range(1, len(plays) + 1))
+                    own |= {"at": at_, "since": since, "forks": forks}
+                    specs.append(digests[leader.name])
+                yield Job(arm=name, digest=digest_of(specs), **situation, **own)
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -424,8 +442,10 @@ class Study:
                 number, last = len(self._jobs) - len(left) + 1, len(self._jobs)
                 line = progress_line("run", number=number, last=last, enabled=progress)
                 async with line as advance:
-                    for follow in (False, True):
-                        keys = [key for key in left if (key in self._leaders) is follow]
+                    waves: list[list[Key]] = [[], []]
+                    for key in left:
+                        waves[key[0] in self._leaders].append(key)
+                    for keys in filter(None, waves):
                         jobs, most = self._ready(keys), parallel or (None if executor else 8)
                         async with aclosing(
                             play_all(self._player, jobs, most, executor)  # type: ignore[type-var]
@@ -450,18 +470,22 @@ class Study:
         if entry.status == "failed":
             where = {"arm": entry.arm, "unit": entry.unit, "turn": entry.turns}
             self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
-        elif entry.status == "done" and self._chose and not self._known:
+        elif entry.status == "done" and self._chose:
+            self._chose = False
             # What columns there are, such as one of each player, is known only with the first run,
             # and to say it when all is played would be late.
-            self._rows_of(entry, {name: it for name, it in self.outcome.items() if str(it) == it})
+            self._rows_of(
+                entry, {name: it for name, it in self.outcome.items() if not callable(it)}
+            )
 
     def _ready(self, keys: Sequence[Key]) -> Iterator[tuple[Job, Path]]:
         """Yield jobs with their files, which are made as each is taken where it forks something."""
         for key in keys:
-            job, file, leader = self._jobs[key], self._files[key], self._leaders.get(key)
+            job, file = self._jobs[key], self._files[key]
             if self._source is not None:
                 copy_runs(self._source.path, [job.run], job.at, file)
-            elif leader is not None:
+            elif job.arm in self._leaders:
+                leader = self._leaders[job.arm][0].name, job.unit
                 its = self._entries[leader]
                 if its.status == "failed":
                     why = f"it shares a run with arm {leader[0]!r}, which failed: {its.error}"
@@ -631,9 +655,10 @@ class Study:
         with Tape(entry.tape, read_only=True) as tape:
             for play, info in sorted(job.runs_on(tape).items()):
                 frame = tape.frame_rows(info.id)
+                run = None
                 for label, outcome in outcomes.items():
                     if not isinstance(outcome, str):
-                        run = self._loaded(tape, job, play)
+                        run = run or self._loaded(tape, job, play)
                         add(play, label, {info.turns: _by_function(outcome, run, label, job)})
                     else:
                         add(play, label, self._by_name(outcome, tape, info, frame))
@@ -755,7 +780,7 @@ class Study:
             dict(outcome) if isinstance(outcome, Mapping) else {_label(it): it for it in outcome}
         )
         if len(found) < len(outcome):
-            raise ConfigError(f"two outcomes have one name; label them: {{'one': {outcome[0]!r}}}")
+            raise ConfigError("two outcomes have one name; label them: {'one': ..., 'other': ...}")
         known += [*fields, *of_one, *map(str, trial.to_frame().columns)]
         # A mapping in a state may be filled later, so of its columns only the field is known.
         parts = getattr(type(trial.state), "model_fields", ())
@@ -957,7 +982,7 @@ class Study:
                 if name in handles:
                     handles[name].update(view)
                 else:
-                    handles[name] = display(view, display_id=True)
+                    handles[name] = display(view, display_id=True)  # type: ignore[no-untyped-call]
 
         show()
         self.listen(show)
@@ -1001,7 +1026,7 @@ class Study:
             ("tapes", "kept as long as this study" if self._temporary else f"in {self.tape.name}"),
             *(("failed", error) for error in self.errors),
         ]
-        by_arm = Counter((it.arm, it.status) for it in self.progress())
+        by_arm = Counter[tuple[str, str]]((it.arm, it.status) for it in self.progress())
         rows = [
             [arm, *levels.values(), *(by_arm[arm, state] for state in _STATES)]
             for arm, levels in self.arms.items()
@@ -1079,7 +1104,7 @@ def _situations(
             there.append(turn)
             if turns is None or turn in turns:
                 own = {"unit": f"{info.id}:{turn}", "run": info.id, "number": number}
-                yield {**own, "forked": turn, "digest": so_far.hexdigest()[:16]}
+                yield {**own, "turn": turn, "digest": so_far.hexdigest()[:16]}
         if not there or (wrong := [turn for turn in turns or () if turn not in there]):
             wanted = f"turn {wrong[0]}" if there else "no turn"
             raise ConfigError(

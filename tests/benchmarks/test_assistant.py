@@ -252,7 +252,8 @@ def test_two_models_are_compared_message_by_message() -> None:
     seldom = evaluation.frame_of(made(*["INVOKE_TOOL"] * 8, *["RESPOND_ONLY"] * 5))
     decision, safe = compared(always, seldom, names=("always", "seldom"))
     assert (decision.outcome, decision.estimate, decision.n) == ("decision", 8 / 12, 12)
-    assert (decision.unit, decision.speaks_of) == ("situations", "messages like these")
+    assert decision.speaks_of == "new messages"
+    assert "n = 12 messages" in str(decision)
     assert decision.p == pytest.approx(2 * 0.5**8)
     assert decision.low > 0.2
     assert (safe.estimate, safe.p) == (0, 1)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -320,6 +321,14 @@ def test_a_sample_that_fails_is_kept_the_others_are_played_and_it_is_tried_again
     assert study.results["value"].tolist() == [1, 1, 1, 1]
 
 
+def test_an_executor_is_handed_what_is_forked(tape: Path, tmp_path: Path) -> None:
+    study = again(tape, run=1, to=tmp_path / "again", llm_client=instant_client)
+    with ThreadPoolExecutor(2) as executor:
+        played(study, executor=executor)
+    assert study.counts == {"done": 8}
+    assert study.results.equals(played(again(tape, run=1)).results)
+
+
 # --- a plan, and the short form -------------------------------------------------------------------
 
 
@@ -347,7 +356,7 @@ def scripted(request: Any) -> Any:
     if "state_updates" in properties:
         updates = {"global_vars": {}, "agent_vars": {}}
         return {"state_updates": updates, "events": [], "reasoning": "Nothing moves."}
-    return {name: f"words {request.options['seed'] % 10}" for name in properties}
+    return dict.fromkeys(properties, f"words {request.options['seed'] % 10}")
 
 
 @pytest.mark.parametrize(("name", "turns"), [("social", [2, 4]), ("crisis", [0, 1])])

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -334,10 +335,10 @@ def test_an_edit_that_fits_no_prompt_makes_its_runs_fail_and_not_others(
 ) -> None:
     vary = {"prompt": {"as it is": None, "new": edit}}
     study = played(study_of(TwoMinds, vary, second="another"))
-    runs = study.runs.set_index("arm")
-    assert set(runs.loc["as it is", "status"]) == {"done"}
-    assert set(runs.loc["new", "status"]) == {"failed"}
-    assert re.search(message, runs.loc["new", "error"].iloc[0])
+    runs = {arm: part for arm, part in study.runs.groupby("arm")}  # noqa: C416 - typed
+    assert set(runs["as it is"]["status"]) == {"done"}
+    assert set(runs["new"]["status"]) == {"failed"}
+    assert re.search(message, runs["new"]["error"].iloc[0])
     assert study.run(progress=False).counts == {"done": 2, "failed": 2}
 
 
@@ -392,6 +393,16 @@ def test_arms_share_a_run_up_to_the_turn_where_something_else_is_set(tmp_path: A
     assert replayed.to_frame()["level"].tolist() == levels_of(study, "late", 1)
     again = played(study_of(vary=vary, llm_client=instant_client(), **settings))
     assert again.counts == {"done": 6}
+
+
+def test_arms_share_runs_on_an_executor_too(tmp_path: Any) -> None:
+    vary = {"interventions": {"none": [], "late": shocked(90, 3)}}
+    settings = {"turns": 4, "outcome": "level"}
+    study = study_of(vary=vary, llm_client=instant_client, tape=tmp_path / "s", **settings)
+    with ThreadPoolExecutor(2) as executor:
+        study.run(executor=executor, progress=False)
+    assert study.counts == {"done": 4}
+    assert study.results.equals(played(study_of(vary=vary, **settings)).results)
 
 
 def test_arms_that_set_something_at_the_same_turn_share_what_came_before() -> None:

@@ -193,15 +193,6 @@ def test_an_outcome_that_takes_two_values_has_no_interval(
     assert effect.note == "takes two values only: too coarse for an interval"
 
 
-def test_differences_within_half_a_step_of_the_grid_have_no_interval() -> None:
-    table = make_runs({"a": [4.0] * 20, "b": [4.0] * 18 + [4.25, 3.75]})
-    [without] = effects(table)
-    assert without.low is not None
-    [effect] = effects(table, step={"loss": 0.25})
-    assert effect.low is None
-    assert effect.note.startswith("varies by less than half a step of 0.25")
-
-
 def test_shares_have_width_and_the_exact_test_of_their_design() -> None:
     never = {"a": [0.0] * 20, "b": [0.0] * 20}
     for shared in (True, False):
@@ -277,6 +268,7 @@ def test_contrasts_are_with_the_reference_or_those_that_are_named() -> None:
     [
         ({"reference": "c"}, "arm='c' is unknown; there are a, b"),
         ({"contrasts": [("a", "d")]}, "arm='d' is unknown"),
+        ({"contrasts": [("a", "a")]}, "one of them compares an arm with itself"),
         ({"speaks_of": "everything"}, "speaks_of='everything' is unknown; there are new runs, the"),
         ({"formula": "rate ~ factor"}, "outcome='rate' is unknown; there are loss"),
     ],
@@ -532,11 +524,22 @@ def test_new_wordings_and_situations_take_several_runs_and_are_wider() -> None:
     [one_run] = effects(make_wordings(arms), speaks_of="new wordings and situations")
     runs = (NOISE[1] - NOISE[0]).mean(axis=(0, 2))
     error = (these.high - these.estimate) / stats.t.ppf(0.975, 3)  # type: ignore[operator]
-    parts = error**2, runs.var(ddof=1) / 3
-    df = sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 2)
-    assert new.df == pytest.approx(df)
-    assert new.high == pytest.approx(new.estimate + stats.t.ppf(0.975, df) * sum(parts) ** 0.5)
+    wider = math.sqrt(error**2 + runs.var(ddof=1) / 3)
+    assert new.df == 2
+    assert new.high == pytest.approx(new.estimate + stats.t.ppf(0.975, 2) * wider)
     assert (one_run.low, one_run.note[:7]) == (None, "one run")
+
+
+def test_an_arm_with_one_wording_takes_one_answer_a_run() -> None:
+    a, b = NOISE[0, :1, :, :1], NOISE[1, :, :, :1]
+    table = make_wordings({"a": a, "b": b}, runs=3)
+    [effect] = effects(table, speaks_of="new wordings and situations")
+    by_run, by_wording = b.mean(axis=0)[:, 0] - a[0, :, 0], b.mean(axis=(1, 2))
+    error = math.sqrt(by_wording.var(ddof=1) / 4 + by_run.var(ddof=1) / 3)
+    assert effect.df == 2
+    assert effect.high == pytest.approx(by_run.mean() + stats.t.ppf(0.975, 2) * error)
+    [these] = effects(table, speaks_of="new wordings")
+    assert these.note == "an arm's only wording takes two answers a situation"
 
 
 def test_contrasts_of_single_wordings_speak_of_what_they_can() -> None:

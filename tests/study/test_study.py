@@ -96,7 +96,7 @@ def test_without_a_folder_the_tapes_live_as_long_as_the_study(path: Path) -> Non
     folder = study.tape
     assert len(files_in(folder)) == 6
     on_tape = played(study_of(tape=path))
-    pd.testing.assert_frame_equal(*(without_time(it.to_frame()) for it in (study, on_tape)))
+    pd.testing.assert_frame_equal(without_time(study.to_frame()), without_time(on_tape.to_frame()))
     assert "kept as long as this study" in study._repr_html_()
     del study
     gc.collect()
@@ -711,6 +711,37 @@ def test_what_failed_is_shown() -> None:
     study = played(study_of(Drought))
     assert "3 failed: the basin is dry" in str(study)
     assert "the basin is dry" in study._repr_html_()
+
+
+def test_a_study_that_is_watched_updates_its_table_and_shows_a_chart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, view: Any) -> None:
+            shown.append(view._repr_html_() if isinstance(view, Study) else view.alt)
+
+    def display(view: Any, **_settings: Any) -> Handle:
+        Handle().update(view)
+        return Handle()
+
+    monkeypatch.setattr("IPython.display.display", display)
+    study = study_of()
+    study.watch()
+    assert len(shown) == 1
+    played(study)
+    assert "6 done" in shown[-2]
+    assert "factor=2" in shown[-1]
+
+
+def test_a_chart_of_a_function_has_a_point_a_run() -> None:
+    study = played(study_of(outcome={"asked": lambda run: len(run.calls)}))
+    calls, level = map(study.chart, ("asked", "level"))
+    assert "factor=2: mean 8 of 3" in getattr(calls, "alt", "")
+    assert "factor=2: 10.00 at first" in getattr(level, "alt", "")
+    with pytest.raises(ConfigError, match=r"run\(\) first"):
+        study_of().chart("level")
 
 
 def test_a_run_that_is_not_there_is_refused_by_what_is_wrong() -> None:

@@ -955,10 +955,20 @@ class Study:
 
         return write_file(Path(path), report_html(self).encode())
 
-    def chart(self, outcome: str) -> Figure:
-        """Draw an outcome: by turn where it is a column, else a point a run and a line a unit."""
-        from llmsim_lab.study._charts import arms_figure
+    def chart(self, outcome: str, arm: str | None = None) -> Figure:
+        """Draw an outcome: by turn where it is a column, else a point a run and a line a unit.
 
+        Args:
+            outcome: one of the study's.
+            arm: draw instead by turn how this arm differs from the reference, with its band.
+        """
+        from llmsim_lab.study._charts import arms_figure, difference_figure
+
+        if arm is not None:
+            band = self.by_turn(str(self.outcome.get(outcome, outcome)), arm)
+            contrast = f"{arm} \N{MINUS SIGN} {self.reference}"
+            drawn: Figure = difference_figure(band, outcome=outcome, contrast=contrast)
+            return drawn
         found: Figure = arms_figure(self.results, outcome, arms=list(self.arms))
         return found
 

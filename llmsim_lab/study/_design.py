@@ -7,6 +7,7 @@ so that a wrong name or level raises here.
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import inspect
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product, takewhile
+from textwrap import dedent
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -657,4 +659,9 @@ def _of_function(function: Any, above: tuple[int, ...] = ()) -> Any:
         for it in taken
         if callable(it) or isinstance(it, _UNCHANGING)
     ]
-    return [said(function.__code__), kept]
+    code = function.__code__
+    try:  # the same for all versions of Python, as its compiled code is not
+        source = None if code.co_name == "<lambda>" else dedent(inspect.getsource(code))
+        return [ast.unparse(ast.parse(source or "")) or said(code), kept]
+    except (OSError, SyntaxError):
+        return [said(code), kept]

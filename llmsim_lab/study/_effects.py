@@ -123,6 +123,8 @@ class Effects(list[Effect]):
         lines = [line for pair in zip(map(str, self), notes, strict=True) for line in pair]
         return "\n".join(line for line in [self.label, *lines] if line)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         header = ("effect", "speaks of", "method", "note")
         rows = [(str(effect), effect.speaks_of, effect.method, effect.note) for effect in self]

@@ -21,7 +21,6 @@ from llmsim_lab._util.html import details, join, pairs, pre, safe, styled, table
 from llmsim_lab._util.jsontext import flat
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LabError
-from llmsim_lab.study._charts import arms_figure, difference_figure
 from llmsim_lab.tape import Tape
 
 if TYPE_CHECKING:
@@ -124,13 +123,11 @@ def _effects(study: AnyStudy) -> Markup:
 def _charts(study: AnyStudy) -> Iterator[Markup]:
     for outcome in study.outcome:
         try:
-            yield _figure(arms_figure(study.results, outcome, arms=list(study.arms)))
+            yield _figure(study.chart(outcome))
             by_turn = study.results[study.results["outcome"] == outcome]["turn"].nunique() > 1
             others = [arm for arm in study.arms if arm != study.reference][:_MOST_DIFFERENCES]
             for arm in others if by_turn else ():
-                band = study.by_turn(str(study.outcome[outcome]), arm)
-                contrast = f"{arm} \N{MINUS SIGN} {study.reference}"
-                yield _figure(difference_figure(band, outcome=outcome, contrast=contrast))
+                yield _figure(study.chart(outcome, arm))
         except LabError as error:  # one that has texts, or too many arms
             yield safe(f"No chart of {outcome}: {error}")
 

@@ -16,6 +16,7 @@ from llmsim_lab.lab._widget import LabWidget, block, button, noted, number_box, 
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, load
+from llmsim_lab.run._run import NoModel
 from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape
 
@@ -70,6 +71,8 @@ class PromptComparer(LabWidget):
             raise ConfigError("the run is on no tape: make it with tape='my.tape'")
         self._source, self._turns, self._outcome, self._to = source, turns, outcome, to
         self._client = llm_client or source.llm_client
+        if self._client is not None and isinstance(self._client.backend, NoModel):
+            self._client = None
         self.prompt = _prompt_of(source, prompt)
         self.study: Study | None = None
         self.texts: dict[str, w.Textarea] = {}
@@ -160,7 +163,7 @@ class PromptComparer(LabWidget):
             await self.study.arun(progress=False)
         finally:
             unlisten()
-        self.say("Finished.")
+        self.say(" ".join(["Finished.", *self.study.errors]))
 
     def _say_how_far(self) -> None:
         if self.study is not None:

@@ -111,8 +111,7 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     for block in blocks(page, "python"):
         code += "\n" * (block.line - 1 - code.count("\n")) + block.code + f"print({PRINTED!r})\n"
     script = (
-        f"{NO_NETWORK}\nexec(compile({code!r}, {str(page)!r}, 'exec'), "
-        "{'__name__': '__main__'})"
+        f"{NO_NETWORK}\nexec(compile({code!r}, {str(page)!r}, 'exec'), {{'__name__': '__main__'}})"
     )
     environment = {name: value for name, value in os.environ.items() if "LLMSIM" not in name}
     with FakeOllama() as server:
@@ -162,7 +161,9 @@ def test_the_commands_around_a_tape_follow_from_one_another(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     with Tape(tmp_path / "my.tape", read_only=True) as tape:
         assert [(info.id, info.parent) for info in tape.runs()] == [(1, None), (3, 1)]
-        assert [it["parent"] is not None for it in tape.run(3).manifest["prompts"].values()] == [True]
+        assert [it["parent"] is not None for it in tape.run(3).manifest["prompts"].values()] == [
+            True
+        ]
 
 
 def test_a_tape_is_read_with_jq_as_its_page_says() -> None:

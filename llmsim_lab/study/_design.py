@@ -242,7 +242,8 @@ class World:
         path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
         if name in LLMConfig.model_fields and name not in fields:
             path = ("llm", name)
-        if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= {*LLMConfig.model_fields}):
+        settings = LLMConfig.model_fields.keys() - {"model"}  # a factor of that name is the client
+        if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= settings):
             return "config", path
         known = [it for it in fields if it not in {*RunConfig.model_fields, *_SPECIAL}]
         known += [*_SPECIAL, "llm.temperature"]
@@ -383,6 +384,7 @@ class World:
         for path, value in self.levels(arm, "config"):
             if path[0] == "llm":
                 found |= {path[1]: value} if len(path) > 1 else dict(value)
+        found.pop("model", None)  # which is the client's own
         return found
 
     def given(self, arm: Arm, made: AnyRun, info: RunInfo) -> dict[str, Any]:

@@ -318,7 +318,8 @@ class Study:
         self._leaders: dict[str, tuple[Arm, int, int]] = {}
         self._jobs = {job.key: job for job in self._all_jobs(units)}
         self._temporary = not tape
-        self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
+        given = getattr(tape, "path", tape)  # of a Tape, which is refused below
+        self.tape = Path(given or tempfile.mkdtemp(prefix="llmsim-study-"))
         if self._temporary:
             weakref.finalize(self, shutil.rmtree, self.tape, ignore_errors=True)
         if self.tape.is_file():
@@ -657,7 +658,9 @@ class Study:
                 frame = tape.frame_rows(info.id)
                 run = None
                 for label, outcome in outcomes.items():
-                    if not isinstance(outcome, str):
+                    if self._world.again and info.turns < job.end:  # it was over before
+                        add(play, label, {job.end: None})
+                    elif not isinstance(outcome, str):
                         run = run or self._loaded(tape, job, play)
                         add(play, label, {info.turns: _by_function(outcome, run, label, job)})
                     else:

@@ -84,7 +84,8 @@ class PromptComparer(LabWidget):
         add = button("Add a variant", "Add a copy of the first one, to edit", self._add)
         self.controls = (*self.controls, self.samples_box, add)
         self.results = w.HTML()
-        self._variants = w.VBox()
+        layout = w.Layout(display="flex", flex_flow="row wrap", grid_gap="12px")
+        self._variants = w.VBox(layout=layout)
         self.children = (
             self._variants,
             row(add, self.samples_box, self.run_button, self.stop_button, self.retry),
@@ -109,7 +110,6 @@ class PromptComparer(LabWidget):
         box.observe(lambda _: self._check(name), names="value")
         title = w.HTML(str(styled(visible(name), tag="strong")))
         part = w.VBox([title, box, note], layout=w.Layout(flex="1 1 22em", min_width="0"))
-        self._variants.layout = w.Layout(display="flex", flex_flow="row wrap", grid_gap="12px")
         self._variants.children = (*self._variants.children, part)
         self._check(name)
 

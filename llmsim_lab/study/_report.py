@@ -26,8 +26,8 @@ from llmsim_lab.tape import Tape
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from llmsim_lab.study._study import Study
-
+AnyStudy = Any
+"""A ``Study``, whose module imports this one."""
 _STATES = ("done", "failed", "stopped", "left")
 _MOST_DIFFERENCES = 12
 """Differences by turn that are drawn."""
@@ -54,7 +54,7 @@ _PAGE = """<!DOCTYPE html>
 """
 
 
-def report_html(study: Study) -> str:
+def report_html(study: AnyStudy) -> str:
     """Return a study's report as a page."""
     tapes = list(_tapes_of(study))
     parts = [
@@ -74,7 +74,7 @@ def report_html(study: Study) -> str:
 class _Kept:
     """What the file of one arm and unit says."""
 
-    def __init__(self, study: Study, entry: Any) -> None:
+    def __init__(self, study: AnyStudy, entry: Any) -> None:
         self.entry = entry
         with Tape(entry.tape, read_only=True) as tape:
             infos = tape.runs()
@@ -90,7 +90,7 @@ class _Kept:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _tapes_of(study: Study) -> Iterator[_Kept]:
+def _tapes_of(study: AnyStudy) -> Iterator[_Kept]:
     yield from (_Kept(study, it) for it in study.progress() if it.tape is not None and it.turns)
 
 
@@ -104,7 +104,7 @@ def _wide(header: Sequence[object], rows: Iterable[Sequence[object]], name: str)
     )
 
 
-def _about(study: Study, tapes: Sequence[_Kept]) -> str:
+def _about(study: AnyStudy, tapes: Sequence[_Kept]) -> str:
     models = dict.fromkeys(str((it.manifest["model"] or {}).get("name", "")) for it in tapes)
     asked = ", ".join(filter(None, models))
     days = sorted({it.info.started[:10] for it in tapes})
@@ -112,7 +112,7 @@ def _about(study: Study, tapes: Sequence[_Kept]) -> str:
     return f"{study._about()}; it asks {asked or 'no model'}.{when}"
 
 
-def _effects(study: Study) -> Markup:
+def _effects(study: AnyStudy) -> Markup:
     if len(study.arms) < 2 or not study.counts["done"]:
         return safe("Nothing is compared: it takes two arms, and runs that are done.")
     try:
@@ -121,7 +121,7 @@ def _effects(study: Study) -> Markup:
         return safe(f"No effects can be shown. {error}")
 
 
-def _charts(study: Study) -> Iterator[Markup]:
+def _charts(study: AnyStudy) -> Iterator[Markup]:
     for outcome in study.outcome:
         try:
             yield _figure(study.chart(outcome))
@@ -141,7 +141,7 @@ def _figure(figure: Figure) -> Markup:
     )
 
 
-def _design(study: Study) -> Markup:
+def _design(study: AnyStudy) -> Markup:
     by_arm = Counter[tuple[str, str]]((it.arm, it.status) for it in study.progress())
     header = ["arm", *study.arms[study.reference], *_STATES]
     rows = [
@@ -156,7 +156,7 @@ def _design(study: Study) -> Markup:
     return join([pairs(facts), _wide(header, rows, "arms")])
 
 
-def _settings(study: Study, tapes: Sequence[_Kept]) -> Markup:
+def _settings(study: AnyStudy, tapes: Sequence[_Kept]) -> Markup:
     """Return the settings that differ between arms, and, folded, all the others."""
     of_arm = {
         it.entry.arm: flat({**it.manifest["config"], "model": it.manifest["model"]}) for it in tapes
@@ -180,7 +180,7 @@ def _prompts(tapes: Sequence[_Kept]) -> Iterator[Markup]:
         yield details(f"prompt {entry['name']}, {digest[:12]}", pre(entry["text"]))
 
 
-def _failures(study: Study) -> Markup:
+def _failures(study: AnyStudy) -> Markup:
     failed = [it for it in study.progress() if it.status == "failed"]
     left = study.counts["stopped"] + study.counts["left"]
     parts = [safe(f"{left} runs are not done yet. ")] if left else []

@@ -26,7 +26,7 @@ from pydantic import (
 from llmsim_lab._util.config import Settings, Words, read_config
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.statechart._chart import ChartTable, read_table
+from llmsim_lab.statechart._chart import ChartTable
 
 _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
 """Names and topics stand in prompts outside quotation marks, so they must not begin new lines."""
@@ -222,7 +222,7 @@ def _table(chart: Any, info: ValidationInfo) -> Any:
     # What the file holds, so that a tape needs no other file.
     if not isinstance(chart, str | Path):
         return chart
-    return _made(lambda: read_table(_beside(chart, info)))
+    return _made(lambda: read_config(_beside(chart, info), ChartTable))
 
 
 def _text(prompt: Any, info: ValidationInfo) -> Any:

@@ -35,7 +35,6 @@ _TAKEN = {"events", "changes", "refused", "muted", *COMMON_COLUMNS}
 """Columns of every crisis's frame, and what an intervention sets, besides the variables."""
 _MOST_AGENTS = 20
 """With more, a list of their columns would be too long to find one; the frame has them all."""
-_MOST_TEXT_CHARS = 240
 
 
 class CrisisState(State):
@@ -104,7 +103,6 @@ class CrisisSimulation(Run[CrisisState]):
 
     Args:
         scenario: the scenario; a shipped one's name, a file's path, or the scenario itself.
-        scripts: by agent, what it says in each turn; it is not asked.
         module_folders: where modules are looked for before the package's own. Their Python files
             are run, so name only folders that you trust.
         stable_first: whether what does not change in a run stands first in the agents' prompts:
@@ -119,16 +117,7 @@ class CrisisSimulation(Run[CrisisState]):
         "turns": 6,
         "llm": LLMConfig(max_tokens=600, max_text_chars=300, timeout_s=180),
     }
-    gone: ClassVar[Mapping[str, str]] = {
-        "engine": "say who answers by the seat, players={'engine': 'rule'}; in a file, players: "
-        "{engine: rule}",
-        "agents": "say who answers by the seat, players={'agent': 'rule'}; in a file, players: "
-        "{agent: rule}",
-        "modules": "they are added by a class derived from CrisisSimulation, in its compose()",
-    }
-
     scenario: Annotated[CrisisScenario, BeforeValidator(_scenario)]
-    scripts: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     module_folders: Annotated[tuple[Path, ...], BeforeValidator(_folders)] = ()
     stable_first: StableFirst = "shared"
     max_events: Annotated[int, Field(ge=0, le=20)] = 3
@@ -148,7 +137,6 @@ class CrisisSimulation(Run[CrisisState]):
                 f"the variable {taken[0]!r} has a name that every crisis has for something else: "
                 f"{', '.join(sorted(_TAKEN))}; rename it"
             )
-        _check_agents("scripts", self.scripts, self.scenario.agents)
 
     def start(self) -> CrisisState:
         """Return the scenario's start."""
@@ -162,7 +150,7 @@ class CrisisSimulation(Run[CrisisState]):
         # The engine reads what agents know already and what is pending; agents only what is new.
         judged = await ask(
             "world",
-            engine_output_for(world, max_events=self.max_events, max_text_chars=_MOST_TEXT_CHARS),
+            engine_output_for(world, max_events=self.max_events),
             lambda _: engine_prompt(
                 self.prompt("crisis_engine"),
                 self.scenario,
@@ -211,17 +199,10 @@ class CrisisSimulation(Run[CrisisState]):
         )
 
     def rule(self, question: Question) -> Any:
-        """Return what needs no model: no change, a script's line, or the course kept."""
+        """Return what needs no model: no change, or the course kept."""
         if question.by == ENGINE:
             return {"state_updates": {}, "events": [], "reasoning": ""}
-        lines = self.scripts.get(question.player)
-        if lines is None:
-            return self._reply.saying("We keep our course and change nothing.")
-        return self._reply.saying("".join(lines[question.turn - 1 : question.turn]).strip())
-
-    def seat(self, name: str, *, by: str = "", tag: str = "") -> Any:
-        """Return who answers; for an agent with a script that is the rule."""
-        return self.rule if name in self.scripts else super().seat(name, by=by, tag=tag)
+        return self._reply.saying("We keep our course and change nothing.")
 
     # --- from outside ------------------------------------------------------------------------
 
@@ -262,18 +243,16 @@ class CrisisSimulation(Run[CrisisState]):
         Raises:
             ConfigError: the state is not one of this scenario.
         """
-        agents, now = list(self.scenario.agents), self._start
+        agents = list(self.scenario.agents)
         if sorted(state.agent_vars) != sorted(agents):
             raise ConfigError(
                 f"the state has agents {list(state.agent_vars)}; the scenario's are {agents}"
             )
         _check_agents("muted", state.muted, agents)
         _check_agents("responses", state.responses, agents)
-        _check_names("global_vars", state.global_vars, now.definitions_of())
-        for agent, own in state.agent_vars.items():
-            _check_names(f"agent_vars.{agent}", own, now.definitions_of(agent))
-        variables = self.scenario.variables
-        return GameEngine(state.global_vars, state.agent_vars, self._modules, variables=variables)
+        return self.scenario.engine(
+            self._modules, {"global_vars": state.global_vars, "agent_vars": state.agent_vars}
+        )
 
     @classmethod
     def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
@@ -421,15 +400,6 @@ def _check_agents(what: str, names: Iterable[str], agents: Iterable[str]) -> Non
             raise ConfigError(
                 f"{what}: there is no agent {name!r:.60}; there are: {', '.join(known)}"
             )
-
-
-def _check_names(where: str, given: Mapping[str, Any], defined: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a variable that is unknown, or lacks a value."""
-    for name in given.keys() - defined.keys():
-        known = ", ".join(defined) or "none"
-        raise ConfigError(f"{where}.{name}: unknown variable; defined are: {known}")
-    for name in defined.keys() - given.keys():
-        raise ConfigError(f"{where}: no value for {name!r}, which a state must have")
 
 
 def _unit(variable: NumericVariable) -> str:

@@ -28,10 +28,8 @@ from llmsim_lab.errors import (
     ModuleError,
     TapeMiss,
 )
-from llmsim_lab.llm import Tape
 from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.run import fork, load, replay, resume
-from llmsim_lab.run._registry import find_class
 from llmsim_lab.types import CallRecord, ChatRequest
 
 
@@ -104,16 +102,6 @@ def test_rules_run_before_the_engine_is_asked() -> None:
     story = list(simulation.turns[1].in_words())
     assert "Ada.trust: 50 -> 49 (thirst)" in story
     assert "water: 40 -> 39 (engine)" in story
-
-
-def test_the_schema_names_this_scenarios_variables_and_no_others() -> None:
-    simulation = make_crisis()
-    simulation.run(1)
-    schema = prompts_to(simulation, "world")[0].schema
-    assert schema is not None
-    updates = schema["properties"]["state_updates"]["properties"]
-    assert set(updates["global_vars"]["properties"]) == {"water"}
-    assert set(updates["agent_vars"]["properties"]["Bo"]["properties"]) == {"trust"}
 
 
 def test_impossible_changes_are_refused_one_by_one_and_stand_in_the_turn(
@@ -195,13 +183,6 @@ def test_a_model_that_cannot_be_reached_stops_the_run_at_the_last_whole_turn(
     assert simulation.state.global_vars["water"] == 39
 
 
-def test_an_engine_whose_answers_stay_invalid_stops_the_turn() -> None:
-    simulation = make_crisis(replies=["no json at all"] * 2)
-    with pytest.raises(LLMFailureException, match="invalid_response"):
-        simulation.run(1)
-    assert simulation.turn_number == 0
-
-
 def test_a_module_that_fails_stops_the_turn_with_its_name_and_the_agent() -> None:
     def fail(agent: str, own: Any, world: Any) -> str:
         if agent == "Bo" and world["water"] < 39:
@@ -235,16 +216,6 @@ def test_modules_move_the_world_where_nobody_else_does() -> None:
     assert after["deposits"] < before["deposits"]
     kept = "ACTIONS: We keep our course and change nothing."
     assert set(simulation.state.responses.values()) == {kept}
-
-
-def test_a_script_speaks_line_by_line_and_then_falls_silent() -> None:
-    simulation = make_crisis(scripts={"Ada": ["First", "Second"]})
-    simulation.run(3)
-    lines = [turn.state.responses["Ada"] for turn in simulation.turns[1:]]
-    assert lines == ["ACTIONS: First", "ACTIONS: Second", ""]
-    assert prompts_to(simulation, "Ada") == []
-    with pytest.raises(ConfigError, match="scripts: there is no agent 'Eve'; there are: Ada, Bo"):
-        make_crisis(scripts={"Eve": ["x"]})
 
 
 def test_functions_may_judge_and_play() -> None:
@@ -289,25 +260,6 @@ def test_a_missing_model_is_named_with_the_way_out(players: dict[str, str], who:
         simulation.run(1)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (
-            {"engine": "rule"},
-            r"takes no engine: say who answers by the seat, players=\{'engine': 'rule'\}",
-        ),
-        (
-            {"agents": []},
-            r"takes no agents: say who answers by the seat, players=\{'agent': 'rule'\}",
-        ),
-        ({"modules": []}, "a class derived from CrisisSimulation"),
-    ],
-)
-def test_an_old_name_is_an_error_that_shows_the_new_form(old: dict[str, Any], new: str) -> None:
-    with pytest.raises(ConfigError, match=new):
-        make_crisis().__class__(scenario="strait", **old)
-
-
 # --- on a tape ---------------------------------------------------------------------------------
 
 
@@ -332,10 +284,6 @@ def test_a_replay_equals_the_run_to_the_last_bit(recorded: CrisisSimulation) -> 
     again = replay(recorded.tape)
     assert again.turns == recorded.turns
     assert again.to_frame().equals(recorded.to_frame())
-
-
-def test_the_tape_knows_the_kind_before_anybody_has_imported_it() -> None:
-    assert find_class("crisis") is CrisisSimulation
 
 
 def test_a_fork_shares_the_turns_before_and_continues_live(recorded: CrisisSimulation) -> None:
@@ -530,9 +478,9 @@ OWN = {"Ada": {"trust": 1, "note": ""}, "Bo": {"trust": 2, "note": ""}}
         ({"global_vars": {"water": 7, "watr": 1}}, "global_vars.watr: unknown variable"),
         (
             {"agent_vars": {**OWN, "Bo": {"trust": 2, "note": "", "mood": 1}}},
-            "agent_vars.Bo.mood: unknown variable; defined are: trust, note",
+            "Bo.mood: unknown variable; defined are: trust, note",
         ),
-        ({"agent_vars": {**OWN, "Bo": {"trust": 2}}}, "agent_vars.Bo: no value for 'note'"),
+        ({"global_vars": {}}, "global_vars: no value for 'water', which has no default"),
         ({"muted": ("Eve",)}, "muted: there is no agent 'Eve'; there are: Ada, Bo"),
         ({"responses": {"Eve": "I come"}}, "responses: there is no agent 'Eve'"),
         ({"pending": (Happening(" "),)}, "says nothing"),
@@ -639,13 +587,6 @@ def test_a_thousand_agents_play_a_turn_by_rule() -> None:
     simulation = CrisisSimulation(scenario=make_scenario(agents=agents), players="rule")
     simulation.run(1)
     assert len(simulation.turns[1].answers) == 1001
-
-
-def test_a_tape_opened_for_reading_shows_the_run(tmp_path: Path) -> None:
-    simulation = make_crisis(tmp_path / "a.tape")
-    simulation.run(1)
-    simulation.close()
-    assert load(Tape(tmp_path / "a.tape", read_only=True)).turns == simulation.turns
 
 
 @pytest.mark.parametrize("name", ["changes", "refused", "muted", "tokens"])

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ from context_kit import build, make_code, make_module, make_variables
 
 from llmsim_lab.context import BehaviorModule, ComposedModules, GameEngine
 from llmsim_lab.context import apply_deterministic_updates as apply_updates
-from llmsim_lab.errors import ConfigError, LabError, ModuleError
+from llmsim_lab.errors import ConfigError, ModuleError
 
 
 def test_a_module_that_raises_is_named_with_agent_and_function() -> None:
@@ -24,13 +23,6 @@ def test_a_module_that_raises_is_named_with_agent_and_function() -> None:
     assert isinstance(error.__cause__, KeyError)
 
 
-def test_a_module_error_is_one_of_ours_and_survives_pickling() -> None:
-    error = ModuleError("trust", agent="Ada", function="build_agent_context", detail="no")
-    again = pickle.loads(pickle.dumps(error))
-    assert isinstance(again, LabError)
-    assert (str(again), again.module) == (str(error), "trust")
-
-
 @pytest.mark.parametrize("returned", [3, ["a"], {"a": 1}])
 def test_context_must_be_a_text_or_none(returned: Any) -> None:
     with pytest.raises(ModuleError, match=f"it returned {type(returned).__name__}, not a text"):
@@ -40,38 +32,16 @@ def test_context_must_be_a_text_or_none(returned: Any) -> None:
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        (None, "it returned NoneType, not a dict; return {} to change nothing"),
+        (None, "it returned NoneType, not a dict; {} changes nothing"),
         ([("a", 1)], "it returned list, not a dict"),
-        ({1: 2}, "a dict with 1: int; it must map names to values"),
-        ({"a": [1]}, "a dict with 'a': list"),
-        ({"a": None}, "a dict with 'a': NoneType"),
     ],
 )
-def test_updates_must_map_names_to_values(returned: Any, message: str) -> None:
+def test_updates_must_be_a_dict(returned: Any, message: str) -> None:
     module = make_module(updates=lambda agent, own, world, step: returned)
     with pytest.raises(ModuleError) as caught:
         apply_updates(ComposedModules([module]), GameEngine({}, {"Ada": {"a": 1}}), 1)
     assert message in str(caught.value)
     assert caught.value.function == "compute_state_updates"
-
-
-def test_code_changes_a_copy_of_the_state_it_is_shown() -> None:
-    def steal(agent: str, own: Any, world: Any) -> str:
-        own["gold"] = 0
-        return "Ha."
-
-    own = {"gold": 5}
-    assert "Ha." in build(make_module(context=steal), own=own)
-    assert own == {"gold": 5}
-
-
-def test_code_gets_dicts_as_the_interface_says() -> None:
-    def check(agent: str, own: Any, world: Any) -> str:
-        return f"{isinstance(own, dict)} {own.get('gold')} { ({**world} | {'x': 1}) }"
-
-    assert "True 5 {'y': 2, 'x': 1}" in build(
-        make_module(context=check), own={"gold": 5}, world={"y": 2}
-    )
 
 
 def test_code_without_either_function_is_an_error() -> None:
@@ -83,25 +53,6 @@ def test_a_module_without_code_has_nothing_to_say_and_changes_nothing() -> None:
     module = make_module()
     assert module.context_for("Ada", {}, {}) is None
     assert module.updates_for("Ada", {}, {}, 1) == {}
-
-
-def test_a_digest_covers_code_made_by_hand() -> None:
-    one = make_module(context=lambda agent, own, world: "One.")
-    other = make_module(context=lambda agent, own, world: "Two.")
-    assert one.digest != other.digest
-    assert one.digest == one.model_copy().digest
-
-
-def test_a_digest_does_without_a_text_that_python_does_not_know() -> None:
-    names: dict[str, Any] = {}
-    exec("def context(agent, own, world):\n    return 'x'\n", names)
-    with_code = make_module(context=names["context"])
-    assert with_code.digest == make_module().digest
-
-
-def test_a_sections_template_must_be_one() -> None:
-    with pytest.raises(ConfigError, match="sections"):
-        make_module(sections=[{"text": "{{ open"}])
 
 
 def test_modules_are_put_after_what_they_require() -> None:
@@ -173,13 +124,6 @@ def test_a_later_module_sees_what_an_earlier_one_changed() -> None:
     assert engine.get_current_state()["agent_vars"]["Ada"] == {"gold": 3}
 
 
-def test_code_is_told_the_step() -> None:
-    module = make_module(updates=lambda agent, own, world, step: {"seen": step})
-    engine = GameEngine({}, {"Ada": {"seen": 0}})
-    apply_updates(ComposedModules([module]), engine, 7)
-    assert engine.get_current_state()["agent_vars"]["Ada"] == {"seen": 7}
-
-
 def test_an_impossible_update_of_a_module_is_refused_and_recorded() -> None:
     module = make_module(updates={"gold": "much", "silver": 1, "tax": 3})
     engine = GameEngine({"tax": 1}, {"Ada": {"gold": 1}})
@@ -194,19 +138,6 @@ def test_an_impossible_update_of_a_module_is_refused_and_recorded() -> None:
         "global_vars": {"tax": 1},
         "agent_vars": {"Ada": {"gold": 1}},
     }
-
-
-def test_a_module_that_fails_leaves_the_state_as_it_was() -> None:
-    modules = ComposedModules(
-        [make_module("good", updates=raise_by_one), make_module("bad", updates=lambda *_: 1 / 0)]
-    )
-    engine = GameEngine({}, {"Ada": {"gold": 1}})
-    with pytest.raises(
-        ModuleError, match=r"module 'bad', compute_state_updates, .*ZeroDivisionError"
-    ):
-        apply_updates(modules, engine, 1)
-    assert engine.get_current_state()["agent_vars"]["Ada"] == {"gold": 1}
-    assert engine.records == []
 
 
 @pytest.mark.parametrize(

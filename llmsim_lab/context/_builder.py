@@ -15,10 +15,9 @@ from pydantic import Field
 
 from llmsim_lab._spans import Span
 from llmsim_lab._util.config import Settings
-from llmsim_lab._util.text import clip, estimate_tokens
+from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.context._modules import ComposedModules
 from llmsim_lab.context._variables import Variable, Variables, humanise, value_text
-from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import Role
@@ -227,7 +226,6 @@ class AgentContextBuilder:
 
         Raises:
             ModuleError: a module's code failed.
-            ConfigError: an event has no description.
         """
         own = (
             "\n".join(_state_lines(self.variables, "agent_vars", agent_state))
@@ -273,7 +271,7 @@ class AgentContextBuilder:
             lines.append(_awareness(agent_name))
         lines += _state_lines(self.variables, "global_vars", global_state)
         if events:
-            lines += ["", "Recent events:", *[f"- {_description(event)}" for event in events]]
+            lines += ["", "Recent events:", *[f"- {event_line(event)}" for event in events]]
         return "\n".join(lines)
 
     def _others_part(self, agent_name: str, step_number: int, responses: Mapping[str, str]) -> Part:
@@ -310,15 +308,6 @@ class AgentContextBuilder:
 
 def _awareness(agent_name: str) -> str:
     return f"This is a simulation, in which you play {agent_name}."
-
-
-def _description(event: Mapping[str, Any]) -> str:
-    line = event_line(event)
-    if not line:
-        raise ConfigError(
-            f"event {clip(repr(dict(event)), 80)} says nothing; give it a 'description'"
-        )
-    return line
 
 
 def _spans(parts: Sequence[Part]) -> list[Span]:

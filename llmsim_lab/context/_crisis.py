@@ -14,8 +14,8 @@ from llmsim_lab.context._builder import AgentContextBuilder, StableFirst
 from llmsim_lab.context._engine import engine_output_for, engine_prompt, happenings
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ModuleLoader
 from llmsim_lab.context._reply import reply_model
-from llmsim_lab.context._scenario import CrisisScenario, Happening, ScenarioEvent
-from llmsim_lab.context._variables import NumericVariable, Scalar, ScaleVariable, Variable
+from llmsim_lab.context._scenario import CrisisScenario, Happening
+from llmsim_lab.context._variables import NumericVariable, Scalar, ScaleVariable
 from llmsim_lab.context._world import (
     ENGINE,
     OUTSIDE,
@@ -141,7 +141,7 @@ class CrisisSimulation(Run[CrisisState]):
     def start(self) -> CrisisState:
         """Return the scenario's start."""
         now = self._start.get_current_state()
-        return CrisisState(**now, pending=self.scenario.first_happenings())
+        return CrisisState(**now, pending=self.scenario.events)
 
     async def turn(self, state: CrisisState, ask: Ask) -> CrisisState:
         """Play a turn: rules, the engine's judgement, the agents' prompts and answers."""
@@ -195,7 +195,7 @@ class CrisisSimulation(Run[CrisisState]):
             agent_state=state.agent_vars[agent],
             global_state=state.global_vars,
             other_responses=state.responses,
-            events=[item.event for item in state.events],
+            events=[item.model_dump() for item in state.events],
         )
 
     def rule(self, question: Question) -> Any:
@@ -321,24 +321,18 @@ class CrisisSimulation(Run[CrisisState]):
     @property
     def series(self) -> Sequence[Series]:
         """The variables that are numbers, the world's first; not those of more than 20 agents."""
-        world = self._start
-        found = [
-            Series(column=name, label=label, unit=unit, short=label.lower())
-            for name, label, unit in self._numbers(world.definitions_of())
-        ]
-        for agent in world.agents if len(world.agents) <= _MOST_AGENTS else ():
-            found += [
-                Series(column=f"{agent}.{name}", label=f"{agent}: {label.lower()}", unit=unit)
-                for name, label, unit in self._numbers(world.definitions_of(agent))
-            ]
-        return found
-
-    def _numbers(self, definitions: Mapping[str, Variable]) -> list[tuple[str, str, str]]:
-        """Return name, label and unit of the variables that are numbers."""
-        label = self._start.variables.label
+        world, own = self._start, self._start.variables
+        whose: list[str | None] = [None]
+        whose += world.agents if len(world.agents) <= _MOST_AGENTS else ()
         return [
-            (name, label(name), _unit(variable))
-            for name, variable in definitions.items()
+            Series(
+                column=f"{agent}.{name}" if agent else name,
+                label=f"{agent}: {own.label(name).lower()}" if agent else own.label(name),
+                unit=_unit(variable),
+                short=own.label(name).lower() if agent is None else "",
+            )
+            for agent in whose
+            for name, variable in world.definitions_of(agent).items()
             if isinstance(variable, NumericVariable)
         ]
 
@@ -381,14 +375,8 @@ def _happened(events: Any) -> list[Happening]:
     """
     found = []
     for item in events if isinstance(events, list | tuple) else [events]:
-        if not isinstance(item, str | Mapping):
-            raise ConfigError(
-                f"events: {item!r:.60} is not an event; give a text, or a dict of type and "
-                "description"
-            )
-        made = {"description": item} if isinstance(item, str) else item
-        event = ScenarioEvent(**{"type": OUTSIDE, **made})
-        found.append(Happening(event.description, event.type, source=OUTSIDE))
+        made = item if isinstance(item, Mapping) else {"description": item}
+        found.append(Happening(**{"type": OUTSIDE, "source": OUTSIDE, **made}))
     return found
 
 

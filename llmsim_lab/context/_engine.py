@@ -238,7 +238,7 @@ def engine_prompt(
     names = frozenset(name.casefold() for name in agents)
     # In the scenario's order, whatever the order of ``responses``: same state, same prompt.
     actions = [quote(name, responses[name], names) for name in agents if name in responses]
-    happened = [f"- {event_line(item.event) or 'Something'}" for item in events]
+    happened = [f"- {event_line(item.model_dump())}" for item in events]
     parties = [f"- {agent}: {_values(own)}" for agent, own in state["agent_vars"].items()]
     slots = {
         "title": scenario.title,
@@ -287,7 +287,7 @@ class SimulatorAgent:
         self.game_engine = scenario.engine(self.composed_modules)
         self.context_builder = scenario.builder(self.composed_modules, **options)
         self.last: EngineOutput | None = None
-        self._pending = scenario.first_happenings()
+        self._pending = scenario.events
         self._known: tuple[Happening, ...] = ()
 
     def process_step(self, step_number: int, agent_responses: Mapping[str, str]) -> dict[str, str]:
@@ -342,7 +342,7 @@ class SimulatorAgent:
                 agent_state=now["agent_vars"][name],
                 global_state=now["global_vars"],
                 other_responses=agent_responses,
-                events=[item.event for item in events],
+                events=[item.model_dump() for item in events],
             )
             for name in agent_responses or world.agents
         }
@@ -353,4 +353,4 @@ class SimulatorAgent:
 
 def happenings(output: EngineOutput) -> tuple[Happening, ...]:
     """Return the events of a judgement, as agents read them."""
-    return tuple(Happening(item["description"], item["type"]) for item in output.events)
+    return tuple(Happening(**item, source="engine") for item in output.events)

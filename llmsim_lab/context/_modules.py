@@ -204,12 +204,6 @@ class ComposedModules:
     def __iter__(self) -> Iterator[BehaviorModule]:
         return iter(self.modules)
 
-    def __len__(self) -> int:
-        return len(self.modules)
-
-    def __repr__(self) -> str:
-        return f"ComposedModules({', '.join(self.names) or 'none'})"
-
 
 def _sorted(modules: tuple[BehaviorModule, ...]) -> tuple[BehaviorModule, ...]:
     by_name = {module.name: module for module in modules}
@@ -223,12 +217,22 @@ def _sorted(modules: tuple[BehaviorModule, ...]) -> tuple[BehaviorModule, ...]:
                 f"module {module.name!r} requires {missing[0]!r}, which is not given; "
                 f"there are: {', '.join(by_name)}"
             )
-    graph = TopologicalSorter({module.name: module.requires for module in modules})
     try:
-        return tuple(by_name[name] for name in graph.static_order())
+        TopologicalSorter({name: module.requires for name, module in by_name.items()}).prepare()
     except CycleError as error:
         circle = " -> ".join(error.args[1])
         raise ConfigError(f"modules require each other in a circle: {circle}") from error
+    ordered: dict[str, BehaviorModule] = {}
+
+    # Not in the sorter's order, in which a module that requires nothing comes before all others.
+    def add(module: BehaviorModule) -> None:
+        for name in module.requires:
+            add(by_name[name])
+        ordered.setdefault(module.name, module)
+
+    for module in modules:
+        add(module)
+    return tuple(ordered.values())
 
 
 class ModuleLoader:

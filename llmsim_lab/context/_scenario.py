@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -43,15 +42,7 @@ class ScenarioAgent(Settings):
         return "\n".join(lines)
 
 
-class ScenarioEvent(Settings):
-    """Something that happened before the first turn, or that an intervention adds."""
-
-    type: str = "background"
-    description: Words
-
-
-@dataclass(frozen=True, slots=True)
-class Happening:
+class Happening(Settings):
     """Something that happened; prompts show its description.
 
     Attributes:
@@ -60,14 +51,9 @@ class Happening:
         source: ``engine``, ``scenario``, or ``outside`` where it was injected.
     """
 
-    description: str
-    type: str = "event"
-    source: str = "engine"
-
-    @property
-    def event(self) -> dict[str, str]:
-        """The event as ``build_prompt`` takes it."""
-        return {"type": self.type, "description": self.description}
+    description: Words
+    type: str = "background"
+    source: str = "scenario"
 
 
 class CrisisScenario(Settings):
@@ -101,7 +87,7 @@ class CrisisScenario(Settings):
     variables: Variables = Field(default_factory=Variables)
     global_vars: dict[str, Any] = Field(default_factory=dict)
     agents: Annotated[dict[_AgentName, ScenarioAgent], Field(min_length=1)]
-    events: tuple[ScenarioEvent, ...] = ()
+    events: tuple[Happening, ...] = ()
     briefing: Briefing = Field(default_factory=Briefing)
 
     @classmethod
@@ -174,12 +160,6 @@ class CrisisScenario(Settings):
             briefing=self.briefing,
             roles={name: agent.text for name, agent in self.agents.items()},
             **options,
-        )
-
-    def first_happenings(self) -> tuple[Happening, ...]:
-        """Return the events before the first turn, as a state holds them."""
-        return tuple(
-            Happening(event.description, event.type, source="scenario") for event in self.events
         )
 
 

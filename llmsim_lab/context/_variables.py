@@ -280,12 +280,6 @@ class ChoiceVariable(BaseVariable):
     def json_schema(self) -> dict[str, Any]:
         return {"enum": list(self.options)}
 
-    @model_validator(mode="after")
-    def _options_differ(self) -> Self:
-        if len({option.strip().lower() for option in self.options}) < len(self.options):
-            raise ValueError("options: two of them differ in nothing but case or spaces")
-        return self
-
 
 Variable: TypeAlias = Annotated[
     ScaleVariable | PercentVariable | NumberVariable | TextVariable | FlagVariable | ChoiceVariable,

@@ -198,9 +198,6 @@ class GameEngine:
     def _unknown(self, agent: str | None, name: str) -> str:
         if agent not in self._definitions:
             return f"unknown agent; there are: {', '.join(self.agents) or 'none'}"
-        if self.variables.get(name) is not None:
-            whose = ("an agent", "the world") if agent is None else ("the world", "an agent")
-            return f"{name!r} is a variable of {whose[0]}, not of {whose[1]}"
         return f"unknown variable; there are: {', '.join(self._definitions[agent]) or 'none'}"
 
 

@@ -133,7 +133,7 @@ class Statechart(Generic[StateT]):
 
     @classmethod
     def load(
-        cls, source: str | Path | ChartTable = _SHIPPED, *, guards: Mapping[str, Guard]
+        cls, source: str | Path | ChartTable | None = None, *, guards: Mapping[str, Guard]
     ) -> Statechart[AgentState]:
         """Return the chart that a file describes; its states are among those of ``AgentState``.
 
@@ -145,7 +145,9 @@ class Statechart(Generic[StateT]):
             ConfigError: the file cannot be read, names what does not exist, or is not a valid
                 chart.
         """
-        table = source if isinstance(source, ChartTable) else read_config(Path(source), ChartTable)
+        table = source
+        if not isinstance(table, ChartTable):
+            table = read_config(Path(table or _SHIPPED), ChartTable)
         moves = []
         for row in table.transitions:
             if row.guard is not None and row.guard not in guards:

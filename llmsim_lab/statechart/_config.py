@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -185,24 +185,17 @@ class FeedConfig(Settings):
 def _users(users: Any, info: ValidationInfo) -> Any:
     if not _is_number(users):
         return users
-    return _made(lambda: population(users, seed=(info.data or {}).get("seed", 0)))
+    return population(users, seed=(info.data or {}).get("seed", 0))
 
 
 def _first_posts(posts: Any) -> Any:
-    return _made(lambda: seed_posts(posts)) if _is_number(posts) else posts
+    return seed_posts(posts) if _is_number(posts) else posts
 
 
 def _is_number(value: Any) -> bool:
     if isinstance(value, bool | float | str):  # True is an int for Python
         raise ValueError(f"give a whole number or a list, not {value!r:.40}")
     return isinstance(value, int)
-
-
-def _made(make: Any) -> Any:
-    try:
-        return make()
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
 
 
 def _names_differ(users: tuple[ProfileConfig, ...]) -> tuple[ProfileConfig, ...]:
@@ -222,7 +215,7 @@ def _table(chart: Any, info: ValidationInfo) -> Any:
     # What the file holds, so that a tape needs no other file.
     if not isinstance(chart, str | Path):
         return chart
-    return _made(lambda: read_config(_beside(chart, info), ChartTable))
+    return read_config(_beside(chart, info), ChartTable)
 
 
 def _text(prompt: Any, info: ValidationInfo) -> Any:
@@ -234,21 +227,15 @@ def _text(prompt: Any, info: ValidationInfo) -> Any:
         raise ValueError(f"cannot read the prompt {prompt}: {error}") from error
 
 
-if TYPE_CHECKING:
-    Population = int | Sequence[ProfileConfig | Mapping[str, Any]]
-    SeedPosts = int | Sequence[PostConfig | Mapping[str, Any]]
-    Chart = ChartTable | Mapping[str, Any] | str | Path | None
-    Wording = Mapping[str, str | Path]
-else:
-    Population = Annotated[
-        tuple[ProfileConfig, ...],
-        BeforeValidator(_users),
-        Field(min_length=1),
-        AfterValidator(_names_differ),
-    ]
-    SeedPosts = Annotated[tuple[PostConfig, ...], BeforeValidator(_first_posts)]
-    Chart = Annotated[ChartTable | None, BeforeValidator(_table)]
-    Wording = dict[
-        Literal["social_reasoner", "social_choice", "social_post"],
-        Annotated[str, BeforeValidator(_text)],
-    ]
+Population = Annotated[
+    tuple[ProfileConfig, ...],
+    BeforeValidator(_users),
+    Field(min_length=1),
+    AfterValidator(_names_differ),
+]
+SeedPosts = Annotated[tuple[PostConfig, ...], BeforeValidator(_first_posts)]
+Chart = Annotated[ChartTable | None, BeforeValidator(_table)]
+Wording = dict[
+    Literal["social_reasoner", "social_choice", "social_post"],
+    Annotated[str, BeforeValidator(_text)],
+]

@@ -96,8 +96,8 @@ class SocialSimulation(Run[SocialState]):
     kind: ClassVar[str] = "social"
     guards: ClassVar[Mapping[str, Guard]] = {"interested": interested}
 
-    population: Population = 12
-    seed_posts: SeedPosts = 8
+    population: Population = 12  # type: ignore[assignment]
+    seed_posts: SeedPosts = 8  # type: ignore[assignment]
     chart: Chart = None
     feed: FeedConfig = FeedConfig()
     rationale: bool = False
@@ -374,7 +374,7 @@ def _chart_of(table: ChartTable | None, guards: Mapping[str, Guard]) -> Statecha
     Raises:
         ConfigError: it is not valid, or has triggers that no turn fires.
     """
-    chart = Statechart.load(table, guards=guards) if table else Statechart.load(guards=guards)
+    chart = Statechart.load(table, guards=guards)
     for move in chart.transitions:
         if move.trigger not in (fired := triggers_in(move.source)):
             raise ConfigError(

@@ -346,8 +346,6 @@ def _received(
     """Return the posts in circulation with this turn's likes, replies and reshares counted."""
     liked = Counter(like.post for like in likes)
     answers = Counter((post.parent, post.kind) for post in posts)
-    if not (liked or answers):
-        return list(feed)
     return [
         entry._replace(
             likes=entry.likes + liked[entry.post.id],

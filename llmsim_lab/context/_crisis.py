@@ -339,7 +339,7 @@ class CrisisSimulation(Run[CrisisState]):
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of the modules, and of a derived class's own code."""
-        return {**super().code_digests, **self._modules.digests}
+        return {**super().code_digests, **{module.name: module.digest for module in self._modules}}
 
 
 def _tell(

@@ -258,7 +258,7 @@ def engine_prompt(
 
 
 class SimulatorAgent:
-    """Plays a scenario turn by turn, up to what its agents read.
+    """Plays a crisis turn by turn, up to what its agents read.
 
     Args:
         scenario: the scenario.

@@ -14,7 +14,6 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import ModuleType
@@ -173,15 +172,10 @@ class ComposedModules:
         modules = [(f"module {module.name!r}", module.variables) for module in self.modules]
         return Variables.together([("the scenario", own or Variables()), *modules])
 
-    @cached_property
+    @property
     def names(self) -> tuple[str, ...]:
         """The modules' names, in order."""
         return tuple(module.name for module in self.modules)
-
-    @cached_property
-    def digests(self) -> dict[str, str]:
-        """The modules' digests by name: what a run was made with."""
-        return {module.name: module.digest for module in self.modules}
 
     def silenced(self, *names: str) -> ComposedModules:
         """Return the composition with some modules that say and change nothing.

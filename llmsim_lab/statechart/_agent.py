@@ -42,10 +42,6 @@ class Post:
         """The id of the post whose text this is: its own, unless it is a reshare."""
         return self.id if self.copy_of is None else self.copy_of
 
-    def __str__(self) -> str:
-        topics = f" [{', '.join(self.topics)}]" if self.topics else ""
-        return f"{self.author}: {self.text}{topics}"
-
 
 DecidedBy = Literal["chart", "reasoner", "timeout"]
 """``chart``: it left one move only; ``reasoner``: chose among several; ``timeout``: time was up."""

@@ -7,7 +7,6 @@ in ``data/social``.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
@@ -183,25 +182,20 @@ class FeedConfig(Settings):
 
 
 def _users(users: Any, info: ValidationInfo) -> Any:
-    if not _is_number(users):
+    if not isinstance(users, int):
         return users
     return population(users, seed=(info.data or {}).get("seed", 0))
 
 
 def _first_posts(posts: Any) -> Any:
-    return seed_posts(posts) if _is_number(posts) else posts
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool | float | str):  # True is an int for Python
-        raise ValueError(f"give a whole number or a list, not {value!r:.40}")
-    return isinstance(value, int)
+    return seed_posts(posts) if isinstance(posts, int) else posts
 
 
 def _names_differ(users: tuple[ProfileConfig, ...]) -> tuple[ProfileConfig, ...]:
-    counts = Counter(user.name for user in users)
-    if twice := sorted(name for name, count in counts.items() if count > 1):
-        raise ValueError(f"users must have different names; twice: {', '.join(twice[:5])}")
+    names = [user.name for user in users]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"users must have different names; twice: {twice}")
     return users
 
 

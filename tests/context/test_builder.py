@@ -6,7 +6,6 @@ import pytest
 from context_kit import build, make_module, make_variables
 
 from llmsim_lab.context._builder import Briefing
-from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.prompts._prompt import RenderedPrompt
 
 
@@ -17,13 +16,6 @@ def span_texts(prompt: RenderedPrompt) -> dict[str, str]:
 
 def test_an_aware_agent_is_told_that_this_is_a_simulation() -> None:
     assert "This is a simulation, in which you play Ada." in build(aware=True)
-
-
-def test_an_unaware_agent_reads_nothing_of_a_simulation() -> None:
-    scenario = CrisisScenario.load("strait")
-    events = [event.model_dump() for event in scenario.events]
-    prompt = scenario.builder().build_prompt("Taiwan", 1, {}, {}, {}, events)
-    assert "simulat" not in prompt.lower()
 
 
 def test_variables_print_in_the_order_of_their_definitions_whatever_the_states() -> None:
@@ -51,10 +43,6 @@ def test_hidden_variables_are_not_listed() -> None:
 
 def test_an_agent_without_variables_is_told_so() -> None:
     assert "=== YOUR CURRENT STATE ===\nNothing is recorded.\n\n" in build()
-
-
-def test_before_anyone_has_acted_the_prompt_says_so() -> None:
-    assert "=== WHAT OTHERS DID (Step 2) ===\nNobody has acted yet." in build(said={"Ada": "Me."})
 
 
 def test_one_who_says_nothing_is_listed() -> None:
@@ -94,19 +82,6 @@ def test_an_events_description_stays_on_one_line() -> None:
 
 def test_an_event_without_description_shows_its_type() -> None:
     assert "- Naval incident" in build(events=[{"type": "naval_incident"}])
-
-
-def test_without_events_nothing_is_said_of_any() -> None:
-    assert "Recent events" not in build()
-
-
-def test_modules_speak_in_dependency_order_between_others_and_decision() -> None:
-    second = make_module("second", context="Two.", requires=["first"])
-    first = make_module("first", context="One.")
-    prompt = build(second, first)
-    ahead, behind = prompt.split("=== FIRST ===\nOne.\n\n=== SECOND ===\nTwo.")
-    assert "WHAT OTHERS DID" in ahead
-    assert behind.startswith("\n\n=== YOUR DECISION ===")
 
 
 @pytest.mark.parametrize("nothing", [None, "", "  \n"])
@@ -180,10 +155,6 @@ def test_what_all_agents_share_can_stand_before_each_ones_role() -> None:
     )
     assert miner.replace("A miner.", "A farmer.") == farmer
     assert miner.index("A miner.") > miner.index("=== RESPONSE FORMAT ===")
-
-
-def test_an_agent_without_a_role_has_no_system_message() -> None:
-    assert build(roles={"Bo": "A miller."}).system == ""
 
 
 def test_the_wording_is_the_scenarios() -> None:

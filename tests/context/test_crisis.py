@@ -59,14 +59,6 @@ def engine_says(**made: Any) -> Any:
 # --- a turn ------------------------------------------------------------------------------------
 
 
-def test_the_engine_judges_what_agents_said_in_the_turn_before() -> None:
-    simulation = make_crisis()
-    simulation.run(2)
-    first, second = (request.prompt for request in prompts_to(simulation, "world"))
-    assert "Nobody has acted yet." in first
-    assert 'Ada: "ACTIONS: Ada opens gate 1"' in second
-
-
 def test_agents_read_what_the_engine_has_just_changed_and_what_others_said_before() -> None:
     simulation = make_crisis()
     simulation.run(2)
@@ -119,14 +111,6 @@ def test_impossible_changes_are_refused_one_by_one_and_stand_in_the_turn(
     assert caplog.text.count("state_update_refused source=engine variable=wine asked=3") == 1
 
 
-def test_agents_are_asked_at_once_and_answer_in_the_scenarios_order() -> None:
-    simulation = make_crisis()
-    simulation.run(1)
-    assert list(simulation.state.responses) == ["Ada", "Bo"]
-    components = [answer.component for answer in simulation.turns[1].answers]
-    assert components == ["engine", "agent", "agent"]
-
-
 @pytest.mark.parametrize("reason", [None, *FORGIVEN])
 def test_an_agent_without_a_valid_answer_says_nothing_and_that_is_loud(
     reason: FailureReason | None, caplog: pytest.LogCaptureFixture
@@ -149,19 +133,6 @@ def test_an_agent_without_a_valid_answer_says_nothing_and_that_is_loud(
     assert silent.player == "Ada"
     assert silent.reasoning.startswith("stands in: ")
     assert silent.calls
-
-
-def test_an_empty_answer_is_shown_to_its_model_again() -> None:
-    replies = iter([said(""), said("We wait")])
-
-    def reply(request: ChatRequest) -> Any:
-        assert request.site is not None
-        return next(replies) if request.site.agent == "Ada" else answer(request)
-
-    simulation = make_crisis(replies=reply)
-    simulation.run(1)
-    assert call_of(simulation, "Ada", 1).status == "repaired"
-    assert "it says nothing in actions or communications" in prompts_to(simulation, "Ada")[1].prompt
 
 
 @pytest.mark.parametrize("component", ["engine", "agent"])
@@ -362,13 +333,6 @@ def test_a_replay_with_changed_module_code_says_so(tmp_path: Path) -> None:
         replay(tmp_path / "a.tape")
 
 
-def test_code_that_changed_without_effect_still_replays(tmp_path: Path) -> None:
-    thirsty(tmp_path, tape=tmp_path / "a.tape").run()
-    with (tmp_path / "thirst.py").open("a") as file:
-        file.write("# a remark\n")
-    assert replay(tmp_path / "a.tape").turn_number == 2
-
-
 def test_a_run_that_is_resumed_with_other_modules_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -454,15 +418,6 @@ def test_what_cannot_be_set_is_refused_at_once(values: dict[str, Any], message: 
     assert simulation.planned == {}
 
 
-def test_a_fork_can_start_from_another_state() -> None:
-    simulation = make_crisis()
-    simulation.run(1)
-    own = {"Ada": {"trust": 1, "note": ""}, "Bo": {"trust": 2, "note": ""}}
-    other = simulation.fork(1, state=simulation.state.replace(agent_vars=own))
-    other.run(1)
-    assert "trust = 1" in call_of(other, "world", 2).request.prompt
-
-
 OWN = {"Ada": {"trust": 1, "note": ""}, "Bo": {"trust": 2, "note": ""}}
 
 
@@ -496,13 +451,6 @@ def test_no_turn_is_played_from_a_state_that_cannot_be(
 
 
 # --- views -------------------------------------------------------------------------------------
-
-
-def test_a_frame_has_the_worlds_and_each_agents_variables() -> None:
-    frame = make_crisis().run(2)
-    assert list(frame["water"]) == [40, 39, 38]
-    assert list(frame["Bo.trust"]) == [50, 50, 50]
-    assert list(frame["events"]) == [0, 2, 1]
 
 
 def test_numbers_can_be_charted_with_label_and_unit() -> None:
@@ -578,13 +526,6 @@ def test_a_prompt_that_never_was_is_an_error(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         make_crisis().context_of(agent, turn, silenced=silenced)
-
-
-def test_a_thousand_agents_play_a_turn_by_rule() -> None:
-    agents = {f"A{number}": {"role": "You farm."} for number in range(1000)}
-    simulation = CrisisSimulation(scenario=make_scenario(agents=agents), players="rule")
-    simulation.run(1)
-    assert len(simulation.turns[1].answers) == 1001
 
 
 @pytest.mark.parametrize("name", ["changes", "refused", "muted", "tokens"])

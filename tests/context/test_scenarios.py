@@ -71,21 +71,6 @@ def test_a_shipped_scenarios_rules_run_without_a_refusal(name: str) -> None:
         assert [record for record in records if record.status != "ok"] == []
 
 
-def test_the_two_shipped_scenarios_share_no_module_and_no_variable() -> None:
-    strait, banks = (CrisisScenario.load(name).engine() for name in ("strait", "bank_run"))
-    for kind in ("global_vars", "agent_vars"):
-        one, other = (set(getattr(engine.variables, kind)) for engine in (strait, banks))
-        assert one
-        assert not one & other
-
-
-def test_a_scenario_of_ones_own_is_read_by_path(tmp_path: Path) -> None:
-    first, second = prompts(CrisisScenario.load(write(tmp_path)))
-    assert "Rain: 20%" in first
-    assert "Water: 3 km³" in first
-    assert "You live by the sea.\n\nObjectives:\n- Keep salt out" in second.system
-
-
 @pytest.mark.parametrize(
     ("old", "new", "line", "message"),
     [

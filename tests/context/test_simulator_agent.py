@@ -9,7 +9,6 @@ from crisis_kit import crisis_client, judged, make_scenario
 
 from llmsim_lab.context import SimulatorAgent
 from llmsim_lab.context._engine import limits_of
-from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.context._variables import (
     ChoiceVariable,
     FlagVariable,
@@ -39,31 +38,6 @@ def test_in_the_first_step_everybody_gets_a_prompt() -> None:
     prompts = simulator.process_step(1, {})
     assert list(prompts) == ["Ada", "Bo"]
     assert "Nobody has acted yet." in prompts["Bo"]
-
-
-def test_the_strait_crisis_has_the_contracts_prompt() -> None:
-    reply = judged(
-        {"crisis_level": 65},
-        {"Taiwan": {"trust_level": 68}},
-        "Chinese vessel intercepted cargo ship",
-    )
-    simulator = SimulatorAgent(CrisisScenario.load("strait"), crisis_client([reply]))
-    prompt = simulator.process_step(3, {"Taiwan": "We wait.", "China": "We patrol."})["Taiwan"]
-    for text in (
-        "=== SITUATION (Day 3 of crisis) ===\nTime: Step 3 (each step = 3 days)\n"
-        "Crisis level: 65/100",
-        '=== WHAT OTHERS DID (Step 2) ===\nChina: "We patrol."',
-        "Your trust is stable (68/100).",
-    ):
-        assert text in prompt
-
-
-async def test_async_code_awaits_the_step() -> None:
-    simulator = make_simulator([judged({"water": 1})])
-    await simulator.aprocess_step(1, {})
-    assert simulator.last is not None
-    assert simulator.last.reasoning == "Water follows use."
-    assert simulator.game_engine.get_current_state()["global_vars"] == {"water": 1}
 
 
 def test_a_stranger_cannot_respond() -> None:

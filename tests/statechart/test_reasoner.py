@@ -35,10 +35,6 @@ def test_options_are_in_an_order_that_follows_from_seed_turn_and_agent() -> None
     assert all(sorted(order) == sorted(OPTIONS) for order in orders)
 
 
-def test_without_a_seed_options_are_as_they_are_given_each_once() -> None:
-    assert make_question(options=[*OPTIONS, OPTIONS[0]]).ordered(None) == OPTIONS
-
-
 async def test_the_fallback_is_the_first_option_given_not_the_first_shown() -> None:
     client = social_client(picks("nonsense"))
     reasoner = Reasoner(client, seed=4)

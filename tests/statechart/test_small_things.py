@@ -7,11 +7,6 @@ from llmsim_lab.statechart._agent import interest_match
 from llmsim_lab.statechart._reasoner import format_context
 
 
-def test_a_post_says_who_wrote_what_about_what() -> None:
-    assert str(Post(id=1, author="Ada", text="Hi", topics=("tea", "rain"))) == "Ada: Hi [tea, rain]"
-    assert str(Post(id=1, author="Ada", text="Hi")) == "Ada: Hi"
-
-
 def test_a_match_is_the_share_of_the_topics_that_are_interests() -> None:
     agent = SocialAgent("Ada", ["tea"])
     about = [("tea",), ("tea", "rain"), ("rain",), ()]

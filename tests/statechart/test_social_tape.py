@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +10,11 @@ from typing import Any
 import pytest
 from social_kit import any_option, make_social, social_client
 
-from llmsim_lab.cli import main
 from llmsim_lab.errors import BackendError, LLMFailureException
-from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
+from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.statechart._analysis import state_frame
-from llmsim_lab.tape import verify
 
 TURNS = 6
 SETTINGS: dict[str, Any] = {
@@ -74,12 +71,6 @@ def test_a_loaded_run_shows_the_same_and_can_be_asked_its_questions(path: Path) 
     ]
 
 
-def test_a_tape_passes_its_checks_and_turns_read_back_equal(path: Path) -> None:
-    with Tape(path, read_only=True) as tape:
-        assert verify(tape) == []
-    assert load(path).turns[-1].state == live().state
-
-
 def test_a_fork_shares_the_turns_before_it_and_goes_its_own_way(path: Path) -> None:
     client = social_client()
     other = fork(
@@ -126,33 +117,6 @@ def test_a_run_that_broke_off_is_resumed_to_the_same_end(tmp_path: Path) -> None
     again.run(TURNS - stopped)
     assert comparable(again) == comparable(live())  # type: ignore[arg-type]
     assert requests(client) < len(again.calls)
-
-
-def test_a_run_whose_model_is_replaced_by_the_rule_from_a_turn_on(path: Path) -> None:
-    recorded = load(path)
-    assert isinstance(recorded, SocialSimulation)
-    by_rule = SocialSimulation(recorded.config.by_rules(), state=recorded.turns[2].state)
-    by_rule.run(1)
-    asked = {
-        run: {m.agent for m in turn.state.moves if m.decided_by == "reasoner"}
-        for run, turn in (("model", recorded.turns[3]), ("rule", by_rule.turns[1]))
-    }
-    assert asked["model"] == asked["rule"]
-    assert by_rule.fallback_rate == 0
-
-
-def test_the_tape_show_command_names_what_a_turn_led_to(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    for arguments in (["tape", "show", str(path)], ["tape", "verify", str(path), "--replay"]):
-        monkeypatch.setattr(sys, "argv", ["llmsim-lab", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert not end.value.code
-    out = capfd.readouterr().out
-    assert "kind:          social" in out
-    assert "banned = ['User 2']" in out
 
 
 PLAY = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -92,25 +91,3 @@ def test_a_user_must_be_in_a_state_of_the_charts() -> None:
     }
     with pytest.raises(ConfigError, match="'User 1' is resting; the chart has: idle, scroll"):
         begin(with_person(state=AgentState.RESTING), chart=chart)
-
-
-def test_a_user_may_hold_a_post_that_is_out_of_circulation_but_kept() -> None:
-    people = (UserState("User 1", AgentState.EVALUATING, post=1), UserState("User 2"))
-    state = valid(people=people, feed=(), kept=(STORY,), new_posts=())
-    assert begin(state).turns[0].state == state
-
-
-def edited(turn: int, change: Callable[[SocialState], SocialState]) -> None:
-    """Continue a run from a turn with its state changed."""
-    simulation = make_social(**CALM)
-    simulation.run(3)
-    simulation.fork(turn, state=change(simulation.turns[turn].state)).run(1)
-
-
-def test_a_fork_may_change_what_users_do_and_how_posts_were_received() -> None:
-    def change(state: SocialState) -> SocialState:
-        person, *rest = state.people
-        feed = (state.feed[0]._replace(likes=50), *state.feed[1:])
-        return state.replace(people=(person._replace(state=AgentState.RESTING), *rest), feed=feed)
-
-    edited(2, change)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from llmsim_lab.context import BehaviorModule, ComposedModules, CrisisSimulation
@@ -19,7 +18,6 @@ __all__ = [
     "make_crisis",
     "make_scenario",
     "said",
-    "talking",
     "with_modules",
 ]
 
@@ -68,13 +66,6 @@ def answer(request: ChatRequest) -> Any:
     if request.site.component == "engine":
         return judged({"water": 40 - turn}, {}, f"Gates were moved in week {turn}")
     return said(f"{request.site.agent} opens gate {turn}")
-
-
-def talking(name: str, words: str) -> BehaviorModule:
-    """Return a module that tells every agent the same."""
-    return BehaviorModule(
-        name=name, code=SimpleNamespace(build_agent_context=lambda agent, own, world: words)
-    )
 
 
 def crisis_client(replies: Any = answer, **config: Any) -> LLMClient:

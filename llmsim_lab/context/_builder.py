@@ -7,19 +7,17 @@ in any process.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from llmsim_lab._spans import Span
 from llmsim_lab._util.config import Settings
-from llmsim_lab._util.text import clip, estimate_tokens
-from llmsim_lab.context._modules import BehaviorModule, ComposedModules
-from llmsim_lab.context._variables import Variables, humanise, value_text
-from llmsim_lab.errors import ConfigError, ModuleError
+from llmsim_lab._util.text import estimate_tokens
+from llmsim_lab.context._modules import ComposedModules
+from llmsim_lab.context._variables import Variable, Variables, humanise, value_text
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import Role
@@ -58,15 +56,6 @@ class Briefing(Settings):
         "ACTIONS: Specific decisions this turn",
         "COMMUNICATIONS: Any messages to other parties",
     )
-
-    @field_validator("moment")
-    @classmethod
-    def _no_other_slots(cls, moment: str) -> str:
-        # A typing error such as {stpe} would reach the model as it is.
-        rest = moment.replace("{step}", "")
-        if "{" in rest or "}" in rest:
-            raise ValueError("moment has one slot, {step}, and no other braces")
-        return moment
 
     @property
     def decision(self) -> str:
@@ -108,25 +97,20 @@ def quote(speaker: str, words: str, names: Collection[str] = ()) -> str:
         names: of all who could speak, in ``casefold``.
     """
     words = words.strip()
-    if "===" in words or names_a_speaker(words):
-        # The first line follows the speaker's name, so it cannot pass for anything else.
-        first, *rest = words.splitlines()
-        words = "\n".join([first, *[_marked(line, names) for line in rest]])
+    # The first line follows the speaker's name, so it cannot pass for anything else.
+    first, *rest = words.splitlines() or [""]
+    if any(_fakes(line, names) for line in rest):
+        words = "\n".join([first, *(f"> {it}" if _fakes(it, names) else it for it in rest)])
     return f'{speaker}: "{words}"' if words else f"{speaker}: (said nothing)"
 
 
-def names_a_speaker(words: str) -> bool:
-    """Return True if anything in a text has the form of somebody's words: ``Speaker: "``."""
-    return ":" in words and _SPEECH.search(words) is not None
-
-
-def _marked(line: str, names: Collection[str]) -> str:
+def _fakes(line: str, names: Collection[str]) -> bool:
+    """Return True if a line could pass for a section's heading, or for somebody's words."""
     found = _SPEECH.search(line)
     # Without what models set around a name: "**Bo**:", "- Bo:", "> Bo:".
-    fakes = line.lstrip().startswith("===") or (
-        found and line[: found.start()].strip(" \t*_#>-").casefold() in names
+    return line.lstrip().startswith("===") or (
+        found is not None and line[: found.start()].strip(" \t*_#>-").casefold() in names
     )
-    return f"> {line}" if fakes else line
 
 
 class Part(NamedTuple):
@@ -150,90 +134,21 @@ def _core(title: str, text: str, role: Role = "user") -> Part:
     return Part(title, CORE, role, section(title, text))
 
 
-class _StateLines:
-    """Lists variables with label and unit: the defined ones in their order, then any others."""
-
-    def __init__(self, variables: Variables, kind: Literal["global_vars", "agent_vars"]) -> None:
-        definitions = getattr(variables, kind)
-        self._known = frozenset(definitions)
-        # Worked out once for all prompts of a run: an agent's prompt takes 0.1 ms in all.
-        self._listed: list[tuple[str, str, Callable[[Any], str]]] = [
-            (name, f"{variables.label(name)}: ", variable.text)
-            for name, variable in definitions.items()
-            if variable.shown
-        ]
-
-    def of(self, state: Mapping[str, Any]) -> list[str]:
-        """Return one line a variable; those without a definition keep the order given."""
-        lines = [label + text(state[name]) for name, label, text in self._listed if name in state]
-        if not state.keys() <= self._known:
-            lines += [
-                f"{humanise(name)}: {value_text(value)}"
-                for name, value in state.items()
-                if name not in self._known
-            ]
-        return lines
-
-
-@dataclass(frozen=True, slots=True)
-class _DataSection:
-    """A module's text, with the variables that fill its slots."""
-
-    module: str
-    title: str
-    template: Prompt
-    texts: Mapping[str, Callable[[Any], str]]
-
-    def fill(
-        self, agent_name: str, agent_state: Mapping[str, Any], global_state: Mapping[str, Any]
-    ) -> str:
-        """Return the section with its heading.
-
-        Raises:
-            ModuleError: the state lacks a variable that the section names.
-        """
-        values = {}
-        for slot in self.template.slots:
-            if slot == "agent_name":
-                values[slot] = agent_name
-                continue
-            # No name is both the world's and an agent's, as ``Variables`` makes sure.
-            state = agent_state if slot in agent_state else global_state
-            if slot not in state:
-                raise ModuleError(
-                    self.module,
-                    agent=agent_name,
-                    function=f"section {self.title!r}",
-                    detail=f"the state has no variable {slot!r}",
-                )
-            values[slot] = self.texts[slot](state[slot])
-        return section(self.title, self.template.render(**values).user)
-
-
-def _data_sections(module: BehaviorModule, variables: Variables) -> tuple[_DataSection, ...]:
-    """Return a module's sections, ready to be filled.
-
-    Raises:
-        ConfigError: a slot is not the name of a variable of the scenario.
-    """
-    # Parsed once, and a wrong slot found before the first turn instead of in it.
-    found = []
-    for place, item in enumerate(module.sections):
-        template = Prompt(item.text, name=module.name)
-        texts = {}
-        for slot in template.slots:
-            variable = variables.get(slot)
-            if variable is not None:
-                texts[slot] = variable.text
-            elif slot != "agent_name":
-                known = ", ".join(["agent_name", *variables.global_vars, *variables.agent_vars])
-                raise ConfigError(
-                    f"{module.where('sections', place)}: no variable for the slot {slot!r}; "
-                    f"there are: {known}"
-                )
-        title = item.title or module.heading
-        found.append(_DataSection(module.name, title, template, texts))
-    return tuple(found)
+def _state_lines(
+    variables: Variables, kind: Literal["global_vars", "agent_vars"], state: Mapping[str, Any]
+) -> list[str]:
+    """Return variables with label and unit: the defined ones in their order, then any others."""
+    known: Mapping[str, Variable] = getattr(variables, kind)
+    lines = [
+        f"{variables.label(name)}: {variable.text(state[name])}"
+        for name, variable in known.items()
+        if variable.shown and name in state
+    ]
+    return lines + [
+        f"{humanise(name)}: {value_text(value)}"
+        for name, value in state.items()
+        if name not in known
+    ]
 
 
 # The sections are put together by code; recordings name this template in a prompt file's place.
@@ -254,13 +169,11 @@ class AgentContextBuilder:
         variables: the scenario's own definitions; they are listed before the modules'.
         briefing: the wording around the state.
         roles: by agent, who they are and what they want; goes into the system message.
-        agent_order: the order in which the others' words are listed; agents that it does not name
-            follow in the order given.
         stable_first: whether what does not change in a run stands first, in the system message, so
-            that a server's prefix cache saves reading it again: role, modules' fixed texts,
-            decision and response format. ``"shared"`` puts the role after these, which all agents
-            read, so that also a server that keeps only its last prompt saves them. If false, the
-            sections come in their usual order.
+            that a server's prefix cache saves reading it again: role, decision and response format.
+            ``"shared"`` puts the role after these, which all agents read, so that also a server
+            that keeps only its last prompt saves them. If false, the sections come in their usual
+            order.
     """
 
     def __init__(
@@ -272,7 +185,6 @@ class AgentContextBuilder:
         variables: Variables | None = None,
         briefing: Briefing | None = None,
         roles: Mapping[str, str] | None = None,
-        agent_order: Sequence[str] = (),
         stable_first: StableFirst = False,
     ) -> None:
         self.time_step_duration = time_step_duration
@@ -280,16 +192,9 @@ class AgentContextBuilder:
         self.composed_modules = composed_modules
         self.briefing = briefing or Briefing()
         self.roles = dict(roles or {})
-        self.agent_order = tuple(agent_order)
         self.stable_first = stable_first
         self.variables = (composed_modules or ComposedModules()).variables_with(variables)
-        self._rank = {name: place for place, name in enumerate(self.agent_order)}
         self._modules = composed_modules.modules if composed_modules else ()
-        self._global_lines = _StateLines(self.variables, "global_vars")
-        self._agent_lines = _StateLines(self.variables, "agent_vars")
-        self._sections = {
-            module.name: _data_sections(module, self.variables) for module in self._modules
-        }
         closing: Role = "system" if stable_first else "user"
         self._closing = [_core("YOUR DECISION", self.briefing.decision, closing)]
         if form := self.briefing.form:
@@ -321,9 +226,11 @@ class AgentContextBuilder:
 
         Raises:
             ModuleError: a module's code failed.
-            ConfigError: an event has no description.
         """
-        own = "\n".join(self._agent_lines.of(agent_state)) or "Nothing is recorded."
+        own = (
+            "\n".join(_state_lines(self.variables, "agent_vars", agent_state))
+            or "Nothing is recorded."
+        )
         role = self._role(agent_name)
         last = self.stable_first == "shared"
         parts = [
@@ -362,9 +269,9 @@ class AgentContextBuilder:
         ]
         if self.simulator_awareness and not self.stable_first:
             lines.append(_awareness(agent_name))
-        lines += self._global_lines.of(global_state)
+        lines += _state_lines(self.variables, "global_vars", global_state)
         if events:
-            lines += ["", "Recent events:", *[f"- {_description(event)}" for event in events]]
+            lines += ["", "Recent events:", *[f"- {event_line(event)}" for event in events]]
         return "\n".join(lines)
 
     def _others_part(self, agent_name: str, step_number: int, responses: Mapping[str, str]) -> Part:
@@ -375,14 +282,11 @@ class AgentContextBuilder:
             step_number: the turn that begins; the words are of the one before.
             responses: each agent's words.
         """
-        replies = [(name, words) for name, words in responses.items() if name != agent_name]
-        # Sorting is stable, so those without a rank keep the order given.
-        replies.sort(key=lambda item: self._rank.get(item[0], len(self._rank)))
-        names: frozenset[str] = frozenset()
-        if any(names_a_speaker(words) for _, words in replies):
-            # With the reader's own name: nobody puts words into its mouth either.
-            names = frozenset(map(str.casefold, {agent_name, *responses, *self._rank}))
-        quoted = "\n\n".join([quote(name, words, names) for name, words in replies])
+        # With the reader's own name: nobody puts words into its mouth either.
+        names = frozenset(map(str.casefold, {agent_name, *responses}))
+        quoted = "\n\n".join(
+            quote(name, words, names) for name, words in responses.items() if name != agent_name
+        )
         title = f"WHAT OTHERS DID (Step {step_number - 1})"
         return Part(
             "WHAT OTHERS DID", CORE, "user", section(title, quoted or "Nobody has acted yet.")
@@ -393,44 +297,17 @@ class AgentContextBuilder:
     ) -> list[Part]:
         parts: list[Part] = []
         for module in self._modules:
-            source = f"module {module.name}"
-            found: list[Part] = []
-            for item in self._sections[module.name]:
-                # Without slots it is the same in every turn, so a server's prefix cache keeps it.
-                fixed = self.stable_first and not item.template.slots
-                text = item.fill(agent_name, agent_state, global_state)
-                role: Role = "system" if fixed else "user"
-                found.append(Part(item.title, source, role, text))
             words = (module.context_for(agent_name, agent_state, global_state) or "").strip()
             if words:
-                _add(found, words, module, source)
-            parts += found
+                text = section(module.heading, words)
+                # Not simply the module's heading: its code may bring another one.
+                title = text.partition("\n")[0].strip("= ")
+                parts.append(Part(title, f"module {module.name}", "user", text))
         return parts
 
 
 def _awareness(agent_name: str) -> str:
     return f"This is a simulation, in which you play {agent_name}."
-
-
-def _description(event: Mapping[str, Any]) -> str:
-    line = event_line(event)
-    if not line:
-        raise ConfigError(
-            f"event {clip(repr(dict(event)), 80)} says nothing; give it a 'description'"
-        )
-    return line
-
-
-def _add(parts: list[Part], text: str, module: BehaviorModule, source: str) -> None:
-    """Add the words of a module's code, to the section before it if that has the same heading."""
-    last = parts[-1] if parts else None
-    if last and last.role == "user" and last.name == module.heading and not text.startswith("==="):
-        parts[-1] = last._replace(text=f"{last.text}\n{text}")
-        return
-    text = section(module.heading, text)
-    # Not simply the module's heading: its code may bring another one.
-    title = text.partition("\n")[0].strip("= ")
-    parts.append(Part(title, source, "user", text))
 
 
 def _spans(parts: Sequence[Part]) -> list[Span]:

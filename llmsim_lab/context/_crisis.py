@@ -14,8 +14,8 @@ from llmsim_lab.context._builder import AgentContextBuilder, StableFirst
 from llmsim_lab.context._engine import engine_output_for, engine_prompt, happenings
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ModuleLoader
 from llmsim_lab.context._reply import reply_model
-from llmsim_lab.context._scenario import CrisisScenario, Happening, ScenarioEvent
-from llmsim_lab.context._variables import NumericVariable, Scalar, ScaleVariable, Variable
+from llmsim_lab.context._scenario import CrisisScenario, Happening
+from llmsim_lab.context._variables import NumericVariable, Scalar, ScaleVariable
 from llmsim_lab.context._world import (
     ENGINE,
     OUTSIDE,
@@ -35,7 +35,6 @@ _TAKEN = {"events", "changes", "refused", "muted", *COMMON_COLUMNS}
 """Columns of every crisis's frame, and what an intervention sets, besides the variables."""
 _MOST_AGENTS = 20
 """With more, a list of their columns would be too long to find one; the frame has them all."""
-_MOST_TEXT_CHARS = 240
 
 
 class CrisisState(State):
@@ -104,7 +103,6 @@ class CrisisSimulation(Run[CrisisState]):
 
     Args:
         scenario: the scenario; a shipped one's name, a file's path, or the scenario itself.
-        scripts: by agent, what it says in each turn; it is not asked.
         module_folders: where modules are looked for before the package's own. Their Python files
             are run, so name only folders that you trust.
         stable_first: whether what does not change in a run stands first in the agents' prompts:
@@ -120,16 +118,7 @@ class CrisisSimulation(Run[CrisisState]):
         "turns": 6,
         "llm": LLMConfig(max_tokens=600, max_text_chars=300, timeout_s=180),
     }
-    gone: ClassVar[Mapping[str, str]] = {
-        "engine": "say who answers by the seat, players={'engine': 'rule'}; in a file, players: "
-        "{engine: rule}",
-        "agents": "say who answers by the seat, players={'agent': 'rule'}; in a file, players: "
-        "{agent: rule}",
-        "modules": "they are added by a class derived from CrisisSimulation, in its compose()",
-    }
-
     scenario: Annotated[CrisisScenario, BeforeValidator(_scenario)]
-    scripts: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     module_folders: Annotated[tuple[Path, ...], BeforeValidator(_folders)] = ()
     stable_first: StableFirst = "shared"
     max_events: Annotated[int, Field(ge=0, le=20)] = 3
@@ -151,12 +140,11 @@ class CrisisSimulation(Run[CrisisState]):
                 f"the variable {taken[0]!r} has a name that every crisis has for something else: "
                 f"{', '.join(sorted(_TAKEN))}; rename it"
             )
-        _check_agents("scripts", self.scripts, self.scenario.agents)
 
     def start(self) -> CrisisState:
         """Return the scenario's start."""
         now = self._start.get_current_state()
-        return CrisisState(**now, pending=self.scenario.first_happenings())
+        return CrisisState(**now, pending=self.scenario.events)
 
     async def turn(self, state: CrisisState, ask: Ask) -> CrisisState:
         """Play a turn: rules, the engine's judgement, the agents' prompts and answers."""
@@ -165,7 +153,7 @@ class CrisisSimulation(Run[CrisisState]):
         # The engine reads what agents know already and what is pending; agents only what is new.
         judged = await ask(
             "world",
-            engine_output_for(world, max_events=self.max_events, max_text_chars=_MOST_TEXT_CHARS),
+            engine_output_for(world, max_events=self.max_events),
             lambda _: engine_prompt(
                 self.prompt("crisis_engine"),
                 self.scenario,
@@ -210,21 +198,14 @@ class CrisisSimulation(Run[CrisisState]):
             agent_state=state.agent_vars[agent],
             global_state=state.global_vars,
             other_responses=state.responses,
-            events=[item.event for item in state.events],
+            events=[item.model_dump() for item in state.events],
         )
 
     def rule(self, question: Question) -> Any:
-        """Return what needs no model: no change, a script's line, or the course kept."""
+        """Return what needs no model: no change, or the course kept."""
         if question.by == ENGINE:
             return {"state_updates": {}, "events": [], "reasoning": ""}
-        lines = self.scripts.get(question.player)
-        if lines is None:
-            return self._reply.saying("We keep our course and change nothing.")
-        return self._reply.saying("".join(lines[question.turn - 1 : question.turn]).strip())
-
-    def seat(self, name: str, *, by: str = "", tag: str = "") -> Any:
-        """Return who answers; for an agent with a script that is the rule."""
-        return self.rule if name in self.scripts else super().seat(name, by=by, tag=tag)
+        return self._reply.saying("We keep our course and change nothing.")
 
     # --- from outside ------------------------------------------------------------------------
 
@@ -265,18 +246,16 @@ class CrisisSimulation(Run[CrisisState]):
         Raises:
             ConfigError: the state is not one of this scenario.
         """
-        agents, now = list(self.scenario.agents), self._start
+        agents = list(self.scenario.agents)
         if sorted(state.agent_vars) != sorted(agents):
             raise ConfigError(
                 f"the state has agents {list(state.agent_vars)}; the scenario's are {agents}"
             )
         _check_agents("muted", state.muted, agents)
         _check_agents("responses", state.responses, agents)
-        _check_names("global_vars", state.global_vars, now.definitions_of())
-        for agent, own in state.agent_vars.items():
-            _check_names(f"agent_vars.{agent}", own, now.definitions_of(agent))
-        variables = self.scenario.variables
-        return GameEngine(state.global_vars, state.agent_vars, self._modules, variables=variables)
+        return self.scenario.engine(
+            self._modules, {"global_vars": state.global_vars, "agent_vars": state.agent_vars}
+        )
 
     @classmethod
     def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
@@ -345,31 +324,25 @@ class CrisisSimulation(Run[CrisisState]):
     @property
     def series(self) -> Sequence[Series]:
         """The variables that are numbers, the world's first; not those of more than 20 agents."""
-        world = self._start
-        found = [
-            Series(column=name, label=label, unit=unit, short=label.lower())
-            for name, label, unit in self._numbers(world.definitions_of())
-        ]
-        for agent in world.agents if len(world.agents) <= _MOST_AGENTS else ():
-            found += [
-                Series(column=f"{agent}.{name}", label=f"{agent}: {label.lower()}", unit=unit)
-                for name, label, unit in self._numbers(world.definitions_of(agent))
-            ]
-        return found
-
-    def _numbers(self, definitions: Mapping[str, Variable]) -> list[tuple[str, str, str]]:
-        """Return name, label and unit of the variables that are numbers."""
-        label = self._start.variables.label
+        world, own = self._start, self._start.variables
+        whose: list[str | None] = [None]
+        whose += world.agents if len(world.agents) <= _MOST_AGENTS else ()
         return [
-            (name, label(name), _unit(variable))
-            for name, variable in definitions.items()
+            Series(
+                column=f"{agent}.{name}" if agent else name,
+                label=f"{agent}: {own.label(name).lower()}" if agent else own.label(name),
+                unit=_unit(variable),
+                short=own.label(name).lower() if agent is None else "",
+            )
+            for agent in whose
+            for name, variable in world.definitions_of(agent).items()
             if isinstance(variable, NumericVariable)
         ]
 
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of the modules, and of a derived class's own code."""
-        return {**super().code_digests, **self._modules.digests}
+        return {**super().code_digests, **{module.name: module.digest for module in self._modules}}
 
 
 def _tell(
@@ -405,14 +378,8 @@ def _happened(events: Any) -> list[Happening]:
     """
     found = []
     for item in events if isinstance(events, list | tuple) else [events]:
-        if not isinstance(item, str | Mapping):
-            raise ConfigError(
-                f"events: {item!r:.60} is not an event; give a text, or a dict of type and "
-                "description"
-            )
-        made = {"description": item} if isinstance(item, str) else item
-        event = ScenarioEvent(**{"type": OUTSIDE, **made})
-        found.append(Happening(event.description, event.type, source=OUTSIDE))
+        made = item if isinstance(item, Mapping) else {"description": item}
+        found.append(Happening(**{"type": OUTSIDE, "source": OUTSIDE, **made}))
     return found
 
 
@@ -424,15 +391,6 @@ def _check_agents(what: str, names: Iterable[str], agents: Iterable[str]) -> Non
             raise ConfigError(
                 f"{what}: there is no agent {name!r:.60}; there are: {', '.join(known)}"
             )
-
-
-def _check_names(where: str, given: Mapping[str, Any], defined: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a variable that is unknown, or lacks a value."""
-    for name in given.keys() - defined.keys():
-        known = ", ".join(defined) or "none"
-        raise ConfigError(f"{where}.{name}: unknown variable; defined are: {known}")
-    for name in defined.keys() - given.keys():
-        raise ConfigError(f"{where}: no value for {name!r}, which a state must have")
 
 
 def _unit(variable: NumericVariable) -> str:

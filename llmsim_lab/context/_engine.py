@@ -7,9 +7,9 @@ variables, and ``GameEngine`` checks each value.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, NotRequired, Self
 
@@ -20,8 +20,8 @@ from typing_extensions import TypedDict
 
 from llmsim_lab._util.text import rounded
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.context._builder import AgentContextBuilder, event_line, quote
-from llmsim_lab.context._modules import ComposedModules, ModuleLoader
+from llmsim_lab.context._builder import event_line, quote
+from llmsim_lab.context._modules import ModuleLoader
 from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._variables import Variable, value_text
 from llmsim_lab.context._world import GameEngine, apply_deterministic_updates
@@ -82,7 +82,7 @@ class EngineOutput(Decision):
 
 
 def engine_output_for(
-    engine: GameEngine, *, max_events: int = 5, max_text_chars: int = 400
+    engine: GameEngine, *, max_events: int = 3, max_text_chars: int = 240
 ) -> type[EngineOutput]:
     """Return ``EngineOutput`` with this scenario's schema, for ``LLMClient.call_with_retry``.
 
@@ -238,7 +238,7 @@ def engine_prompt(
     names = frozenset(name.casefold() for name in agents)
     # In the scenario's order, whatever the order of ``responses``: same state, same prompt.
     actions = [quote(name, responses[name], names) for name in agents if name in responses]
-    happened = [f"- {event_line(item.event) or 'Something'}" for item in events]
+    happened = [f"- {event_line(item.model_dump())}" for item in events]
     parties = [f"- {agent}: {_values(own)}" for agent, own in state["agent_vars"].items()]
     slots = {
         "title": scenario.title,
@@ -257,114 +257,38 @@ def engine_prompt(
     return prompt.render(**wanted).sourced(sources, step=step_number, before=step_number - 1)
 
 
-@dataclass(eq=False, repr=False)
-class CrisisEngine:
-    """A language model that judges: which variables change, what happens, and why.
-
-    Args:
-        llm_client: the model.
-        scenario: what it is about.
-        prompt: one with the slots of the shipped ``crisis_engine``; that one if not given.
-        max_events: the most events in a turn.
-        max_text_chars: longest reasoning and longest description of an event, characters.
-    """
-
-    llm_client: LLMClient
-    scenario: CrisisScenario
-    _: KW_ONLY
-    prompt: Prompt = field(default_factory=lambda: Prompt.load("crisis_engine"))
-    max_events: int = 3
-    max_text_chars: int = 240
-
-    async def judge(
-        self,
-        game_engine: GameEngine,
-        *,
-        step_number: int,
-        responses: Mapping[str, str],
-        events: Iterable[Happening],
-    ) -> EngineOutput:
-        """Ask the model about a turn, with the arguments of ``engine_prompt``.
-
-        Raises:
-            LLMFailureException: the model failed.
-        """
-        return await self.llm_client.call_with_retry(
-            prompt=engine_prompt(
-                self.prompt,
-                self.scenario,
-                game_engine,
-                step_number=step_number,
-                responses=responses,
-                events=events,
-            ),
-            response_model=engine_output_for(
-                game_engine, max_events=self.max_events, max_text_chars=self.max_text_chars
-            ),
-            site=CallSite(component="engine", turn=step_number),
-        )
-
-
 class SimulatorAgent:
     """Plays a crisis turn by turn, up to what its agents read.
 
     Args:
-        game_engine: the world.
-        context_builder: writes the prompts.
-        engine: judges each turn.
-        composed_modules: whose rules are applied; the builder's if not given.
-        pending: what has happened and the agents have not read yet, such as a scenario's first
-            events.
-        known: what they read in the turn before.
+        scenario: the scenario.
+        llm_client: the model that judges which variables change, what happens, and why.
+        loader: what finds the scenario's modules; they are the package's own if not given.
+        options: of ``CrisisScenario.builder``, such as ``stable_first``.
 
     Attributes:
+        composed_modules: whose rules are applied.
+        game_engine: the world.
+        context_builder: writes the prompts.
         last: the engine's latest judgement, or None.
     """
 
     def __init__(
         self,
-        game_engine: GameEngine,
-        context_builder: AgentContextBuilder,
-        engine: CrisisEngine,
-        *,
-        composed_modules: ComposedModules | None = None,
-        pending: Iterable[Happening] = (),
-        known: Iterable[Happening] = (),
-    ) -> None:
-        self.game_engine = game_engine
-        self.context_builder = context_builder
-        self.engine = engine
-        self.composed_modules = (
-            context_builder.composed_modules if composed_modules is None else composed_modules
-        )
-        self.pending = tuple(pending)
-        self.known = tuple(known)
-        self.last: EngineOutput | None = None
-
-    @classmethod
-    def of(
-        cls,
         scenario: CrisisScenario,
         llm_client: LLMClient,
         *,
         loader: ModuleLoader | None = None,
         **options: Any,
-    ) -> SimulatorAgent:
-        """Return a simulator of a scenario, at its start.
-
-        Args:
-            scenario: the scenario.
-            llm_client: the model that judges.
-            loader: what finds its modules; they are the package's own if not given.
-            options: of ``CrisisScenario.builder``, such as ``stable_first``.
-        """
-        modules = scenario.compose(loader)
-        return cls(
-            scenario.engine(modules),
-            scenario.builder(modules, **options),
-            CrisisEngine(llm_client, scenario),
-            pending=scenario.first_happenings(),
-        )
+    ) -> None:
+        self.scenario = scenario
+        self.llm_client = llm_client
+        self.composed_modules = scenario.compose(loader)
+        self.game_engine = scenario.engine(self.composed_modules)
+        self.context_builder = scenario.builder(self.composed_modules, **options)
+        self.last: EngineOutput | None = None
+        self._pending = scenario.events
+        self._known: tuple[Happening, ...] = ()
 
     def process_step(self, step_number: int, agent_responses: Mapping[str, str]) -> dict[str, str]:
         """Play a turn and return each agent's prompt; from async code await ``aprocess_step``.
@@ -388,43 +312,45 @@ class SimulatorAgent:
         self, step_number: int, agent_responses: Mapping[str, str]
     ) -> dict[str, str]:
         """Do what ``process_step`` does."""
-        world = self.game_engine
+        # A copy: a turn that fails or is cancelled must not leave half of its changes.
+        world = copy.deepcopy(self.game_engine)
         if unknown := [name for name in agent_responses if name not in world.agents]:
             raise ConfigError(
                 f"there is no agent {unknown[0]!r} to respond; there are: {', '.join(world.agents)}"
             )
-        restore = world.checkpoint()
-        try:
-            apply_deterministic_updates(self.composed_modules, world, step_number)
-            # The engine reads what agents know already and what is pending; they what is new.
-            output = await self.engine.judge(
+        apply_deterministic_updates(self.composed_modules, world, step_number)
+        # The engine reads what agents know already and what is pending; they what is new.
+        output = await self.llm_client.call_with_retry(
+            prompt=engine_prompt(
+                Prompt.load("crisis_engine"),
+                self.scenario,
                 world,
                 step_number=step_number,
                 responses=agent_responses,
-                events=(*self.known, *self.pending),
+                events=(*self._known, *self._pending),
+            ),
+            response_model=engine_output_for(world),
+            site=CallSite(component="engine", turn=step_number),
+        )
+        world.apply_state_updates(output.state_updates)
+        events = (*self._pending, *happenings(output))
+        now = world.get_current_state()
+        prompts: dict[str, str] = {
+            name: self.context_builder.build_prompt(
+                agent_name=name,
+                step_number=step_number,
+                agent_state=now["agent_vars"][name],
+                global_state=now["global_vars"],
+                other_responses=agent_responses,
+                events=[item.model_dump() for item in events],
             )
-            world.apply_state_updates(output.state_updates)
-            events = (*self.pending, *happenings(output))
-            now = world.get_current_state()
-            prompts: dict[str, str] = {
-                name: self.context_builder.build_prompt(
-                    agent_name=name,
-                    step_number=step_number,
-                    agent_state=now["agent_vars"][name],
-                    global_state=now["global_vars"],
-                    other_responses=agent_responses,
-                    events=[item.event for item in events],
-                )
-                for name in agent_responses or world.agents
-            }
-        # A turn that is cancelled must not leave half of its changes either.
-        except BaseException:
-            restore()
-            raise
-        self.known, self.pending, self.last = events, (), output
+            for name in agent_responses or world.agents
+        }
+        self.game_engine, self._known, self._pending = world, events, ()
+        self.last = output
         return prompts
 
 
 def happenings(output: EngineOutput) -> tuple[Happening, ...]:
     """Return the events of a judgement, as agents read them."""
-    return tuple(Happening(item["description"], item["type"]) for item in output.events)
+    return tuple(Happening(**item, source="engine") for item in output.events)

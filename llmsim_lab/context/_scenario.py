@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field
 
-from llmsim_lab._util.config import Settings, Words, YamlFile
+from llmsim_lab._util.config import Settings, Words, YamlFile, read_config
 from llmsim_lab._util.files import data_path
 from llmsim_lab.context._builder import AgentContextBuilder, Briefing
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
-from llmsim_lab.context._variables import Variables, initial_values
+from llmsim_lab.context._variables import Variables
 from llmsim_lab.context._world import GameEngine
 from llmsim_lab.errors import ConfigError, DataError
 
@@ -42,15 +42,7 @@ class ScenarioAgent(Settings):
         return "\n".join(lines)
 
 
-class ScenarioEvent(Settings):
-    """Something that happened before the first turn, or that an intervention adds."""
-
-    type: str = "background"
-    description: Words
-
-
-@dataclass(frozen=True, slots=True)
-class Happening:
+class Happening(Settings):
     """Something that happened; prompts show its description.
 
     Attributes:
@@ -59,14 +51,9 @@ class Happening:
         source: ``engine``, ``scenario``, or ``outside`` where it was injected.
     """
 
-    description: str
-    type: str = "event"
-    source: str = "engine"
-
-    @property
-    def event(self) -> dict[str, str]:
-        """The event as ``build_prompt`` takes it."""
-        return {"type": self.type, "description": self.description}
+    description: Words
+    type: str = "background"
+    source: str = "scenario"
 
 
 class CrisisScenario(Settings):
@@ -100,16 +87,8 @@ class CrisisScenario(Settings):
     variables: Variables = Field(default_factory=Variables)
     global_vars: dict[str, Any] = Field(default_factory=dict)
     agents: Annotated[dict[_AgentName, ScenarioAgent], Field(min_length=1)]
-    events: tuple[ScenarioEvent, ...] = ()
+    events: tuple[Happening, ...] = ()
     briefing: Briefing = Field(default_factory=Briefing)
-
-    _source: YamlFile | None = PrivateAttr(default=None)
-
-    @model_validator(mode="after")
-    def _modules_once(self) -> Self:
-        if twice := [name for name in self.modules if self.modules.count(name) > 1]:
-            raise ValueError(f"modules: {twice[0]!r} is named twice; once is enough")
-        return self
 
     @classmethod
     def load(cls, name: str | Path) -> CrisisScenario:
@@ -122,10 +101,7 @@ class CrisisScenario(Settings):
         # By its ending, not by looking for a file: what a name means must not depend on the folder.
         shipped = isinstance(name, str) and not name.endswith((".yaml", ".yml"))
         path = _shipped(str(name)) if shipped else Path(name)
-        source = YamlFile.read(path, example="title: A crisis")
-        scenario = source.parse(cls)
-        scenario._source = source
-        return scenario
+        return read_config(path, cls)
 
     def compose(self, loader: ModuleLoader | None = None) -> ComposedModules:
         """Return the scenario's modules.
@@ -134,31 +110,38 @@ class CrisisScenario(Settings):
             loader: what finds them; if None, they are the package's own.
 
         Raises:
-            ConfigError: a module is missing or wrong, or an initial value is impossible for a
-                variable of the scenario or of the modules.
+            ConfigError: a module is missing or wrong.
         """
-        modules = (loader or ModuleLoader()).load(self.modules)
-        variables = modules.variables_with(self.variables, self._where)
-        # All faults at once, with the lines of this file, before a ``GameEngine`` raises for them.
-        found = initial_values(variables.global_vars, self.global_vars, ("global_vars",))[1]
-        for name, agent in self.agents.items():
-            found += initial_values(variables.agent_vars, agent.vars, ("agents", name, "vars"))[1]
-        if found:
-            raise ConfigError("\n".join(self._fault(place, what) for place, what in found))
-        return modules
+        return (loader or ModuleLoader()).load(self.modules)
 
-    def engine(self, modules: ComposedModules | None = None) -> GameEngine:
-        """Return the world at the start.
+    def engine(
+        self, modules: ComposedModules | None = None, state: Mapping[str, Any] | None = None
+    ) -> GameEngine:
+        """Return the world at the start, or in a state.
 
         Args:
             modules: what ``compose`` returned; composed anew if None.
+            state: has ``global_vars``, and ``agent_vars`` by agent.
+
+        Raises:
+            ConfigError: a value is impossible or missing, or of a variable that is not defined.
         """
-        return GameEngine(
-            self.global_vars,
-            {name: agent.vars for name, agent in self.agents.items()},
-            self.compose() if modules is None else modules,
-            variables=self.variables,
+        modules = self.compose() if modules is None else modules
+        own = {name: agent.vars for name, agent in self.agents.items()}
+        values = state or {"global_vars": self.global_vars, "agent_vars": own}
+        world = GameEngine(
+            values["global_vars"], values["agent_vars"], modules, variables=self.variables
         )
+        defined = modules.variables_with(self.variables)
+        for agent in (None, *world.agents):
+            known = defined.global_vars if agent is None else defined.agent_vars
+            # The engine takes values without a definition; here one is a typing error.
+            if unknown := [name for name in world.definitions_of(agent) if name not in known]:
+                raise ConfigError(
+                    f"{agent or 'global_vars'}.{unknown[0]}: unknown variable; defined are: "
+                    f"{', '.join(known) or 'none'}"
+                )
+        return world
 
     def builder(
         self, modules: ComposedModules | None = None, **options: Any
@@ -176,29 +159,8 @@ class CrisisScenario(Settings):
             variables=self.variables,
             briefing=self.briefing,
             roles={name: agent.text for name, agent in self.agents.items()},
-            agent_order=tuple(self.agents),
             **options,
         )
-
-    def first_happenings(self) -> tuple[Happening, ...]:
-        """Return the events before the first turn, as a state holds them."""
-        return tuple(
-            Happening(event.description, event.type, source="scenario") for event in self.events
-        )
-
-    def __eq__(self, other: object) -> bool:
-        # Pydantic's would compare the private attribute too; which file it came from is irrelevant.
-        return isinstance(other, CrisisScenario) and dict(self) == dict(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def _where(self, *location: str) -> str:
-        return f"the scenario ({self._source.place(location)})" if self._source else "the scenario"
-
-    def _fault(self, place: tuple[str, ...], what: str) -> str:
-        if self._source is not None:
-            return self._source.fault(place, what)
-        return f"{'.'.join(place)}: {what}"
 
 
 def _shipped(name: str) -> Path:

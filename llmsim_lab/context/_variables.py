@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -25,7 +25,6 @@ Scalar: TypeAlias = bool | int | float | str
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _Step = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-_Location = tuple[str, ...]
 
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 _MOST_IN_AN_ENUM = 200
@@ -281,12 +280,6 @@ class ChoiceVariable(BaseVariable):
     def json_schema(self) -> dict[str, Any]:
         return {"enum": list(self.options)}
 
-    @model_validator(mode="after")
-    def _options_differ(self) -> Self:
-        if len({option.strip().lower() for option in self.options}) < len(self.options):
-            raise ValueError("options: two of them differ in nothing but case or spaces")
-        return self
-
 
 Variable: TypeAlias = Annotated[
     ScaleVariable | PercentVariable | NumberVariable | TextVariable | FlagVariable | ChoiceVariable,
@@ -295,11 +288,11 @@ Variable: TypeAlias = Annotated[
 """A definition, as YAML has it: ``{type: scale, label: Trust level, default: 50}``."""
 
 
-def inferred(value: Any) -> Variable:
+def inferred(name: str, value: Any) -> Variable:
     """Return a definition without bounds for a value that has none.
 
     Raises:
-        ValueError: it is not a number, a text or a flag.
+        ConfigError: it is not a number, a text or a flag.
     """
     if isinstance(value, bool):
         return FlagVariable()
@@ -307,14 +300,10 @@ def inferred(value: Any) -> Variable:
         return NumberVariable()
     if isinstance(value, str):
         return TextVariable()
-    raise ValueError(
-        f"{clip(repr(value), 60)} is {type(value).__name__}; a variable holds a number, a text or "
-        "true or false"
+    raise ConfigError(
+        f"{name}: {clip(repr(value), 60)} is {type(value).__name__}; a variable holds a number, a "
+        "text or true or false"
     )
-
-
-Owner: TypeAlias = str | Callable[[str, str, str], str]
-"""Who defines variables, in words, or a function that returns them."""
 
 
 class Variables(Settings):
@@ -344,69 +333,57 @@ class Variables(Settings):
         return self.global_vars.get(name) or self.agent_vars.get(name)
 
     @classmethod
-    def together(cls, parts: Iterable[tuple[Owner, Variables]]) -> Variables:
+    def together(cls, parts: Iterable[tuple[str, Variables]]) -> Variables:
         """Return all definitions together, in order.
 
         Args:
-            parts: each with who defines it, for the message of an error: in words, or a function
-                that returns them with the place of what it is given, which takes a search.
+            parts: each with who defines it, in words.
 
         Raises:
             ConfigError: a variable is defined twice.
         """
-        owners: dict[str, tuple[Owner, str]] = {}
+        owners: dict[str, str] = {}
         found: dict[str, dict[str, Variable]] = {"global_vars": {}, "agent_vars": {}}
         for owner, part in parts:
             for kind, together in found.items():
                 for name, variable in getattr(part, kind).items():
                     if name in owners:
-                        who, other = (
-                            it if isinstance(it, str) else it("variables", where, name)
-                            for it, where in ((owner, kind), owners[name])
-                        )
                         raise ConfigError(
-                            f"{who} defines the variable {name!r}, which {other} defines already; "
-                            "rename one, or leave one out"
+                            f"{owner} defines the variable {name!r}, which {owners[name]} defines "
+                            "already; rename one, or leave one out"
                         )
-                    owners[name] = owner, kind
+                    owners[name] = owner
                     together[name] = variable
         return cls(**found)
 
 
 def initial_values(
-    variables: Mapping[str, Variable], given: Mapping[str, Any], location: _Location
-) -> tuple[dict[str, Any], list[tuple[_Location, str]]]:
-    """Return the values that a run starts with, in the definitions' order, and what is wrong there.
+    variables: Mapping[str, Variable], given: Mapping[str, Any], place: str, faults: list[str]
+) -> dict[str, Any]:
+    """Return the values that a run starts with, in the definitions' order.
 
     Args:
         variables: the definitions.
         given: values by name; a variable without one has its default.
-        location: where the values were given, for the faults.
+        place: what is given, in words.
+        faults: what is wrong is added to it.
     """
     values: dict[str, Any] = {}
-    faults: list[tuple[_Location, str]] = []
     for name, variable in variables.items():
         if name not in given:
-            if variable.initial is None:
-                faults.append((location, f"no value for {name!r}, which has no default"))
             values[name] = variable.initial
+            if values[name] is None:
+                faults.append(f"{place}: no value for {name!r}, which has no default")
             continue
         try:
-            accepted = variable.accept(given[name])
+            values[name], repair = variable.accept(given[name])
         except ValueError as error:
-            faults.append(((*location, name), str(error)))
+            faults.append(f"{place}.{name}: {error}")
             continue
         # A file can be corrected, so what is converted for a model is a fault here.
-        if accepted.repair:
-            faults.append(((*location, name), f"write {accepted.value!r}: {accepted.repair}"))
-        values[name] = accepted.value
-    known = ", ".join(variables) or "none"
-    faults += [
-        ((*location, name), f"unknown variable; defined are: {known}")
-        for name in given
-        if name not in variables
-    ]
-    return values, faults
+        if repair:
+            faults.append(f"{place}.{name}: write {values[name]!r}: {repair}")
+    return values
 
 
 def humanise(name: str) -> str:
@@ -423,9 +400,4 @@ def value_text(value: Any) -> str:
         return "Yes" if value else "No"
     if isinstance(value, int | float):
         return number(value)
-    if isinstance(value, Mapping):
-        pairs = [f"{key}: {value_text(item)}" for key, item in value.items()]
-        return ", ".join(pairs) or "none"
-    if isinstance(value, list | tuple):
-        return ", ".join([value_text(item) for item in value]) or "none"
     return " ".join(str(value).split())

@@ -51,7 +51,7 @@ def statuses_in(turn: Turn) -> Mapping[str, Status]:
 
 
 def state_frame(turns: Sequence[Turn]) -> pd.DataFrame:
-    """Return what ``SocialSimulation.state_frame`` does, of these turns."""
+    """Return how many users are in each state: a row a turn, a column a state."""
     import pandas as pd
 
     counts = [Counter(person.state for person in turn.state.people) for turn in turns]
@@ -212,22 +212,6 @@ class Cascade:
     def breadth(self) -> int:
         """Posts on the level that has most of them."""
         return max(Counter(self.levels.values()).values())
-
-    def frame(self) -> pd.DataFrame:
-        """Return one row a post, in the order of ``walk``.
-
-        Columns: ``post``, ``level``, ``author``, ``from_author``, whom it answers or reshares,
-        ``kind``, ``turn``, ``text``.
-        """
-        import pandas as pd
-
-        author = {post.id: post.author for post in self.posts}
-        rows = [
-            (it.id, level, it.author, author.get(it.parent or 0), it.kind, it.turn, it.text)
-            for it, level in self.walk()
-        ]
-        columns = ["post", "level", "author", "from_author", "kind", "turn", "text"]
-        return pd.DataFrame(rows, columns=columns)
 
     def tree(self, *, most: int = 40) -> str:
         """Return the cascade as lines of text, indented by level.

@@ -7,12 +7,11 @@ in ``data/social``.
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -26,7 +25,7 @@ from pydantic import (
 from llmsim_lab._util.config import Settings, Words, read_config
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.statechart._chart import ChartTable, read_table
+from llmsim_lab.statechart._chart import ChartTable
 
 _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
 """Names and topics stand in prompts outside quotation marks, so they must not begin new lines."""
@@ -183,32 +182,20 @@ class FeedConfig(Settings):
 
 
 def _users(users: Any, info: ValidationInfo) -> Any:
-    if not _is_number(users):
+    if not isinstance(users, int):
         return users
-    return _made(lambda: population(users, seed=(info.data or {}).get("seed", 0)))
+    return population(users, seed=(info.data or {}).get("seed", 0))
 
 
 def _first_posts(posts: Any) -> Any:
-    return _made(lambda: seed_posts(posts)) if _is_number(posts) else posts
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool | float | str):  # True is an int for Python
-        raise ValueError(f"give a whole number or a list, not {value!r:.40}")
-    return isinstance(value, int)
-
-
-def _made(make: Any) -> Any:
-    try:
-        return make()
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
+    return seed_posts(posts) if isinstance(posts, int) else posts
 
 
 def _names_differ(users: tuple[ProfileConfig, ...]) -> tuple[ProfileConfig, ...]:
-    counts = Counter(user.name for user in users)
-    if twice := sorted(name for name, count in counts.items() if count > 1):
-        raise ValueError(f"users must have different names; twice: {', '.join(twice[:5])}")
+    names = [user.name for user in users]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"users must have different names; twice: {twice}")
     return users
 
 
@@ -222,7 +209,7 @@ def _table(chart: Any, info: ValidationInfo) -> Any:
     # What the file holds, so that a tape needs no other file.
     if not isinstance(chart, str | Path):
         return chart
-    return _made(lambda: read_table(_beside(chart, info)))
+    return read_config(_beside(chart, info), ChartTable)
 
 
 def _text(prompt: Any, info: ValidationInfo) -> Any:
@@ -234,21 +221,15 @@ def _text(prompt: Any, info: ValidationInfo) -> Any:
         raise ValueError(f"cannot read the prompt {prompt}: {error}") from error
 
 
-if TYPE_CHECKING:
-    Population = int | Sequence[ProfileConfig | Mapping[str, Any]]
-    SeedPosts = int | Sequence[PostConfig | Mapping[str, Any]]
-    Chart = ChartTable | Mapping[str, Any] | str | Path | None
-    Wording = Mapping[str, str | Path]
-else:
-    Population = Annotated[
-        tuple[ProfileConfig, ...],
-        BeforeValidator(_users),
-        Field(min_length=1),
-        AfterValidator(_names_differ),
-    ]
-    SeedPosts = Annotated[tuple[PostConfig, ...], BeforeValidator(_first_posts)]
-    Chart = Annotated[ChartTable | None, BeforeValidator(_table)]
-    Wording = dict[
-        Literal["social_reasoner", "social_choice", "social_post"],
-        Annotated[str, BeforeValidator(_text)],
-    ]
+Population = Annotated[
+    tuple[ProfileConfig, ...],
+    BeforeValidator(_users),
+    Field(min_length=1),
+    AfterValidator(_names_differ),
+]
+SeedPosts = Annotated[tuple[PostConfig, ...], BeforeValidator(_first_posts)]
+Chart = Annotated[ChartTable | None, BeforeValidator(_table)]
+Wording = dict[
+    Literal["social_reasoner", "social_choice", "social_post"],
+    Annotated[str, BeforeValidator(_text)],
+]

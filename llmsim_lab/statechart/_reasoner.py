@@ -15,17 +15,18 @@ import logging
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any, ClassVar, overload
 
 from pydantic import AfterValidator
 
+from llmsim_lab._util.text import log_event
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import FORGIVEN, LOOKING_UP, LooksUp, chain_of_failure
+from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Question
@@ -86,8 +87,10 @@ class MoveQuestion:
         # Without a post there is neither a good match nor a bad one.
         post = self.context
         match = interest_match(self.agent, post) if isinstance(post, Post) else 0.5
-        appeals = {option: _APPEAL[option] for option in self.options}
-        weights = {option: math.exp(base + fit * match) for option, (base, fit) in appeals.items()}
+        weights = {}
+        for option in self.options:
+            base, fit = _APPEAL[option]
+            weights[option] = math.exp(base + fit * match)
         total = sum(weights.values())
         return {option: weight / total for option, weight in weights.items()}
 
@@ -139,10 +142,7 @@ class Reasoner:
     Args:
         client: the model.
         seed: of the order in which options stand in the prompt; None leaves them as they are given.
-        rationale: whether the model gives a reason, in one sentence.
         prompt: a prompt with the slots of the shipped ``social_reasoner``; that one if not given.
-        lookup: looks things up before each choice, for example with tools; what it finds is added
-            to the prompt.
 
     Attributes:
         counts: decisions of this reasoner so far by status. A run counts its own, in ``statuses``.
@@ -153,14 +153,10 @@ class Reasoner:
         client: LLMClient,
         *,
         seed: int | None = None,
-        rationale: bool = False,
         prompt: Prompt | None = None,
-        lookup: LooksUp | None = None,
     ) -> None:
         self.llm_client = client
         self.seed = seed
-        self.rationale = rationale
-        self.lookup = lookup
         self.prompt = prompt or Prompt.load("social_reasoner")
         self.counts: Counter[Status] = Counter()
 
@@ -188,8 +184,7 @@ class Reasoner:
         """Return the state that an agent goes to, or those of a batch of questions, asked at once.
 
         Where an answer stays invalid, is stopped because the model repeats itself, or does not come
-        in time, the first option is taken, with a WARNING. The same holds for the lookup's own
-        questions: the choice is then not asked for, and the WARNING says so.
+        in time, the first option is taken, with a WARNING.
 
         Args:
             agent: who decides; or a sequence of ``MoveQuestion``, and nothing else.
@@ -201,8 +196,6 @@ class Reasoner:
         Raises:
             ValueError: there are no options.
             LLMFailureException: the model cannot be reached, or refuses the request.
-            LabError: the lookup's tools are not available; of ``ToolLookup`` it is a
-                ``ConfigError`` or a ``ToolServerError``.
         """
         if isinstance(agent, Sequence):
             return await gather_all([self._decided(question) for question in agent])
@@ -215,23 +208,24 @@ class Reasoner:
         return decision
 
     async def _decided(self, question: MoveQuestion) -> AgentState:
-        reply = ExplainedNextState if self.rationale else NextState
         try:
-            decision = await self._asked(question, reply)
+            decision = await self._asked(question, NextState)
         except LLMFailureException as failure:
             if failure.reason not in FORGIVEN:
                 raise
             # Not the one shown first: a fallback must not depend on how options were shuffled.
             chosen = question.options[0]
-            chain_of_failure(
-                failure,
-                _site(question),
-                logger=logger,
-                event="REASONER_FALLBACK",
-                status="fallback",
-                instead=f"fallback to {chosen.value}, the first option",
+            log_event(
+                logger,
+                logging.WARNING,
+                "REASONER_FALLBACK",
+                words=f"{question.agent.name} takes the first option, {chosen.value}: {failure}",
+                agent=question.agent.name,
+                turn=question.turn,
                 trigger=question.trigger,
                 chosen=chosen.value,
+                reason=failure.reason,
+                detail=failure.detail,
             )
             self.counts["fallback"] += 1
             return chosen
@@ -240,58 +234,41 @@ class Reasoner:
 
     async def _asked(self, question: MoveQuestion, reply: type[Any]) -> Any:
         """Return the model's answer, of the class ``NextState`` or ``ExplainedNextState``."""
-        agent, legal = question.agent, question.options
-        options = question.ordered(self.seed)
-        prompt: str = build_reasoner_prompt(
-            agent.name,
-            agent.interests,
-            agent.personality,
-            question.current_state,
-            question.trigger,
-            options,
-            question.context,
-            prompt=self.prompt,
-            rationale=reply is ExplainedNextState,
-        )
-        site = _site(question)
+        agent, options = question.agent, question.ordered(self.seed)
 
         def fault(decision: Any) -> str | None:
             try:
-                legal_option(decision.next_state, legal)
+                legal_option(decision.next_state, question.options)
             except ValueError as error:
                 return str(error)
             return None
 
-        if self.lookup is not None:
-            try:
-                prompt = await self.lookup.look_up(prompt, self.llm_client, site)
-            except LLMFailureException as failure:
-                raise _while_looking_up(failure) from failure
         return await self.llm_client.call_with_retry(
-            prompt=prompt,
+            prompt=move_prompt(question, options, self.prompt, reply is ExplainedNextState),
             response_model=reply,
             # In the prompt's order: a server that goes through the enum must not have another.
             choices={"next_state": tuple(option.value for option in options)},
             check=fault,
-            site=site,
+            site=CallSite(component="reasoner", agent=agent.name, turn=question.turn),
         )
 
 
-def _while_looking_up(failure: LLMFailureException) -> LLMFailureException:
-    """Return a failure of the lookup's own question, which says so."""
-    told = LLMFailureException(
-        failure.reason,
-        failure.attempts,
-        failure.status_code,
-        failure.component,
-        detail=f"{LOOKING_UP}{failure.detail}",
+def move_prompt(
+    question: MoveQuestion, options: Sequence[AgentState], prompt: Prompt, rationale: bool
+) -> RenderedPrompt:
+    """Return what ``build_reasoner_prompt`` does, of a question."""
+    agent = question.agent
+    return build_reasoner_prompt(
+        agent.name,
+        agent.interests,
+        agent.personality,
+        question.current_state,
+        question.trigger,
+        options,
+        question.context,
+        prompt=prompt,
+        rationale=rationale,
     )
-    told.call = failure.call
-    return told
-
-
-def _site(question: MoveQuestion) -> CallSite:
-    return CallSite(component="reasoner", agent=question.agent.name, turn=question.turn)
 
 
 def choice_prompt(question: MoveQuestion, prompt: Prompt) -> RenderedPrompt:
@@ -360,8 +337,6 @@ def format_context(context: Any) -> str:
         about = f" (about {', '.join(context.topics)})" if context.topics else ""
         quoted = json.dumps(context.text, ensure_ascii=False)
         return f"You see a {kind} by {context.author}{about}:\n{quoted}"
-    if isinstance(context, Mapping):
-        return "\n".join(f"{name}: {value}" for name, value in context.items())
     return str(context)
 
 

@@ -15,7 +15,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Ask, Question, Run
 from llmsim_lab.run._turn import Series
 from llmsim_lab.statechart import _analysis
-from llmsim_lab.statechart._agent import Post, SocialAgent, interested
+from llmsim_lab.statechart._agent import Post, interested
 from llmsim_lab.statechart._analysis import Cascade
 from llmsim_lab.statechart._chart import (
     STATE_DESCRIPTIONS,
@@ -36,8 +36,8 @@ from llmsim_lab.statechart._reasoner import (
     ExplainedNextState,
     MoveQuestion,
     NextState,
-    build_reasoner_prompt,
     choice_prompt,
+    move_prompt,
 )
 from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState, check_state
 from llmsim_lab.statechart._turn import (
@@ -96,21 +96,8 @@ class SocialSimulation(Run[SocialState]):
     kind: ClassVar[str] = "social"
     guards: ClassVar[Mapping[str, Guard]] = {"interested": interested}
 
-    gone: ClassVar[Mapping[str, str]] = {
-        "agents": "the users are population=[{'name': ..., 'interests': [...]}], or a number",
-        "posts": "what the feeds begin with is seed_posts=[{'author': ...}], or a number",
-        "reasoner": "say who answers by the seat, players={'reasoner': 'rule'}, and what is asked "
-        "by parameters: rationale=True, shuffle=False, decide='sample', "
-        "wording={'social_reasoner': 'mine.md'}",
-        "writer": "say who writes by the seat, players={'writer': 'rule'}; its prompt is "
-        "wording={'social_post': 'mine.md'}",
-        "guards": "they are those of a class of your own: class Town(SocialSimulation): guards = "
-        "{**SocialSimulation.guards, 'mine': function}",
-        "history_depth": "users remember their latest 50 moves, and moves_frame() has all",
-    }
-
-    population: Population = 12
-    seed_posts: SeedPosts = 8
+    population: Population = 12  # type: ignore[assignment]
+    seed_posts: SeedPosts = 8  # type: ignore[assignment]
     chart: Chart = None
     feed: FeedConfig = FeedConfig()
     rationale: bool = False
@@ -129,8 +116,6 @@ class SocialSimulation(Run[SocialState]):
         texts = self.config.wording.items()
         self._wording = {name: Prompt.parse(text, name=name) for name, text in texts}
         self._selector = FeedSelector(self.feed, self._users, seed=self.seed)
-        self._scratch = self._new_agents()  # placed anew in each turn
-        self._made: SocialState | None = None
 
     def start(self) -> SocialState:
         """Return the network before the first turn: everybody in the chart's initial state."""
@@ -151,10 +136,8 @@ class SocialSimulation(Run[SocialState]):
 
     async def turn(self, state: SocialState, ask: Ask) -> SocialState:
         """Return the network after every user's move."""
-        if state is not self._made:
-            self._check(state)
-        agents = _placed(self._scratch, state)
-        plan = self._due(state, agents)
+        check_state(state, users=[user.name for user in self._users], chart=self._chart)
+        plan = self._due(state)
         moves = plan.ambiguous
         choices = await ask.each(
             moves,
@@ -167,13 +150,12 @@ class SocialSimulation(Run[SocialState]):
             move=moves.get,
         )
         chosen = {name: AgentState(choice.next_state) for name, choice in choices.items()}
-        effects = make_moves(plan, chosen, state, self._chart, self.seed)
+        effects = make_moves(plan, chosen, state.next_post, self.seed)
         for move in effects.moves:
             if move.decided_by == "reasoner":
                 ask.note(move.agent, moved_to=move.target.value)
         posts = await self._written(ask, effects)
-        self._made = next_state(state, plan, effects, posts, agents, self.feed)
-        return self._made
+        return next_state(state, plan, effects, posts, self.feed)
 
     async def _written(self, ask: Ask, effects: MoveEffects) -> list[Post]:
         """Return the turn's new posts with their texts; a reshare has that of another."""
@@ -241,17 +223,8 @@ class SocialSimulation(Run[SocialState]):
     def _move_prompt(self, move: MoveQuestion) -> str:
         if self.decide:
             return choice_prompt(move, self._worded("social_choice"))
-        return build_reasoner_prompt(
-            move.agent.name,
-            move.agent.interests,
-            move.agent.personality,
-            move.current_state,
-            move.trigger,
-            self._ordered(move),
-            move.context,
-            prompt=self._worded("social_reasoner"),
-            rationale=self.rationale,
-        )
+        prompt = self._worded("social_reasoner")
+        return move_prompt(move, self._ordered(move), prompt, self.rationale)
 
     def questions(self, turn: int | None = None) -> list[MoveQuestion]:
         """Return what the chart leaves open in a turn, which is what users are asked.
@@ -271,26 +244,12 @@ class SocialSimulation(Run[SocialState]):
                 f"turn {at} has no questions here; ask for one from {first + 1} to "
                 f"{self.turn_number + 1}"
             )
-        state = self.turns[at - first - 1].state
-        # New agents, since a plan counts their ticks up.
-        return list(self._due(state, _placed(self._new_agents(), state)).ambiguous.values())
+        return list(self._due(self.turns[at - first - 1].state).ambiguous.values())
 
-    def _due(self, state: SocialState, agents: Sequence[SocialAgent]) -> MovePlan:
+    def _due(self, state: SocialState) -> MovePlan:
         return plan_turn(
-            state,
-            agents,
-            self._users,
-            chart=self._chart,
-            selector=self._selector,
-            seed=self.seed,
+            state, self._users, chart=self._chart, selector=self._selector, seed=self.seed
         )
-
-    def _check(self, state: SocialState) -> None:
-        """Raise ConfigError for a state that is not this run's own, where it cannot be one."""
-        before = [turn for turn in self.turns if turn.state.at < state.at]
-        earlier = _analysis.all_posts(before) if before else {}
-        names = [user.name for user in self._users]
-        check_state(state, users=names, chart=self._chart, earlier=earlier)
 
     # --- views -------------------------------------------------------------------------------
 
@@ -305,48 +264,9 @@ class SocialSimulation(Run[SocialState]):
         return _SERIES
 
     @property
-    def agents(self) -> list[SocialAgent]:
-        """The users as they are after the latest turn, with their histories."""
-        agents = _placed(self._new_agents(), self.turns[0].state)
-        by_name = {agent.name: agent for agent in agents}
-        for turn, move in _analysis.moves_in(self.turns):
-            by_name[move.agent].transition_to(
-                move.target,
-                move.trigger,
-                turn=turn.number,
-                decided_by=move.decided_by,
-                post=move.post,
-            )
-        # Also for what no move records: ticks, and what an intervention or a fork changed.
-        return _placed(agents, self.state)
-
-    def _new_agents(self) -> list[SocialAgent]:
-        return [
-            SocialAgent(
-                user.name,
-                user.interests,
-                user.personality,
-                engagement_threshold=user.engagement_threshold,
-                timeout_threshold=user.timeout_threshold,
-            )
-            for user in self._users
-        ]
-
-    def state_distribution(self) -> dict[AgentState, int]:
-        """Return how many users are in each state after the latest turn; 0 for none."""
-        counts = dict.fromkeys(AgentState, 0)
-        for person in self.state.people:
-            counts[person.state] += 1
-        return counts
-
-    @property
     def posts(self) -> dict[int, Post]:
         """All posts of the run so far, by id, those it began with included."""
         return _analysis.all_posts(self.turns)
-
-    def state_frame(self) -> pd.DataFrame:
-        """Return how many users are in each state: a row a turn, a column a state."""
-        return _analysis.state_frame(self.turns)
 
     def moves_frame(self) -> pd.DataFrame:
         """Return one row a transition.
@@ -416,13 +336,6 @@ class SocialSimulation(Run[SocialState]):
         return sum(status == "fallback" for status in found) / len(found) if found else None
 
 
-def _placed(agents: Sequence[SocialAgent], state: SocialState) -> list[SocialAgent]:
-    """Put the users where a state has them."""
-    for agent, person in zip(agents, state.people, strict=True):
-        agent.state, agent.ticks_in_state = person.state, person.ticks
-    return list(agents)
-
-
 def _with_banned(state: SocialState, names: str | Iterable[str]) -> SocialState:
     banned = {names} if isinstance(names, str) else set(names)
     there = [person.name for person in state.people]
@@ -459,15 +372,9 @@ def _chart_of(table: ChartTable | None, guards: Mapping[str, Guard]) -> Statecha
     """Return the chart of a run.
 
     Raises:
-        ConfigError: it is not valid, or has states, actions or triggers that the simulation does
-            not know.
+        ConfigError: it is not valid, or has triggers that no turn fires.
     """
-    chart = Statechart.load(table or "social_feed", guards=guards)
-    if foreign := [state for state in chart.states if not isinstance(state, AgentState)]:
-        raise ConfigError(
-            f"chart: the social simulation knows the states {', '.join(AgentState)}; it does not "
-            f"know {', '.join(map(str, foreign))}"
-        )
+    chart = Statechart.load(table, guards=guards)
     for move in chart.transitions:
         if move.trigger not in (fired := triggers_in(move.source)):
             raise ConfigError(

@@ -7,7 +7,6 @@ ambiguous ones are decided all at once, then all moves are made and their posts 
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,15 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from llmsim_lab._util.text import log_event
 from llmsim_lab.statechart._agent import DecidedBy, Post, PostKind, SocialAgent
 from llmsim_lab.statechart._chart import TIMEOUT, AgentState, Statechart
 from llmsim_lab.statechart._config import FeedConfig, ProfileConfig
 from llmsim_lab.statechart._reasoner import MoveQuestion, draw
 from llmsim_lab.statechart._state import FeedEntry, Like, Move, SocialState, UserState
-
-logger = logging.getLogger(__name__)
-
 
 _Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -48,26 +43,21 @@ class FeedSelector:
             for topic in profile.interests:
                 self._interests[row, self._columns[topic]] = 1.0
 
-    def choose(self, state: SocialState, users: Sequence[int]) -> list[Post | None]:
-        """Return the post that each of some users sees next; None if no post is left.
+    def choose(self, state: SocialState) -> list[Post | None]:
+        """Return the post that each user sees next, in the users' order; None if no post is left.
 
         A user does not see own posts, content seen before (in a post or a reshare of it), or posts
         and reshares by banned users. What others reshared from a banned user stays.
-
-        Args:
-            state: the network.
-            users: their places among ``state.people``.
         """
-        if not users or not state.feed:
-            return [None] * len(users)
-        # Scores of all users, then of those that scroll: who else scrolls must not move the draws.
-        scores = self._scores(state)[list(users)]
+        if not state.feed:
+            return [None] * len(state.people)
+        # Of all users, whoever scrolls: who else scrolls must not move the draws.
+        scores = self._scores(state)
         places: dict[int, list[int]] = {}
         for place, entry in enumerate(state.feed):
             places.setdefault(entry.post.content, []).append(place)
-        for row, user in enumerate(users):
-            seen = state.people[user].seen
-            hidden = [place for content in seen for place in places.get(content, ())]
+        for row, person in enumerate(state.people):
+            hidden = [place for content in person.seen for place in places.get(content, ())]
             scores[row, hidden] = -np.inf
         banned = {person.name for person in state.people if person.banned}
         by_banned = [place for place, entry in enumerate(state.feed) if entry.post.author in banned]
@@ -145,31 +135,15 @@ _PUBLISHED: dict[AgentState, PostKind] = {
 
 @dataclass(slots=True)
 class MovePlan:
-    """A turn's moves and the ``content`` of posts seen, both by the users' places."""
+    """A turn's moves and the ``content`` of posts seen, both by the users' names."""
 
-    number: int
-    moves: dict[int, MoveQuestion] = field(default_factory=dict)
-    seen: dict[int, int] = field(default_factory=dict)
+    moves: dict[str, MoveQuestion] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
 
     @property
     def ambiguous(self) -> dict[str, MoveQuestion]:
-        """The moves that have several options, by user."""
-        return {move.agent.name: move for move in self.moves.values() if len(move.options) > 1}
-
-    def add(
-        self,
-        user: int,
-        agent: SocialAgent,
-        trigger: str,
-        chart: Statechart[AgentState],
-        post: Post | None = None,
-    ) -> None:
-        """Add a user's move, if the chart has one."""
-        # With the guards, so that a model never chooses what they would then not allow.
-        options = chart.valid_targets(agent.state, trigger, agent=agent, context=post)
-        if options:
-            number = self.number
-            self.moves[user] = MoveQuestion(agent, agent.state, trigger, options, post, number)
+        """The moves that have several options."""
+        return {name: move for name, move in self.moves.items() if len(move.options) > 1}
 
 
 def triggers_in(state: AgentState) -> tuple[str, ...]:
@@ -185,53 +159,60 @@ def triggers_in(state: AgentState) -> tuple[str, ...]:
 
 def plan_turn(
     state: SocialState,
-    agents: Sequence[SocialAgent],
     profiles: Sequence[ProfileConfig],
     *,
     chart: Statechart[AgentState],
     selector: FeedSelector,
     seed: int,
 ) -> MovePlan:
-    """Return what may happen in the next turn; the agents' ticks go up by one.
+    """Return what may happen in the next turn.
 
     Args:
         state: the network as the turn before left it.
-        agents: the users, in the states' order, with the states they have there.
-        profiles: their configurations.
+        profiles: the users, in the state's order.
         chart: the legal moves.
         selector: chooses what they see.
         seed: of who opens the app.
     """
-    plan = MovePlan(state.at + 1)
+    plan, number, posts = MovePlan(), state.at + 1, state.at_hand
     # The 1 keeps these draws apart from those of the feed, which are seeded by seed and turn. One
     # for each user, used or not: what one user does must not move the others' draws.
-    luck = np.random.default_rng([seed, plan.number, 1]).random(len(agents))
-    posts = state.at_hand
-    looking: list[int] = []
-    for user, (agent, person) in enumerate(zip(agents, state.people, strict=True)):
+    luck = np.random.default_rng([seed, number, 1]).random(len(profiles))
+    for profile, person, chance, next_post in zip(
+        profiles, state.people, luck, selector.choose(state), strict=True
+    ):
         if person.banned:
             continue
-        agent.tick()
-        here = agent.state
-        late = agent.is_timed_out(chart.timeouts.get(here))
+        here, ticks, about = person.state, person.ticks + 1, None
+        agent = SocialAgent(
+            profile.name,
+            profile.interests,
+            profile.personality,
+            state=here,
+            engagement_threshold=profile.engagement_threshold,
+            timeout_threshold=profile.timeout_threshold,
+            ticks_in_state=ticks,
+        )
+        late = ticks >= chart.timeouts.get(here, profile.timeout_threshold)
         # Time is up, but an agent whose guard for the timeout is False continues as usual.
         if late and chart.valid_targets(here, TIMEOUT, agent=agent):
-            plan.add(user, agent, TIMEOUT, chart)
+            trigger = TIMEOUT
         elif here is AgentState.SCROLLING:
-            looking.append(user)
-        elif here is AgentState.IDLE:
-            if luck[user] < profiles[user].activity:
-                plan.add(user, agent, "opens_app", chart)
-        elif here is not AgentState.RESTING:
-            trigger = "decides" if here is AgentState.EVALUATING else "finishes"
+            about = next_post
+            if about is not None:
+                plan.seen[profile.name] = about.content
+            trigger = "feed_empty" if about is None else "sees_post"
+        elif here is AgentState.RESTING or (here is AgentState.IDLE and chance >= profile.activity):
+            continue
+        else:
+            trigger = triggers_in(here)[0]
             # It may have left circulation since; ``at_hand`` has it all the same.
-            about = posts.get(person.post) if person.post is not None else None
-            plan.add(user, agent, trigger, chart, about)
-    for user, post in zip(looking, selector.choose(state, looking), strict=True):
-        if post is not None:
-            plan.seen[user] = post.content
-        trigger = "feed_empty" if post is None else "sees_post"
-        plan.add(user, agents[user], trigger, chart, post)
+            about = posts.get(person.post or 0)
+        # With the guards, so that a model never chooses what they would then not allow.
+        options = chart.valid_targets(here, trigger, agent=agent, context=about)
+        if options:
+            move = MoveQuestion(agent, here, trigger, options, about, number)
+            plan.moves[profile.name] = move
     return plan
 
 
@@ -251,52 +232,29 @@ class MoveEffects:
 
 
 def make_moves(
-    plan: MovePlan,
-    chosen: Mapping[str, AgentState],
-    state: SocialState,
-    chart: Statechart[AgentState],
-    seed: int,
+    plan: MovePlan, chosen: Mapping[str, AgentState], next_post: int, seed: int
 ) -> MoveEffects:
-    """Return what the moves of a plan lead to; the agents' states do not change.
+    """Return what the moves of a plan lead to.
 
     Args:
         plan: the moves.
         chosen: where the ambiguous ones lead, by user.
-        state: the network as the turn before left it.
-        chart: its actions are run.
+        next_post: the id that the first new post gets.
         seed: of what new posts are about.
     """
     out = MoveEffects()
-    number = state.next_post
-    # In the users' order: those that scroll were added last, and ids of posts follow this order.
-    for user in sorted(plan.moves):
-        move = plan.moves[user]
-        agent, post = move.agent, move.context
-        wanted = chosen.get(agent.name, move.options[0])
-        target = chart.fire(agent, move.trigger, post, target=wanted)
-        if target is None:
-            log_event(
-                logger,
-                logging.WARNING,
-                "MOVE_LOST",
-                agent=agent.name,
-                trigger=move.trigger,
-                target=wanted,
-                reason="a guard answered otherwise when asked again; guards must follow from agent "
-                "and post alone",
-            )
-            continue
+    for name, move in plan.moves.items():
+        post, target = move.context, chosen.get(name, move.options[0])
         by: DecidedBy = "timeout" if move.trigger == TIMEOUT else "chart"
-        if agent.name in chosen:
+        if name in chosen:
             by = "reasoner"
         about = None if post is None else post.id
-        out.moves.append(Move(agent.name, move.trigger, agent.state, target, by, about))
-        made = _post_made(move, target, number, seed)
+        out.moves.append(Move(name, move.trigger, move.current_state, target, by, about))
+        made = _post_made(move, target, next_post + len(out.drafts), seed)
         if made is not None:
-            out.drafts.append((agent, made, post))
-            number += 1
+            out.drafts.append((move.agent, made, post))
         elif target is AgentState.ENGAGING_LIKE and post is not None:
-            out.likes.append(Like(agent.name, post.id))
+            out.likes.append(Like(name, post.id))
     return out
 
 
@@ -330,7 +288,6 @@ def next_state(
     plan: MovePlan,
     outcome: MoveEffects,
     posts: Sequence[Post],
-    agents: Sequence[SocialAgent],
     config: FeedConfig,
 ) -> SocialState:
     """Return the network after a turn.
@@ -340,34 +297,27 @@ def next_state(
         plan: what could happen.
         outcome: what did.
         posts: those made, with their texts.
-        agents: the users, ticked, in the states they were in before.
         config: how long posts circulate.
     """
+    number = state.at + 1
     received = _received(state.feed, outcome.likes, posts)
-    fresh = [FeedEntry(post) for post in posts]
-    feed = circulate(received, fresh, number=plan.number, config=config)
+    feed = circulate(received, [FeedEntry(post) for post in posts], number=number, config=config)
     about = {entry.post.content for entry in feed}
     made = {move.agent: move for move in outcome.moves}
     # Authors have seen what they wrote or reshared.
-    own: dict[str, list[int]] = {}
+    saw = {name: [content] for name, content in plan.seen.items()}
     for post in posts:
-        own.setdefault(post.author, []).append(post.content)
+        saw.setdefault(post.author, []).append(post.content)
     people = tuple(
-        _person_after(
-            person,
-            agents[user],
-            made.get(person.name),
-            [*([plan.seen[user]] if user in plan.seen else ()), *own.get(person.name, ())],
-            about,
-        )
-        for user, person in enumerate(state.people)
+        _person_after(person, made.get(person.name), saw.get(person.name, ()), about)
+        for person in state.people
     )
     # What somebody is looking at is kept after it has left circulation, to be replied to.
     known = {entry.post.id for entry in feed}
     held = sorted({person.post for person in people if person.post is not None} - known)
     at_hand = state.at_hand
     return SocialState(
-        at=plan.number,
+        at=number,
         people=people,
         feed=feed,
         new_posts=tuple(posts),
@@ -379,23 +329,15 @@ def next_state(
 
 
 def _person_after(
-    person: UserState,
-    agent: SocialAgent,
-    move: Move | None,
-    saw: Sequence[int],
-    known: set[int],
+    person: UserState, move: Move | None, saw: Sequence[int], known: set[int]
 ) -> UserState:
     # Only of what circulates, else a state would grow with the run.
     seen = tuple(dict.fromkeys(content for content in (*person.seen, *saw) if content in known))
     if move is None:
-        return person._replace(ticks=agent.ticks_in_state, seen=seen)
+        return person._replace(ticks=person.ticks + (not person.banned), seen=seen)
     # In these states nothing is being looked at or answered.
-    about = (
-        None
-        if move.target in (AgentState.IDLE, AgentState.SCROLLING, AgentState.RESTING)
-        else move.post
-    )
-    return person._replace(state=move.target, ticks=0, post=about, seen=seen)
+    free = move.target in (AgentState.IDLE, AgentState.SCROLLING, AgentState.RESTING)
+    return person._replace(state=move.target, ticks=0, post=None if free else move.post, seen=seen)
 
 
 def _received(
@@ -404,8 +346,6 @@ def _received(
     """Return the posts in circulation with this turn's likes, replies and reshares counted."""
     liked = Counter(like.post for like in likes)
     answers = Counter((post.parent, post.kind) for post in posts)
-    if not (liked or answers):
-        return list(feed)
     return [
         entry._replace(
             likes=entry.likes + liked[entry.post.id],

@@ -20,7 +20,7 @@ from llmsim_lab.errors import BackendError, ConfigError, FailureReason, LLMFailu
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.run import replay, resume
-from llmsim_lab.statechart import Reasoner, SocialSimulation
+from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
 
 
@@ -99,8 +99,7 @@ def test_a_crisis_agent_answers_with_what_it_looked_up() -> None:
 
 
 def social(path: Path | None, client: LLMClient, tools: Any) -> SocialSimulation:
-    reasoner = Reasoner(client, seed=3, lookup=ToolLookup(tools))
-    players = {"reasoner": reasoner, "*": "rule"}
+    players = {"reasoner": ToolLookup(tools).player(client), "*": "rule"}
     return SocialSimulation(**social_values(users=3, players=players), tape=path)
 
 
@@ -113,9 +112,8 @@ def test_a_user_of_the_platform_chooses_with_what_it_looked_up(tmp_path: Path) -
     assert asked
     assert len(gauge.read) == len(asked)
     assert all("What you looked up:\n- level(): " in request.prompt for request in asked)
-    other = social_client([])
-    reasoner = Reasoner(other, seed=3, lookup=ToolLookup(NoTools()))
-    again = replay(path, players={"reasoner": reasoner, "*": "rule"})
+    silent = ToolLookup(NoTools()).player(social_client([]))
+    again = replay(path, players={"reasoner": silent, "*": "rule"})
     assert again.to_frame().equals(live.to_frame())
 
 

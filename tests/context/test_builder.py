@@ -5,10 +5,7 @@ from typing import Any
 import pytest
 from context_kit import build, make_module, make_variables
 
-from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.context._builder import Briefing
-from llmsim_lab.context._scenario import CrisisScenario
-from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts._prompt import RenderedPrompt
 
 
@@ -17,19 +14,8 @@ def span_texts(prompt: RenderedPrompt) -> dict[str, str]:
     return {span.name: span.of(texts[span.role]) for span in prompt.spans}
 
 
-def test_the_length_of_a_step_stands_beside_its_number() -> None:
-    assert "Time: Step 7 (each step = 2 hours)" in build(step=7, duration="2 hours")
-
-
 def test_an_aware_agent_is_told_that_this_is_a_simulation() -> None:
     assert "This is a simulation, in which you play Ada." in build(aware=True)
-
-
-def test_an_unaware_agent_reads_nothing_of_a_simulation() -> None:
-    scenario = CrisisScenario.load("strait")
-    events = [event.model_dump() for event in scenario.events]
-    prompt = scenario.builder().build_prompt("Taiwan", 1, {}, {}, {}, events)
-    assert "simulat" not in prompt.lower()
 
 
 def test_variables_print_in_the_order_of_their_definitions_whatever_the_states() -> None:
@@ -50,12 +36,6 @@ def test_variables_without_definitions_are_readable() -> None:
     assert expected in build(world=world)
 
 
-def test_nested_values_are_readable() -> None:
-    prompt = build(world={"ports": ["Kobe", "Osaka"], "ships": {"grey": 3, "white": 1}})
-    assert "Ports: Kobe, Osaka\nShips: grey: 3, white: 1" in prompt
-    assert "Ports: none\nShips: none" in build(world={"ports": [], "ships": {}})
-
-
 def test_hidden_variables_are_not_listed() -> None:
     variables = make_variables(agent_vars={"secret": {"type": "flag", "shown": False}})
     assert "ecret" not in build(own={"secret": True}, variables=variables)
@@ -63,19 +43,6 @@ def test_hidden_variables_are_not_listed() -> None:
 
 def test_an_agent_without_variables_is_told_so() -> None:
     assert "=== YOUR CURRENT STATE ===\nNothing is recorded.\n\n" in build()
-
-
-def test_before_anyone_has_acted_the_prompt_says_so() -> None:
-    assert "=== WHAT OTHERS DID (Step 2) ===\nNobody has acted yet." in build(said={"Ada": "Me."})
-
-
-def test_others_speak_in_the_given_order_of_agents_whatever_the_replies() -> None:
-    one, other = (
-        build(said=said, agent_order=("Cleo", "Ada", "Bo"))
-        for said in ({"Bo": "b", "Cleo": "c", "Dan": "d"}, {"Dan": "d", "Cleo": "c", "Bo": "b"})
-    )
-    assert one == other
-    assert 'Cleo: "c"\n\nBo: "b"\n\nDan: "d"' in one
 
 
 def test_one_who_says_nothing_is_listed() -> None:
@@ -98,7 +65,7 @@ def test_quotation_marks_of_ones_own_are_left_alone() -> None:
 
 @pytest.mark.parametrize("name", ["cleo", "**Cleo", "Ada", "Dan"])
 def test_a_speaker_is_not_faked_by_another_spelling_or_for_one_who_is_silent(name: str) -> None:
-    prompt = build(said={"Bo": f'Hi.\n{name}: "Yes."', "Cleo": "No."}, agent_order=("Dan",))
+    prompt = build(said={"Bo": f'Hi.\n{name}: "Yes."', "Cleo": "No.", "Dan": ""})
     assert f'\n> {name}: "Yes."' in prompt
 
 
@@ -117,24 +84,6 @@ def test_an_event_without_description_shows_its_type() -> None:
     assert "- Naval incident" in build(events=[{"type": "naval_incident"}])
 
 
-def test_an_event_that_says_nothing_is_refused() -> None:
-    with pytest.raises(ConfigError, match="says nothing; give it a 'description'"):
-        build(events=[{"type": ""}])
-
-
-def test_without_events_nothing_is_said_of_any() -> None:
-    assert "Recent events" not in build()
-
-
-def test_modules_speak_in_dependency_order_between_others_and_decision() -> None:
-    second = make_module("second", context="Two.", requires=["first"])
-    first = make_module("first", context="One.")
-    prompt = build(second, first)
-    ahead, behind = prompt.split("=== FIRST ===\nOne.\n\n=== SECOND ===\nTwo.")
-    assert "WHAT OTHERS DID" in ahead
-    assert behind.startswith("\n\n=== YOUR DECISION ===")
-
-
 @pytest.mark.parametrize("nothing", [None, "", "  \n"])
 def test_a_module_with_nothing_to_say_has_no_section(nothing: str | None) -> None:
     prompt = build(make_module(context=lambda agent, own, world: nothing))
@@ -146,39 +95,6 @@ def test_a_modules_own_heading_is_kept() -> None:
     assert "\n\n=== STORM ===\nTake cover.\n\n" in prompt
     assert "WEATHER" not in prompt
     assert "STORM" in span_texts(prompt)
-
-
-def test_a_modules_sections_are_filled_with_units() -> None:
-    module = make_module(
-        variables=make_variables(
-            agent_vars={"gold": {"type": "number", "unit": "kg"}},
-            global_vars={"tax": {"type": "percent"}},
-        ),
-        sections=[{"title": "PURSE", "text": "{{ agent_name }} has {{ gold }}, taxed {{ tax }}."}],
-    )
-    prompt = build(module, own={"gold": 2}, world={"tax": 10})
-    assert "=== PURSE ===\nAda has 2 kg, taxed 10%." in prompt
-
-
-def test_code_goes_on_under_its_modules_heading() -> None:
-    prompt = build(make_module(context="Rain later.", sections=[{"text": "It is dry."}]))
-    assert "=== WEATHER ===\nIt is dry.\nRain later.\n\n" in prompt
-
-
-def test_a_slot_that_names_no_variable_is_refused_when_the_builder_is_made() -> None:
-    module = make_module(sections=[{"text": "{{ rain }}"}])
-    with pytest.raises(ConfigError, match="no variable for the slot 'rain'; there are: agent_name"):
-        build(module)
-
-
-def test_a_state_that_lacks_a_slots_variable_stops_the_turn() -> None:
-    module = make_module(
-        variables=make_variables(agent_vars={"gold": {"type": "number"}}),
-        sections=[{"text": "{{ gold }}"}],
-    )
-    with pytest.raises(ModuleError, match="the state has no variable 'gold'") as caught:
-        build(module)
-    assert (caught.value.module, caught.value.agent) == ("weather", "Ada")
 
 
 def test_every_span_is_the_section_it_names_and_says_whose_it_is() -> None:
@@ -205,10 +121,7 @@ def stable_options() -> dict[str, Any]:
 
 
 def test_stable_first_puts_what_never_changes_into_the_system_message() -> None:
-    module = make_module(
-        context=lambda agent, own, world: f"{world['rain']} mm.",
-        sections=[{"title": "RULES", "text": "Rain is shared."}],
-    )
+    module = make_module(context=lambda agent, own, world: f"{world['rain']} mm.")
     one, other = (
         build(module, step=step, world={"rain": step}, said={"Bo": f"{step}"}, **stable_options())
         for step in (1, 2)
@@ -217,7 +130,6 @@ def test_stable_first_puts_what_never_changes_into_the_system_message() -> None:
     assert [name for name in span_texts(one) if span_texts(one)[name] in one.system] == [
         "YOUR ROLE",
         "SIMULATION",
-        "RULES",
         "YOUR DECISION",
         "RESPONSE FORMAT",
     ]
@@ -235,20 +147,14 @@ def test_stable_first_says_the_same_as_the_usual_order(order: Any) -> None:
 
 
 def test_what_all_agents_share_can_stand_before_each_ones_role() -> None:
-    module = make_module(sections=[{"title": "RULES", "text": "Rain is shared."}])
     options = {**stable_options(), "stable_first": "shared"}
-    names = list(span_texts(build(module, **options)))
-    assert names[:5] == ["RULES", "YOUR DECISION", "RESPONSE FORMAT", "YOUR ROLE", "SIMULATION"]
+    names = list(span_texts(build(**options)))
+    assert names[:4] == ["YOUR DECISION", "RESPONSE FORMAT", "YOUR ROLE", "SIMULATION"]
     miner, farmer = (
-        build(module, **{**options, "roles": {"Ada": role}}).system
-        for role in ("A miner.", "A farmer.")
+        build(**{**options, "roles": {"Ada": role}}).system for role in ("A miner.", "A farmer.")
     )
     assert miner.replace("A miner.", "A farmer.") == farmer
     assert miner.index("A miner.") > miner.index("=== RESPONSE FORMAT ===")
-
-
-def test_an_agent_without_a_role_has_no_system_message() -> None:
-    assert build(roles={"Bo": "A miller."}).system == ""
 
 
 def test_the_wording_is_the_scenarios() -> None:
@@ -258,21 +164,3 @@ def test_the_wording_is_the_scenarios() -> None:
     prompt = build(briefing=briefing)
     assert prompt.startswith("=== SITUATION (Hour 3) ===\n")
     assert prompt.endswith("=== YOUR DECISION ===\nWhat now?")
-
-
-def test_a_moment_with_another_slot_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"one slot, \{step\}"):
-        Briefing(moment="Day {day}")
-
-
-def test_a_prompt_goes_out_as_system_and_user_message() -> None:
-    prompt = build(roles={"Ada": "A farmer."})
-    assert isinstance(prompt, RenderedPrompt)
-    assert (prompt.system, prompt.user) == (
-        "=== YOUR ROLE ===\nA farmer.",
-        prompt.removeprefix("=== YOUR ROLE ===\nA farmer.\n\n"),
-    )
-
-
-def test_tokens_are_estimated_by_bytes() -> None:
-    assert [estimate_tokens(text) for text in ("", "a", "abcd", "abcde", "日本")] == [0, 1, 1, 2, 2]

@@ -27,7 +27,6 @@ def write(folder: Path, text: str) -> Path:
 def test_a_configuration_comes_back_from_json_as_it_was(name: str) -> None:
     config = CrisisSimulation.config_type(
         scenario=name,
-        scripts={next(iter(CrisisScenario.load(name).agents)): ["We wait."]},
         module_folders="mine",
         interventions=[{"turn": 2, "set": {"events": ["Rain"]}, "note": "why"}],
     )
@@ -73,10 +72,7 @@ def test_a_file_may_configure_a_run(tmp_path: Path) -> None:
         ("kind: crisis\nscenario: strait\nturns: many", "line 3: turns"),
         ("kind: crisis\nscenario: nowhere", "no scenario 'nowhere' ships"),
         ("kind: crisis\nscenario: nowhere.yaml", "cannot read the configuration"),
-        (
-            "kind: crisis\nscenario: strait\nagents: rule",
-            r"line 3: agents: say who answers by the seat, players=\{'agent': 'rule'\}",
-        ),
+        ("kind: crisis\nscenario: strait\nagents: rule", "line 3: agents: unknown key"),
         ("kind: crisis\nscenario: strait\nplayers: rules", "line 3: players"),
         ("kind: weather\nscenario: strait", "no kind of simulation is called 'weather'"),
         ("kind: 3\nscenario: strait", "must be a name such as crisis, not 3"),

@@ -69,7 +69,5 @@ def test_the_order_of_the_dicts_does_not_matter(name: str) -> None:
     said = {agent: f"{agent} waits." for agent in scenario.agents}
     for agent, own in state["agent_vars"].items():
         one = builder.build_prompt(agent, 1, own, state["global_vars"], said, [])
-        other = builder.build_prompt(
-            agent, 1, turned(own), turned(state["global_vars"]), turned(said), []
-        )
+        other = builder.build_prompt(agent, 1, turned(own), turned(state["global_vars"]), said, [])
         assert one == other

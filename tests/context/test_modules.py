@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
-from context_kit import build, make_code, make_module, make_variables
+from context_kit import build, make_code, make_module
 
 from llmsim_lab.context import BehaviorModule, ComposedModules, GameEngine
 from llmsim_lab.context import apply_deterministic_updates as apply_updates
-from llmsim_lab.errors import ConfigError, LabError, ModuleError
+from llmsim_lab.errors import ConfigError, ModuleError
 
 
 def test_a_module_that_raises_is_named_with_agent_and_function() -> None:
@@ -24,13 +23,6 @@ def test_a_module_that_raises_is_named_with_agent_and_function() -> None:
     assert isinstance(error.__cause__, KeyError)
 
 
-def test_a_module_error_is_one_of_ours_and_survives_pickling() -> None:
-    error = ModuleError("trust", agent="Ada", function="build_agent_context", detail="no")
-    again = pickle.loads(pickle.dumps(error))
-    assert isinstance(again, LabError)
-    assert (str(again), again.module) == (str(error), "trust")
-
-
 @pytest.mark.parametrize("returned", [3, ["a"], {"a": 1}])
 def test_context_must_be_a_text_or_none(returned: Any) -> None:
     with pytest.raises(ModuleError, match=f"it returned {type(returned).__name__}, not a text"):
@@ -40,14 +32,11 @@ def test_context_must_be_a_text_or_none(returned: Any) -> None:
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        (None, "it returned NoneType, not a dict; return {} to change nothing"),
+        (None, "it returned NoneType, not a dict; {} changes nothing"),
         ([("a", 1)], "it returned list, not a dict"),
-        ({1: 2}, "a dict with 1: int; it must map names to values"),
-        ({"a": [1]}, "a dict with 'a': list"),
-        ({"a": None}, "a dict with 'a': NoneType"),
     ],
 )
-def test_updates_must_map_names_to_values(returned: Any, message: str) -> None:
+def test_updates_must_be_a_dict(returned: Any, message: str) -> None:
     module = make_module(updates=lambda agent, own, world, step: returned)
     with pytest.raises(ModuleError) as caught:
         apply_updates(ComposedModules([module]), GameEngine({}, {"Ada": {"a": 1}}), 1)
@@ -55,53 +44,9 @@ def test_updates_must_map_names_to_values(returned: Any, message: str) -> None:
     assert caught.value.function == "compute_state_updates"
 
 
-def test_code_changes_a_copy_of_the_state_it_is_shown() -> None:
-    def steal(agent: str, own: Any, world: Any) -> str:
-        own["gold"] = 0
-        return "Ha."
-
-    own = {"gold": 5}
-    assert "Ha." in build(make_module(context=steal), own=own)
-    assert own == {"gold": 5}
-
-
-def test_code_gets_dicts_as_the_interface_says() -> None:
-    def check(agent: str, own: Any, world: Any) -> str:
-        return f"{isinstance(own, dict)} {own.get('gold')} { ({**world} | {'x': 1}) }"
-
-    assert "True 5 {'y': 2, 'x': 1}" in build(
-        make_module(context=check), own={"gold": 5}, world={"y": 2}
-    )
-
-
 def test_code_without_either_function_is_an_error() -> None:
     with pytest.raises(ConfigError, match="neither build_agent_context nor compute_state_updates"):
         BehaviorModule(name="x", code=make_code())
-
-
-def test_a_module_without_code_has_nothing_to_say_and_changes_nothing() -> None:
-    module = make_module()
-    assert module.context_for("Ada", {}, {}) is None
-    assert module.updates_for("Ada", {}, {}, 1) == {}
-
-
-def test_a_digest_covers_code_made_by_hand() -> None:
-    one = make_module(context=lambda agent, own, world: "One.")
-    other = make_module(context=lambda agent, own, world: "Two.")
-    assert one.digest != other.digest
-    assert one.digest == one.model_copy().digest
-
-
-def test_a_digest_does_without_a_text_that_python_does_not_know() -> None:
-    names: dict[str, Any] = {}
-    exec("def context(agent, own, world):\n    return 'x'\n", names)
-    with_code = make_module(context=names["context"])
-    assert with_code.digest == make_module().digest
-
-
-def test_a_sections_template_must_be_one() -> None:
-    with pytest.raises(ConfigError, match="sections"):
-        make_module(sections=[{"text": "{{ open"}])
 
 
 def test_modules_are_put_after_what_they_require() -> None:
@@ -109,15 +54,11 @@ def test_modules_are_put_after_what_they_require() -> None:
         make_module("c", requires=["a", "b"]),
         make_module("b", requires=["a"]),
         make_module("a"),
+        make_module("z"),
     ]
     composed = ComposedModules(modules)
-    assert composed.names == ("a", "b", "c")
+    assert composed.names == ("a", "b", "c", "z")
     assert [module.name for module in composed] == list(composed.names)
-    assert (len(composed), repr(composed)) == (3, "ComposedModules(a, b, c)")
-
-
-def test_modules_that_do_not_need_each_other_keep_their_order() -> None:
-    assert ComposedModules([make_module(name) for name in "bca"]).names == ("b", "c", "a")
 
 
 @pytest.mark.parametrize(
@@ -129,22 +70,9 @@ def test_a_circle_is_refused_and_shown(requires: dict[str, list[str]], circle: s
         ComposedModules(make_module(name, requires=needs) for name, needs in requires.items())
 
 
-def test_a_requirement_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigError, match="module 'a' requires 'b', which is not given"):
-        ComposedModules([make_module("a", requires=["b"])])
-
-
 def test_a_module_twice_is_refused() -> None:
     with pytest.raises(ConfigError, match="module 'a' is given twice"):
         ComposedModules([make_module("a"), make_module("a")])
-
-
-def test_a_variable_that_two_modules_define_is_refused_naming_both() -> None:
-    gold = make_variables(agent_vars={"gold": {"type": "scale"}})
-    with pytest.raises(
-        ConfigError, match="module 'b' defines the variable 'gold', which module 'a'"
-    ):
-        ComposedModules([make_module("a", variables=gold), make_module("b", variables=gold)])
 
 
 def test_silencing_what_is_not_there_is_refused() -> None:
@@ -166,20 +94,6 @@ def test_a_modules_updates_are_made_and_recorded_under_its_name() -> None:
     assert engine.get_current_state()["agent_vars"] == {"Ada": {"gold": 2}, "Bo": {"gold": 6}}
 
 
-def test_a_later_module_sees_what_an_earlier_one_changed() -> None:
-    modules = ComposedModules([make_module(name, updates=raise_by_one) for name in "ab"])
-    engine = GameEngine({}, {"Ada": {"gold": 1}})
-    apply_updates(modules, engine, 1)
-    assert engine.get_current_state()["agent_vars"]["Ada"] == {"gold": 3}
-
-
-def test_code_is_told_the_step() -> None:
-    module = make_module(updates=lambda agent, own, world, step: {"seen": step})
-    engine = GameEngine({}, {"Ada": {"seen": 0}})
-    apply_updates(ComposedModules([module]), engine, 7)
-    assert engine.get_current_state()["agent_vars"]["Ada"] == {"seen": 7}
-
-
 def test_an_impossible_update_of_a_module_is_refused_and_recorded() -> None:
     module = make_module(updates={"gold": "much", "silver": 1, "tax": 3})
     engine = GameEngine({"tax": 1}, {"Ada": {"gold": 1}})
@@ -189,24 +103,11 @@ def test_an_impossible_update_of_a_module_is_refused_and_recorded() -> None:
         ("silver", "failed"),
         ("tax", "failed"),
     ]
-    assert "'tax' is a variable of the world, not of an agent" in records[2].reason
+    assert records[2].reason == "unknown variable; there are: gold"
     assert engine.get_current_state() == {
         "global_vars": {"tax": 1},
         "agent_vars": {"Ada": {"gold": 1}},
     }
-
-
-def test_a_module_that_fails_leaves_the_state_as_it_was() -> None:
-    modules = ComposedModules(
-        [make_module("good", updates=raise_by_one), make_module("bad", updates=lambda *_: 1 / 0)]
-    )
-    engine = GameEngine({}, {"Ada": {"gold": 1}})
-    with pytest.raises(
-        ModuleError, match=r"module 'bad', compute_state_updates, .*ZeroDivisionError"
-    ):
-        apply_updates(modules, engine, 1)
-    assert engine.get_current_state()["agent_vars"]["Ada"] == {"gold": 1}
-    assert engine.records == []
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
-from context_kit import write_module
 
-from llmsim_lab.context import ModuleLoader, apply_deterministic_updates
+from llmsim_lab.context import apply_deterministic_updates
 from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.errors import ConfigError
 
@@ -66,47 +66,9 @@ def test_a_shipped_scenarios_rules_run_without_a_refusal(name: str) -> None:
     modules = scenario.compose()
     engine = scenario.engine(modules)
     engine.apply_state_updates({"global_vars": {"market_fear": 80}})
-    engine.records.clear()
     for step in range(1, 200):
-        apply_deterministic_updates(modules, engine, step)
-    assert [record for record in engine.records if record.status != "ok"] == []
-
-
-def test_the_two_shipped_scenarios_share_no_module_and_no_variable() -> None:
-    strait, banks = (CrisisScenario.load(name).engine() for name in ("strait", "bank_run"))
-    for kind in ("global_vars", "agent_vars"):
-        one, other = (set(getattr(engine.variables, kind)) for engine in (strait, banks))
-        assert one
-        assert not one & other
-
-
-def test_a_scenario_of_ones_own_is_read_by_path(tmp_path: Path) -> None:
-    first, second = prompts(CrisisScenario.load(write(tmp_path)))
-    assert "Rain: 20%" in first
-    assert "Water: 3 km³" in first
-    assert "You live by the sea.\n\nObjectives:\n- Keep salt out" in second.system
-
-
-def test_awareness_is_the_scenarios_choice(tmp_path: Path) -> None:
-    scenario = CrisisScenario.load(write(tmp_path, GOOD + "simulator_awareness: true\n"))
-    assert "This is a simulation, in which you play Uplands." in prompts(scenario)[0]
-
-
-def test_options_reach_the_builder(tmp_path: Path) -> None:
-    scenario = CrisisScenario.load(write(tmp_path))
-    builder = scenario.builder(stable_first=True)
-    assert builder.stable_first is True
-    assert builder.agent_order == ("Uplands", "Delta")
-
-
-def test_modules_of_ones_own_come_from_the_folder_that_the_caller_names(tmp_path: Path) -> None:
-    folder = tmp_path / "modules"
-    folder.mkdir()
-    write_module(folder, "canals", "sections:\n  - text: 'It rains {{ rain }}.'\n")
-    scenario = CrisisScenario.load(write(tmp_path, GOOD + "modules: [canals]\n"))
-    modules = scenario.compose(ModuleLoader(folder))
-    prompt = scenario.builder(modules).build_prompt("Delta", 1, {}, {"rain": 5}, {}, [])
-    assert "=== CANALS ===\nIt rains 5%." in prompt
+        records = apply_deterministic_updates(modules, engine, step)
+        assert [record for record in records if record.status != "ok"] == []
 
 
 @pytest.mark.parametrize(
@@ -134,48 +96,28 @@ def test_a_fault_of_form_is_named_with_file_and_line(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "message"),
+    ("old", "new", "message"),
     [
-        ("{rain: 20}", "{rain: 120}", 8, "global_vars.rain: 120 is above the greatest value"),
-        ("{rain: 20}", "{rain: wet}", 8, "global_vars.rain: 'wet' is not a number"),
-        ("{rain: 20}", "{rain: 20, snow: 1}", 8, "global_vars.snow: unknown variable; defined are"),
-        ("{rain: 20}", "{}", 8, "global_vars: no value for 'rain', which has no default"),
-        ("vars: {water: 1.5}", "vars: {water: -1}", 16, "agents.Delta.vars.water: -1 is below"),
-        ("    vars: {water: 3}\n", "", 10, "agents.Uplands.vars: no value for 'water'"),
+        ("{rain: 20}", "{rain: 120}", "global_vars.rain: 120 is above the greatest value"),
+        ("{rain: 20}", "{rain: wet}", "global_vars.rain: 'wet' is not a number"),
+        ("{rain: 20}", "{rain: 20, snow: 1}", "global_vars.snow: unknown variable; defined are"),
+        ("{rain: 20}", "{}", "global_vars: no value for 'rain', which has no default"),
+        ("vars: {water: 1.5}", "vars: {water: -1}", "agent_vars.Delta.water: -1 is below"),
+        ("vars: {water: 3}", "vars: {water: 3, fish: 1}", "Uplands.fish: unknown variable"),
+        ("    vars: {water: 3}\n", "", "agent_vars.Uplands: no value for 'water'"),
     ],
 )
-def test_an_impossible_start_is_named_with_file_and_line(
-    tmp_path: Path, old: str, new: str, line: int, message: str
-) -> None:
+def test_an_impossible_start_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in GOOD
-    path = write(tmp_path, GOOD.replace(old, new))
-    with pytest.raises(ConfigError) as caught:
-        CrisisScenario.load(path).compose()
-    assert f"{path}, line {line}: {message}" in str(caught.value)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        CrisisScenario.load(write(tmp_path, GOOD.replace(old, new))).engine()
 
 
-def test_a_variable_that_a_module_defines_too_is_refused_with_the_line(tmp_path: Path) -> None:
+def test_a_variable_that_a_module_defines_too_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD.replace("water", "trust_level") + "modules: [trust_dynamics]\n")
-    with pytest.raises(ConfigError) as caught:
-        CrisisScenario.load(path).compose()
-    assert "trust_dynamics.yaml, line 6" in str(caught.value)
-    assert f"'trust_level', which the scenario ({path}, line 7) defines already" in str(
-        caught.value
-    )
-
-
-def test_a_scenario_made_by_hand_names_its_faults_without_a_file() -> None:
-    scenario = CrisisScenario(
-        title="x", time_step_duration="1 day", global_vars={"a": 1}, agents={"Ada": {"role": "x"}}
-    )
-    with pytest.raises(ConfigError, match=r"^global_vars\.a: unknown variable; defined are: none"):
-        scenario.compose()
-
-
-def test_a_module_named_twice_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path, GOOD + "modules: [agents_base, agents_base]\n")
-    with pytest.raises(ConfigError, match="'agents_base' is named twice"):
-        CrisisScenario.load(path)
+    said = "module 'trust_dynamics' defines the variable 'trust_level', which the scenario defines"
+    with pytest.raises(ConfigError, match=said):
+        CrisisScenario.load(path).engine()
 
 
 def test_a_scenario_that_is_not_there_is_answered_with_those_that_are() -> None:

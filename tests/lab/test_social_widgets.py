@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ async def test_the_tree_of_runs_and_the_chart_know_social_runs(tmp_path: Path) -
 
 
 def test_the_charts_say_in_words_what_they_show(run: SocialSimulation) -> None:
-    counts = {k.value: v for k, v in run.state_distribution().items() if v}
+    counts = Counter(person.state.value for person in run.state.people)
     alt = repr(state_figure(run.turns))
     for name, count in counts.items():
         assert f"{name.replace('_', ' ')} {count}" in alt

@@ -62,10 +62,3 @@ def test_the_mode_is_the_same_for_all() -> None:
     run = town(decide="mode")
     run.run(4)
     assert set(decided(run)) == {"engaging_like"}
-
-
-def test_without_an_answer_every_user_falls_back_to_the_first_option() -> None:
-    run = town(replies=TimeoutError())
-    run.run(3)
-    assert run.fallback_rate == 1
-    assert set(decided(run)) == {"scrolling"}

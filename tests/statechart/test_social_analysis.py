@@ -13,6 +13,7 @@ from llmsim_lab.statechart import AgentState, Post, SocialSimulation
 from llmsim_lab.statechart._analysis import (
     Cascade,
     cascades,
+    state_frame,
 )
 from llmsim_lab.statechart._state import SocialState
 
@@ -37,23 +38,20 @@ TREE = Cascade(
 
 
 def test_the_state_frame_counts_everybody_in_every_turn(simulation: SocialSimulation) -> None:
-    frame = simulation.state_frame()
+    frame = state_frame(simulation.turns)
     assert frame.index.tolist() == list(range(16))
     assert set(frame.sum(axis=1)) == {20}
-    assert frame.iloc[-1].to_dict() == {
-        state.value: count for state, count in simulation.state_distribution().items()
-    }
     own = simulation.to_frame()
     for state in AgentState:
         assert own[state.value].tolist() == frame[state.value].tolist()
 
 
-def test_the_moves_frame_has_what_each_users_history_has(simulation: SocialSimulation) -> None:
+def test_the_moves_frame_has_every_move_of_every_user(simulation: SocialSimulation) -> None:
     frame = simulation.moves_frame()
-    agent = simulation.agents[3]
-    mine = frame[frame["agent"] == agent.name]
-    assert mine["target"].tolist() == [entry.target.value for entry in agent.state_history]
-    assert mine["trigger"].tolist() == [entry.trigger for entry in agent.state_history]
+    person = simulation.state.people[3]
+    mine = frame[frame["agent"] == person.name]
+    assert mine["target"].tolist()[:-1] == mine["source"].tolist()[1:]
+    assert mine["target"].iloc[-1] == person.state
     assert set(frame["decided_by"]) <= {"chart", "reasoner", "timeout"}
 
 
@@ -124,14 +122,12 @@ def test_a_cascades_size_depth_and_breadth_are_those_of_its_tree() -> None:
     assert (lone.size, lone.depth, lone.breadth) == (1, 0, 1)
 
 
-def test_a_cascade_is_shown_as_a_tree_of_text_and_as_a_frame() -> None:
+def test_a_cascade_is_shown_as_a_tree_of_text() -> None:
     lines = str(TREE).splitlines()
     assert lines[0] == "● User 1 (turn 0): Text 1"
     assert lines[2] == "    ↩ User 5 (turn 0): Text 5"
     assert lines[3] == "  ↻ User 3 (turn 0)"
     assert TREE.tree(most=2).splitlines()[-1] == "… and 4 more"
-    frame = TREE.frame()
-    assert frame["from_author"].tolist()[1:] == ["User 1", "User 2", "User 1", "User 3", "User 4"]
 
 
 def test_a_trees_text_hides_no_codes() -> None:

@@ -23,15 +23,22 @@ SHARE_IF_LIMITED = 0.01
 def build_agent_context(
     agent_name: str, agent_state: dict[str, Any], global_state: dict[str, Any]
 ) -> str | None:
-    """Say how long the liquid assets last."""
+    """Say what the bank owes and could pay out, and how long that lasts."""
+    deposits, liquid = agent_state["deposits"], agent_state["liquid_assets"]
+    lender = global_state.get("lender_of_last_resort", "Closed")
+    lines = [
+        f"{agent_name} owes its depositors {deposits:g} bn and could pay out {liquid:g} bn today. "
+        f"The lender of last resort: {lender}."
+    ]
     outflow = _outflow(agent_state)
-    liquid = agent_state["liquid_assets"]
-    if not outflow:
-        return None
-    if liquid <= outflow:
-        return f"WARNING: The next withdrawals, about {outflow} bn, take all that you have left."
-    steps = int(liquid / outflow)
-    return f"At {outflow} bn a step, your liquid assets last {steps} more steps."
+    if outflow and liquid <= outflow:
+        lines.append(
+            f"WARNING: The next withdrawals, about {outflow} bn, take all that you have left."
+        )
+    elif outflow:
+        steps = int(liquid / outflow)
+        lines.append(f"At {outflow} bn a step, your liquid assets last {steps} more steps.")
+    return "\n".join(lines)
 
 
 def compute_state_updates(

@@ -1,24 +1,23 @@
-"""Record ``crisis.tape`` anew, with a real model.
+"""Record ``crisis.tape`` and the folder ``crisis_asked_again`` anew, with a real model.
 
 ``python data/tapes/record_crisis.py`` takes some half an hour on two cores with the embedded model
-``qwen2.5-coder-1.5b``. It goes on where it stopped; delete the tape to begin anew. Run 1 is the
-crisis; run 2 asks Taiwan's government again, with one module's words taken out of its prompt.
+``qwen2.5-coder-1.5b``. It continues where it stopped; delete both to begin anew. The folder has
+Taiwan's government asked again, with and without one module's words in its prompt.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from pathlib import Path
 
-from record_tapes import HERE
+from record_tapes import HERE, pack
 
 from llmsim_lab import LLMClient, connect
 from llmsim_lab.context import CrisisSimulation
-from llmsim_lab.llm import LLMConfig, Tape
+from llmsim_lab.llm import LLMConfig
 from llmsim_lab.run import load, resume
-from llmsim_lab.study import Comparison
+from llmsim_lab.study import Study
 
 SETTINGS = LLMConfig(
     seed=7,
@@ -35,6 +34,13 @@ CONFIG = CrisisSimulation.config_type(
 STEPS = 2
 """Of the configuration's four; the engine's calls are long."""
 SAMPLES = 5
+FOLDER = HERE / "crisis_asked_again"
+OUTCOMES = [
+    "crisis_level",
+    "blockade_effectiveness",
+    "Taiwan.military_readiness",
+    "actions.Taiwan",
+]
 
 
 def the_run(path: Path, client: LLMClient) -> None:
@@ -50,26 +56,29 @@ def the_run(path: Path, client: LLMClient) -> None:
     simulation.close()
 
 
-def without_trust(text: str) -> str:
-    """Take the words of the module ``trust_dynamics`` out of a prompt."""
-    return re.sub(r"\n*=== TRUST DYNAMICS ===\n.*?(?=\n\n===|\Z)", "", text, flags=re.DOTALL)
+def asked_again(client: LLMClient | None = None) -> Study:
+    """Return the study: Taiwan's government, with the words of a module and without.
 
+    The engine says again what it said, and the others keep their course, of which Taiwan's
+    government hears only in the turn after.
+    """
+    crisis = load(HERE / "crisis.tape", 1)
+    judged = {turn.number: turn.answers[0] for turn in crisis.turns[1:]}
 
-def the_comparison(path: Path, client: LLMClient) -> None:
-    """Both turns of Taiwan's government, with the module's words and without."""
-    with Tape(path) as tape:
-        if len(tape.runs()) > 1:
-            comparison = Comparison.load(tape, llm_client=client)
-        else:
-            comparison = Comparison(
-                load(tape, 1),
-                prompt={"without trust": without_trust},
-                component="agent:Taiwan",
-                only_component=True,
-                samples=SAMPLES,
-                llm_client=client,
-            )
-        comparison.run(on_progress=lambda now: sys.stderr.write(f"{now.done} of {now.total}\n"))
+    # The same text as in notebook 06, since a study finds its runs by the source too.
+    def as_recorded(question):  # type: ignore[no-untyped-def]
+        answer = judged[question.turn]
+        return {**answer.fields, "reasoning": answer.reasoning}
+
+    return Study.again(
+        crisis,
+        {"silenced": {"as it was": [], "without trust": ["trust_dynamics"]}},
+        samples=SAMPLES,
+        outcome=OUTCOMES,
+        llm_client=client,
+        players={"engine": as_recorded, "Taiwan": "model", "agent": "rule"},
+        to=FOLDER,
+    )
 
 
 def main() -> None:
@@ -80,7 +89,8 @@ def main() -> None:
     arguments = parser.parse_args()
     client = connect(arguments.model, config=SETTINGS, download=True)
     the_run(arguments.tape, client)
-    the_comparison(arguments.tape, client)
+    if not asked_again(client).run(parallel=1).errors:
+        pack(FOLDER)
 
 
 if __name__ == "__main__":

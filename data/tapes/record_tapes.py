@@ -8,6 +8,7 @@ that show it must be run again afterwards (``make notebooks``).
 from __future__ import annotations
 
 import argparse
+import gzip
 import sys
 from pathlib import Path
 
@@ -74,6 +75,13 @@ def play_on(simulation: Simulation, turns: int) -> None:
     """Play, say each turn, and let the next run have the tape."""
     simulation.run(turns, on_turn=lambda turn: sys.stderr.write(f"turn {turn.number}\n"))
     simulation.close()
+
+
+def pack(folder: Path) -> None:
+    """Pack the tapes of a study that is complete, each by itself."""
+    for path in folder.glob("*.tape"):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+        path.unlink()
 
 
 def main() -> None:

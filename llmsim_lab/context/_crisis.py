@@ -111,6 +111,7 @@ class CrisisSimulation(Run[CrisisState]):
             ``shared``, what all agents read before each one's role; true, each one's role before
             it; false, nothing, the usual order.
         max_events: the most events that the engine may name in a turn.
+        silenced: modules whose words no agent reads; their rules stay.
     """
 
     kind: ClassVar[str] = "crisis"
@@ -132,6 +133,7 @@ class CrisisSimulation(Run[CrisisState]):
     module_folders: Annotated[tuple[Path, ...], BeforeValidator(_folders)] = ()
     stable_first: StableFirst = "shared"
     max_events: Annotated[int, Field(ge=0, le=20)] = 3
+    silenced: tuple[str, ...] = ()
 
     def compose(self) -> ComposedModules:
         """Return the modules: the scenario's. A class derived from this one may add its own."""
@@ -140,7 +142,8 @@ class CrisisSimulation(Run[CrisisState]):
     def ready(self) -> None:
         """Make what follows from the parameters: the modules, the prompts' builder, the reply."""
         self._modules = self.compose()
-        self._builder = self.scenario.builder(self._modules, stable_first=self.stable_first)
+        speaking = self._modules.silenced(*self.silenced)
+        self._builder = self.scenario.builder(speaking, stable_first=self.stable_first)
         self._reply = reply_model(self.scenario.briefing.response_format)
         self._start = self.scenario.engine(self._modules)
         if taken := [name for name in self._start.variables.global_vars if name in _TAKEN]:

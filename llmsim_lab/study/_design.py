@@ -7,6 +7,7 @@ so that a wrong name or level raises here.
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import inspect
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product, takewhile
+from textwrap import dedent
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -240,7 +242,8 @@ class World:
         path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
         if name in LLMConfig.model_fields and name not in fields:
             path = ("llm", name)
-        if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= {*LLMConfig.model_fields}):
+        settings = LLMConfig.model_fields.keys() - {"model"}  # a factor of that name is the client
+        if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= settings):
             return "config", path
         known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
         known += [*_SPECIAL, "llm.temperature"]
@@ -381,6 +384,7 @@ class World:
         for path, value in self.levels(arm, "config"):
             if path[0] == "llm":
                 found |= {path[1]: value} if len(path) > 1 else dict(value)
+        found.pop("model", None)  # which is the client's own
         return found
 
     def given(self, arm: Arm, made: AnyRun, info: RunInfo) -> dict[str, Any]:
@@ -655,4 +659,9 @@ def _of_function(function: Any, above: tuple[int, ...] = ()) -> Any:
         for it in taken
         if callable(it) or isinstance(it, _UNCHANGING)
     ]
-    return [said(function.__code__), kept]
+    code = function.__code__
+    try:  # the same for all versions of Python, as its compiled code is not
+        source = None if code.co_name == "<lambda>" else dedent(inspect.getsource(code))
+        return [ast.unparse(ast.parse(source or "")) or said(code), kept]
+    except (OSError, SyntaxError):
+        return [said(code), kept]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from llmsim_lab.study._study import Study
+AnyStudy = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Multiverse:
     __repr__ = __str__
 
 
-def multiverse(study: Study, factor: str, *, outcome: str = "") -> Multiverse:
+def multiverse(study: AnyStudy, factor: str, *, outcome: str = "") -> Multiverse:
     """Return the effect of one factor in each combination of the study's other factors.
 
     Vary what a finding might hang on: wordings of the prompt, orders of options, personas,

@@ -21,14 +21,12 @@ from llmsim_lab._util.html import details, join, pairs, pre, safe, styled, table
 from llmsim_lab._util.jsontext import flat
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LabError
-from llmsim_lab.study._charts import arms_figure, difference_figure
 from llmsim_lab.tape import Tape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from llmsim_lab.study._study import Study
-
+AnyStudy = Any
 _STATES = ("done", "failed", "stopped", "left")
 _MOST_DIFFERENCES = 12
 """Differences by turn that are drawn."""
@@ -55,7 +53,7 @@ _PAGE = """<!DOCTYPE html>
 """
 
 
-def report_html(study: Study) -> str:
+def report_html(study: AnyStudy) -> str:
     """Return a study's report as a page."""
     tapes = list(_tapes_of(study))
     parts = [
@@ -75,7 +73,7 @@ def report_html(study: Study) -> str:
 class _Kept:
     """What the file of one arm and unit says."""
 
-    def __init__(self, study: Study, entry: Any) -> None:
+    def __init__(self, study: AnyStudy, entry: Any) -> None:
         self.entry = entry
         with Tape(entry.tape, read_only=True) as tape:
             infos = tape.runs()
@@ -91,7 +89,7 @@ class _Kept:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _tapes_of(study: Study) -> Iterator[_Kept]:
+def _tapes_of(study: AnyStudy) -> Iterator[_Kept]:
     yield from (_Kept(study, it) for it in study.progress() if it.tape is not None and it.turns)
 
 
@@ -105,7 +103,7 @@ def _wide(header: Sequence[object], rows: Iterable[Sequence[object]], name: str)
     )
 
 
-def _about(study: Study, tapes: Sequence[_Kept]) -> str:
+def _about(study: AnyStudy, tapes: Sequence[_Kept]) -> str:
     models = dict.fromkeys(str((it.manifest["model"] or {}).get("name", "")) for it in tapes)
     asked = ", ".join(filter(None, models))
     days = sorted({it.info.started[:10] for it in tapes})
@@ -113,7 +111,7 @@ def _about(study: Study, tapes: Sequence[_Kept]) -> str:
     return f"{study._about()}; it asks {asked or 'no model'}.{when}"
 
 
-def _effects(study: Study) -> Markup:
+def _effects(study: AnyStudy) -> Markup:
     if len(study.arms) < 2 or not study.counts["done"]:
         return safe("Nothing is compared: it takes two arms, and runs that are done.")
     try:
@@ -122,16 +120,14 @@ def _effects(study: Study) -> Markup:
         return safe(f"No effects can be shown. {error}")
 
 
-def _charts(study: Study) -> Iterator[Markup]:
+def _charts(study: AnyStudy) -> Iterator[Markup]:
     for outcome in study.outcome:
         try:
-            yield _figure(arms_figure(study.results, outcome, arms=list(study.arms)))
+            yield _figure(study.chart(outcome))
             by_turn = study.results[study.results["outcome"] == outcome]["turn"].nunique() > 1
             others = [arm for arm in study.arms if arm != study.reference][:_MOST_DIFFERENCES]
             for arm in others if by_turn else ():
-                band = study.by_turn(str(study.outcome[outcome]), arm)
-                contrast = f"{arm} \N{MINUS SIGN} {study.reference}"
-                yield _figure(difference_figure(band, outcome=outcome, contrast=contrast))
+                yield _figure(study.chart(outcome, arm))
         except LabError as error:  # one that has texts, or too many arms
             yield safe(f"No chart of {outcome}: {error}")
 
@@ -144,7 +140,7 @@ def _figure(figure: Figure) -> Markup:
     )
 
 
-def _design(study: Study) -> Markup:
+def _design(study: AnyStudy) -> Markup:
     by_arm = Counter[tuple[str, str]]((it.arm, it.status) for it in study.progress())
     header = ["arm", *study.arms[study.reference], *_STATES]
     rows = [
@@ -159,7 +155,7 @@ def _design(study: Study) -> Markup:
     return join([pairs(facts), _wide(header, rows, "arms")])
 
 
-def _settings(study: Study, tapes: Sequence[_Kept]) -> Markup:
+def _settings(study: AnyStudy, tapes: Sequence[_Kept]) -> Markup:
     """Return the settings that differ between arms, and, folded, all the others."""
     of_arm = {
         it.entry.arm: flat({**it.manifest["config"], "model": it.manifest["model"]}) for it in tapes
@@ -183,13 +179,15 @@ def _prompts(tapes: Sequence[_Kept]) -> Iterator[Markup]:
         yield details(f"prompt {entry['name']}, {digest[:12]}", pre(entry["text"]))
 
 
-def _failures(study: Study) -> Markup:
+def _failures(study: AnyStudy) -> Markup:
     failed = [it for it in study.progress() if it.status == "failed"]
     left = study.counts["stopped"] + study.counts["left"]
     parts = [safe(f"{left} runs are not done yet. ")] if left else []
     if not failed:
         return join([*parts, safe("No run failed.")])
-    above = "Left out of all effects, with their partners in other arms."
+    above = (
+        f"{'; '.join(study.errors)}. Left out of all effects, with their partners in other arms."
+    )
     rows = [(it.arm, it.unit, it.turns, safe(it.error, limit=2_000)) for it in failed]
     return join(
         [*parts, safe(above), _wide(("arm", "unit", "turns", "error"), rows, "failed runs")]

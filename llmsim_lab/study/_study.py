@@ -322,7 +322,8 @@ class Study:
         self._leaders: dict[str, tuple[Arm, int, int]] = {}
         self._jobs = {job.key: job for job in self._all_jobs(units)}
         self._temporary = not tape
-        self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
+        given = getattr(tape, "path", tape)  # of a Tape, which is refused below
+        self.tape = Path(given or tempfile.mkdtemp(prefix="llmsim-study-"))
         if self._temporary:
             weakref.finalize(self, shutil.rmtree, self.tape, ignore_errors=True)
         if self.tape.is_file():
@@ -330,7 +331,7 @@ class Study:
                 f"{tape} is a file, and a study is a folder with a tape for each run: "
                 f"{self.tape.stem + '/'!r}"
             )
-        self._files = {key: self.tape / job.file_name for key, job in self._jobs.items()}
+        self._files = {key: _kept(self.tape / job.file_name) for key, job in self._jobs.items()}
         self._entries = {key: StudyRun(*key) for key in self._jobs}
         self._find()
 
@@ -661,7 +662,9 @@ class Study:
                 frame = tape.frame_rows(info.id)
                 run = None
                 for label, outcome in outcomes.items():
-                    if not isinstance(outcome, str):
+                    if self._world.again and info.turns < job.end:  # it was over before
+                        add(play, label, {job.end: None})
+                    elif not isinstance(outcome, str):
                         run = run or self._loaded(tape, job, play)
                         add(play, label, {info.turns: _by_function(outcome, run, label, job)})
                     else:
@@ -959,17 +962,22 @@ class Study:
 
         return write_file(Path(path), report_html(self).encode())
 
-    def chart(self, outcome: str) -> Figure:
+    def chart(self, outcome: str, arm: str | None = None) -> Figure:
         """Draw an outcome: by turn where it is a column, and each unit by arm.
 
         Args:
             outcome: the label of one of the study's outcomes, or a column of the runs' frames.
+            arm: draw instead by turn how this arm differs from the reference, with its band.
 
         Raises:
             ConfigError: there is no such column, or nothing is known of it.
         """
-        from llmsim_lab.study._charts import arms_figure
+        from llmsim_lab.study._charts import arms_figure, difference_figure
 
+        if arm is not None:
+            band = self.by_turn(str(self.outcome.get(outcome, outcome)), arm)
+            contrast = f"{arm} \N{MINUS SIGN} {self.reference}"
+            return difference_figure(band, outcome=outcome, contrast=contrast)
         known = outcome in self.outcome
         table = self.results if known else self._table({outcome: outcome}, {})
         return arms_figure(table, outcome, arms=list(self.arms))
@@ -1153,6 +1161,12 @@ def _by_function(outcome: Callable[[AnyRun], Any], run: AnyRun, label: str, job:
             f"outcome {label!r} fails for arm {job.arm!r}, {job.where}: {type(error).__name__}: "
             f"{error}; return float('nan') where a run has none"
         ) from error
+
+
+def _kept(file: Path) -> Path:
+    """Return a run's file, or the packed one that is in its place, which is only read."""
+    packed = file.with_name(f"{file.name}.gz")
+    return packed if packed.exists() and not file.exists() else file
 
 
 def _label(outcome: Outcome) -> str:

@@ -106,13 +106,12 @@ def test_readme_shows_code_and_the_two_commands() -> None:
 @pytest.mark.process
 @with_python
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
-    # Each block stands at its own line, so that a traceback points into the page.
+    # Each block stands at its own line, so that tracebacks and sources are those of the page.
     code = ""
     for block in blocks(page, "python"):
         code += "\n" * (block.line - 1 - code.count("\n")) + block.code + f"print({PRINTED!r})\n"
     script = (
-        f"{NO_NETWORK}\nexec(compile({code!r}, {page_id(page)!r}, 'exec'), "
-        "{'__name__': '__main__'})"
+        f"{NO_NETWORK}\nexec(compile({code!r}, {str(page)!r}, 'exec'), {{'__name__': '__main__'}})"
     )
     environment = {name: value for name, value in os.environ.items() if "LLMSIM" not in name}
     with FakeOllama() as server:
@@ -138,8 +137,8 @@ def _plain(printed: str) -> list[str]:
 def test_each_recipe_of_the_cookbook_shows_what_it_prints() -> None:
     setting_up, *recipes = blocks(REPO / "docs" / "cookbook.md", "python")
     assert setting_up.prints is None
-    assert len(recipes) == 5
-    assert all(block.prints for block in recipes)
+    assert len(recipes) == 10
+    assert all(block.prints and block.code.count("\n") <= 60 for block in recipes)
 
 
 @pytest.mark.process

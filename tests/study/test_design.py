@@ -138,6 +138,7 @@ def test_levels_may_have_labels() -> None:
     [
         ({"factr": [1.0]}, {}, "nothing called 'factr' to vary (did you mean 'factor'?)"),
         ({"llm.temprature": [0.1]}, {}, "did you mean 'llm.temperature'"),
+        ({"llm.model": ["a", "b"]}, {}, "nothing called 'llm.model' to vary"),
         ({"factor": 2.0}, {}, "neither a list of levels nor a mapping"),
         ({"factor": []}, {}, "is empty"),
         ({"factor": [1.0, "much"]}, {}, "arm 'much': Water: factor"),

@@ -739,8 +739,9 @@ def test_a_chart_of_a_function_has_a_point_a_run() -> None:
     study = played(study_of(outcome={"asked": lambda run: len(run.calls)}))
     calls, level = map(study.chart, ("asked", "level"))
     assert "factor=2: mean 8 of 3" in getattr(calls, "alt", "")
-    assert "factor=2: 10.00 at first" in getattr(level, "alt", "")
-    with pytest.raises(ConfigError, match=r"run\(\) first"):
+    assert "factor=2: mean 6.72 of 3" in getattr(level, "alt", "")
+    assert len(level.axes) == 2  # by turn as well
+    with pytest.raises(ConfigError, match="has numbers of 0 arms"):
         study_of().chart("level")
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm import Tape
+from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Ask, load, replay
-from llmsim_lab.run._records import config_of
+from llmsim_lab.run._records import config_of, llm_config_of
 from llmsim_lab.tape._verify import verify
 
 TAPES = data_path("tapes")
@@ -158,7 +158,10 @@ def test_the_demonstration_follows_from_its_answers_with_its_own_draws(
 def test_the_agent_that_looks_things_up_is_what_its_script_records(script: Any) -> None:
     made = script("record_lookup")
     holds("lookup.tape", 1, made.CONFIG, made.TURNS)
-    replayed = replay(TAPES / "lookup.tape", players=made.seats)
+    settings = llm_config_of(Tape(TAPES / "lookup.tape", read_only=True).run(1).manifest)
+    assert settings is not None
+    silent = LLMClient(settings, ScriptedBackend([]))
+    replayed = replay(TAPES / "lookup.tape", players=made.seats(silent))
     assert replayed.turn_number == made.TURNS
 
 

@@ -17,7 +17,7 @@ from itertools import takewhile
 from typing import Any
 
 from llmsim_lab._util.jsontext import as_mapping, flat
-from llmsim_lab._util.text import clip, counted, few, printable
+from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._lines import RunInfo
 
@@ -294,8 +294,6 @@ def _run_line(info: RunInfo, changed: Sequence[str]) -> str:
     verb = info.verb if info.fork_turn is None else f"{info.verb} at turn {info.fork_turn}"
     first = 1 if info.fork_turn is None else info.fork_turn + 1
     turns = f"turns {first} to {info.turns}" if info.turns >= first else "no turn yet"
-    if info.verb == "experiment":
-        turns = counted(info.turns, "sample")
     parts = [info.name, verb, turns, info.outcome or "open", info.model or "no model"]
     texts = [_line(part, _MAX_TEXT) for part in parts]
     if changed:

@@ -12,17 +12,18 @@ from datetime import UTC, datetime
 from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from llmsim_lab._spans import Origin
 from llmsim_lab._util.jsontext import dumps, loads_strictly, plain, read, write
 from llmsim_lab._util.text import each_fault, fault_text
-from llmsim_lab.errors import FailureReason
+from llmsim_lab.errors import FailureReason, PromptError
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.tape._journal import FACT
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status
 
-Verb = Literal["run", "rerun", "fork", "experiment"]
+Verb = Literal["run", "rerun", "fork"]
 
 _MOST = 10**9
 _Count = Annotated[int, Field(ge=0, le=_MOST)]
@@ -469,7 +470,7 @@ class RunInfo:
 
     @cached_property
     def faults(self) -> list[str]:
-        """What is wrong with the manifest, in words: parts missing or of another type."""
+        """What is wrong with the manifest, in words: parts missing, digests that do not fit."""
         try:
             _manifest().validate_python(self.manifest)
         except ValidationError as error:
@@ -483,6 +484,22 @@ def manifest_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes]) -
     shared = {name: intern(text).decode() for name, text in parts.items() if len(text) > _BIG}
     own = {name: plain(value) for name, value in manifest.items() if name not in shared}
     return f',"manifest":{dumps(own)},"texts":{dumps(shared)}'.encode()
+
+
+@lru_cache(maxsize=64)
+def _prompt_digest(text: str, name: str) -> str:
+    """Return a prompt's digest; all agents of a run may have the same one."""
+    return Prompt.parse(text, name=name).digest
+
+
+def _whole_prompt(entry: dict[str, Any]) -> dict[str, Any]:
+    try:
+        found = _prompt_digest(entry["text"], entry["name"])
+    except (PromptError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"it cannot be read: {error}") from error
+    if found != entry["digest"]:
+        raise ValueError("its text does not have the digest recorded for it")
+    return entry
 
 
 _more = with_config(ConfigDict(extra="allow", strict=True))
@@ -501,7 +518,7 @@ class _MANIFEST(TypedDict):
     kind: str
     package: str
     config: dict[str, Any]
-    prompts: dict[str, _PROMPT]
+    prompts: dict[str, Annotated[_PROMPT, AfterValidator(_whole_prompt)]]
     given: list[Any]
     llm: dict[str, Any] | None
     model: dict[str, Any] | None

@@ -90,7 +90,7 @@ class Tape:
         return [run for run in sorted(index.runs) if run in index.turns]
 
     def run(self, run: int | None = None) -> RunInfo:
-        """Return one run, the latest if none is named; comparisons on runs have to be named.
+        """Return one run, the latest if none is named.
 
         Raises:
             TapeError: there is no such run.
@@ -103,7 +103,7 @@ class Tape:
         if not runs:
             raise TapeError(f"the tape {self.path} holds no run")
         if run is None:
-            return next((info for info in reversed(runs) if info.verb != "experiment"), runs[-1])
+            return runs[-1]
         known = ", ".join(str(info.id) for info in runs)
         hint = "" if type(run) is int else "; a run's number is a whole number, as in run=1"
         raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}{hint}")

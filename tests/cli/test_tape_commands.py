@@ -481,13 +481,6 @@ def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
     assert not Path("b.tape").exists()
 
 
-def test_a_comparison_of_prompts_is_passed_over_when_runs_are_replayed(llmsim_lab: Run) -> None:
-    comparison = str(data_path("tapes/prompt_experiment.tape"))
-    status, out, _ = llmsim_lab("tape", "verify", comparison, "--replay")
-    assert status == 0
-    assert "is sound: 2 runs, 157 calls; 1 replayed to the same turns.\n" in out
-
-
 def test_a_damaged_tape_ends_with_status_1(llmsim_lab: Run, tape: Path) -> None:
     whole = tape.read_bytes()
     tape.write_bytes(

@@ -43,7 +43,8 @@ STATUS_COLOURS: dict[str, str] = {
 """White text on any of them has a contrast of 4.5 or more."""
 
 STRONG = "font-weight:600"
-QUIET = "opacity:0.75;font-size:0.92em"
+QUIET_OPACITY = 0.75
+QUIET = f"opacity:{QUIET_OPACITY};font-size:0.92em"
 NUMBERS = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
 AS_WRITTEN = "white-space:pre-wrap;overflow-wrap:anywhere"
 BUBBLE = (

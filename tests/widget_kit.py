@@ -22,6 +22,9 @@ async def every_widget() -> dict[str, DOMWidget]:
         await _chat(),
         await _seat(),
         lab.Lab(economy),
+        lab.PromptComparer(
+            economy, {"bold": lambda text: text + " Be bold."}, prompt="agent_policy"
+        ),
         lab.PromptViewer(nations),
         lab.RateChart(economy),
         lab.RunTree(data_path("tapes/first_run.tape")),

@@ -16,6 +16,7 @@ from llmsim_lab.lab._widget import LabWidget, block, button, noted, number_box, 
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run, load
+from llmsim_lab.run._run import NoModel
 from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape
 
@@ -70,6 +71,8 @@ class PromptComparer(LabWidget):
             raise ConfigError("the run is on no tape: make it with tape='my.tape'")
         self._source, self._turns, self._outcome, self._to = source, turns, outcome, to
         self._client = llm_client or source.llm_client
+        if self._client is not None and isinstance(self._client.backend, NoModel):
+            self._client = None
         self.prompt = _prompt_of(source, prompt)
         self.study: Study | None = None
         self.texts: dict[str, w.Textarea] = {}
@@ -81,7 +84,8 @@ class PromptComparer(LabWidget):
         add = button("Add a variant", "Add a copy of the first one, to edit", self._add)
         self.controls = (*self.controls, self.samples_box, add)
         self.results = w.HTML()
-        self._variants = w.VBox()
+        layout = w.Layout(display="flex", flex_flow="row wrap", grid_gap="12px")
+        self._variants = w.VBox(layout=layout)
         self.children = (
             self._variants,
             row(add, self.samples_box, self.run_button, self.stop_button, self.retry),
@@ -106,7 +110,6 @@ class PromptComparer(LabWidget):
         box.observe(lambda _: self._check(name), names="value")
         title = w.HTML(str(styled(visible(name), tag="strong")))
         part = w.VBox([title, box, note], layout=w.Layout(flex="1 1 22em", min_width="0"))
-        self._variants.layout = w.Layout(display="flex", flex_flow="row wrap", grid_gap="12px")
         self._variants.children = (*self._variants.children, part)
         self._check(name)
 
@@ -160,7 +163,7 @@ class PromptComparer(LabWidget):
             await self.study.arun(progress=False)
         finally:
             unlisten()
-        self.say("Finished.")
+        self.say(" ".join(["Finished.", *self.study.errors]))
 
     def _say_how_far(self) -> None:
         if self.study is not None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AnyStudy = Any
+"""A ``Study``, whose module imports this one."""
 _STATES = ("done", "failed", "stopped", "left")
 _MOST_DIFFERENCES = 12
 """Differences by turn that are drawn."""
@@ -185,9 +186,7 @@ def _failures(study: AnyStudy) -> Markup:
     parts = [safe(f"{left} runs are not done yet. ")] if left else []
     if not failed:
         return join([*parts, safe("No run failed.")])
-    above = (
-        f"{'; '.join(study.errors)}. Left out of all effects, with their partners in other arms."
-    )
+    above = "Left out of all effects, with their partners in other arms."
     rows = [(it.arm, it.unit, it.turns, safe(it.error, limit=2_000)) for it in failed]
     return join(
         [*parts, safe(above), _wide(("arm", "unit", "turns", "error"), rows, "failed runs")]

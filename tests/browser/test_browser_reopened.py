@@ -22,10 +22,11 @@ widgets = await every_widget()
 SHOWN = {
     "AssistantChat": "I have added it.",
     "HumanSeat": "Raise the rate",
+    "PromptComparer": "PromptComparer of agent_policy: as it was, bold",
     "PromptViewer": "You are an economic policy advisor",
     "RateChart": "one nation",
     "RunTree": "2 one nation · fork at turn 3",
-    "StudyBoard": "2 arms of 4 seeds",
+    "StudyBoard": "2 arms, 4 seeds: 8 done",
     "TurnStepper": "Turn 8 (1981Q3)",
 }
 """What is read in a widget's static view."""

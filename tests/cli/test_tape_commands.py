@@ -481,6 +481,13 @@ def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
     assert not Path("b.tape").exists()
 
 
+def test_a_situation_asked_again_is_a_packed_tape_like_any_other(llmsim_lab: Run) -> None:
+    [tape] = data_path("tapes/prompt_experiment").glob("hawkish_run1turn2*.gz")
+    status, out, _ = llmsim_lab("tape", "verify", str(tape), "--replay")
+    assert status == 0
+    assert "is sound: 5 runs, 17 calls" in out
+
+
 def test_a_damaged_tape_ends_with_status_1(llmsim_lab: Run, tape: Path) -> None:
     whole = tape.read_bytes()
     tape.write_bytes(

@@ -611,6 +611,16 @@ def test_a_silenced_module_takes_its_words_along_and_leaves_the_rest() -> None:
     assert "Trust: 10%" in without
 
 
+def test_a_run_silences_modules_whose_rules_stay() -> None:
+    loud, silent = (make_crisis(modules=[muddy()], silenced=names) for names in ((), ("mud",)))
+    states = [simulation.run(1) is not None and simulation.state for simulation in (loud, silent)]
+    assert states[0] == states[1]
+    asked = [call_of(simulation, "Ada", 1).request.prompt for simulation in (loud, silent)]
+    assert asked[1] == asked[0].replace("\n\n=== MUD ===\nMud everywhere.", "") != asked[0]
+    with pytest.raises(ConfigError, match="fog"):
+        make_crisis(silenced=["fog"])
+
+
 def test_the_next_prompt_can_be_previewed() -> None:
     simulation = make_crisis()
     assert "It has not rained" in simulation.context_of("Ada")

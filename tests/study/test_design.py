@@ -98,6 +98,21 @@ def test_what_identifies_a_level_is_the_same_in_every_process() -> None:
     assert len(printed) == 1
 
 
+def test_a_function_is_known_by_its_source_whatever_its_layout_and_comments() -> None:
+    def first(text: str) -> str:
+        return f"{text} Be kind."
+
+    one = said(first)
+
+    def first(text: str) -> str:  # type: ignore[no-redef]
+        # the same
+        return (
+            f"{text} Be kind."
+        )  # fmt: skip
+
+    assert said(first) == one
+
+
 def test_a_function_that_calls_itself_identifies_a_level() -> None:
     def down(count: int) -> int:
         return down(count - 1) if count else 0

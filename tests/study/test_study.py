@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
 import json
 import math
 import re
@@ -735,14 +736,28 @@ def test_a_study_that_is_watched_updates_its_table_and_shows_a_chart(
     assert "factor=2" in shown[-1]
 
 
-def test_a_chart_of_a_function_has_a_point_a_run() -> None:
-    study = played(study_of(outcome={"asked": lambda run: len(run.calls)}))
+def test_a_chart_has_a_point_a_run_and_turns_where_there_are_any_or_a_difference() -> None:
+    study = played(study_of(outcome={"asked": lambda run: len(run.calls), "level": "level"}))
     calls, level = map(study.chart, ("asked", "level"))
     assert "factor=2: mean 8 of 3" in getattr(calls, "alt", "")
-    assert "factor=2: mean 6.72 of 3" in getattr(level, "alt", "")
-    assert len(level.axes) == 2  # by turn as well
-    with pytest.raises(ConfigError, match="has numbers of 0 arms"):
+    assert [len(figure.axes) for figure in (calls, level)] == [1, 2]
+    difference = study.chart("level", "factor=2")
+    said = "factor=2 \N{MINUS SIGN} factor=1, level by turn: largest at turn"
+    assert getattr(difference, "alt", "").startswith(said)
+    with pytest.raises(ConfigError, match="'level' has numbers of 0 arms"):
         study_of().chart("level")
+
+
+def test_a_complete_studys_tapes_may_be_packed(path: Path) -> None:
+    results = played(study_of(tape=path)).results
+    for file in list(path.glob("*.tape")):
+        file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    study = study_of(tape=path)
+    assert study.counts == {"done": 6}
+    assert study.results.equals(results)
+    assert study.simulation("factor=2", 1).turn_number == 4
+    assert asked(played(study)) == 0
 
 
 def test_a_run_that_is_not_there_is_refused_by_what_is_wrong() -> None:

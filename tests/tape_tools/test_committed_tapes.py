@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -68,6 +69,8 @@ def test_every_tape_has_a_script_that_says_how_it_was_recorded() -> None:
     texts = "".join(path.read_text("utf-8") for path in TAPES.glob("record_*.py"))
     for path in TAPES.glob("*.tape"):
         assert f'"{path.name}"' in texts
+    for path in filter(Path.is_dir, TAPES.iterdir()):
+        assert path.name.startswith("__") or f'HERE / "{path.name}"' in texts
 
 
 def test_the_social_tape_is_what_its_script_records(script: Any) -> None:
@@ -75,6 +78,32 @@ def test_the_social_tape_is_what_its_script_records(script: Any) -> None:
     assert len(played) == 2
     for run, (config, turns) in enumerate(played, 1):
         holds("social.tape", run, config, turns)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "done", "answers"),
+    [("prompt_experiment", "prompt_experiment", 12, 133), ("crisis", "crisis_asked_again", 4, 20)],
+)
+def test_situations_asked_again_are_found_whole_and_replay(
+    name: str, folder: str, done: int, answers: int, script: Any
+) -> None:
+    """Their names have digests of the sources, so that another code would not find them."""
+    study = script(f"record_{name}").asked_again()
+    assert study.counts == {"done": done}
+    files = {study.tape_of(arm, unit) for arm in study.arms for unit in study.units}
+    assert files == set((TAPES / folder).iterdir())
+    assert sum(file.stat().st_size for file in files) < 400_000
+    asked = 0
+    for file in files:
+        with Tape(file) as opened:
+            assert verify(opened) == []
+            asked += sum(len(opened.calls(run.id)) for run in opened.runs() if run.parent)
+    assert asked == answers
+    for arm in study.arms:
+        with Tape(study.tape_of(arm, study.units[-1])) as opened:
+            last = opened.runs()[-1]
+            players = study._world.given(study._arms[arm], None, last)
+            assert replay(opened, last.id, **players).turn_number == last.turns
 
 
 def test_the_crisis_on_tape_is_what_its_script_records(script: Any) -> None:

@@ -1,0 +1,87 @@
+"""Charts of studies: which points and means are drawn, in which colours, under which names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from llmsim_lab._util.html import SERIES_COLOURS
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.study._charts import arms_figure, curve_figure, difference_figure
+
+
+def results_of(**arms: list[float]) -> pd.DataFrame:
+    """Two units an arm, the second one above the first; a value a turn."""
+    rows: list[dict[str, Any]] = [
+        {"arm": arm, "unit": unit, "turn": turn, "outcome": "level", "value": value + unit}
+        for arm, values in arms.items()
+        for unit in (0, 1)
+        for turn, value in enumerate(values, 1)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_an_outcome_with_turns_is_drawn_by_turn_and_by_arm() -> None:
+    figure: Any = arms_figure(results_of(low=[1, 2], high=[3, 4]), "level", arms=["low", "high"])
+    turns, arms = figure.axes
+    assert [list(line.get_ydata()) for line in turns.lines] == [[1.5, 2.5], [3.5, 4.5]]
+    assert {text.get_text() for text in turns.texts} == {"low", "high"}
+    # A line between the arms for each unit, a point for each unit and arm, a bar at each mean.
+    assert [list(line.get_ydata()) for line in arms.lines] == [[1.5, 3.5], [2.5, 4.5]]
+    assert figure.alt == "level by arm. low: mean 2 of 2; high: mean 4 of 2."
+
+
+def test_an_outcome_without_turns_is_drawn_by_arm_alone() -> None:
+    figure = arms_figure(results_of(low=[1], high=[3]), "level", arms=["low", "high"])
+    assert len(figure.axes) == 1
+
+
+def test_an_arm_keeps_its_colour_while_another_has_no_runs() -> None:
+    figure = arms_figure(results_of(late=[1, 2]), "level", arms=["early", "late"])
+    assert [line.get_color() for line in figure.axes[0].lines] == [SERIES_COLOURS[1]]
+
+
+@pytest.mark.parametrize("count", [0, 13])
+def test_no_arm_or_too_many_is_an_error_that_says_where_the_numbers_are(count: int) -> None:
+    arms: dict[str, list[float]] = {f"arm {n}": [1.0] for n in range(count)}
+    frame = results_of(**arms or {"failed": [float("nan")]})
+    with pytest.raises(ConfigError, match=rf"of {count} arms, .* study.results has all of them"):
+        arms_figure(frame, "level", arms=list(arms) or ["failed"])
+
+
+def test_names_are_drawn_as_they_are_and_not_as_formulas() -> None:
+    evil = r"a $\frac{1}$ <b>"
+    figure = arms_figure(results_of(**{evil: [1, 2]}), "level", arms=[evil])
+    figure.canvas.draw()
+
+
+def test_a_difference_by_turn_has_its_band_and_its_peak_in_words() -> None:
+    band = pd.DataFrame(
+        {"turn": [1, 2], "estimate": [0.5, -2.0], "low": [0.0, -3.0], "high": [1, -1.0], "n": 8}
+    )
+    figure: Any = difference_figure(band, outcome="level", contrast="new \N{MINUS SIGN} old")
+    assert "largest at turn 2, -2.00, band -3.00 to -1.00" in figure.alt
+    assert "mean of 8 pairs" in figure.axes[0].get_title(loc="left")
+
+
+def test_a_specification_curve_marks_what_each_estimate_was_made_with() -> None:
+    frame = pd.DataFrame(
+        {"wording": list("abab"), "order": list("xxyy"), "estimate": [3.0, 1, 2, 4], "low": 0.0}
+    ).assign(high=5.0)
+    figure: Any = curve_figure(frame.sort_values("estimate", ignore_index=True), title="y")
+    above, below = figure.axes
+    assert [tick.get_text() for tick in below.get_yticklabels()] == [
+        "order: y",
+        "order: x",
+        "wording: a",
+        "wording: b",
+    ]
+    marks = {
+        below.get_yticklabels()[int(line.get_ydata()[0])].get_text(): list(line.get_xdata())
+        for line in below.lines
+    }
+    assert marks["wording: b"] == [0, 3]
+    assert "4 specifications, +1.00 to +4.00" in figure.alt
+    assert above.get_title(loc="left") == "y"

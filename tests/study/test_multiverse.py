@@ -1,0 +1,56 @@
+"""A finding in each specification: the share in which it holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llmsim_lab import Ask, Run, State
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.study import Study, multiverse
+
+
+class Score(State):
+    score: float = 0.0
+
+
+class Asked(Run[Score]):
+    """The finding is there with one wording, absent with the next, and reversed with the last."""
+
+    poor: bool = False
+    wording: str = "a"
+    order: str = "x"
+
+    async def turn(self, state: Score, ask: Ask) -> Score:
+        size = {"a": -2.0, "b": -1.0, "c": 1.0}[self.wording] * self.poor
+        luck = ask.rng_for("luck").gauss(0, 1) + 0.1 * ask.rng_for(f"own {self.poor}").gauss(0, 1)
+        return Score(score=size + luck)
+
+
+def study(**more: Any) -> Study:
+    vary = {"poor": {"no": False, "yes": True}, "wording": list("abc"), "order": list("xy")}
+    given: dict[str, Any] = {"seeds": 8, "turns": 1, "outcome": "score@last", "players": "random"}
+    return Study(Asked, vary, **given | more).run(progress=False)
+
+
+def test_a_finding_has_an_effect_in_each_specification_and_a_share_in_which_it_holds() -> None:
+    found = multiverse(study(), "poor")
+    assert found.frame["wording"].tolist() == ["a", "a", "b", "b", "c", "c"]
+    assert found.frame["estimate"].is_monotonic_increasing
+    assert set(found.frame["n"]) == {8}
+    assert found.frame["estimate"].tolist() == pytest.approx([-2, -2, -1, -1, 1, 1], abs=0.3)
+    assert (found.same_sign, found.holds) == pytest.approx((4 / 6, 4 / 6))
+    assert str(found) == (
+        "yes \N{MINUS SIGN} no, score@last: holds in 67% of 6 specifications, "
+        "has the same sign in 67%"
+    )
+    assert str(found) in found.figure().alt  # type: ignore[attr-defined]
+
+
+def test_a_finding_compares_two_levels_of_a_factor_of_the_study() -> None:
+    played = study(seeds=3)
+    with pytest.raises(ConfigError, match=r"'por', 'score@last': not of this study.*'poor'"):
+        multiverse(played, "por")
+    with pytest.raises(ConfigError, match="wording has 3 levels, and a finding compares two"):
+        multiverse(played, "wording")

@@ -30,10 +30,8 @@ SURFACE = "rgba(127,127,127,0.12)"
 """Of what stands out from the page; see-through, so that it serves light and dark pages alike."""
 INK = "#111"
 """Text on the backgrounds below, whatever the page's theme."""
-ADDED, REMOVED, FOUND = "#cfe8fc", "#ffdfb8", "#f0e442"
-"""Backgrounds of differences and of what was searched; each has a second sign beside its colour."""
-MARKS = ("#fff3bf", "#d0ebff", "#d3f9d8", "#ffe3e3", "#e5dbff", "#ffe8cc", "#c5f6fa", "#f3d9fa")
-"""Backgrounds of slots; a number beside each says it without colour."""
+ADDED, REMOVED = "#cfe8fc", "#ffdfb8"
+"""Backgrounds of differences; each has a second sign beside its colour."""
 SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow."""
 STATUS_COLOURS: dict[str, str] = {
@@ -44,9 +42,7 @@ STATUS_COLOURS: dict[str, str] = {
 }
 """White text on any of them has a contrast of 4.5 or more."""
 
-HIT = f"background:{FOUND};color:{INK};text-decoration:underline"
 STRONG = "font-weight:600"
-LARGE = "font-size:1.25em;font-weight:600"
 QUIET_OPACITY = 0.75
 QUIET = f"opacity:{QUIET_OPACITY};font-size:0.92em"
 NUMBERS = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
@@ -54,7 +50,6 @@ AS_WRITTEN = "white-space:pre-wrap;overflow-wrap:anywhere"
 BUBBLE = (
     f"background:{SURFACE};border-radius:12px;padding:8px 12px;max-width:40em;width:fit-content"
 )
-ASIDE = f"border-left:3px solid {LINE};padding:2px 8px"
 
 _HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"

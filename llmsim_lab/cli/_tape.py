@@ -30,7 +30,7 @@ from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import edited_prompts
 from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.tape._tape import parting
-from llmsim_lab.tape._verify import Finding, digest, replayable
+from llmsim_lab.tape._verify import Finding, digest
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
 
@@ -108,7 +108,7 @@ def verify(
         findings = verify_tape(tape)
         played = 0
         if replay and not findings:
-            for run in replayable(tape):
+            for run in (info.id for info in tape.runs()):
                 try:
                     with errors_located():
                         operations.replay(tape, valid_run(tape, run).id)

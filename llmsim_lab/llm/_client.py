@@ -26,7 +26,7 @@ from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import _choose, _extract, _retry
 from llmsim_lab.llm._choose import Choice, Method, OptionT
 from llmsim_lab.llm._extract import InvalidReply
-from llmsim_lab.llm._limits import LOADINGS, Lane, Limits, Loads, Sent
+from llmsim_lab.llm._limits import Lane, Limits, Sent
 from llmsim_lab.llm._scope import InFlight, Scope, scope, seconds_left
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
@@ -51,7 +51,6 @@ Send = Callable[..., Awaitable[ChatReply]]
 
 logger = logging.getLogger("llmsim_lab.llm")
 
-_MOST_CHARS_PER_TOKEN = 16  # far above what any tokenizer packs into a token on average
 _KNOCK_S = 0.5  # how often a server that refuses the connection is tried
 _MOST_VARIANTS = 256  # sampling options that are kept, in place of the configured ones
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
@@ -173,7 +172,6 @@ class LLMClient:
         self._options = self.config.sampling
         """Shared by all requests, not to be changed."""
         self._variants: dict[str, Mapping[str, Any]] = {}
-        self._loads = Loads()
         self._told: set[str] = set()
         """Events that were logged and are not to be logged again."""
 
@@ -184,7 +182,7 @@ class LLMClient:
         requests in flight, unless the number itself is set otherwise.
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
-        other._told, other._loads = self._told, self._loads
+        other._told = self._told
         if config.max_concurrency == self.config.max_concurrency:
             other.limits = self.limits
         return other
@@ -368,7 +366,6 @@ class LLMClient:
         total_s: float | None = None,
     ) -> tuple[T, CallRecord]:
         """Make a request, once more where that may help; ``read`` parses a reply."""
-        self._check_size(request)
         history: list[Attempt] = []
         around, call, repaired = scope(), None, False
         log = around.log
@@ -440,7 +437,6 @@ class LLMClient:
         try:
             reply = self._checked(await send(sent, self._hand_over, request, watch, seed, lane))
             attempt = Attempt(request=request, reply=reply, seconds=sent.seconds)
-            self._note_load(sent, reply)
         except Exception as error:
             fault = _retry.as_backend_error(error, timeout_s=sent.limit_s)
             if fault is None:
@@ -533,19 +529,6 @@ class LLMClient:
         system = [_system_message(prompt.system)] if prompt.system else []
         return [*system, Message("user", prompt.user)], prompt.origin(site)
 
-    def _check_size(self, request: ChatRequest) -> None:
-        """Raise if the prompt cannot fit by any count; backends judge the close cases."""
-        limit = self.config.num_ctx * _MOST_CHARS_PER_TOKEN
-        chars = sum([len(message.content) for message in request.messages])
-        if chars > limit:
-            fault = BackendError(
-                f"the prompt has {chars:,} characters, more than {limit:,}, which "
-                f"num_ctx={self.config.num_ctx} can never hold; shorten the prompt or raise "
-                "LLMConfig.num_ctx",
-                reason="context_overflow",
-            )
-            raise _retry.failure_of(fault, [], request.site, model=request.model)
-
     def _hand_over(
         self, request: ChatRequest, watch: InFlight | None, seed: int | None, lane: Lane
     ) -> Awaitable[ChatReply]:
@@ -562,22 +545,8 @@ class LLMClient:
             return ask(request)
         if seed is not None:
             options = {**options, "seed": seed}
-        # By name: every call of a run comes by here, and ``replace`` takes three times as long.
-        sent = ChatRequest(
-            model=request.model,
-            messages=request.messages,
-            schema=request.schema,
-            tools=request.tools,
-            options=options,
-            think=request.think,
-            keep_alive=request.keep_alive,
-            timeout_s=request.timeout_s,
-            site=request.site,
-            attempt=request.attempt,
-            top_logprobs=min(top or 0, getattr(self.backend, "max_top_logprobs", 0)) or None,
-            origin=request.origin,
-        )
-        return ask(sent)
+        top = min(top or 0, getattr(self.backend, "max_top_logprobs", 0)) or None
+        return ask(replace(request, options=options, top_logprobs=top))
 
     def _checked(self, reply: ChatReply) -> ChatReply:
         """Return a backend's reply, if it is one."""
@@ -589,24 +558,6 @@ class LLMClient:
         if reply.top_logprobs:
             reply = replace(reply, top_logprobs=_extract.alternatives(reply.top_logprobs, who=who))
         return reply
-
-    def _note_load(self, sent: Sent, reply: ChatReply) -> None:
-        """Say so, once, where others make the server load the model anew for each answer."""
-        began, loads = sent.began or 0.0, self._loads
-        loads.note(began, began + sent.seconds, reply.load_seconds)
-        if len(loads.seconds) >= LOADINGS and "model_loaded_anew" not in self._told:
-            self._told.add("model_loaded_anew")
-            took = ", ".join(f"{seconds:.1f}" for seconds in loads.seconds)
-            log_event(
-                logger,
-                logging.WARNING,
-                "model_loaded_anew",
-                model=self.config.model,
-                detail="this model is loaded with other settings and is loaded anew each time: the "
-                f"last {LOADINGS} answers waited {took} s for that",
-                remedy="let everything that uses this server ask with the same num_ctx (here "
-                f"{self.config.num_ctx}), or use another server",
-            )
 
     async def _again(self, send: Send, wait_s: float, *what: Any) -> ChatReply:
         """Send a second request: after a wait, and until a server that is away is back."""

@@ -192,21 +192,20 @@ def field_fault(value: Any, schema: Mapping[str, Any]) -> str:
     return f"is {shown}; it must be {schema_words(schema)}" if fault or infinite else ""
 
 
-def same_choice(value: Any, choice: Any) -> bool:
-    """Return True if an answer is one of the choices; a number need only be close to it."""
-    if isinstance(value, int | float) and isinstance(choice, int | float):
-        # Half of the second decimal: rates are shown with two, and typed as they are shown.
-        return math.isclose(value, choice, abs_tol=0.005)
-    return bool(value == choice)
-
-
 def place_of(value: Any, choices: Sequence[Any]) -> int | None:
-    """Return which of the choices a value is; the same one before one that is close to it."""
+    """Return which of the choices a value is; the same one before a number that is close to it."""
+
+    def is_close(choice: Any) -> bool:
+        if isinstance(value, int | float) and isinstance(choice, int | float):
+            # Half of the second decimal: rates are shown with two, and typed as they are shown.
+            return math.isclose(value, choice, abs_tol=0.005)
+        return bool(value == choice)
+
     # 1 and True are the same to Python, but two choices.
     alike = [
         (choice != value, type(choice) is not type(value), at)
         for at, choice in enumerate(choices)
-        if same_choice(value, choice)
+        if is_close(choice)
     ]
     return min(alike)[-1] if alike else None
 

@@ -20,28 +20,6 @@ _PAUSE = 8
 """Another number is tried when there are an eighth more answers than at the last try."""
 
 
-_LOADED_ANEW_S, _SOON_S, LOADINGS = 1.0, 60.0, 3
-"""A model that was loaded for so long, for so many answers in a row, each asked for so soon after
-the one before it, is in other hands in between."""
-
-
-class Loads:
-    """The times, seconds, that a server took in a row to load the model before it answered."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self._answered = 0.0
-
-    def note(self, began: float, ended: float, seconds: float) -> None:
-        """Note how long the model was loaded for an answer; when that was asked for and came."""
-        # Requests sent at once all wait for one loading, and an idle model is unloaded.
-        if seconds < _LOADED_ANEW_S:
-            self.seconds.clear()
-        elif not self.seconds or self._answered <= began <= self._answered + _SOON_S:
-            self.seconds.append(seconds)
-        self._answered = max(self._answered, ended)
-
-
 class Limits:
     """How many requests are in flight at once: a fixed number, or one that is found.
 

@@ -42,32 +42,52 @@ MAX_STEPS = 200_000
 
 _CHARGED = 6
 """How many characters or items a filter and a comparison handle in a step."""
+_PLAIN = Layout((), ())
 _NESTED = "it is nested too deeply; use fewer brackets, blocks and operators in one another"
 
 
 class _Filling:
-    """What a template has put out so far."""
+    """Text that is put out piece by piece, and where its values stand."""
 
     def __init__(self) -> None:
-        self.form: list[tuple[int, str, str]] = []
-        self.lengths: list[int] = []
-        self.length = self.end = self.steps = 0
+        self._pieces, self._form, self._lengths = (
+            list[str](),
+            list[tuple[int, str, str]](),
+            list[int](),
+        )
+        self._length = self._end = self._steps = 0
+
+    def add(self, text: str, layout: Layout = _PLAIN) -> None:
+        """Put out text, with values in it."""
+        if layout is not _PLAIN and layout.form:
+            (gap, name, source), *more = layout.form
+            self._form += [(self._length - self._end + gap, name, source), *more]
+            self._lengths += layout.lengths
+            self._end = self._length + sum(gap for gap, *_ in layout.form) + sum(layout.lengths)
+        self._pieces.append(text)
+        self._length += len(text)
+        if self._length > MAX_OUTPUT:
+            _check_length(self._length)
 
     def value(self, value: object, slots: str) -> str:
         """Return a value as text, after noting that it comes next."""
         text = written(value)
-        self.form.append((self.length - self.end, slots, ""))
-        self.lengths.append(len(text))
-        self.end = self.length + len(text)
+        self._form.append((self._length - self._end, slots, ""))
+        self._lengths.append(len(text))
+        self._end = self._length + len(text)
         return text
 
     def charge(self, steps: int) -> None:
-        self.steps += steps
-        if self.steps > MAX_STEPS:
+        self._steps += steps
+        if self._steps > MAX_STEPS:
             raise PromptError(
                 f"filling it takes more than {MAX_STEPS:,} steps (a loop takes as many for each "
                 "value as its body has parts); loop over fewer values"
             )
+
+    def done(self) -> tuple[str, Layout]:
+        """Return the text, and where its values are."""
+        return "".join(self._pieces), Layout(tuple(self._form), tuple(self._lengths))
 
 
 # --- values --------------------------------------------------------------------------------------
@@ -428,6 +448,31 @@ Values = Mapping[str, Any]
 """Of slots, by name."""
 
 
+class _Text(NamedTuple):
+    """Text that is known already, with the values in it."""
+
+    text: str
+    layout: Layout = _PLAIN
+    slots: frozenset[str] = frozenset()
+
+
+class _Slot(NamedTuple):
+    """A slot that is put out as it is."""
+
+    name: str
+    slots: frozenset[str]
+
+
+class _Statement(NamedTuple):
+    """Any other expression, a condition or a loop, as Jinja2 compiles it."""
+
+    put_out: Callable[[Context], Iterator[str]]
+    slots: frozenset[str]
+
+
+_Parts = Sequence[_Text | _Slot | _Statement]
+
+
 class Template:
     """A template, read and checked.
 
@@ -445,18 +490,11 @@ class Template:
     def __init__(self, text: str) -> None:
         try:
             tree = _parse(text)
-            parts = [part for node in tree.body for part in getattr(node, "nodes", [node])]
-            bare = all(isinstance(part, nodes.TemplateData | nodes.Name) for part in parts)
-            # Before the tree is checked, which puts a filter around each name.
-            self._whole: _Bare | _Compiled
-            if bare:
-                self._whole = _Bare(parts)
-            names = _CheckedTree(tree).slots
-            if not bare:
-                self._whole = _Compiled(tree, names)
+            self._names = _CheckedTree(tree).slots
+            self._parts = [*_parts_of(tree, self._names)]
         except (RecursionError, SyntaxError, MemoryError) as error:
             raise PromptError(_NESTED) from error
-        self.slots = tuple(names)
+        self.slots = tuple(self._names)
 
     def fill(self, values: Values) -> tuple[str, Layout]:
         """Fill the slots; return the text and where its values are.
@@ -465,10 +503,7 @@ class Template:
             PromptError: a value lacks what is looked up in it, or a limit was reached.
             TypeError, ValueError, ArithmeticError: a filter or a comparison cannot take a value.
         """
-        try:
-            return self._whole.fill(values)
-        except RecursionError as error:
-            raise PromptError(f"{_NESTED}, or simpler values") from error
+        return self._fill(self._parts, values)
 
     def sharing(self, values: Values) -> Callable[[Values], tuple[str, Layout]]:
         """Return what fills the other slots, any number of times; these are filled once.
@@ -476,177 +511,74 @@ class Template:
         Raises:
             PromptError, TypeError, ValueError, ArithmeticError: see ``fill``.
         """
-        parts: list[_Row | _Compiled] = [_Row()]
+        parts: list[_Text | _Slot | _Statement] = []
+        for is_known, some in groupby(self._parts, lambda part: part.slots <= values.keys()):
+            group = [*some]
+            parts += [_Text(*self._fill(group, values))] if is_known else group
+        return lambda mine: self._fill(parts, {**values, **mine})
+
+    def _fill(self, parts: _Parts, values: Values) -> tuple[str, Layout]:
+        filling, context = _Filling(), None
+        add, value = filling.add, filling.value
         try:
-            for part in self._whole.parts(frozenset(values)):
-                if not isinstance(parts[-1], _Row):
-                    parts.append(_Row())
-                row = parts[-1]
-                assert isinstance(row, _Row)
-                if isinstance(part, str):
-                    row.add(part, Layout((), ()))
+            for part in parts:
+                if isinstance(part, _Text):
+                    add(part.text, part.layout)
                 elif isinstance(part, _Slot):
-                    row.add_slot(part.name, values)
-                elif part.slots <= values.keys():
-                    row.add(*part.fill(values))
+                    add(value(values[part.name], part.name))
                 else:
-                    parts.append(part)
+                    if context is None:
+                        names = self._names.items()
+                        known = {name: values[slot] for slot, name in names if slot in values}
+                        known[_FILLING] = filling
+                        context = _NO_TEMPLATE.new_context(known, shared=True)
+                    # One after the other: where a piece goes is known once those before it are
+                    # counted.
+                    for piece in part.put_out(context):
+                        add(piece)
         except RecursionError as error:
             raise PromptError(f"{_NESTED}, or simpler values") from error
-        if len(parts) == 1:
-            return parts[0].fill
-
-        def fill(mine: Values) -> tuple[str, Layout]:
-            whole = _Row()
-            for part in parts:
-                whole.add(*part.fill({**values, **mine}))
-            return whole.fill(mine)
-
-        return fill
-
-
-class _Slot(NamedTuple):
-    name: str
-
-
-class _Row:
-    """Text and values that are known already, and slots alone between them."""
-
-    def __init__(self) -> None:
-        self._pieces, self._slots = [""], list[str]()
-        self._form, self._lengths = list[tuple[int, str, str]](), list[int]()
-        self._at: list[int] = []
-        """Which of the values those of the slots are."""
-        self._behind = 0
-        """Characters behind the last value."""
-
-    def add(self, text: str, layout: Layout) -> None:
-        """Add text, with values in it."""
-        self._pieces[-1] += text
-        _check_length(len(self._pieces[-1]))
-        if layout.form:
-            (gap, name, source), *more = layout.form
-            self._form += [(self._behind + gap, name, source), *more]
-            self._lengths += layout.lengths
-            self._behind = -sum(gap for gap, *_ in layout.form) - sum(layout.lengths)
-        self._behind += len(text)
-
-    def add_slot(self, slot: str, values: Values) -> None:
-        """Add a slot, or its value where that is known."""
-        if slot in values:
-            text = written(values[slot])
-            self.add(text, Layout(((0, slot, ""),), (len(text),)))
-            return
-        self._form.append((self._behind, slot, ""))
-        self._at.append(len(self._lengths))
-        self._lengths.append(0)
-        self._slots.append(slot)
-        self._pieces += ["", ""]  # the value's place, and the text behind it
-        self._behind = 0
-
-    def fill(self, values: Values) -> tuple[str, Layout]:
-        pieces, lengths = self._pieces.copy(), self._lengths.copy()
-        pieces[1::2] = texts = [written(values[slot]) for slot in self._slots]
-        for at, text in zip(self._at, texts, strict=True):
-            lengths[at] = len(text)
-        text = "".join(pieces)
-        _check_length(len(text))
-        return text, Layout(tuple(self._form), tuple(lengths))
-
-
-class _Bare:
-    """A template of nothing but text and slots, as most are.
-
-    Args:
-        parts: of the tree.
-    """
-
-    def __init__(self, parts: Iterable[Any]) -> None:
-        self._pieces, form = [""], []
-        for part in parts:
-            if isinstance(part, nodes.TemplateData):
-                self._pieces[-1] += part.data
-            else:
-                form.append((len(self._pieces[-1]), part.name, ""))
-                self._pieces += ["", ""]  # the value's place, and the text behind it
-        self._form = tuple(form)
-
-    def fill(self, values: Values) -> tuple[str, Layout]:
-        pieces = self._pieces.copy()
-        pieces[1::2] = texts = [written(values[slot]) for _, slot, _ in self._form]
-        text = "".join(pieces)
-        _check_length(len(text))
-        return text, Layout(self._form, tuple(map(len, texts)))
-
-    def parts(self, shared: frozenset[str]) -> Iterable[str | _Slot]:
-        """Return its texts and slots."""
-        del shared
-        yield self._pieces[0]
-        for (_, slot, _), text in zip(self._form, self._pieces[2::2], strict=True):
-            yield from (_Slot(slot), text)
-
-
-class _Compiled:
-    """A template that Jinja2 compiles.
-
-    Args:
-        tree: checked.
-        names: its slots, each with its name in the tree.
-    """
-
-    def __init__(self, tree: nodes.Template, names: Mapping[str, str]) -> None:
-        self._tree, self._names = tree, names
-        self.slots = names.keys()
-        code = _ENVIRONMENT.compile(tree)
-        self._compiled = jinja2.Template.from_code(_ENVIRONMENT, code, {})
-        self._parts: dict[frozenset[str], list[str | _Slot | _Compiled]] = {}
-
-    def fill(self, values: Values) -> tuple[str, Layout]:
-        try:
-            filling, pieces = _Filling(), []
-            names = {name: values[slot] for slot, name in self._names.items()}
-            context = self._compiled.new_context({**names, _FILLING: filling}, shared=True)
-            # One after the other: where a piece goes is known once those before it are counted.
-            for piece in self._compiled.root_render_func(context):
-                pieces.append(piece)
-                filling.length += len(piece)
-                _check_length(filling.length)
         except jinja2.UndefinedError as error:
             raise PromptError(str(error)) from error
-        return "".join(pieces), Layout(tuple(filling.form), tuple(filling.lengths))
+        return filling.done()
 
-    def parts(self, shared: frozenset[str]) -> Iterable[str | _Slot | _Compiled]:
-        """Return its texts, slots and statements; those that take only shared slots by themselves.
 
-        Args:
-            shared: slots whose values are known before the others'.
-        """
-        if shared not in self._parts:
-            self._parts[shared] = [*self._split(shared)]
-        return self._parts[shared]
+_NO_TEMPLATE = _ENVIRONMENT.from_string("")
+"""Makes contexts."""
 
-    def _split(self, shared: frozenset[str]) -> Iterator[str | _Slot | _Compiled]:
-        slots = {name: slot for slot, name in self._names.items()}
 
-        def kind(item: nodes.Node) -> tuple[bool, bool]:
-            return _is_alone(item), _taken(item, slots) <= shared
-
-        items = [
-            item
-            for node in self._tree.body
-            for item in (node.nodes if isinstance(node, nodes.Output) else [node])
-        ]
-        for (alone, _), group in groupby(items, key=kind):
-            if alone:
-                for item in group:
-                    text = isinstance(item, nodes.TemplateData)
-                    yield item.data if text else _Slot(slots[item.node.name])  # type: ignore[attr-defined]
-                continue
-            body = [nodes.Output([it]) if isinstance(it, nodes.Expr) else it for it in group]
-            names = {slot: self._names[slot] for it in body for slot in _taken(it, slots)}
-            tree = nodes.Template(body, lineno=1)
-            tree.set_environment(_ENVIRONMENT)
-            yield _Compiled(tree, names)
+def _parts_of(tree: nodes.Template, names: Mapping[str, str]) -> Iterator[Any]:
+    """Yield the parts of a checked tree, whose slots have these names in it."""
+    slots = {name: slot for slot, name in names.items()}
+    items = [
+        item
+        for node in tree.body
+        for item in (node.nodes if isinstance(node, nodes.Output) else [node])
+    ]
+    # Each a block, so that one compilation gives a function for each.
+    blocks: list[nodes.Node] = [
+        nodes.Block(
+            f"b{place}",
+            [nodes.Output([item]) if isinstance(item, nodes.Expr) else item],
+            False,
+            False,
+            lineno=1,
+        )
+        for place, item in enumerate(items)
+        if not _is_alone(item)
+    ]
+    compiled: Mapping[str, Any] = {}
+    if blocks:
+        whole = nodes.Template(blocks, lineno=1)
+        whole.set_environment(_ENVIRONMENT)
+        code = _ENVIRONMENT.compile(whole)
+        compiled = jinja2.Template.from_code(_ENVIRONMENT, code, {}).blocks
+    for place, item in enumerate(items):
+        taken = [slots[it.name] for it in item.find_all(nodes.Name) if it.name in slots]
+        if f"b{place}" in compiled:
+            yield _Statement(compiled[f"b{place}"], frozenset(taken))
+        else:
+            yield _Slot(taken[0], frozenset(taken)) if taken else _Text(item.data)  # type: ignore[attr-defined]
 
 
 def _is_alone(item: nodes.Node) -> bool:
@@ -654,10 +586,6 @@ def _is_alone(item: nodes.Node) -> bool:
     return isinstance(item, nodes.TemplateData) or (
         isinstance(item, nodes.Filter) and isinstance(item.node, nodes.Name)
     )
-
-
-def _taken(item: nodes.Node, slots: Mapping[str, str]) -> set[str]:
-    return {slots[it.name] for it in item.find_all(nodes.Name) if it.name in slots}
 
 
 @lru_cache(maxsize=1024)

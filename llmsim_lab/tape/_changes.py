@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
-from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
 from llmsim_lab._util.jsontext import as_mapping, flat
-from llmsim_lab._util.text import clip, counted, few, printable
+from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._lines import RunInfo
 
@@ -51,14 +50,13 @@ class Changes:
     def of(self, run: int) -> list[str]:
         """Return what a run changed, a line each: compared with the run that it came from, if any.
 
-        A run that came from no other names the settings in which it differs from others of its name
-        on the tape, its prompts where they are not the first one's, and its interventions.
+        A run that came from no other names its interventions.
         """
         info = self._runs[run]
         parent = self._runs.get(info.parent or 0)
         try:
             if parent is None or parent.id >= run:
-                return self._of_first(info)
+                return _few(self._done(info.id).elements())
             at = info.fork_turn
             undone = self.outside(parent.id, run, since=at)
             return [
@@ -102,27 +100,6 @@ class Changes:
         fields = [_from_to(name, was.get(name), now.get(name)) for name in _different(was, now)]
         return [_line(f"state: {', '.join(_few(fields))}")] if fields else []
 
-    def _of_first(self, info: RunInfo) -> list[str]:
-        """Return what a run that came from no other changed."""
-        first, varied = self._alike.get(_likeness(info), (info, ()))
-        facts = _facts(info) if varied else {}
-        settings = (f"{name} {_short(facts.get(name))}" for name in varied)
-        return [*_few(settings), *_prompts(first, info), *_few(self._done(info.id).elements())]
-
-    @cached_property
-    def _alike(self) -> dict[object, tuple[RunInfo, Iterable[str]]]:
-        """For runs that came from no other: the first of their name, and in what they differ."""
-        groups: dict[object, list[RunInfo]] = {}
-        for info in self._runs.values():
-            if info.parent not in self._runs:
-                groups.setdefault(_likeness(info), []).append(info)
-        found: dict[object, tuple[RunInfo, Iterable[str]]] = {}
-        for likeness, infos in groups.items():
-            first, *others = map(_facts, infos)
-            varied = (name for other in others for name in _different(first, other))
-            found[likeness] = infos[0], dict.fromkeys(varied)
-        return found
-
     def _done(self, run: int, since: int | None = None) -> Counter[str]:
         """Return a run's interventions, and those that were planned in the end, in words."""
         first = -math.inf if since is None else since
@@ -165,10 +142,6 @@ def _settings(before: RunInfo, after: RunInfo) -> list[str]:
         if name.startswith("llm.") and not lacking and not (changed and name == "llm.model"):
             changed.append(_from_to(name, old.get(name), new.get(name)))
     return _few(changed)
-
-
-def _likeness(info: RunInfo) -> object:
-    return info.name, str(info.manifest.get("kind")), info.verb == "experiment"
 
 
 # --- prompts -------------------------------------------------------------------------------------
@@ -288,9 +261,6 @@ class TextTree:
 
     Attributes:
         lines: the tree, a line each; texts from the tape without control characters.
-        runs: the runs in the order of their lines, which begin after the title.
-        below: the runs that came from a run, by its number; under None those that came from none.
-        changed: as it was given.
     """
 
     def __init__(
@@ -302,9 +272,6 @@ class TextTree:
             # A parent came first; else the tape is damaged, and the run stands by itself.
             known = info.parent in numbers and info.parent is not None and info.parent < info.id
             below.setdefault(info.parent if known else None, []).append(info)
-        self.below: Mapping[int | None, Sequence[RunInfo]] = below
-        self.changed = changed
-        self.runs: list[RunInfo] = []
         self.lines = [printable(title)]
         # A stack, not recursion: forks of forks may be deeper than Python's stack. The next run is
         # the last, with its indent, whether it is its parent's last one, and whether it has none.
@@ -312,8 +279,7 @@ class TextTree:
         while todo:
             info, indent, last, top = todo.pop()
             branch, inside = ("", "") if top else ("└─ ", "   ") if last else ("├─ ", "│  ")
-            self.runs.append(info)
-            self.lines.append(f"{indent}{branch}{_run_line(info, self.changed[info.id])}")
+            self.lines.append(f"{indent}{branch}{_run_line(info, changed[info.id])}")
             for place, child in enumerate(reversed(below.get(info.id, []))):
                 todo.append((child, indent + inside, place == 0, False))
 
@@ -328,8 +294,6 @@ def _run_line(info: RunInfo, changed: Sequence[str]) -> str:
     verb = info.verb if info.fork_turn is None else f"{info.verb} at turn {info.fork_turn}"
     first = 1 if info.fork_turn is None else info.fork_turn + 1
     turns = f"turns {first} to {info.turns}" if info.turns >= first else "no turn yet"
-    if info.verb == "experiment":
-        turns = counted(info.turns, "sample")
     parts = [info.name, verb, turns, info.outcome or "open", info.model or "no model"]
     texts = [_line(part, _MAX_TEXT) for part in parts]
     if changed:

@@ -23,7 +23,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.tape._journal import FACT
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status
 
-Verb = Literal["run", "rerun", "fork", "experiment"]
+Verb = Literal["run", "rerun", "fork"]
 
 _MOST = 10**9
 _Count = Annotated[int, Field(ge=0, le=_MOST)]

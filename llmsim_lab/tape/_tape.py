@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from llmsim_lab._util.jsontext import dumps, loads
-from llmsim_lab._util.text import log_event
+from llmsim_lab._util.text import log_event, whole
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._changes import Changes, TextTree
 from llmsim_lab.tape._journal import Journal, Place, journal_at
@@ -90,7 +90,7 @@ class Tape:
         return [run for run in sorted(index.runs) if run in index.turns]
 
     def run(self, run: int | None = None) -> RunInfo:
-        """Return one run, the latest if none is named; comparisons on runs have to be named.
+        """Return one run, the latest if none is named.
 
         Raises:
             TapeError: there is no such run.
@@ -103,7 +103,7 @@ class Tape:
         if not runs:
             raise TapeError(f"the tape {self.path} holds no run")
         if run is None:
-            return next((info for info in reversed(runs) if info.verb != "experiment"), runs[-1])
+            return runs[-1]
         known = ", ".join(str(info.id) for info in runs)
         hint = "" if type(run) is int else "; a run's number is a whole number, as in run=1"
         raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}{hint}")
@@ -297,9 +297,7 @@ class Tape:
         import pandas as pd  # here and below, since it takes long to import
 
         rows = self.frame_rows(self.run(run).id).values()
-        return pd.DataFrame(
-            [{_encodable(name): _encodable(value) for name, value in row.items()} for row in rows]
-        )
+        return pd.DataFrame(map(whole, rows))
 
     def frame_rows(self, run: int) -> dict[int, Any]:
         """Return the rows of a run's frame as they were written, by turn."""
@@ -320,7 +318,7 @@ class Tape:
         import pandas as pd
 
         calls = self.calls(self.run(run).id, forgotten=True)
-        rows = [[*map(_encodable, _frame_row(call))] for call in calls]
+        rows = [whole(list(_frame_row(call))) for call in calls]
         return pd.DataFrame(rows, columns=list(_FRAME_COLUMNS))
 
     def compare(self, run_a: int, run_b: int) -> pd.DataFrame:
@@ -355,8 +353,7 @@ class Tape:
         """Return the runs with their forks and reruns below them; it has a view in a notebook.
 
         Each says what it changed: the prompt's words, interventions, the state, the settings, the
-        model. A run that came from no other says in what settings it differs from those of its
-        name.
+        model.
         """
         runs, changes = self.runs(), self.changes()
         changed = {info.id: changes.of(info.id) for info in runs}
@@ -573,13 +570,6 @@ def _frame_row(call: RecordedCall) -> tuple[Any, ...]:
         attempt.seconds,
         call.forgotten,
     )
-
-
-def _encodable(value: Any) -> Any:
-    """Return a value; if a text, with question marks for surrogates, which Arrow cannot hold."""
-    if not isinstance(value, str) or value.isascii():
-        return value
-    return value.encode(errors="replace").decode()
 
 
 def parting(compared: pd.DataFrame) -> pd.DataFrame:

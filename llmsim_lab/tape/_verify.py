@@ -40,11 +40,6 @@ class Finding:
         return f"{where}: {printable(self.what)}" if where else printable(self.what)
 
 
-def replayable(tape: Tape) -> list[int]:
-    """Return the runs that can be replayed, which comparisons are not."""
-    return [info.id for info in tape.runs() if info.verb != "experiment"]
-
-
 def digest(path: str | Path) -> str:
     """Return a file's SHA-256, hexadecimal: publish it beside the tape."""
     with Path(path).open("rb") as file:

@@ -202,16 +202,6 @@ async def test_a_reply_cut_by_the_token_limit_is_invalid_and_says_so() -> None:
     assert "max_tokens=512 was reached; raise it" in failure.detail
 
 
-async def test_a_hundred_kilobyte_prompt_overflows_before_anything_is_sent() -> None:
-    client, backend = make_client(GOOD)
-    failure = await failure_of(client, prompt="rate " * 20_000)
-    assert failure.reason == "context_overflow"
-    assert failure.attempts == 0
-    assert "100,000 characters" in str(failure)
-    assert "num_ctx=4096" in str(failure)
-    assert backend.requests == []
-
-
 async def test_an_empty_prompt_is_rejected() -> None:
     client, _ = make_client(GOOD)
     with pytest.raises(ConfigError, match="prompt is empty"):

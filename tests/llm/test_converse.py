@@ -100,13 +100,6 @@ async def test_a_call_that_fails_twice_is_a_failure_that_says_who_made_it() -> N
     assert (caught.value.reason, caught.value.component) == ("timeout", "assistant")
 
 
-async def test_a_conversation_that_can_never_fit_is_rejected_unsent() -> None:
-    client, backend = make_client("Fine.", num_ctx=600)
-    with pytest.raises(LLMFailureException, match="num_ctx=600 can never hold"):
-        await client.converse([Message("user", "x" * 10_000)])
-    assert backend.requests == []
-
-
 def make_tape(path: Path) -> tuple[Tape, int]:
     tape = Tape(path)
     return tape, tape.add_run({}, name="talk", first=(0, "{}", "{}"))

@@ -16,7 +16,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._openai import OpenAIBackend
 from llmsim_lab.llm._scope import time_limit
-from llmsim_lab.types import ChatReply, ChatRequest, Message
+from llmsim_lab.types import ChatReply, Message
 
 
 def client_of(host: str, **config: Any) -> LLMClient:
@@ -46,34 +46,6 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 # Taking turns
-
-
-async def test_a_model_that_others_load_with_other_settings_is_told_of_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    options = {"num_ctx": 2048}
-    with FakeOllama(load_s=2.5) as server, ollama.Client(server.host) as other:
-        async with client_of(server.host) as client:
-            for _ in range(8):
-                await say(client)
-                other.chat("llama3.2", [{"role": "user", "content": "Hi"}], options=options)
-    [line] = told(caplog)
-    assert "this model is loaded with other settings and is loaded anew each time" in line
-    assert "the last 3 answers waited 2.5, 2.5, 2.5 s for that" in line
-    assert "num_ctx (here 4096)" in line
-
-
-async def test_requests_that_wait_for_one_loading_are_not_several_loadings(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    class Loading:
-        async def chat(self, request: ChatRequest) -> ChatReply:
-            await asyncio.sleep(0.01)
-            return ChatReply(text="ok", load_seconds=2.0)
-
-    client = LLMClient(LLMConfig(model="m", max_concurrency=8), Loading())
-    await asyncio.gather(*(say(client) for _ in range(8)))
-    assert told(caplog) == []
 
 
 async def test_the_model_stays_loaded_while_another_client_takes_turns() -> None:

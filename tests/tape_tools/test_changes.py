@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client, make_config, make_simulation
+from builders import make_client, make_simulation
 from tape_text import changed_manifest, rewrite
 
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import GlobalState
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import fork, load, rerun
+from llmsim_lab.run import fork, load
 from llmsim_lab.simulation import Simulation
 
 HOSTILE = "\x1b[2Jnote\u202e [bold]<b>&"
@@ -80,37 +79,8 @@ def test_an_edited_prompt_is_named_by_its_words_and_by_the_part_that_has_it_alon
 
 def test_another_model_and_other_settings_are_named(tape: Tape) -> None:
     client = make_client(model="other", temperature=0.25, timeout_s=7)
-    first = Tape(tape.path)
-    made = make_simulation()
-    run = Simulation(made.config, llm_client=client, tape=first)
-    run.run(1)
-    assert changes(tape, 2) == ['llm.model "other"', "llm.temperature 0.25"]
     load(tape, 1).fork(llm_client=client).run(1)
-    assert changes(tape, 3) == ['llm.model "auto" → "other"', "llm.temperature 0.7 → 0.25"]
-
-
-def test_seeds_are_named_where_runs_differ_in_them(tmp_path: Path) -> None:
-    with Tape(tmp_path / "seeds.tape") as tape:
-        for seed in (1, 2, 3):
-            shock = [{"turn": 1, "set": {"shock.supply": 2}}] if seed == 3 else []
-            Simulation(make_config(seed=seed, interventions=shock), tape=tape).run(1)
-        rerun(tape, 1)
-        assert [changes(tape, run) for run in (1, 2, 3, 4)] == [
-            ["seed 1"],
-            ["seed 2"],
-            ["seed 3", "turn 1: set shock.supply 2"],
-            [],
-        ]
-
-
-def test_prompts_are_named_where_a_run_of_the_same_name_has_others(tape: Tape) -> None:
-    made, was = make_simulation(), Prompt.load("agent_policy")
-    own = {f"agent_policy#{was.digest[:8]}": was.replace("ONE", "exactly one")}
-    Simulation(made.config, llm_client=made.llm_client, prompts=own, tape=tape).run(1)
-    assert [changes(tape, run) for run in (1, 2)] == [
-        [],
-        ['prompt agent_policy: "ONE" → "exactly one"'],
-    ]
+    assert changes(tape, 2) == ['llm.model "auto" → "other"', "llm.temperature 0.7 → 0.25"]
 
 
 def test_untrusted_words_are_printable_and_short(tape: Tape) -> None:

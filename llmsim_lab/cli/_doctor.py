@@ -7,16 +7,16 @@ import logging
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import psutil
 import typer
-from rich.table import Column, Table
+from rich.table import Column
 
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.text import clip, listed
@@ -61,10 +61,8 @@ def ls() -> None:
         if any(card.model == row.name for row in CATALOGUE):
             say(f"{card.heading}: {card.verdict}")
     say(
-        f"{CATALOGUE[0].name} fails the economic gate: its likeliest move is a rise in 96 of 96 "
-        "situations, of which 48 call for one. For findings take a larger model: 'ollama pull "
-        f"{SUGGESTED_MODEL}', then --model ollama:{SUGGESTED_MODEL}. No such model was measured: "
-        f"'llmsim-lab doctor ollama:{SUGGESTED_MODEL} --economics' asks it."
+        "None of them is for findings; for those take a larger model: 'ollama pull "
+        f"{SUGGESTED_MODEL}', then --model ollama:{SUGGESTED_MODEL}."
     )
 
 
@@ -89,8 +87,6 @@ def rm(name: Annotated[str, typer.Argument(help="A name from 'model ls'.")]) -> 
 
 
 # --- doctor ---------------------------------------------------------------------------------------
-
-CardT = TypeVar("CardT", ModelCheck, EconomicsCard)
 
 _SETTINGS = LLMConfig(
     temperature=0, seed=1, num_ctx=2048, max_tokens=200, max_text_chars=120, timeout_s=120
@@ -117,9 +113,6 @@ def doctor(
         list[str] | None,
         typer.Argument(metavar="[MODEL]...", help="Check what it can do."),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Check this one only, as 'connect' would name it.")
-    ] = None,
     host: Host = None,
     economics: Annotated[
         bool,
@@ -128,36 +121,43 @@ def doctor(
     thin: Annotated[
         bool, typer.Option("--thin", help="With --economics: tell it four indicators only.")
     ] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="With --economics: ask anew, although a card is kept.")
-    ] = False,
     json_to: Annotated[
         str | None,
         typer.Option("--json", metavar="FILE", help="Write the results as JSON; - prints them."),
     ] = None,
 ) -> None:
     """Show which models are there, whether they answer as they must, and what they can do."""
-    if economics or thin or again:
-        if not (models and economics) or model:
+    if not models:
+        if economics or json_to:
             raise typer.BadParameter(
-                "MODEL... --economics, with --thin, --again or --json, goes with nothing else: "
-                "llmsim-lab doctor embedded:smollm2-135m --economics"
+                "--economics and --json go with a model: llmsim-lab doctor ollama:NAME --json -"
             )
-        told: Told = "thin" if thin else "economist"
-        gates = [_gated(name, host, told=told, again=again) for name in models]
-        _show(gates, _show_card, json_to=json_to)
-        return
-    if models:
-        if model:
-            raise typer.BadParameter("--model does not go with a model's check")
-        _show([_checked(name, host) for name in models], _show_check, json_to=json_to)
-        return
-    if json_to:
-        raise typer.BadParameter("--json goes with a model: llmsim-lab doctor ollama:NAME --json -")
-    raise typer.Exit(0 if _report(model, host) else 1)
+        raise typer.Exit(0 if _report(host) else 1)
+    if thin and not economics:
+        raise typer.BadParameter("--thin goes with --economics")
+    results: list[ModelCheck] | list[EconomicsCard]
+    if economics:
+        results = [_gated(name, host, told="thin" if thin else "economist") for name in models]
+    else:
+        results = [_checked(name, host) for name in models]
+    if json_to is not None:
+        whole = [json.loads(one.to_json()) for one in results]
+        text = json.dumps(whole[0] if len(whole) == 1 else whole, indent=2)
+        if json_to == "-":
+            typer.echo(text)
+            return
+        write_file(Path(json_to), text.encode())
+    for one in results:
+        say(one.heading)
+        if isinstance(one, ModelCheck):
+            _show_check(one)
+        else:
+            _show_card(one)
+    if json_to is not None:
+        say(f"Written: {json_to}")
 
 
-def _report(model: str | None, host: str | None) -> bool:
+def _report(host: str | None) -> bool:
     """Print what this machine has and what each model answers; return True if one works."""
     memory = psutil.virtual_memory()
     wish = os.environ.get("LLMSIM_MODEL")
@@ -166,21 +166,15 @@ def _report(model: str | None, host: str | None) -> bool:
         f"{os.cpu_count()} cores, {memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB "
         f"memory free" + (f", LLMSIM_MODEL={wish}" if wish else "")
     )
-    findings = [_check(model, host)] if model else [*_ollama(host), *_openai(), *_embedded()]
+    findings = [*_ollama(host), *_openai(), *_embedded()]
     context, speed = (Column(title, no_wrap=True) for title in ("context", "speed"))
     table = plain_table("backend", "model", context, "answer held to a schema", speed)
     for row in findings:
         style = "" if row.works or row.answer == _NOT_ASKED else "yellow"
-        if row.model:
-            cells = (row.backend, row.model, row.context, row.answer, row.speed)
-            table.add_row(*map(literal, cells), style=style)
-        else:
-            say(f"{row.backend}: {row.answer}", style=style)
-    if table.row_count:
-        console.print(table)
-    # The address of an openai: model says nothing of where Ollama is.
-    is_ollamas = not (model or "").strip().lower().startswith("openai")
-    say(_choice(host if is_ollamas else None))
+        cells = (row.backend, row.model, row.context, row.answer, row.speed)
+        table.add_row(*map(literal, cells), style=style)
+    console.print(table)
+    say(_choice(host))
     for gate in kept_economics_cards():
         say(f"{gate.heading}: {gate.verdict}")
     return any(finding.works for finding in findings)
@@ -208,12 +202,9 @@ def _ollama(host: str | None) -> list[_Finding]:
                 answer=f"has no model that can chat: 'ollama pull {SUGGESTED_MODEL}'",
             )
         ]
-    others = [
-        _Finding(backend=f"Ollama {found.version}", model=name, answer=_NOT_ASKED)
-        for name in found.models
-        if name != found.model
-    ]
-    return [_check(f"ollama:{found.model}", host), *others]
+    others = listed([name for name in found.models if name != found.model])
+    more = [_Finding(backend="", model=others, answer=_NOT_ASKED)] if others else []
+    return [_check(f"ollama:{found.model}", host), *more]
 
 
 def _openai() -> list[_Finding]:
@@ -281,13 +272,8 @@ async def _examine(client: LLMClient, backend: str) -> _Finding:
     )
 
 
-@contextmanager
-def _progress(model: str, *, every_s: float = 0.0) -> Iterator[Callable[[str], None]]:
-    """Say what is being asked: in place in a terminal, else in lines, one in so many seconds."""
-    if errors.is_terminal:
-        with errors.status(literal(f"{model}: looking ...")) as status:
-            yield lambda what: status.update(literal(f"{model}: {what} ..."))
-        return
+def _progress(model: str, *, every_s: float = 0.0) -> Callable[[str], None]:
+    """Return what says what is being asked, a line at most in so many seconds."""
     said_at = -inf
 
     def line(what: str) -> None:
@@ -296,7 +282,7 @@ def _progress(model: str, *, every_s: float = 0.0) -> Iterator[Callable[[str], N
             said_at = time.monotonic()
             say(f"{model}: {what} ...", to=errors)
 
-    yield line
+    return line
 
 
 @contextmanager
@@ -313,40 +299,22 @@ def _asking(model: str, host: str | None) -> Iterator[LLMClient]:
 
 
 def _checked(model: str, host: str | None) -> ModelCheck:
-    with _asking(model, host) as client, _progress(model) as progress:
-        return run_sync(check_model(client, progress))
+    with _asking(model, host) as client:
+        return run_sync(check_model(client, _progress(model)))
 
 
-def _gated(model: str, host: str | None, *, told: Told, again: bool) -> EconomicsCard:
+def _gated(model: str, host: str | None, *, told: Told) -> EconomicsCard:
     with _asking(model, host) as client:
         say(f"{model}: {what_it_takes()}; stopped, it is continued.", to=errors)
+        progress = _progress(model, every_s=_GATE_LINE_S)
         try:
-            with _progress(model, every_s=_GATE_LINE_S) as progress:
-                return economics_card(client, told=told, again=again, progress=progress)
+            return economics_card(client, told=told, progress=progress)
         except LLMFailureException:
             say("What was measured is kept; the same command continues.", to=errors)
             raise
 
 
-def _show(
-    results: Sequence[CardT], show: Callable[[CardT], object], *, json_to: str | None
-) -> None:
-    """Print results, and write them as JSON; with JSON to print, nothing else is printed."""
-    if json_to is not None:
-        whole = [json.loads(one.to_json()) for one in results]
-        text = json.dumps(whole[0] if len(whole) == 1 else whole, indent=2)
-        if json_to == "-":
-            typer.echo(text)
-            return
-        write_file(Path(json_to), text.encode())
-    for one in results:
-        show(one)
-    if json_to is not None:
-        say(f"Written: {json_to}")
-
-
 def _show_check(check: ModelCheck) -> None:
-    say(check.heading)
     table = plain_table("check", Column("result", no_wrap=True), "note")
     for one in check.findings:
         style = "yellow" if one.ok is False else ""
@@ -355,15 +323,10 @@ def _show_check(check: ModelCheck) -> None:
 
 
 def _show_card(card: EconomicsCard) -> None:
-    say(card.heading)
-    console.print(_economics_table(card))
-    say(card.verdict, style="bold")
-
-
-def _economics_table(card: EconomicsCard) -> Table:
     value = Column("value, 95 % interval, cut")
     table = plain_table("criterion", "decided by", "verdict", value, "in words")
     for one in card.criteria:
         style = {"pass": "green", "fail": "red", "undecided": "yellow"}[one.verdict]
         table.add_row(*map(literal, cells_of(one)), style=style)
-    return table
+    console.print(table)
+    say(card.verdict, style="bold")

@@ -19,13 +19,11 @@ from typing import Annotated
 import typer
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab._util.text import clip
 from llmsim_lab.cli._output import say
 from llmsim_lab.cli._playing import ImportFiles, import_files
 from llmsim_lab.cli._run import TapeFile
-from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
-from llmsim_lab.run._registry import class_of_manifest
 from llmsim_lab.run._run import page
 
 _FIRST_CELL = """\
@@ -146,21 +144,6 @@ def view(
         if out is None and target != file and target.exists():
             raise ConfigError(f"{target} is there already; say --out {target} to replace it")
         page(tape, target, run=run)
-        unknown = _unknown(tape)
-    size = target.stat().st_size
-    shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
-    say(f"Written: {target} ({shown})")
-    if unknown:
-        say(f"Without what only its class can tell, since {clip(unknown, 400)}", style="yellow")
+    say(f"Written: {target} ({target.stat().st_size / 1e3:,.0f} kB)")
     if show:
         webbrowser.open(target.resolve().as_uri())
-
-
-def _unknown(tape: Tape) -> str:
-    """Return why a run's class is not known here; empty if all are."""
-    for info in tape.runs():
-        try:
-            class_of_manifest(info.id, info.manifest)
-        except TapeError as error:
-            return str(error)
-    return ""

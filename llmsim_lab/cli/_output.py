@@ -8,37 +8,35 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
 from llmsim_lab._util.config import yaml_text
+from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
-from llmsim_lab._util.text import clip, number, printable
-from llmsim_lab.agents._agents import change_in_words
+from llmsim_lab._util.text import clip, few, number, printable
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run._registry import file_of, is_shipped
-from llmsim_lab.run._turn import Series, Turn
+from llmsim_lab.run._turn import Series, Turn, told_of
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.types import Status
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 console = Console()
 errors = Console(stderr=True)
 
-_STATUS_STYLES = {"ok": "green", "repaired": "yellow", "fallback": "yellow", "failed": "red"}
 _MOST_COLUMNS = 4
-_LONGEST_NAME = 16
-"""Characters of a line; longer names go on with the next."""
+_MOST_DECISIONS = 40
+_LONGEST_DECISION = 240
 
 
 def literal(text: object) -> Text:
@@ -87,11 +85,6 @@ def open_folder(path: Path) -> Path:
     return path
 
 
-def heading(series: Series) -> str:
-    """Return a column's name in the middle of a line."""
-    return series.label[:1].lower() + series.label[1:]
-
-
 def frame_table(frame: pd.DataFrame, series: Sequence[Series]) -> Table:
     """Return a table of a run's frame, a line a turn.
 
@@ -101,21 +94,16 @@ def frame_table(frame: pd.DataFrame, series: Sequence[Series]) -> Table:
             few if none has one.
     """
     chosen = [item for item in series if item.short] or series[:_MOST_COLUMNS]
-    figures = {item.column: item.short or heading(item) for item in chosen}
+    figures = {item.column: item.short or item.label for item in chosen}
     if "period" in frame:
         figures = {"period": "quarter"} | figures
-    has_actions = {"accepted", "actions"} <= set(frame)
     table = plain_table(
         *(right(literal(name), min_width=5) for name in ("turn", *figures.values())),
-        *(["accepted"] if has_actions else []),
         *("model decisions", "from outside"),
     )
     for row in frame.to_dict("records"):
-        counts = [f"{row.get(name)} {name}" for name in _STATUS_STYLES if row.get(name)]
+        counts = [f"{row.get(name)} {name}" for name in get_args(Status) if row.get(name)]
         cells = [_figure(row.get(name)) for name in ("turn", *figures)]
-        if has_actions:
-            counted = [_figure(row[name]).removesuffix(".00") for name in ("accepted", "actions")]
-            cells.append(" of ".join(filter(None, counted)))
         cells += [", ".join(counts), _figure(row.get("interventions"))]
         table.add_row(*map(literal, cells))
     return table
@@ -128,64 +116,20 @@ def _figure(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
-def turns_table(simulation: Simulation, *, taped: int | None, since: int) -> Table:
-    """Return a table of what was proposed each turn, why, and where it led.
-
-    Args:
-        simulation: the run.
-        taped: the last turn that comes from a tape; a column then says which do and which are live.
-        since: the first turn that is listed.
-    """
-    # A move is short, and has a column of its own, so that the words beside it cannot hide it.
-    moves = simulation.config.moves_bp is not None
-    words = "in words" if moves else "what it proposed, and why"
-    # One player's name would only take room from its words.
-    several = len(simulation.nations) > 1
-    table = plain_table(
-        Column("quarter" if simulation.state.period else "turn", min_width=6),
-        *(right(title, min_width=6) for title in ("rate", "Taylor", "infl.", "unem.")),
-        *([Column("who", overflow="fold", max_width=_LONGEST_NAME)] if several else []),
-        *([right("move, bp", min_width=8)] if moves else []),
-        *([] if taped is None else [Column("from", min_width=4)]),
-        Column(words, overflow="ellipsis", no_wrap=True, ratio=1),
-    )
-    table.expand = True
-    for turn, taylor in zip(simulation.turns, simulation.to_frame()["taylor_rate"], strict=True):
-        if turn.number < since:
-            continue
-        economy = turn.state.global_state
-        source = () if taped is None else ("tape" if turn.number <= taped else "live",)
-        figures: tuple[str, ...] = (
-            turn.state.period or str(turn.number),
-            f"{economy.interest_rate:.2f}",
-            f"{taylor:.2f}",
-            f"{economy.inflation:.1f}",
-            f"{economy.unemployment:.1f}",
-        )
-        proposals = [answer for answer in turn.answers if answer.component == "agent"]
-        if not proposals:
-            blank = ("",) * (several + moves)
-            table.add_row(*figures, *blank, *source, "(the start)", style="dim")
-        for answer in proposals:
-            accepted = turn.became.get(answer.player, {}).get("accepted")
-            change = answer.fields.get("rate_change_bp")
-            what = clip(answer.fields.get("action", ""), 60)
-            if (
-                moves
-                and answer.reasoning
-                and change is not None
-                and what == change_in_words(change)
-            ):
-                what = ""  # the column beside it says that
-            said = ": ".join(filter(None, (what, clip(answer.reasoning, 200))))
-            proposal = literal(f"{'' if accepted else 'REJECTED: '}{said}")
-            style = "" if accepted else "red"
-            who = (literal(answer.player),) if several else ()
-            size = f"{change:+d}" if change else "" if change is None else "0"
-            move = (size,) if moves else ()
-            table.add_row(*figures, *who, *move, *source, proposal, style=style)
-            figures = ("",) * len(figures)  # once a turn, at its first proposal
-    return table
+def _say_decisions(turns: Sequence[Turn]) -> None:
+    """Print what was decided in some turns, and why."""
+    said = []
+    for turn in turns:
+        for answer, became in told_of(turn):
+            who = f"{turn.number} {answer.player or answer.component}"
+            rejected = "REJECTED: " if became.get("accepted") is False else ""
+            why = "; ".join(filter(None, (str(answer), answer.reasoning)))
+            said.append(clip(f"{who}: {rejected}{why}", _LONGEST_DECISION))
+    if said:
+        say("What was decided in each turn, and why:", style="bold")
+        for line in few(said, _MOST_DECISIONS):
+            say(line)
+        console.print()
 
 
 def summary(turns: Sequence[Turn]) -> str:
@@ -193,10 +137,7 @@ def summary(turns: Sequence[Turn]) -> str:
     seconds = sum(turn.seconds for turn in turns)
     calls = sum(len(turn.calls) for turn in turns)
     statuses = sum((Counter(turn.statuses) for turn in turns), Counter())
-    shares = ", ".join(
-        f"[{_STATUS_STYLES[status]}]{status} {count / statuses.total():.0%}[/]"
-        for status, count in statuses.items()
-    )
+    shares = ", ".join(f"{it} {count / statuses.total():.0%}" for it, count in statuses.items())
     if not calls:
         went_wrong = f" ({shares})" if shares else ""
         return f"no model was called{went_wrong}; {seconds:.1f} s"
@@ -204,41 +145,25 @@ def summary(turns: Sequence[Turn]) -> str:
     return f"{calls} model calls: {shares}; {tokens:,} tokens; {number(seconds)} s"
 
 
-def report(
-    simulation: Run,
-    out: Path,
-    *,
-    shadow: Simulation | None = None,
-    taped: int | None = None,
-    since: int = 0,
-) -> None:
-    """Print a run's table and summary; write its frames and configuration.
+def report(simulation: Run, out: Path, *, taped: int | None = None, since: int = 0) -> None:
+    """Print a run's table, decisions and summary; write its frames and configuration.
 
-    An economic run's table has the actions as well, and its rates are charted.
+    An economic run's rates are charted.
 
     Args:
         simulation: the run.
         out: the folder for the files.
-        shadow: another run of the same economy, to chart beside it.
         taped: the last turn that comes from a tape, where some do.
-        since: the first turn of an economic run's table.
+        since: the first turn that is listed.
     """
-    economic = simulation if isinstance(simulation, Simulation) else None
-    if economic is not None:
-        console.print(turns_table(economic, taped=taped, since=since))
-        console.print()
-        console.print(
-            "'Taylor' is what the rule (Taylor 1993) asks for on that row's data; a proposal sets "
-            "the rate of its own row, on the data of the row before.",
-            style="dim",
-        )
-    else:
-        console.print(frame_table(simulation.to_frame(), simulation.series))
-        console.print()
+    frame = simulation.to_frame()
+    console.print(frame_table(frame[frame["turn"] >= since], simulation.series))
+    console.print()
+    _say_decisions([turn for turn in simulation.turns if turn.number > since])
     _print_summary(simulation, taped)
-    paths = _write_tables(simulation, shadow, out)
-    if economic is not None:
-        paths.insert(0, _write_chart(economic, shadow, out))
+    paths = _write_tables(simulation, out)
+    if isinstance(simulation, Simulation):
+        paths.insert(0, _write_chart(simulation, out))
     say(f"Written: {', '.join(map(str, paths))}")
 
 
@@ -255,46 +180,21 @@ def _print_summary(simulation: Run, taped: int | None) -> None:
             say(f"not reached: the intervention planned for {item}", style="yellow")
 
 
-def _write_chart(simulation: Simulation, shadow: Simulation | None, out: Path) -> Path:
+def _write_chart(simulation: Simulation, out: Path) -> Path:
     # Here, since it loads all worlds, a quarter of a second, and most commands draw nothing.
     from llmsim_lab.lab.figures import rate_figure
 
-    name = _chart_name(simulation)
-    frames = {name: simulation.to_frame()}
-    if shadow is not None:
-        frames[_chart_name(shadow)] = shadow.to_frame()
-    first = simulation.turns[0].state.period
+    name, first = simulation.config.name, simulation.turns[0].state.period
     figure = rate_figure(
-        frames,
+        {name: simulation.to_frame()},
         history=history(first, len(simulation.turns)) if first else None,
         rule_of=name,
-        title=f"Policy rate from {first}" if first else "Policy rate",
     )
-    return write_figure(out / "rates.png", figure, dpi=120)
+    return write_file(out / "rates.png", figure_bytes(figure, "png", dpi=120))
 
 
-def write_figure(path: Path, figure: Figure, *, dpi: int) -> Path:
-    """Write a figure as its file's ending says, and return the path.
-
-    Raises:
-        ConfigError: it cannot be written, or the ending is not one of a picture.
-    """
-    picture = BytesIO()
-    try:
-        figure.savefig(picture, dpi=dpi, format=path.suffix[1:] or "png")
-    except ValueError as error:
-        raise ConfigError(f"cannot draw {path}: {error}") from error
-    return write_file(path, picture.getvalue())
-
-
-def _chart_name(simulation: Simulation) -> str:
-    return clip(printable(simulation.config.name), 60)
-
-
-def _write_tables(simulation: Run, shadow: Simulation | None, out: Path) -> list[Path]:
+def _write_tables(simulation: Run, out: Path) -> list[Path]:
     frames = {"turns": simulation.to_frame(), "decisions": simulation.decisions()}
-    if shadow is not None:
-        frames["shadow"] = shadow.to_frame()
     texts = {f"{name}.csv": csv_text(frame) for name, frame in frames.items()}
     # An economic run's file needs none; one's own world is named on the command line, not by data.
     unsaid = ":" in simulation.kind or simulation.kind == Simulation.kind

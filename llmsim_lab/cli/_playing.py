@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 import threading
 import traceback
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from llmsim_lab._util.text import closest
+from llmsim_lab._util.text import closest, counted
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import say
 from llmsim_lab.errors import ConfigError, LabError
@@ -65,31 +65,23 @@ def world_from(named: str) -> type[Run]:
     file, _, name = named.rpartition(":") if not named.endswith(".py") else (named, "", "")
     path = Path(file)
     module = _imported(path)
-    own: dict[str, type[Run]] = {
-        item.__name__: item
-        for item in vars(module).values()
-        if _is_world(item) and item.__module__ == module.__name__
-    }
     # A named class may be one that the file only imports.
-    found: Any = getattr(module, name, None) if name else None
-    if _is_world(found):
-        world: type[Run] = found
+    known = {name: item for name, item in vars(module).items() if _is_world(item)}
+    own = [item.__name__ for item in known.values() if item.__module__ == module.__name__]
+    chosen = name or (own[0] if len(own) == 1 else "")
+    if chosen in known:
+        world: type[Run] = known[chosen]
         return world
     if not own:
         raise ConfigError(
             f"{path} defines no world: a class derived from Run with async def turn(self, state, "
             "ask)"
         )
-    if name:
-        raise ConfigError(
-            f"{path} defines no world {name!r}{closest(name, own)}; it defines {', '.join(own)}"
-        )
-    if len(own) > 1:
-        raise ConfigError(
-            f"{path} defines {len(own)} worlds, {', '.join(own)}; say which: "
-            f"{path}:{next(iter(own))}"
-        )
-    return next(iter(own.values()))
+    wrong = f", and no {name!r}{closest(name, own)}" if name else ""
+    raise ConfigError(
+        f"{path} defines {counted(len(own), 'world')}, {', '.join(own)}{wrong}; say which: "
+        f"{path}:{own[0]}"
+    )
 
 
 def import_files(paths: Iterable[Path] | None) -> None:
@@ -113,39 +105,27 @@ def _imported(path: Path) -> ModuleType:
     Raises:
         ConfigError: it cannot be read or run, or a module of that name is there.
     """
-    if path.suffix != ".py":
-        raise ConfigError(f"{path} is not a Python file; name one that ends in .py")
-    if not path.is_file():
-        raise ConfigError(f"there is no file {path}")
+    if path.suffix != ".py" or not path.is_file():
+        raise ConfigError(f"there is no file {path} that ends in .py")
+    if "." in path.stem:
+        raise ConfigError(f"{path.name} has a dot before .py, and no module can; rename the file")
     path = path.resolve()
-    loaded = sys.modules.get(path.stem)
-    if loaded is not None and path in _files and loaded.__file__ == str(path):
-        return loaded
-    if loaded is not None or path.stem in sys.stdlib_module_names:
-        raise ConfigError(
-            f"{path.name} has the name of another module, {path.stem!r}, which it would hide; call "
-            "the file something else"
-        )
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))  # as Python does for a script
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Before the code runs, as Python does: dataclasses and pydantic look their module up there.
-    sys.modules[path.stem] = module
     _files.add(path)
+    sys.path.insert(0, str(path.parent))  # as Python does for a script
+    importlib.invalidate_caches()
     try:
         with errors_located():
-            spec.loader.exec_module(module)
-    except BaseException as error:
-        del sys.modules[path.stem]
-        if not isinstance(error, SystemExit):
-            raise
+            module = importlib.import_module(path.stem)
+    except SystemExit as error:
         raise ConfigError(
             f"{_place_of(error)}: the file ends the program while it is imported; put that below "
             'if __name__ == "__main__":'
         ) from error
+    if getattr(module, "__file__", None) != str(path):
+        raise ConfigError(
+            f"{path.name} has the name of another module, {path.stem!r}; call the file something "
+            "else"
+        )
     return module
 
 
@@ -200,11 +180,6 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
     """
     if not config.needs_model:
         return None
-    if config.llm.model == "rule":
-        raise ConfigError(
-            "llm.model is 'rule', which is not a model; leave it out of the file and run it with "
-            "--model rule, if this kind of simulation has rules"
-        )
     client = connect(config.llm.model, host=host, config=config.llm, download=True, quiet=True)
     say(client.chosen)
     # Where no card is kept the model is not asked what it is, which costs a request.
@@ -215,18 +190,6 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
             for note in Simulation.notes_on(manifest):
                 say(note, style="yellow")
     return client
-
-
-@contextmanager
-def closed_on_failure(client: LLMClient | None) -> Iterator[None]:
-    """Close a client if what is done inside fails; else it stays open for the run to come."""
-    try:
-        yield
-    except BaseException:
-        if client is not None:
-            with suppress(LabError):  # the error that matters is the one above
-                run_sync(client.aclose())
-        raise
 
 
 def play(simulation: Run, turns: int) -> BaseException | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from llmsim_lab import run as operations
 from llmsim_lab._util.config import read_config, yaml_value
-from llmsim_lab._util.text import closest, faults
+from llmsim_lab._util.text import counted, faults
 from llmsim_lab.cli._output import end, open_folder, report, say
 from llmsim_lab.cli._playing import (
     MODEL_HELP,
@@ -22,19 +21,18 @@ from llmsim_lab.cli._playing import (
     ImportFiles,
     Out,
     client_for,
-    closed_on_failure,
     errors_located,
     import_files,
     play,
     with_model,
     world_from,
 )
-from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import PlayerWord, WorldConfig
-from llmsim_lab.run._records import config_of, llm_config_of, prompts_of
+from llmsim_lab.run._records import check_manifest, config_of, llm_config_of, prompts_of
 from llmsim_lab.run._registry import class_of_config, config_from_file
 from llmsim_lab.run._run import existing_tape
 from llmsim_lab.simulation import lint as lint_economy
@@ -104,16 +102,13 @@ def run(
     if model not in {None, "rule", *_PLAYERS_WITHOUT_MODEL} and not config.needs_model:
         say(f"--model {model} is not asked: rules, chance or people play everybody", style="yellow")
     client = client_for(config, host=host)
-    # The tape is opened among what may fail without a run, but stays open until all is reported.
-    with ExitStack() as opened:
-        with closed_on_failure(client), errors_located():
-            record = opened.enter_context(Tape(tape)) if tape is not None else None
-            simulation = run_class(config, llm_client=client, tape=record)
-        failure = play(simulation, config.turns)
-        report(simulation, out)
-        if record is not None:
-            say(f"All of it is recorded as run {simulation.run_id} of {tape}.")
-            simulation.close()
+    with errors_located():
+        simulation = run_class(config, llm_client=client, tape=tape)
+    failure = play(simulation, config.turns)
+    report(simulation, out)
+    if tape is not None:
+        say(f"All of it is recorded as run {simulation.run_id} of {tape}.")
+    simulation.close()
     end(simulation, config.turns, failure)
 
 
@@ -128,10 +123,8 @@ def lint(
     """
     found = lint_economy(described)
     for finding in found:
-        say(finding.rule, style="bold")
-        say(f"  {finding.what}")
-        say(f"  -> {finding.remedy}")
-    say(f"{described}: {len(found) or 'no'} finding{'' if len(found) == 1 else 's'}")
+        say(finding)
+    say(f"{described}: {counted(len(found), 'finding')}")
     if found:
         raise typer.Exit(1)
 
@@ -163,12 +156,6 @@ def _played_by(model: str, config: Any) -> Any:
         # The word stands for the model; players that are rules or people already stay what they are
         players = {who: word for who, word in config.players.items() if word != "model"}
         return config.model_copy(update={"players": {**players, "*": model}})
-    like = "" if ":" in model else closest(model, _PLAYERS_WITHOUT_MODEL)
-    if like and isinstance(config, WorldConfig):
-        raise ConfigError(
-            f"--model {model}: there is no such player{like}; for a world of your own say "
-            f"{', '.join(sorted(_PLAYERS_WITHOUT_MODEL))}, or a model: {OTHER_MODEL_HELP}"
-        )
     if model == "rule" and hasattr(config, "by_rules"):
         return config.by_rules()
     return with_model(config, model)
@@ -203,23 +190,12 @@ def _with_values(config: Any, values: Mapping[str, Any]) -> Any:
     whole = dict(config)
     for name, value in values.items():
         first, *path = name.split(".")
-        if first not in whole:
-            raise ConfigError(
-                f"--set {name}: there is no parameter {first!r}{closest(first, whole)}; there are "
-                f"{', '.join(whole)}"
-            )
-        whole[first] = _with_value(whole[first], path, value)
+        whole[first] = _with_value(whole.get(first), path, value)
     try:
         # Validated at the end only: two values may be right together and wrong one by one.
         return type(config).model_validate(whole)
     except ValidationError as error:
-        texts = [it["loc"][0] for it in error.errors() if it["type"] == "string_type" and it["loc"]]
-        quoted = (
-            f"; what YAML does not read as a text takes quotes: --set '{texts[0]}=\"Tax: up\"'"
-            if texts
-            else ""
-        )
-        raise ConfigError(f"--set: {faults(error)}{quoted}") from error
+        raise ConfigError(f"--set: {faults(error, dict(config))}") from error
 
 
 def _with_value(inside: Any, path: Sequence[str], value: Any) -> Any:
@@ -237,14 +213,8 @@ def valid_run(tape: Tape, run: int | None) -> RunInfo:
         TapeError: there is no such run, or its manifest is damaged.
     """
     info = tape.run(run)
-    damage = info.faults[:3]
-    if not damage:
-        try:
-            llm_config_of(info.manifest)
-        except TapeError as error:
-            damage = [str(error)]
-    if damage:
-        raise TapeError(f"run {info.id} on {tape.path} is damaged: {'; '.join(damage)}")
+    check_manifest(info)
+    llm_config_of(info.manifest)
     return info
 
 
@@ -360,11 +330,6 @@ def fork(
     with _source(file, to) as tape:
         info = valid_run(tape, run)
         at = info.turns if turn is None else turn
-        if at > info.turns:  # before the number of turns to play, which would not help
-            raise ConfigError(
-                f"turn {at} cannot be forked from: the last turn of run {info.id} is "
-                f"{info.turns}; --turn {info.turns} continues from it"
-            )
         values = named_values(set_ or (), "--set inflation=9")
         by_name = named_values(shock or (), "--shock supply=2")
         values |= {f"shock.{name}": points for name, points in by_name.items()}
@@ -384,8 +349,8 @@ def _turns_to_play(info: RunInfo, at: int, turns: int | None) -> int:
     configured: int = config_of(info).turns
     if configured <= at:
         raise ConfigError(
-            f"turn {at} is the last that run {info.id}'s configuration has (turns: {configured}); "
-            "say how many more to play: --turns 4"
+            f"run {info.id} has {info.turns} turns of the {configured} of its configuration, so "
+            f"none is left to play after turn {at}; say how many more: --turns 4"
         )
     return configured - at
 
@@ -419,41 +384,19 @@ def _play_live(
     out = open_folder(out)
     config, client = config_of(info), None
     if config.needs_model:
-        if model in _PLAYERS_WITHOUT_MODEL:
-            raise ConfigError(
-                f"--model {model}: {model!r} is not a model, and the players of a recorded run "
-                "stay what they are; leave --model out for the recorded one, or name another, "
-                "such as --model auto. A run without a model is a new one: llmsim-lab run ... "
-                f"--model {model}"
-            )
         # The client may have had other settings than those in the configuration.
         settings = LLMConfig.model_validate(info.manifest["llm"] or config.llm)
         llm = settings.model_copy(update={"model": model or model_text(info)})
         client = client_for(config.model_copy(update={"llm": llm}), host=host)
-    with closed_on_failure(client), errors_located():
+    with errors_located():
         simulation = begin(llm_client=client)
     taped = simulation.turn_number
-    try:
-        failure = play(simulation, wanted)
-        report(simulation, out, taped=taped)
-        assert simulation.tape is not None
-        say(_which_turns(simulation.tape, simulation, taped))
-    finally:
-        simulation.close()
+    failure = play(simulation, wanted)
+    report(simulation, out, taped=taped)
+    assert simulation.tape is not None
+    where = f"recorded on {simulation.tape.path} as run {simulation.run_id}"
+    last = simulation.turn_number
+    played = f"turns {taped + 1} to {last} are live" if last > taped else "no turn was played live"
+    say(f"Turns up to {taped} are from the tape; {played}, {where}.")
+    simulation.close()
     end(simulation, taped + wanted, failure)
-
-
-def _which_turns(tape: Tape, simulation: Run, taped: int) -> str:
-    run = simulation.run_id
-    own = tape.run(run)
-    first = simulation.turns[0].number
-    # A fork's turns up to the fork stand on the tape with its parent.
-    forked = own.parent is not None and taped <= (own.fork_turn or 0)
-    source = f"run {own.parent if forked else run}"
-    before = f"Turn {first} is" if taped == first else f"Turns {first} to {taped} are"
-    live = (
-        f"turns {taped + 1} to {simulation.turn_number} are live"
-        if simulation.turn_number > taped
-        else "no turn was played live"
-    )
-    return f"{before} from the tape {tape.path} ({source}); {live}, recorded there as run {run}."

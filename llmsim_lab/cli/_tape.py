@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,20 +11,17 @@ import typer
 
 from llmsim_lab import run as operations
 from llmsim_lab._util.jsontext import flat
-from llmsim_lab._util.text import clip, number
-from llmsim_lab.cli._output import console, frame_table, heading, literal, plain_table, right, say
+from llmsim_lab._util.text import clip, counted, listed, number
+from llmsim_lab.cli._output import console, frame_table, say
 from llmsim_lab.cli._playing import ImportFiles, errors_located, import_files
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
-from llmsim_lab.errors import ConfigError, LabError, TapeError
+from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.llm._choose import DRAWN
 from llmsim_lab.prompts._prompt import PromptDiff
-from llmsim_lab.run import load
 from llmsim_lab.run._reading import Reading, Record
 from llmsim_lab.run._registry import kind_name
-from llmsim_lab.run._run import existing_tape, read_into, series_on
-from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import Series, answer_in_words, outside_in_words
+from llmsim_lab.run._run import existing_tape, read_into
+from llmsim_lab.run._turn import answer_in_words, outside_in_words
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import edited_prompts
@@ -34,14 +31,11 @@ from llmsim_lab.tape._verify import Finding, digest
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
 
-_Runs = Annotated[list[int] | None, typer.Option("--run", help="A run's number; may be repeated.")]
+_Runs = Annotated[list[int], typer.Option("--run", help="A run's number; may be repeated.")]
 
 _COMPARED = ("config", "llm", "model", "seed", "given", "package", "python", "platform")
 """Parts of a manifest that ``diff`` compares value by value; prompts are compared as texts."""
-_MAX_COMPARED_CHARS = 50_000
 _MOST_SERIES = 4
-_WIDE = 120
-"""Characters of a line from which a list of runs has each of its columns by itself."""
 
 
 @app.command("ls")
@@ -82,18 +76,12 @@ def diff(
         _show_differences(tape, valid_run(tape, a), valid_run(tape, b))
 
 
-def _numbered(runs: Sequence[int]) -> str:
-    return f"{'runs' if len(runs) > 1 else 'run'} {', '.join(map(str, runs))}"
-
-
 @app.command("prune")
-def prune(file: TapeFile, run: _Runs = None) -> None:
+def prune(file: TapeFile, run: _Runs) -> None:
     """Take runs off a tape for good."""
-    if not run:
-        raise ConfigError("say which runs to take off the tape: --run 2 --run 3")
     with existing_tape(file) as tape:
         tape.prune(run)
-    say(f"Taken off {file}: {_numbered(run)}")
+    say(f"Taken off {file}: {', '.join(f'run {one}' for one in run)}")
 
 
 @app.command("verify")
@@ -122,7 +110,7 @@ def verify(
         runs = tape.runs()
         calls = sum(info.calls for info in runs)
         say(
-            f"{file} is sound: {len(runs)} {'run' if len(runs) == 1 else 'runs'}, {calls:,} calls"
+            f"{file} is sound: {counted(len(runs), 'run')}, {calls:,} calls"
             + (f"; {played} replayed to the same turns." if replay else ".")
         )
         say(f"sha256 {digest(file)}", style="dim")
@@ -176,8 +164,7 @@ def _show_prompts(a: RunInfo, b: RunInfo) -> None:
     changed = edited_prompts(a.manifest, b.manifest)
     for (was, now), places in changed.items():
         say(f"The prompt {', '.join(places)} differs:", style="bold")
-        too_long = max(len(was), len(now)) > _MAX_COMPARED_CHARS
-        say("(too long to compare word by word)" if too_long else PromptDiff(was, now))
+        say(PromptDiff(was, now))
     if not changed:
         say("The prompts that both have are the same.")
 
@@ -194,16 +181,7 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
         say(f"Turns {frame.index.min()} to {frame.index.max()}, which both have, led to the same.")
         return
     say(f"Their trajectories part at turn {apart.index[0]}, in: {', '.join(names)}", style="bold")
-    columns = [item for item in series_on(tape, a)[:_MOST_SERIES] if item.column in names]
-    if not columns:
-        return
-    titles = (literal(f"{heading(item)}, run {a.id} -> {b.id}") for item in columns)
-    table = plain_table(right("turn"), *map(right, titles))
-    for turn, row in apart.iterrows():
-        pairs = [(row[item.column, "a"], row[item.column, "b"]) for item in columns]
-        cells = [f"{number(one)} -> {number(other)}" for one, other in pairs]
-        table.add_row(literal(turn), *map(literal, cells))
-    console.print(table)
+    say(apart[names[:_MOST_SERIES]].to_string(float_format=number))
 
 
 def _show_run(tape: Tape, info: RunInfo) -> None:
@@ -216,16 +194,13 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     # What is indexed here ``valid_run`` has checked; the rest a tape may lack.
     facts = {
         "kind": kind_name(manifest),
-        "turns": info.turns,
-        "calls": info.calls,
+        "turns": f"{info.turns}, in {counted(info.calls, 'call')}",
         "started": info.started,
-        "ended": info.ended or "not ended",
-        "outcome": info.outcome or "",
+        "ended": " ".join(filter(None, (info.ended or "not ended", info.outcome))),
         "model": _model(manifest),
         "seed": manifest.get("seed"),
         "recorded by": f"llmsim-lab {manifest['package']}, Python {manifest.get('python')}, "
         f"{manifest.get('platform')}",
-        "given": ", ".join(map(str, manifest["given"])),
     }
     for name, value in facts.items():
         if value not in ("", None):
@@ -233,12 +208,8 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     for entry in manifest["prompts"].values():
         edited = f", edited from {entry['parent'][:12]}" if entry["parent"] else ""
         say(f"{'prompt:':<14} {entry['name']} {entry['digest'][:12]}{edited}")
-    series: Sequence[Series]
-    try:
-        series = load(tape, info.id).series
-    except LabError:  # its class is not known here, or a part of the run is on no tape
-        series = series_on(tape, info)
-    console.print(frame_table(tape.turns_frame(info.id), series))
+    source = read_into(Reading(tape.path.name), tape, info, ())
+    console.print(frame_table(tape.turns_frame(info.id), source.series))
     say(
         f"'--turn {info.turns}' shows what was asked and answered in that turn, '--call N' one "
         "call of it.",
@@ -247,12 +218,9 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
 
 
 def _model(manifest: Mapping[str, Any]) -> str:
-    model = manifest["model"]
-    if model is None:
-        return ""
-    parts = (model.get("name"), model.get("backend"), model.get("version"))
-    digest = str(model.get("digest") or "")[:12]
-    return " ".join(str(part) for part in (*parts, digest) if part)
+    model = manifest["model"] or {}
+    parts = (model.get(name) for name in ("name", "backend", "version", "digest"))
+    return " ".join(str(part) for part in parts if part)
 
 
 def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
@@ -268,35 +236,30 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
     if turn is None:
         _show_unfinished(tape, info, at, reading)
         return
-    columns = reading.runs[turn["run"]]["columns"]
-    row = dict(zip(columns, turn["row"], strict=False))
-    period = row.get("period")
-    say(f"Turn {at}{f', {period}' if period else ''} of run {info.id}", style="bold")
+    say(f"Turn {at} of run {info.id}", style="bold")
     for done in turn["done"]:
         say(f"from outside: {done}")
-    if not known["plays"]:  # without its class there is no story
+    if not known["plays"]:
         say(known["notes"][0], style="yellow")
-        for name, value in row.items():
-            if name not in COMMON_COLUMNS and value is not None:
-                say(f"{name}: {value}")
     for words in turn["words"]:
         say(reading.text(words))
     for made in turn["decisions"]:
         console.print()
         who = f"{made['component']} of {made['player']}" if made["player"] else made["component"]
         calls = [reading.calls[number] for number in made["calls"]]
-        if not calls or _measures(reading, calls[-1]):
-            how = "from a model's probabilities" if calls else "without a model"
-            texts = (answer_in_words(made["answer"]), reading.text(made["why"]))
-            say(f"{who}, {how}: {'; '.join(filter(None, texts))}", style="bold")
-            continue
+        how = "" if calls else ", without a model"
+        if len(calls) > 1:  # a choice was measured
+            how = f", from calls {listed([str(call['k']) for call in calls])}"
         sure = "" if made["sure"] is None else f", confidence {made['sure']}"
-        said = ""
-        if made["status"] == "fallback":  # which its call does not show
-            said = f", {answer_in_words(made['answer'])}; {reading.text(made['why'])}"
-        say(f"{who}: {made['status']}{sure}{said}", style="bold")
-        for call in calls:
-            _show_tries(reading, call)
+        say(f"{who}: {made['status']}{how}{sure}", style="bold")
+        if len(calls) == 1:
+            _show_tries(reading, calls[0])
+        if len(calls) != 1 or made["status"] == "fallback":  # which no call shows
+            say(
+                "; ".join(
+                    filter(None, (answer_in_words(made["answer"]), reading.text(made["why"])))
+                )
+            )
 
 
 def _show_unfinished(tape: Tape, info: RunInfo, at: int, reading: Reading) -> None:
@@ -321,24 +284,9 @@ def _show_call(reading: Reading, call: Record) -> None:
     gone = "; its call failed for good and was made anew" if call.get("status") == "lost" else ""
     console.print()
     say(f"Call {call['k']} of run {call['run']}: {where}{gone}", style="bold")
-    settings = _settings(reading, call)
-    tools = settings.pop("tools", ())
-    for name, value in settings.items():
-        say(f"{name}: {value if isinstance(value, str) else _json(value)}")
-    for tool in tools:
-        say(f"tool: {_json(tool)}")
+    for name, value in json.loads(reading.text(call["tries"][-1]["settings"])).items():
+        say(f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
     _show_tries(reading, call)
-
-
-def _settings(reading: Reading, call: Record) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(reading.text(call["tries"][-1]["settings"]))
-    return found
-
-
-def _measures(reading: Reading, call: Record) -> bool:
-    """Return True for a call that measured what a choice was made of."""
-    settings = _settings(reading, call)
-    return "top_logprobs" in settings or DRAWN.items() <= settings.get("options", {}).items()
 
 
 def _show_tries(reading: Reading, call: Record) -> None:
@@ -363,7 +311,3 @@ def _show_tries(reading: Reading, call: Record) -> None:
         if "fault" in tried:
             detail = reading.text(tried["detail"]) if "detail" in tried else ""
             say(f"--- {tried['fault']}: {clip(detail, 500)}", style="red")
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)

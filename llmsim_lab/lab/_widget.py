@@ -327,15 +327,11 @@ class LabWidget(Kept, w.VBox):
         # Not simply False: a click on another thread may have begun the next piece of work by now.
         self._set_busy(self.worker.busy)
         if isinstance(error, asyncio.CancelledError):
-            self.stopped()
+            self.say("Stopped.")
         elif error is not None:
             self.say("It failed; what went wrong stands below.")
             self.show_error(error, retry=True)
         self.ended()
-
-    def stopped(self) -> None:
-        """Show that the work was stopped."""
-        self.say("Stopped.")
 
     def ended(self) -> None:
         """Called when work has ended: done, failed or stopped."""
@@ -401,12 +397,6 @@ class LabWidget(Kept, w.VBox):
         """Show a wrong choice until the next one; work that failed stays explained."""
         if error is not None or self.retry.layout.display == "none":
             self.show_error(error)
-
-
-def close_all(widget: w.Widget) -> None:
-    """Close a widget with all its parts."""
-    for part in [*_parts(widget), widget]:
-        part.close()
 
 
 def _parts(widget: w.Widget) -> Iterator[w.Widget]:
@@ -518,22 +508,6 @@ def labelled(kind: type[w.ValueWidget], label: str, *, width: str, **more: Any) 
     layout = w.Layout(width=width, max_width="calc(100% - 4px)")
     style = {"description_width": "initial"}
     return kind(description=label, style=style, layout=layout, **more)
-
-
-def text_box(label: str, *, placeholder: str = "") -> w.Text:
-    """Return a box for a text, which takes effect when it is left or Enter is pressed."""
-    more = {"placeholder": placeholder, "continuous_update": False}
-    return labelled(w.Text, label, width="22em", **more)
-
-
-def checkbox(label: str, *, value: bool = False) -> w.Checkbox:
-    """Return a box to tick, no wider than it needs to be."""
-    return w.Checkbox(value=value, description=label, indent=False, layout=w.Layout(width="auto"))
-
-
-def shows(box: w.ValueWidget, part: w.DOMWidget) -> None:
-    """Let a part be seen only while a box is ticked."""
-    w.dlink((box, "value"), (part.layout, "display"), lambda on: "" if on else "none")
 
 
 def number_box(label: str, *, value: int, least: int, most: int) -> w.BoundedIntText:

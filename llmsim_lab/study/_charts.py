@@ -81,7 +81,8 @@ def _draw_turns(
     """Draw each arm's mean over units by turn, with its name at the end."""
     means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm")
     for place, arm in enumerate(arms):
-        means[arm].plot(ax=axes, style=STYLES[place % len(STYLES)], color=colours[arm], linewidth=2)
+        own, look = means[arm].dropna(), STYLES[place % len(STYLES)]
+        axes.plot(own.index, own, look, color=colours[arm], linewidth=2)
     _turns(axes)
     low, high = axes.get_ylim()
     ends = [float(means[arm].dropna().iloc[-1]) for arm in arms]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pandas as pd
@@ -78,7 +77,7 @@ def test_a_notebook_shows_the_figure_without_pyplot() -> None:
     png, told = figure._repr_png_()  # type: ignore[attr-defined]
     assert png.startswith(b"\x89PNG")
     assert told["alt"].startswith("Chart: Policy rate\nruled, turns 0 to 2: Policy rate ")
-    assert "matplotlib.pyplot" not in sys.modules or figure.number is None  # type: ignore[attr-defined]
+    assert getattr(figure, "number", None) is None  # which pyplot gives its figures
 
 
 def test_history_that_is_no_frame_is_refused() -> None:

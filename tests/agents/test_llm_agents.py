@@ -171,16 +171,6 @@ async def test_the_schema_holds_texts_to_a_length_and_confidence_to_a_grid() -> 
     assert schema["properties"]["confidence"]["enum"][:3] == [0.0, 0.05, 0.1]
 
 
-async def test_a_prompt_of_100_kb_is_a_context_overflow_that_names_the_numbers() -> None:
-    prompt = Prompt.load("agent_policy").replace("Propose ONE", "x" * 100_000 + " Propose ONE")
-    agent = NationAgent("Aland", make_client(policy(), num_ctx=4096), prompt=prompt)
-    with pytest.raises(LLMFailureException) as caught:
-        await agent.decide_action(STATE)
-    assert (caught.value.reason, caught.value.attempts) == ("context_overflow", 0)
-    for part in ("100,", "65,536", "num_ctx=4096", "raise LLMConfig.num_ctx"):
-        assert part in str(caught.value)
-
-
 @pytest.mark.parametrize("name", ["", "   ", "\n"])
 def test_an_agent_without_a_name_is_an_error(name: str) -> None:
     with pytest.raises(ConfigError, match="needs a name"):

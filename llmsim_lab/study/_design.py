@@ -435,10 +435,10 @@ class World:
             run.turns[-1] = replace(latest, state=run._checked_state(state, starts=True))
         self.edit(run, arm, wording)
         for item in self.interventions(arm, latest.number)[since:]:
-            if self.again and item.turn > latest.number:
+            if self.again and item.turn != latest.number:
                 raise ConfigError(
-                    f"what is set at turn {item.turn} is never reached, since the situation of "
-                    f"turn {latest.number} is continued by one turn; leave out the turn"
+                    f"turn {item.turn} is not set there: a situation is continued by one turn, and "
+                    "what is set is set in it; leave out the turn: {'set': {...}}"
                 )
             run.add_intervention(item)
         return run

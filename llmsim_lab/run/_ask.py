@@ -757,10 +757,12 @@ class Ask:
 
     def _settled(self, answer: Any, question: Question) -> _Outcome:
         player, reply, allowed = question.player, question.reply, question._allowed
-        decision = _as_reply(answer, f"the rule of {player}", reply)
+        whose = f"the rule of {question.by}, about {player}," if question.by else ""
+        whose = whose or f"the rule of {player}"
+        decision = _as_reply(answer, whose, reply)
         if complaint := allowed.complaint(decision):
             raise ConfigError(
-                f"the rule of {player} answered {reply.__name__}, {complaint}; question.limits has "
+                f"{whose} answered {reply.__name__}, {complaint}; question.limits has "
                 "what is allowed"
             )
         if decision.call is not None:  # of a player that asks a model by itself
@@ -929,7 +931,9 @@ def _as_reply(answer: Any, whose: str, reply: type[ReplyT]) -> ReplyT:
     if isinstance(answer, reply):
         return answer
     fields = reply.model_fields
-    own = [name for name in fields if name not in Reply.model_fields]
+    own = [
+        name for name, it in fields.items() if name not in Reply.model_fields or it.is_required()
+    ]
     form = f"return {reply.__name__}({', '.join(f'{name}=...' for name in own)})"
     if answer is None:
         raise ConfigError(f"{whose} returned None; {form}")

@@ -435,6 +435,11 @@ class World:
             run.turns[-1] = replace(latest, state=run._checked_state(state, starts=True))
         self.edit(run, arm, wording)
         for item in self.interventions(arm, latest.number)[since:]:
+            if self.again and item.turn != latest.number:
+                raise ConfigError(
+                    f"turn {item.turn} is not set there: a situation is continued by one turn, and "
+                    "what is set is set in it; leave out the turn: {'set': {...}}"
+                )
             run.add_intervention(item)
         return run
 
@@ -471,6 +476,13 @@ class World:
         self.turns = self.turns or runs[0].config.turns
         if not self.turns and not self.again:
             raise ConfigError("say how many turns each run has: Study(..., turns=20)")
+        for arm in [] if self.again else arms:
+            if late := [item for item in self.interventions(arm) if item.turn > self.turns]:
+                raise ConfigError(
+                    f"arm {arm.name!r}: what is set at turn {late[0].turn} is never reached, since "
+                    f"runs end at turn {self.turns}; set it earlier, or say "
+                    f"turns={late[0].turn + 1}"
+                )
         self.code = runs[0].code_digests  # here, where the sources are: a worker has none
         return runs[0]
 
@@ -534,12 +546,17 @@ class PromptEdits:
         edit = self.level.get(prompt.name) if isinstance(self.level, Mapping) else self.level
         if edit is self.level and len(self.names) > 1:
             raise ConfigError(
-                f"prompt: say which prompt is edited, {{name: {edit!r:.30}}}; there are "
-                f"{', '.join(sorted(self.names))}"
+                f"prompt: there are several, {', '.join(sorted(self.names))}, …; say which is "
+                f"edited: {{{prompt.name!r}: ...}}"
             )
         if edit is None or isinstance(edit, Prompt):
             return edit or prompt
-        text = edit(prompt.text if prompt.system else prompt.user) if callable(edit) else edit
+        try:
+            text = edit(prompt.text if prompt.system else prompt.user) if callable(edit) else edit
+        except Exception as error:
+            raise ConfigError(
+                f"prompt {prompt.name!r}: {_called(edit)} fails: {type(error).__name__}: {error}"
+            ) from error
         if not isinstance(text, str):
             raise ConfigError(
                 f"prompt {prompt.name!r}: {edit!r:.60} gives {text!r:.40}, not a text; write a "

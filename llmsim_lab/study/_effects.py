@@ -25,6 +25,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
+from llmsim_lab._util.checks import real_number
 from llmsim_lab._util.html import table as html_table
 from llmsim_lab._util.text import counted
 from llmsim_lab.errors import ConfigError
@@ -184,6 +185,8 @@ def effects(
         base = arms[0 if reference is None else _place("arm", reference, arms)]
         pairs = contrasts or [(arm, base) for arm in arms if arm != base]
         places = [[_place("arm", arm, arms) for arm in pair] for pair in pairs]
+        if not pairs:
+            return Effects(label="one arm, and nothing to compare it with")
         if any(a == b for a, b in places):
             raise ConfigError(f"contrasts={pairs}: one of them compares an arm with itself")
         weights = {_minus(arms[a], arms[b]): one[a] - one[b] for a, b in places}
@@ -199,6 +202,10 @@ def effects(
             effect = Effect(contrast=label, outcome=str(outcome), level=level, speaks_of=speaks_of)
             family.append(compare(values[..., k], rows[..., k], run_of, w, effect))
     margins = sesoi if isinstance(sesoi, Mapping) else dict.fromkeys(outcomes, sesoi)
+    for outcome, margin in margins.items():
+        _place("outcome", outcome, outcomes)
+        if margin is not None and real_number("sesoi", margin) <= 0:
+            raise ConfigError(f"sesoi={margin!r} must be above 0: an effect of that size matters")
     return Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
 
 
@@ -434,7 +441,7 @@ def _student(
     if runs is not None:
         variance, df = variance + float(runs.var(ddof=1)) / len(runs), min(df, len(runs) - 1)
     if effect.speaks_of == "new runs" and any(_skewed(group) for _, group in strata):
-        text = f"skewed: with {effect.n} runs such intervals contained the truth in 83 to 93 of 100"
+        text = "skewed: with 5 to 50 runs such intervals contained the truth in 83 to 94 of 100"
         effect = _noted(effect, text)
     return _with_t(effect, estimate, math.sqrt(variance), df)
 

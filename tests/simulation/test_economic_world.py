@@ -731,3 +731,14 @@ def test_a_fault_in_a_file_is_explained(tmp_path: Path, text: str, message: str)
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     assert message in str(caught.value)
+
+
+def test_a_function_as_validator_is_told_all_that_it_has_to_return() -> None:
+    verdicts: list[Any] = [True, {"is_valid": False, "reasoning": "No.", "confidence": 1}]
+    players = {"*": "rule", "validator": lambda question: verdicts.pop(0)}
+    world = ruled(nations=["Ann"], players=players, validator="asked")
+    told = r"rule of validator, about Ann, .*is_valid=..., reasoning=..., confidence=...\)"
+    with pytest.raises(ConfigError, match=told):
+        world.run(1)
+    world.run(1)
+    assert not world.decisions()["accepted"].iloc[0]

@@ -371,3 +371,10 @@ def test_situations_of_shipped_worlds_are_asked_again(name: str, turns: list[int
     told = study.results.groupby("arm")["value"].sum()
     assert told["as it is"] == 0
     assert told["kind"] > 0
+
+
+@pytest.mark.parametrize("turn", [0, 99])
+def test_what_is_set_in_a_situation_has_no_turn_of_its_own(tape: Path, turn: int) -> None:
+    vary = {"interventions": {"none": [], "full": [{"turn": turn, "set": {"level": 77.0}}]}}
+    with pytest.raises(ConfigError, match=f"turn {turn} is not set there: .* leave out the turn"):
+        again(tape, vary, run=1)

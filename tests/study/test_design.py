@@ -341,9 +341,10 @@ def test_a_prompt_is_edited_when_it_is_first_asked_with_and_recorded_as_it_was_a
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (kinder, "say which prompt is edited, .*; there are another, wish"),
+        (kinder, "there are several, another, wish, …; say which is edited: .'another'"),
         ({"wsh": kinder}, r"no prompt is called 'wsh' \(did you mean 'wish'\?\); there are"),
         (lambda text: 3, "prompt 'wish': .* gives 3, not a text"),
+        (lambda text: text[999], "prompt 'wish': <lambda> fails: IndexError: string index"),
     ],
 )
 def test_an_edit_that_fits_no_prompt_makes_its_runs_fail_and_not_others(
@@ -543,3 +544,9 @@ def test_what_can_be_varied_is_listed_once() -> None:
         study_of(Water, {"sise": [1, 2]})
     names = str(error.value).split("there are ")[1].split(", ")
     assert sorted(set(names)) == sorted(names)
+
+
+def test_what_is_set_after_the_last_turn_raises_before_anything_is_played() -> None:
+    late = {"as it was": [], "late": [{"turn": 9, "set": {"level": 1}}]}
+    with pytest.raises(ConfigError, match=r"arm 'late': .* turn 9 is never .* end at turn 2.*=10"):
+        study_of(TwoMinds, {"interventions": late}, turns=2)

@@ -226,7 +226,9 @@ def test_skewed_outcomes_and_very_unequal_arms_are_warned_of() -> None:
     rare = [0.0, 0.1, 0.2, 0.1, 0.3, 0.2, 0.1, 9.0]
     [effect] = effects(make_runs({"a": [0.0] * 8, "b": rare}))
     assert effect.low is not None
-    assert effect.note.startswith("skewed: with 8 runs such intervals contained the truth in 83")
+    assert effect.note.startswith(
+        "skewed: with 5 to 50 runs such intervals contained the truth in 83"
+    )
     assert effects(make_runs({"a": DRUG_1, "b": DRUG_2}, shared=False))[0].note == ""
     [uneven] = effects(make_runs({"a": DRUG_1[:2], "b": DRUG_2}, shared=False))
     assert uneven.note == "2 runs of one arm and 10 of another: the few decide"
@@ -758,3 +760,18 @@ def test_the_committed_figures_are_of_all_cells_and_pass(bench: Any) -> None:
     ]
     assert figures["replications"] == 5_000
     assert figures["passes"]
+
+
+@pytest.mark.parametrize("margin", [-1, 0, float("nan")])
+def test_a_smallest_effect_of_interest_that_is_not_above_zero_raises(margin: float) -> None:
+    with pytest.raises(ConfigError, match="sesoi="):
+        effects(make_runs({"a": DRUG_1, "b": DRUG_2}), sesoi=margin)
+
+
+def test_a_smallest_effect_of_an_unknown_outcome_raises() -> None:
+    with pytest.raises(ConfigError, match="outcome='lss' is unknown; there are loss"):
+        effects(make_runs({"a": DRUG_1, "b": DRUG_2}), sesoi={"lss": 1})
+
+
+def test_effects_of_one_arm_say_that_there_is_nothing_to_compare() -> None:
+    assert str(effects(make_runs({"a": DRUG_1}))) == "one arm, and nothing to compare it with"

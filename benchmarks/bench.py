@@ -136,11 +136,8 @@ async def time_turns(
     """Play a run and return the CPU time of each turn, microseconds per agent."""
     config = SimulationConfig.model_validate(
         {
-            "nations": [
-                {"name": f"Nation {number}", "kind": "taylor" if rules else "llm"}
-                for number in range(agents)
-            ],
-            "validator": {"kind": "always_valid" if rules else "llm"},
+            "nations": [f"Nation {number}" for number in range(agents)],
+            "players": "rule" if rules else {},
             "llm": {"model": "stub", "max_concurrency": IN_FLIGHT},
             "moves_bp": None,  # else the engine would ask nothing
             "committee": "sequential",

@@ -22,7 +22,7 @@ def client_of(live: Live) -> LLMClient:
 @pytest.fixture
 def run(live: Live, tmp_path: Path) -> Simulation:
     """One nation, one turn, recorded."""
-    config = SimulationConfig(nations=["Aland"], validator={"kind": "always_valid"}, moves_bp=None)
+    config = SimulationConfig(nations=["Aland"], validator="none", moves_bp=None)
     simulation = Simulation(config, llm_client=client_of(live), tape=tmp_path / "live.tape")
     simulation.run(1)
     return simulation
@@ -40,7 +40,7 @@ def test_a_turn_is_decided_by_the_model_and_recorded(run: Simulation, live: Live
 def test_a_replay_gives_the_same_and_asks_nobody(run: Simulation, tmp_path: Path) -> None:
     again = replay(tmp_path / "live.tape")
     assert again.to_frame().equals(run.to_frame())
-    assert again.turns[1].actions == run.turns[1].actions
+    assert again.turns[1].answers == run.turns[1].answers
 
 
 def test_a_run_is_resumed_on_the_model(run: Simulation, live: Live) -> None:
@@ -64,7 +64,7 @@ def test_the_doctor_asks_the_model_and_names_the_server(
     live: Live, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
-    arguments = ["doctor", "--host", live.host, "--model", f"ollama:{live.model}"]
+    arguments = ["doctor", "--host", live.host]
     monkeypatch.setattr(sys, "argv", ["llmsim-lab", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()

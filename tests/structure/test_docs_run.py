@@ -161,9 +161,8 @@ def test_the_commands_around_a_tape_follow_from_one_another(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     with Tape(tmp_path / "my.tape", read_only=True) as tape:
         assert [(info.id, info.parent) for info in tape.runs()] == [(1, None), (3, 1)]
-        assert [it["parent"] is not None for it in tape.run(3).manifest["prompts"].values()] == [
-            True
-        ]
+        prompts = tape.run(3).manifest["prompts"].values()
+    assert [it["name"] for it in prompts if it["parent"] is not None] == ["agent_briefing"]
 
 
 def test_a_tape_is_read_with_jq_as_its_page_says() -> None:

@@ -82,7 +82,7 @@ def _bolder(request: ChatRequest) -> Any:
 def make_run(model: Model, *names: str, **config: Any) -> Simulation:
     """Two nations from 1979Q3, unless told otherwise."""
     nations = names or ("Aland", "Borduria")
-    config = {"name": "scripted", "seed": 7, "start": "1979Q3"} | config
+    config = {"name": "scripted", "seed": 7, "start_at": "1979Q3"} | config
     return Simulation(in_words(nations=nations, **config), llm_client=model.client())
 
 

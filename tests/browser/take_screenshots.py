@@ -54,11 +54,8 @@ LOOKS = "from widget_kit import every_widget\nwidgets = await every_widget()"
 
 WINDOW = """
 from llmsim_lab.lab import Lab
-from llmsim_lab.simulation import Simulation, SimulationConfig
-bank = {"name": "Central bank", "kind": "taylor"}
-anything = {"kind": "always_valid"}
-config = SimulationConfig(start="2000Q2", turns=12, nations=[bank], validator=anything)
-window = Lab(Simulation(config))
+from llmsim_lab.simulation import Simulation
+window = Lab(Simulation(start_at="2000Q2", turns=12, nations=["Central bank"], players="rule"))
 window
 """
 
@@ -85,7 +82,7 @@ def window(lab: LabPage) -> bytes:
         at_turn(turn)
         take(700)
     notebook.click("Fork or change …", cell=0)
-    output.get_by_label(re.compile("^Shock · supply")).fill("4")
+    output.get_by_label(re.compile("^shock.supply", re.IGNORECASE)).fill("4")
     take(2200)
     notebook.click("Fork with 1 change", cell=0)
     output.get_by_role("group", name="Runs").wait_for()

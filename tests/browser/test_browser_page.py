@@ -70,21 +70,22 @@ def test_the_runs_lead_to_each_other_and_a_chart_tells_its_values(
     page = opened.open(first_run)
     runs = page.get_by_role("group", name="Runs").get_by_role("button")
     expect(runs).to_have_count(3)
-    runs.filter(has_text="turn 4: shock supply 4, note oil").click()
+    runs.filter(has_text="turn 3: set shock.supply 4, note oil").click()
     expect(runs.nth(1)).to_have_attribute("aria-pressed", "true")
     chart = page.get_by_role("img", name="Policy rate").first
     box = chart.bounding_box()
     assert box is not None
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50)
+    at = box["x"] + box["width"] * 3 / 8
+    page.mouse.move(at, box["y"] + 50)
     tip = page.locator(".tip")
-    expect(tip).to_contain_text("Turn 4 · 1980Q3")
-    expect(tip).to_contain_text("supply shock +4 (oil)")
-    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 50)
+    expect(tip).to_contain_text("Turn 3 · 1980Q2")
+    expect(tip).to_contain_text("shock.supply = 4 (oil)")
+    page.mouse.click(at, box["y"] + 50)
     expect(page.get_by_role("region", name="Decisions")).to_contain_text("United States")
-    expect(page.locator(".when")).to_have_text("Turn 4 · 1980Q3")
+    expect(page.locator(".when")).to_have_text("Turn 3 · 1980Q2")
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".when")).to_have_text("Turn 5 · 1980Q4")
-    page.wait_for_url("**#*turn=5*")
+    expect(page.locator(".when")).to_have_text("Turn 4 · 1980Q3")
+    page.wait_for_url("**#*turn=4*")
 
 
 def test_a_range_is_zoomed_to_and_back(opened: Opened, first_run: Path) -> None:

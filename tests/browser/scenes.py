@@ -55,13 +55,13 @@ class Switches:
 class Model(Switches):
     """Answers a run's requests as ``builders.answer`` does; a bold advisor gets a higher rate.
 
-    An advisor is bold whose prompt says so. While it is broken, every request times out.
+    An advisor is bold whose prompt says so. While it is broken, every request is refused.
     """
 
     async def __call__(self, request: ChatRequest) -> Any:
         await self.heard()
         if self.broken:
-            raise TimeoutError("the model gave no answer in time")
+            raise ConnectionError("the model is gone")
         return _bolder(request) or answer(request)
 
     def client(self) -> LLMClient:

@@ -102,7 +102,7 @@ def test_a_fault_is_shown_in_place_and_can_be_tried_again(notebook: Notebook) ->
     notebook.evaluate("model.set(broken=True)")
     notebook.click("Step")
     alert = notebook.output(WIDGET).get_by_role("alert")
-    expect(alert).to_contain_text("no reply within")
+    expect(alert).to_contain_text("the model is gone")
     notebook.evaluate("model.set(broken=False)")
     notebook.click("Try again")
     at_turn(notebook, "Turn 1 ")

@@ -125,7 +125,7 @@ class RecordedTools:
         declared = []
         for name in self._names:
             tool = worded.get(name) or own.get(name) or ToolDeclaration(name)
-            # Whoever words a tool: the executor knows what it destroys.
+            # Whatever a tool is called in words: the executor knows what it destroys.
             destroys = name in own and own[name].destructive
             declared.append(replace(tool, destructive=True) if destroys else tool)
         return Toolbox(declared, confirm)
@@ -305,7 +305,7 @@ class ToolLookup:
         result = toolbox.check(call)
         if not isinstance(result, ToolResult):
             if toolbox.needs_yes(call.name):
-                result = failed_result("nobody is there to confirm it", "REFUSED")
+                result = failed_result("no user can confirm it", "REFUSED")
             else:
                 result = await self.tools.execute(call.name, result, user)
         return result_text(result, max_chars=_MAX_RESULT_CHARS)

@@ -105,7 +105,7 @@ def quote(speaker: str, words: str, names: Collection[str] = ()) -> str:
 
 
 def _fakes(line: str, names: Collection[str]) -> bool:
-    """Return True if a line could pass for a section's heading, or for somebody's words."""
+    """Return True if a line could pass for a section's heading, or for a speaker's words."""
     found = _SPEECH.search(line)
     # Without what models set around a name: "**Bo**:", "- Bo:", "> Bo:".
     return line.lstrip().startswith("===") or (
@@ -282,7 +282,7 @@ class AgentContextBuilder:
             step_number: the turn that begins; the words are of the one before.
             responses: each agent's words.
         """
-        # With the reader's own name: nobody puts words into its mouth either.
+        # With the reader's own name: no other speaker puts words into its mouth either.
         names = frozenset(map(str.casefold, {agent_name, *responses}))
         quoted = "\n\n".join(
             quote(name, words, names) for name, words in responses.items() if name != agent_name

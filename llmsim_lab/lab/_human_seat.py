@@ -67,7 +67,7 @@ class Player:
     """A person among the players of a run.
 
     Attributes:
-        name: in ``players``; or who answers for all that nobody else answers for.
+        name: in ``players``; or ``*``, for all who have no seat of their own.
         person: asks, and waits for the answers.
         not_for: who else has a seat, where the person answers for all others; else None.
     """
@@ -95,7 +95,7 @@ def chosen_people(simulation: Run, agent: str | None) -> list[Player]:
     """Return the people of a run, or one of them.
 
     Raises:
-        ConfigError: there is nobody, or nobody of that name.
+        ConfigError: there is no person, or none of that name.
     """
     if not isinstance(simulation, Run):
         raise ConfigError(
@@ -127,7 +127,7 @@ def rates_of(simulation: Run) -> dict[float, dict[str, Any]]:
     """Return the rates on offer, percent per year, each with the part of a reply that states it.
 
     They are those that the moves on offer lead to. Where actions are in words and the run has
-    nobody to judge them, they are the quarter points that an engine's model would be offered.
+    no player to judge them, they are the quarter points that an engine's model would be offered.
     """
     if not isinstance(simulation, Simulation):
         return {}
@@ -348,8 +348,8 @@ class HumanSeat(LabWidget):
     The form has the fields of whatever is asked. Where a turn begins with the question, it is known
     before, and one click plays the turn; else Step asks first. In an economic run the form has the
     rates on offer in place of moves, and what is left empty of its words the seat fills in; the
-    tape says which fields. Where a run has no moves and nobody to judge words, a person names the
-    rate, in quarter points. The turn can be started by another widget or by
+    tape says which fields. Where a run has no moves and no player to judge words, a person names
+    the rate, in quarter points. The turn can be started by another widget or by
     ``simulation.step()`` in a cell, too; the seat asks whenever the run waits for one of its
     people. A form keeps what is written in it until the answer was taken. Where several people
     share a notebook, each may have a seat of their own, or all use one and choose whose form is

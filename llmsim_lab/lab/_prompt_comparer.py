@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from llmsim_lab.study._study import Outcomes
 
 _FIRST = "as it was"
-_MOST_CHARS = 100_000
 
 
 class PromptComparer(LabWidget):
@@ -125,7 +124,7 @@ class PromptComparer(LabWidget):
     def _read(self, name: str) -> Prompt | None:
         if name == _FIRST:
             return None
-        made = self.prompt.edit(self.texts[name].value[:_MOST_CHARS])
+        made = self.prompt.edit(self.texts[name].value)
         if more := sorted(set(made.slots) - set(self.prompt.slots)):
             raise PromptError(
                 f"{{{{ {more[0]} }}}}: the run gives this prompt no such value; it has "

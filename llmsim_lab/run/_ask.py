@@ -842,7 +842,7 @@ class Ask:
 
 
 class Foresight(Ask):
-    """Asks as far as the turn's first questions, and puts them to nobody.
+    """Asks as far as the turn's first questions, and puts them to no player.
 
     Attributes:
         requests: those that people would be asked, with who asks them.

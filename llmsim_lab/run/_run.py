@@ -1343,7 +1343,7 @@ async def _played(run: Run, before: Turn) -> Turn:
     try:
         after = await run.turn(before.state, ask)
     except Exception as error:
-        # First, since the answer that nobody waited for is often what the turn failed on.
+        # First, since the answer that was not waited for is often what the turn failed on.
         if whom := ask.forgotten():
             raise _not_awaited(run, whom) from error
         raise

@@ -51,7 +51,7 @@ class FeedSelector:
         """
         if not state.feed:
             return [None] * len(state.people)
-        # Of all users, whoever scrolls: who else scrolls must not move the draws.
+        # Of all users, also those who do not scroll: who else scrolls must not move the draws.
         scores = self._scores(state)
         places: dict[int, list[int]] = {}
         for place, entry in enumerate(state.feed):

@@ -302,7 +302,7 @@ async def test_what_a_server_does_not_call_harmless_is_looked_up_only_where_that
     lookup = ToolLookup(tools, confirm=confirm)
     found = await lookup.look_up("What now?", client, CallSite(component="agent", agent="Ada"))
     assert gauge.read == reads
-    assert ("101" if reads else "error REFUSED: nobody is there to confirm it") in found
+    assert ("101" if reads else "error REFUSED: no user can confirm it") in found
 
 
 async def test_a_look_up_outlives_its_clients_without_keeping_them() -> None:

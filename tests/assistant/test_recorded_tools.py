@@ -222,7 +222,7 @@ def test_faults_of_looking_up_are_told_and_do_not_stop_the_turn() -> None:
     [line] = looked_up(wants("x", tool="invented"), "READY")
     assert line.startswith("- invented(name='x'): error TOOL_NOT_FOUND: there is no tool")
     assert looked_up(wants("x", tool="delete_series"), "READY") == [
-        "- delete_series(name='x'): error REFUSED: nobody is there to confirm it"
+        "- delete_series(name='x'): error REFUSED: no user can confirm it"
     ]
 
 

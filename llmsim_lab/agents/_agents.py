@@ -69,7 +69,7 @@ _SOURCES = {
     "history": "the data before the run, and its turns up to turn {turn}",
     "distance": "inflation minus the target of {agent}'s profile, turn {turn}",
     "inflation_target": "{agent}'s profile",
-    "output_gap": "real output up to turn {turn}, by a one-sided HP filter",
+    "output_gap": "state.global_state.output_gap, turn {turn}",
     "real_rate": "interest rate minus inflation, turn {turn}",
     "stance": "the real rate minus the neutral one, turn {turn}",
 }

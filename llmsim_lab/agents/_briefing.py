@@ -1,42 +1,28 @@
 """What its staff puts before a central bank: two years of figures, the stance, the moves on offer.
 
-Each number has a unit and a horizon, and is what was known at the time: the output gap of a quarter
-is estimated from it and earlier quarters alone (``one_sided_gap``; real quarters in their final
-vintage).
+Each number has a unit and a horizon, and is the state's own: models, rules and people read the same
+output gap. What came before the run is history, in its final vintage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from math import exp
 from typing import Protocol
 
 from llmsim_lab._util.text import number
-from llmsim_lab.economy._data import (
-    START_VALUE,
-    Quarter,
-    latest_gap,
-    mirrored_quarters,
-    quarters_before,
-)
-from llmsim_lab.economy._macro import STEADY_STATE, RudebuschSvensson
+from llmsim_lab.economy._data import Quarter, mirrored_quarters, quarters_before
+from llmsim_lab.economy._macro import RudebuschSvensson
 from llmsim_lab.models import GlobalState
-
-# A run shows each quarter in eight briefings, and asks several members.
-_gap = lru_cache(maxsize=512)(latest_gap)
 
 SHOWN = 8
 """How many quarters the table has."""
-STEADY_QUARTERS = 40
-"""How long the economy of an undated run has grown steadily before the run begins."""
 
 _TITLES = (
     "quarter",
     "inflation over 4 quarters, %",
     "inflation in the quarter, % at an annual rate",
-    "output gap, % of trend",
+    "output gap, % of potential",
     "unemployment, % of labour force",
     "policy rate, % per year",
     "real rate, % per year",
@@ -48,7 +34,7 @@ class Dated(Protocol):
 
     @property
     def global_state(self) -> GlobalState:
-        """The economy."""
+        """The economy, as its readers see it."""
         ...
 
     @property
@@ -63,7 +49,7 @@ def known_quarters(
     """Return all quarters that are known at the last of a run's states, oldest first.
 
     Before a run that starts from a real quarter the data are used. Before any other the economy has
-    grown steadily at the first state's levels, output gap apart, which the first quarter opens.
+    stood at the first state's levels, without an output gap, which the first quarter opens.
 
     Args:
         states: of a run, from its first turn on.
@@ -72,11 +58,11 @@ def known_quarters(
     """
     first = states[0]
     if mirror_of:
-        before = mirrored_quarters(quarters_before(mirror_of), around=START_VALUE, last=-1)
+        before = mirrored_quarters(quarters_before(mirror_of))
     elif first.period and us_past:
         before = quarters_before(first.period)
     else:
-        before = _steady(first)
+        before = [replace(_quarter(first), period=None, output_gap=0.0)] * (SHOWN - 1)
     return [*before, *map(_quarter, states)]
 
 
@@ -86,20 +72,10 @@ def _quarter(state: Dated) -> Quarter:
         period=state.period,
         inflation=economy.inflation,
         inflation_in_quarter=economy.lags.inflation[0],
+        output_gap=economy.output_gap,
         unemployment=economy.unemployment,
         interest_rate=economy.interest_rate,
-        real_output=economy.total_economic_value,
     )
-
-
-def _steady(first: Dated) -> list[Quarter]:
-    level = _quarter(first)
-    trend = level.real_output * exp(-first.global_state.output_gap / 100)
-    growth = STEADY_STATE.gdp_growth / 400
-    return [
-        replace(level, period=None, real_output=trend * exp(-growth * back))
-        for back in range(STEADY_QUARTERS, 0, -1)
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,17 +120,14 @@ def briefing(
         neutral_real_rate: percent per year.
         masked: whether quarters are counted back from now instead of named by their dates.
     """
-    output = [quarter.real_output for quarter in quarters]
     lines = []
-    gap: float | None = None
     latest = quarters[-SHOWN:]
     for back, quarter in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
-        gap = _gap(tuple(output[: len(output) - back]))
         name = quarter.period if quarter.period and not masked else f"-{back}" if back else "now"
         values = (
             quarter.inflation,
             quarter.inflation_in_quarter,
-            gap,
+            quarter.output_gap,
             quarter.unemployment,
             quarter.interest_rate,
             None if quarter.inflation is None else quarter.interest_rate - quarter.inflation,
@@ -169,7 +142,7 @@ def briefing(
         "inflation": number(now.inflation),
         "distance": _distance(now.inflation - inflation_target),
         "inflation_target": number(inflation_target),
-        "output_gap": "not known" if gap is None else f"{number(gap)}%",
+        "output_gap": f"{number(now.output_gap)}%",
         "real_rate": number(real_rate),
         "stance": _distance(real_rate - neutral_real_rate),
         "interest_rate": number(now.interest_rate),

@@ -10,10 +10,10 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from math import exp, inf, isfinite, isnan, log, nan
+from math import inf, isfinite, isnan, log, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -283,69 +283,59 @@ class Quarter:
         period: such as ``1979Q3``; None in an undated run.
         inflation: over four quarters; None where the data begin too late for it.
         inflation_in_quarter: on the quarter before, at an annual rate.
+        output_gap: of potential output; before a run that of the data, which is history: it was
+            not known at the time.
         unemployment: of the labour force.
         interest_rate: in force in the quarter.
-        real_output: in a unit that is the same for all quarters of a series.
     """
 
     period: str | None
     inflation: float | None
     inflation_in_quarter: float | None
+    output_gap: float
     unemployment: float
     interest_rate: float
-    real_output: float
 
 
 def quarters_before(quarter: object) -> list[Quarter]:
-    """Return the real quarters before one, oldest first; output is 1000 in the quarter itself."""
+    """Return the real quarters before one, oldest first."""
     rows = _quarters()
     period = _known_quarter(quarter, FIRST_START)
-    scale = START_VALUE / cast(float, rows[period]["real_gdp"])
     return [
         Quarter(
             period=name,
             inflation=row["inflation"],
             inflation_in_quarter=row["inflation_qoq_annualised"],
+            output_gap=cast(float, row["output_gap"]),
             unemployment=cast(float, row["unemployment"]),
             interest_rate=cast(float, row["interest_rate"]),
-            real_output=scale * cast(float, row["real_gdp"]),
         )
         for name, row in rows.items()
         if name < period
     ]
 
 
-def mirrored_quarters(quarters: Sequence[Quarter], *, around: float, last: int) -> list[Quarter]:
+def mirrored_quarters(quarters: Sequence[Quarter]) -> list[Quarter]:
     """Return quarters with all deviations from the model's steady state turned round.
 
-    Output is turned round its steady growth, through the level that it had in one quarter. Dates
-    are left out, since none of it happened.
-
-    Args:
-        quarters: oldest first, without a gap.
-        around: that quarter's output.
-        last: how many quarters after that one the last of them is; negative if it is before.
+    Dates are left out, since none of it happened.
     """
-    rest, growth = STEADY_STATE, STEADY_STATE.gdp_growth / 400
-    turned = []
-    for back, quarter in zip(range(len(quarters) - 1, -1, -1), quarters, strict=True):
-        trend = around * exp(growth * (last - back))
-        inflation, in_quarter = quarter.inflation, quarter.inflation_in_quarter
-        turned.append(
-            replace(
-                quarter,
-                period=None,
-                inflation=None if inflation is None else 2 * rest.inflation - inflation,
-                inflation_in_quarter=(
-                    None if in_quarter is None else 2 * rest.inflation - in_quarter
-                ),
-                unemployment=2 * rest.unemployment - quarter.unemployment,
-                interest_rate=2 * rest.interest_rate - quarter.interest_rate,
-                # Output is a level, so its logarithm is what is turned round the trend.
-                real_output=trend * trend / quarter.real_output,
-            )
+    rest = STEADY_STATE
+
+    def turned(value: float | None, around: float) -> float | None:
+        return None if value is None else 2 * around - value
+
+    return [
+        Quarter(
+            period=None,
+            inflation=turned(quarter.inflation, rest.inflation),
+            inflation_in_quarter=turned(quarter.inflation_in_quarter, rest.inflation),
+            output_gap=-quarter.output_gap,
+            unemployment=2 * rest.unemployment - quarter.unemployment,
+            interest_rate=2 * rest.interest_rate - quarter.interest_rate,
         )
-    return turned
+        for quarter in quarters
+    ]
 
 
 def next_quarter(quarter: object, *, steps: int = 1) -> str:

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import sqrt
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
@@ -91,6 +93,9 @@ _VARIABLES: tuple[str, ...] = get_args(Variable)
 _TAYLOR = TaylorRule()
 _FAITHFUL = 0.95
 """Share of actions that an engine must get right, else the run is not its members'."""
+GAP_NOISE_PERSISTENCE = 0.97
+"""A quarter, of the error of the gap that is read: the first autocorrelation of ``output_gap`` less
+``output_gap_one_sided`` in the US data, whose standard deviation is 1.5 % of potential."""
 _ROUNDING = 1e-6
 """Percentage points."""
 
@@ -112,6 +117,8 @@ class Economy(State):
         period: the quarter, such as ``1979Q3``, or None in an undated run.
         shock: what hits the next quarter, on top of the random shocks: ``shock.supply`` is added to
             its inflation, ``shock.demand`` to its output gap.
+        gap_error: by how much the output gap that everybody reads is above ``output_gap``, the true
+            one, percent of potential; 0 without ``gap_noise``.
     """
 
     interest_rate: float = 4.0
@@ -123,11 +130,20 @@ class Economy(State):
     lags: MacroLags | None = None
     period: str | None = None
     shock: Hit = Hit()
+    gap_error: float = 0.0
+
+    @property
+    def actual(self) -> GlobalState:
+        """The economy as macro models take it."""
+        return GlobalState(**{name: getattr(self, name) for name in (*_VARIABLES, "lags")})
 
     @property
     def global_state(self) -> GlobalState:
-        """The economy as macro models and the contracts' classes take it."""
-        return GlobalState(**{name: getattr(self, name) for name in (*_VARIABLES, "lags")})
+        """The economy as models, rules, people and the contracts' classes read it."""
+        actual = self.actual
+        if not self.gap_error:
+            return actual
+        return set_levels(actual, output_gap=actual.output_gap + self.gap_error)
 
     def with_economy(self, economy: GlobalState, **changes: Any) -> Self:
         """Return this state with the figures of an economy."""
@@ -135,9 +151,11 @@ class Economy(State):
         return self.replace(**figures, **changes)
 
     def columns(self) -> dict[str, Any]:
-        """Return its figures, and the rate that the Taylor rule asks for on them."""
+        """Return its figures, the gap as read, and the rate that the Taylor rule asks for on it."""
         figures = {name: getattr(self, name) for name in ("period", *_VARIABLES)}
-        return {**figures, "taylor_rate": rate_by(_TAYLOR, self.global_state)}
+        read = self.global_state
+        seen = {"output_gap_read": read.output_gap} if self.gap_error else {}
+        return {**figures, **seen, "taylor_rate": rate_by(_TAYLOR, read)}
 
 
 class RateMove(Reply):
@@ -267,6 +285,10 @@ class Simulation(Run[Economy]):
         permissive: whether an indirect effect on the domain is enough.
         engine: limits of the interest rate: ``rate_bounds``, ``max_move``, ``rate_step``.
         economy: the economy that the rate acts on.
+        gap_noise: how far the output gap that is read is from the true one: standard deviation,
+            percent of potential. The error is an AR(1) of ``GAP_NOISE_PERSISTENCE`` with a random
+            stream of its own; models, rules and people read the same gap, and the loss is computed
+            of the true one.
     """
 
     kind: ClassVar[str] = "economic"
@@ -294,6 +316,7 @@ class Simulation(Run[Economy]):
     permissive: bool = True
     engine: Annotated[EngineConfig, BeforeValidator(_in_a_seat("engine"))] = EngineConfig()
     economy: EconomyConfig = EconomyConfig()
+    gap_noise: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
 
     def ready(self) -> None:
         """Make what follows from the parameters, and check that they fit together."""
@@ -329,7 +352,13 @@ class Simulation(Run[Economy]):
             economy, period = first.global_state, first.period
         if self.economy.mirrored:
             economy, period = mirrored(economy), None
-        return Economy().with_economy(economy, period=period)
+        error = self.gap_noise * self._drawn(0)
+        return Economy().with_economy(economy, period=period, gap_error=error)
+
+    def _drawn(self, turn: int) -> float:
+        """Return what is new of a quarter's error of the gap, in standard deviations."""
+        drawn = Random(f"{self.seed}/gap noise/{turn}").gauss(0, 1)
+        return -drawn if self.economy.mirrored else drawn
 
     async def turn(self, state: Economy, ask: Ask) -> Economy:
         """Play a quarter: proposals, verdicts, the rate, and what it does to the economy."""
@@ -350,7 +379,7 @@ class Simulation(Run[Economy]):
             ask, economy, {name: decisions[name] for name in accepted}, members=len(decisions)
         )
         after = next_economy(
-            economy,
+            state.actual,
             rate,
             self._shocks.at(ask.turn) + Shocks(**dict(state.shock)),
             macro=self._macro,
@@ -367,7 +396,10 @@ class Simulation(Run[Economy]):
             ask.note(name, text=f"{name} proposed ({verdict}): {made.action}")
             ask.note(name, accepted=name in accepted)
         period = next_quarter(state.period) if state.period else None
-        return state.with_economy(after, period=period, shock=Hit())
+        lasts = GAP_NOISE_PERSISTENCE
+        error = lasts * state.gap_error
+        error += sqrt(1 - lasts**2) * self.gap_noise * self._drawn(ask.turn)
+        return state.with_economy(after, period=period, shock=Hit(), gap_error=error)
 
     async def _accepted(self, ask: Ask, actions: Mapping[str, str]) -> list[str]:
         """Return whose actions count."""
@@ -485,7 +517,7 @@ class Simulation(Run[Economy]):
         # Set as such first, so that what is no number is said by its name.
         super().changed(state, values)
         try:
-            state = state.with_economy(set_levels(state.global_state, **levels))
+            state = state.with_economy(set_levels(state.actual, **levels))
         except ValidationError as error:
             raise ConfigError(f"no economy has {levels}: {faults(error)}") from error
         return super().changed(state, {n: it for n, it in values.items() if n not in levels})

@@ -26,7 +26,7 @@ from llmsim_lab.llm._choose import Options, by_letters
 from llmsim_lab.run import Question, load
 from llmsim_lab.run._turn import Answer
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.study._gate import CLEAR, RIGHT, mean_interval
+from llmsim_lab.study._gate import CLEAR, GATE_MOVES_BP, RIGHT, mean_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,8 +40,7 @@ DEMO_START = "2000Q2"
 is too low for it agree, and the mirror image of the rate is far enough from its lower bound."""
 DEMO_TURNS = 20
 DEMO_SEEDS = range(1, 9)
-DEMO_MOVES_BP = (-200, -75, 0, 75, 200)
-"""Five of the gate's seven, since each costs a call a decision."""
+DEMO_MOVES_BP = GATE_MOVES_BP
 OIL_TURN, OIL_END = 4, 12
 OIL = {"turn": OIL_TURN - 1, "set": {"shock.supply": 4.0}, "note": "oil"}
 """Four points of inflation in a quarter, at an annual rate: a state says what hits the next."""

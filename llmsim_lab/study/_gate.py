@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
-from math import exp, inf, isfinite, sqrt
+from math import inf, isfinite, sqrt
 from operator import attrgetter
 from pathlib import Path
 from statistics import fmean, stdev
@@ -47,9 +47,9 @@ from llmsim_lab.agents._agents import (
     moves_to_choose,
     thin_prompt,
 )
-from llmsim_lab.agents._briefing import STEADY_QUARTERS, PolicyBriefing
+from llmsim_lab.agents._briefing import SHOWN, PolicyBriefing
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
-from llmsim_lab.economy._data import Quarter, latest_gap, mirrored_quarters, next_quarter
+from llmsim_lab.economy._data import Quarter, mirrored_quarters, next_quarter
 from llmsim_lab.economy._macro import STEADY_STATE, Rule, Shocks, function_of
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException
 from llmsim_lab.llm import LLMClient, connect
@@ -200,40 +200,34 @@ def _asked(rule: TaylorRule, inflation: float, gap: float) -> float:
 
 
 def _clear(path: Sequence[GlobalState], pair: str) -> Situation | None:
-    growth = STEADY_STATE.gdp_growth / 400
-    output = [STEADY_STATE.total_economic_value * exp(-growth * n) for n in range(STEADY_QUARTERS)]
-    # A trend needs a past: quarters of the steady state, whose output grew as it does there.
-    before = [_quarter(STEADY_STATE, value) for value in reversed(output[1:])]
-    quarters = (*before, *(_quarter(one, one.total_economic_value) for one in path))
-    gap = latest_gap([one.real_output for one in quarters])
-    assert gap is not None  # there are far more than twenty quarters
+    # A table has a past: quarters of the steady state.
+    quarters = (*([_quarter(STEADY_STATE)] * SHOWN), *map(_quarter, path))
+    gap = path[-1].output_gap
     last, rule = path[-1], TaylorRule()
     asked = _asked(rule, last.inflation, gap)
     move = asked - last.interest_rate
-    by_own_gap = _asked(rule, last.inflation, last.output_gap) - last.interest_rate
-    unclear = min(abs(move), abs(by_own_gap)) < CLEAR or move * by_own_gap < 0
-    if unclear or not 0 <= asked <= 2 * STEADY_STATE.interest_rate:
+    if abs(move) < CLEAR or not 0 <= asked <= 2 * STEADY_STATE.interest_rate:
         return None
     return Situation(
         pair=pair, mirrored=False, quarters=quarters, gap=gap, growth=last.gdp_growth, move=move
     )
 
 
-def _quarter(state: GlobalState, output: float) -> Quarter:
+def _quarter(state: GlobalState) -> Quarter:
     return Quarter(
         period=None,
         inflation=state.inflation,
         inflation_in_quarter=state.lags.inflation[0],
+        output_gap=state.output_gap,
         unemployment=state.unemployment,
         interest_rate=state.interest_rate,
-        real_output=output,
     )
 
 
 def _mirror(one: Situation) -> Situation:
     """Return a situation with all deviations from the steady state turned round."""
-    start, growth = STEADY_STATE.total_economic_value, 2 * STEADY_STATE.gdp_growth - one.growth
-    quarters = tuple(mirrored_quarters(one.quarters, around=start, last=_QUARTERS))
+    growth = 2 * STEADY_STATE.gdp_growth - one.growth
+    quarters = tuple(mirrored_quarters(one.quarters))
     turned = replace(one, mirrored=True, quarters=quarters, growth=growth)
     return replace(turned, gap=-one.gap, move=-one.move)
 

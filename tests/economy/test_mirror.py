@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, initial_state, load_us_macro
-from llmsim_lab.economy._data import START_VALUE, latest_gap, mirrored_quarters, quarters_before
+from llmsim_lab.economy._data import mirrored_quarters, quarters_before
 from llmsim_lab.economy._macro import STEADY_STATE, Shocks, mirrored
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
@@ -36,19 +36,18 @@ def test_a_state_without_a_mirror_image_is_named() -> None:
 
 def test_mirrored_quarters_lead_to_the_mirrored_state_and_show_the_mirrored_gap() -> None:
     before = quarters_before("2000Q2")
-    turned = mirrored_quarters(before, around=START_VALUE, last=-1)
+    turned = mirrored_quarters(before)
     real, other = before[-1], turned[-1]
     assert real.inflation is not None
     assert other.inflation == 4 - real.inflation
     assert other.interest_rate == 8 - real.interest_rate
     assert other.unemployment == 10 - real.unemployment
     assert {quarter.period for quarter in turned} == {None}
-    gaps = [latest_gap([q.real_output for q in found]) for found in (before, turned)]
-    assert gaps[0] == pytest.approx(load_us_macro().loc["2000Q1", "output_gap_one_sided"], abs=1e-5)
-    assert gaps[1] == pytest.approx(-gaps[0])
+    assert real.output_gap == pytest.approx(load_us_macro().loc["2000Q1", "output_gap"], abs=1e-5)
+    assert other.output_gap == -real.output_gap
 
 
 def test_what_the_data_cannot_say_has_no_mirror_image_either() -> None:
-    first = mirrored_quarters(quarters_before("1960Q1"), around=START_VALUE, last=-1)[0]
+    first = mirrored_quarters(quarters_before("1960Q1"))[0]
     assert first.inflation is None
     assert first.inflation_in_quarter is None

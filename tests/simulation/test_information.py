@@ -1,0 +1,95 @@
+"""One information set: models, rules and people read the same output gap, the state's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import correlation, stdev
+
+import pytest
+
+from llmsim_lab import Simulation
+from llmsim_lab.agents import TaylorRuleAgent
+from llmsim_lab.economy import initial_state
+from llmsim_lab.economy._data import LAST_QUARTER, next_quarter
+
+
+def starts() -> Iterator[str]:
+    quarter = "1965Q1"
+    while quarter <= LAST_QUARTER:
+        yield quarter
+        quarter = next_quarter(quarter)
+
+
+def shown(run: Simulation) -> list[str]:
+    """Return the gaps of a prompt's table, the present quarter's last."""
+    name = run.nations[0].name
+    text = run._prompt_to(name, [turn.state for turn in run.turns], run.turn_number + 1)
+    table = str(text).partition("oldest first:")[2].partition("Now:")[0].strip()
+    return [line.split(" | ")[3] for line in table.splitlines()[1:]]
+
+
+def cents(gap: float) -> str:
+    return f"{round(gap, 2) + 0.0:.2f}"
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("scale", [0.0, 1.0])
+def test_the_prompts_gap_is_the_states_from_every_start(mirrored: bool, scale: float) -> None:
+    # Neither a rate nor unemployment may be below zero on the other side.
+    first = {at: initial_state(at).global_state for at in starts()}
+    quarters = [
+        at
+        for at, state in first.items()
+        if not mirrored or (state.interest_rate <= 8 and state.unemployment <= 10)
+    ]
+    assert len(quarters) == (148 if mirrored else 179)
+    for start in quarters:
+        economy = {"mirrored": mirrored, "shock_scale": scale}
+        run = Simulation(start_at=start, economy=economy, players={"agent": "rule"}, turns=4)
+        for turn in range(5):
+            gaps = [turn.state.output_gap for turn in run.turns]
+            table = shown(run)
+            assert table[-len(gaps) :] == list(map(cents, gaps))
+            assert table[-len(gaps) - 1] == cents(run.turns[0].state.lags.output_gap[1])
+            if turn < 4:
+                run.run(1, progress=False)
+
+
+def noisy(seed: int = 1, turns: int = 12, mirrored: bool = False, **players: object) -> Simulation:
+    run = Simulation(
+        gap_noise=1.5,
+        seed=seed,
+        economy={"mirrored": mirrored},
+        players=players or {"agent": "rule"},
+    )
+    run.run(turns, progress=False)
+    return run
+
+
+def test_all_read_the_same_gap_with_its_noise_and_the_loss_is_of_the_true_one() -> None:
+    run = noisy()
+    frame = run.to_frame()
+    assert shown(run) == list(map(cents, frame["output_gap_read"][-8:]))
+    taylor = 4 + 1.5 * (frame["inflation"] - 2) + 0.5 * frame["output_gap_read"]
+    assert frame["taylor_rate"].tolist() == pytest.approx(taylor.clip(lower=0).tolist())
+    agent = noisy(agent=TaylorRuleAgent(moves_bp=Simulation().moves_bp))
+    assert agent.to_frame()["interest_rate"].tolist() == frame["interest_rate"].tolist()
+    plain = Simulation(seed=1, players={"agent": "rule"})
+    plain.run(12, progress=False)
+    assert "output_gap_read" not in plain.to_frame()
+    assert plain.to_frame()["output_gap"][1] == frame["output_gap"][1]  # the shocks are the same
+    loss = run.measures(run.config)["loss"]
+    assert loss(frame) == loss(frame.drop(columns="output_gap_read"))
+
+
+def test_the_noise_has_its_size_and_persistence_and_a_mirror_image() -> None:
+    runs = [noisy(seed).to_frame() for seed in range(200)]
+    errors = [frame["output_gap_read"] - frame["output_gap"] for frame in runs]
+    first, last = ([error.iloc[at] for error in errors] for at in (0, -1))
+    assert stdev(first) == pytest.approx(1.5, rel=0.15)
+    assert stdev(last) == pytest.approx(1.5, rel=0.15)
+    assert correlation(first, last) == pytest.approx(0.97**12, abs=0.15)
+    turned = noisy(3, mirrored=True).to_frame()
+    assert turned["output_gap_read"].tolist() == pytest.approx(
+        [-gap for gap in runs[3]["output_gap_read"]]
+    )

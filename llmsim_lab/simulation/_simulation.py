@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from random import Random
@@ -81,7 +80,7 @@ from llmsim_lab.simulation._config import (
     bounded,
     checked_moves,
 )
-from llmsim_lab.simulation._lint import LintFinding, Subject, findings, findings_at_start
+from llmsim_lab.simulation._lint import LintFinding, of_model, of_rule, of_targets
 from llmsim_lab.simulation._verdicts import gate_notes
 from llmsim_lab.types import Rate, Reply
 from llmsim_lab.validators._validators import economic_domain, verdict_prompt
@@ -578,27 +577,11 @@ class Simulation(Run[Economy]):
 
     # --- views --------------------------------------------------------------------------------
 
-    def lint(self) -> list[LintFinding]:
+    def lint(
+        self, *, rule: TaylorRule | Rule | None = None, model: MacroModel | None = None
+    ) -> list[LintFinding]:
         """Return what is probably wrong with this run, as ``simulation.lint`` does."""
-        return findings(self._subject())
-
-    def doubts(self) -> list[Mapping[str, str]]:
-        """Return what to warn of before the first turn: findings that no choice explains."""
-        subject = self._subject()
-        if self._shipped != "agent_briefing":  # by choice as the contract words it
-            subject = replace(subject, prompts={})
-        if self.committee.rule == "sequential":  # likewise
-            subject = replace(subject, one_after_another=())
-        return [
-            {"rule": found.rule, "found": found.what, "remedy": found.remedy}
-            for found in findings_at_start(subject)
-            # Without moves on offer ``max_move`` is the contract's engine's.
-            if self.moves_bp is not None or not found.rule.startswith("L9")
-        ]
-
-    def _subject(self) -> Subject:
-        """Return what a check looks at; no model is asked."""
-        first, ruled = self.turns[0].state, dict[str, TaylorRule | Rule]()
+        ruled, model = dict[str, TaylorRule | Rule](), model or self._macro
         for name, nation in self._nations.items():
             seats = (self.players.get(seat) for seat in (name, "agent", "*"))
             who = next(filter(None, seats), "model")
@@ -606,20 +589,20 @@ class Simulation(Run[Economy]):
                 ruled[name] = who.rule
             elif who == "rule":
                 ruled[name] = TaylorRule(inflation_target=nation.inflation_target)
-        asked = [name for name in self._members if name not in ruled]
-        return Subject(
-            state=first,
-            turns=self.config.turns,
-            model=self._macro,
-            rules=ruled,
-            targets={name: self._nations[name].inflation_target for name in asked},
-            limits=self._limits,
-            moves_bp=self.moves_bp or (),
-            shock_scale=self.economy.shock_scale,
-            fiscal_backstop=self._backstop,
-            prompts={name: self._prompt_to(name, [first], 1) for name in asked},
-            one_after_another=self._members if self.committee.rule == "sequential" else [],
-        )
+        targets = {name: nation.inflation_target for name, nation in self._nations.items()}
+        largest = max(map(abs, self.moves_bp)) / 100 if self.moves_bp else self._limits.max_move
+        start = self.turns[0].state.global_state
+        found = [*of_targets(targets), *of_model(model)]
+        for name, its in (ruled if rule is None else {"the rule": rule}).items():
+            found += of_rule(name, its, model=model, start=start, largest=largest)
+        return found
+
+    def doubts(self) -> list[Mapping[str, str]]:
+        """Return what to warn of before the first turn: what ``lint`` finds."""
+        return [
+            {"rule": found.rule, "found": found.what, "remedy": found.remedy}
+            for found in self.lint()
+        ]
 
     @classmethod
     def measures(cls, config: Any) -> Mapping[str, Callable[[pd.DataFrame], float]]:
@@ -690,8 +673,9 @@ def lint(
 ) -> list[LintFinding]:
     """Return what is probably wrong with an economic simulation; an empty list if nothing is.
 
-    No model is asked. The checks are for mistakes that published simulations have made; each
-    finding has a number, says what was computed, and how to fix it.
+    No model is asked. The checks are for mistakes that published simulations have made: a rule that
+    follows inflation too little, an economy that is unstable under it, percent given as a fraction,
+    an annual rate applied in each quarter, moves that cannot reach what the rule asks for.
 
     Args:
         subject: a run, its configuration, or a configuration's file.
@@ -702,7 +686,7 @@ def lint(
     Example:
         >>> for finding in lint(Simulation(turns=20), rule=TaylorRule(inflation_weight=0.5)):
         ...     print(finding.rule)
-        L1 Taylor principle
+        Taylor principle
     """
     if isinstance(subject, str | Path):
         path, subject = subject, config_from_file(subject, kind=Simulation.kind)
@@ -712,9 +696,4 @@ def lint(
                 f"an economic run's configuration; llmsim-lab run {path} plays it"
             )
     run = subject if isinstance(subject, Simulation) else Simulation(subject)
-    checked = run._subject()
-    if rule is not None:
-        checked = replace(checked, rules={"the rule": rule})
-    if model is not None:
-        checked = replace(checked, model=model)
-    return findings(checked)
+    return run.lint(rule=rule, model=model)

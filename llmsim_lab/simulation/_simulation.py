@@ -56,7 +56,6 @@ from llmsim_lab.engines._engines import (
     update_limits,
     update_prompt,
 )
-from llmsim_lab.engines._fidelity import TOLERANCE, stated_rate
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import (
@@ -90,13 +89,9 @@ if TYPE_CHECKING:
 
 _VARIABLES: tuple[str, ...] = get_args(Variable)
 _TAYLOR = TaylorRule()
-_FAITHFUL = 0.95
-"""Share of actions that an engine must get right, else the run is not its members'."""
 GAP_NOISE_PERSISTENCE = 0.97
 """A quarter, of the error of the gap that is read: the first autocorrelation of ``output_gap`` less
 ``output_gap_one_sided`` in the US data, whose standard deviation is 1.5 % of potential."""
-_ROUNDING = 1e-6
-"""Percentage points."""
 
 
 # --- the state, and what players answer -----------------------------------------------------------
@@ -467,15 +462,7 @@ class Simulation(Run[Economy]):
             action=words.get,
             economy=now,
         )
-        for name, made in judged.items():
-            rate = rates[name] = made.new_interest_rate
-            stated = stated_rate(words[name], current=here)
-            # An engine that may not go there cannot be unfaithful.
-            if stated is not None and not self._limits.problem(stated, current=round(here, 2)):
-                ask.note(
-                    name, stated_rate=stated, faithful=abs(rate - stated) <= TOLERANCE + _ROUNDING
-                )
-        return rates
+        return rates | {name: made.new_interest_rate for name, made in judged.items()}
 
     def rule(self, question: Question) -> Any:
         """Return Taylor's rate for a nation; every action counts; mere words move no rate."""
@@ -617,20 +604,11 @@ class Simulation(Run[Economy]):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What the economic gate said of the run's model, and whether the engine is faithful."""
-        found: list[str] = []
+        """What the economic gate said of the run's model."""
         if self.tape is not None:
             with suppress(TapeError):  # the tape may be closed, or its file gone
-                found += self.notes_on(self.tape.run(self.run_id).manifest)
-        became = [its for turn in self.turns for its in turn.became.values()]
-        right = [its["faithful"] for its in became if "faithful" in its]
-        if right and sum(right) / len(right) < _FAITHFUL:
-            found.append(
-                f"The engine is a second policymaker: of {len(right)} actions whose words name a "
-                f"rate, {sum(right)} got it, within 12.5 basis points. Let members state their "
-                "change (moves_bp)."
-            )
-        return found
+                return self.notes_on(self.tape.run(self.run_id).manifest)
+        return ()
 
     @classmethod
     def notes_on(cls, manifest: Mapping[str, Any]) -> Sequence[str]:

@@ -10,7 +10,6 @@ from builders import make_action, make_client, make_state, rate_update, requests
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.engines._engines import EngineConfig
-from llmsim_lab.engines._fidelity import stated_rate
 from llmsim_lab.models import Action
 
 
@@ -126,49 +125,3 @@ async def test_an_action_without_a_size_goes_to_the_model_and_one_with_a_size_do
 def test_an_action_has_one_size_at_most() -> None:
     with pytest.raises(ValueError, match="give one of them"):
         make_action(rate_change_bp=25, proposed_rate=4.25)
-
-
-# What words ask for
-
-
-@pytest.mark.parametrize(
-    ("action", "rate"),
-    [
-        ("Raise the interest rate by 0.5 percentage points", 4.5),
-        ("Lower interest rates by 0.5%", 3.5),
-        ("Increase the policy rate by 75 basis points.", 4.75),
-        ("cut the federal funds rate by 25bps", 3.75),
-        ("Raise the interest rate to 6%", 6.0),
-        ("Raise the interest rate from 4% to 4.5%", 4.5),
-        ("Raise the interest rate by 0.5% to 4.5%", 4.5),
-        ("Set the interest rate to 3.25%", 3.25),
-        ("Hold the interest rate", 4.0),
-        ("Maintain the current interest rate at 4%", 4.0),
-        ("Leave the policy rate unchanged", 4.0),
-    ],
-)
-def test_words_that_name_one_size_plainly_are_understood(action: str, rate: float) -> None:
-    assert stated_rate(action, current=4.0) == pytest.approx(rate)
-
-
-@pytest.mark.parametrize(
-    "action",
-    [
-        "Raise taxes by 2%",
-        "Raise the interest rate",
-        "Raise the interest rate to 3%",  # which lowers it
-        "Raise the interest rate by 0.5% to 6%",
-        "Raise the interest rate by 0.25-0.5%",
-        "Raise the interest rate by 0.5% or hold it",
-        "Raise the interest rate by 0.5% if inflation rises",
-        "Do not raise the interest rate",
-        "Raise the interest rate by 0.5% and cut spending by 1%",
-        "Gradually raise the interest rate by 2%",
-        "Hold the interest rate at 9%",
-        "Raise the interest rate from 8% to 9%",
-        "Lower the tax on interest rates by 1%",
-        "Raise the interest rate by 0.5% over the next year",
-    ],
-)
-def test_words_that_name_no_one_size_are_not_measured(action: str) -> None:
-    assert stated_rate(action, current=4.0) is None

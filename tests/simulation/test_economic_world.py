@@ -29,7 +29,7 @@ from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
 from llmsim_lab.run._registry import config_from_file
-from llmsim_lab.simulation import Simulation, SimulationConfig, lint
+from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._simulation import Economy, Hit
 from llmsim_lab.types import ChatRequest
 from llmsim_lab.validators import EconLLMValidator
@@ -139,7 +139,6 @@ def test_a_move_is_applied_exactly_and_no_engine_is_asked() -> None:
     [row] = world.decisions().to_dict("records")
     assert (row["rate_change_bp"], row["applied_bp"]) == (300, 300)
     assert "vote_bp" not in row  # one member of one is no committee
-    assert "faithful" not in row
 
 
 def test_a_move_ends_at_the_bounds_and_the_frame_has_both_sizes() -> None:
@@ -539,29 +538,6 @@ def spoken(change: float | None, *actions: str) -> Simulation:
     )
 
 
-def test_an_engine_that_does_other_than_words_say_is_a_second_policymaker() -> None:
-    world = spoken(
-        1,
-        "Raise the interest rate by 0.5 percentage points",
-        "Raise taxes",  # names no rate, so nothing can be said of it
-        "Raise the interest rate by 9 percentage points",  # out of the engine's reach
-    )
-    world.run(progress=False)
-    assert "of 1 actions whose words name a rate, 0 got it" in world.notes[0]
-    engine = world.decisions().query("component == 'engine'")
-    assert engine["stated_rate"].isna().tolist() == [False, True, True]
-    assert engine["stated_rate"].iloc[0] == 4.5
-
-
-def test_an_engine_that_does_what_the_words_say_is_not_mentioned() -> None:
-    world = spoken(None, "Hold interest rates", "Keep the interest rate at 4%")
-    frame = world.run(progress=False)
-    assert frame["interest_rate"].tolist() == [4, 4, 4]
-    assert frame["inflation"].tolist() == [2, 2, 2]  # the steady state
-    assert world.decisions().query("component == 'engine'")["faithful"].tolist() == [True, True]
-    assert list(world.notes) == []
-
-
 def test_a_nations_own_prompt_is_used_and_kept_on_the_tape(tmp_path: Path) -> None:
     own = Prompt.load("agent_rate").replace("economic policy advisor", "fearful banker")
     client, tape = make_client(), tmp_path / "own.tape"
@@ -609,13 +585,6 @@ def test_charts_have_the_rates_bounds() -> None:
     assert next(iter(world.series)).label == "Policy rate"
 
 
-def test_what_is_probably_wrong_is_said_of_rules_and_prompts_without_a_model() -> None:
-    nations = ["Ann", {"name": "Bo", "inflation_target": 4}]
-    world = ruled(nations=nations, players={"Ann": "rule"}, committee="sequential", briefing="thin")
-    found = {finding.rule.split()[0] for finding in world.lint()}
-    assert found == {finding.rule.split()[0] for finding in lint(world.config)} > {"L14", "L12"}
-
-
 def test_the_budget_adds_demand_at_the_bound_where_the_parameters_say_so() -> None:
     slump = Economy().with_economy(GlobalState(interest_rate=0, inflation=-3, output_gap=-8))
     helped, alone = (
@@ -659,8 +628,8 @@ def test_a_member_of_a_mirrored_run_is_told_the_mirrored_past() -> None:
         prompts.append(requests_of(client)[0].prompt)
     assert "1.24 percentage points above the target" in prompts[0]
     assert "1.24 percentage points below the target" in prompts[1]
-    assert "\n-7 | 1.58 | 2.05 | 0.75 | 4.50 | 4.82 | 3.24\n" in prompts[0]
-    assert "\n-7 | 2.42 | 1.95 | -0.75 | 5.50 | 3.18 | 0.76\n" in prompts[1]
+    assert "\n-7 | 1.58 | 2.05 | 0.04 | 4.50 | 4.82 | 3.24\n" in prompts[0]
+    assert "\n-7 | 2.42 | 1.95 | -0.04 | 5.50 | 3.18 | 0.76\n" in prompts[1]
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -37,10 +37,15 @@ from llmsim_lab.llm._ollama import SUGGESTED_MODEL, look, parse_host
 from llmsim_lab.llm._openai import HOSTED, OpenAIBackend
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.simulation._verdicts import Told
+from llmsim_lab.simulation._gate import (
+    HEADER,
+    EconomicsCard,
+    Told,
+    kept_economics_cards,
+    what_it_takes,
+)
 from llmsim_lab.study import economics_card
 from llmsim_lab.study._checks import ModelCheck, check_model
-from llmsim_lab.study._gate import EconomicsCard, cells_of, kept_economics_cards, what_it_takes
 
 model_app = typer.Typer(help="List, fetch and remove embedded models.", no_args_is_help=True)
 
@@ -323,10 +328,9 @@ def _show_check(check: ModelCheck) -> None:
 
 
 def _show_card(card: EconomicsCard) -> None:
-    value = Column("value, 95 % interval, cut")
-    table = plain_table("criterion", "decided by", "verdict", value, "in words")
-    for one in card.criteria:
-        style = {"pass": "green", "fail": "red", "undecided": "yellow"}[one.verdict]
-        table.add_row(*map(literal, cells_of(one)), style=style)
+    table = plain_table(*HEADER)
+    for row in card.rows():
+        style = {"pass": "green", "fail": "red", "undecided": "yellow"}.get(row[-1], "")
+        table.add_row(*map(literal, row), style=style)
     console.print(table)
     say(card.verdict, style="bold")

@@ -23,7 +23,7 @@ from llmsim_lab.llm import LLMClient, connect
 from llmsim_lab.llm._human import OpenQuestion, schema_words
 from llmsim_lab.run import Run
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._verdicts import kept_verdicts
+from llmsim_lab.simulation._gate import kept_economics_cards
 
 _NAMED_MODELS = "ollama:NAME, openai:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"
 MODEL_HELP = f"auto, rule (no model at all), {_NAMED_MODELS}"
@@ -183,7 +183,7 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
     client = connect(config.llm.model, host=host, config=config.llm, download=True, quiet=True)
     say(client.chosen)
     # Where no card is kept the model is not asked what it is, which costs a request.
-    if isinstance(config, SimulationConfig) and kept_verdicts():
+    if isinstance(config, SimulationConfig) and kept_economics_cards():
         with suppress(LabError):  # a model that cannot be reached is the run's to tell
             model = asdict(run_sync(client.model_info()))
             manifest = {"model": model, "config": config.model_dump(mode="json")}

@@ -7,6 +7,7 @@ names its source. numpy and pandas are loaded when a function first needs them, 
 from llmsim_lab.economy._analysis import backtest, closed_loop
 from llmsim_lab.economy._data import history, initial_state, load_macro, load_us_macro
 from llmsim_lab.economy._macro import QuadraticLoss, RudebuschSvensson, TaylorRule
+from llmsim_lab.economy._response import response_of
 
 __all__ = [
     "QuadraticLoss",
@@ -18,4 +19,5 @@ __all__ = [
     "initial_state",
     "load_macro",
     "load_us_macro",
+    "response_of",
 ]

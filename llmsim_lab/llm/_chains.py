@@ -11,6 +11,8 @@ from llmsim_lab.types import CallSite, LLMReasoningChain, Status
 
 FORGIVEN: tuple[FailureReason, ...] = ("invalid_response", "generation_stopped", "timeout")
 """Failures of one call that need not stop a turn; any other means that no model is there."""
+LASTING: tuple[FailureReason, ...] = ("connection_error", "rate_limited", "model_not_found")
+"""Failures after which the next question would fail as well."""
 
 
 def chain_of(

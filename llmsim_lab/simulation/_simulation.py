@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 
 from llmsim_lab._util.text import closest, faults
+from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents._agents import (
     NOT_ECONOMIC,
     NationProfile,
@@ -79,8 +80,8 @@ from llmsim_lab.simulation._config import (
     bounded,
     checked_moves,
 )
+from llmsim_lab.simulation._gate import EconomicsCard, card_of, gate_notes
 from llmsim_lab.simulation._lint import LintFinding, of_model, of_rule, of_targets
-from llmsim_lab.simulation._verdicts import gate_notes
 from llmsim_lab.types import Rate, Reply
 from llmsim_lab.validators._validators import economic_domain, verdict_prompt
 
@@ -356,17 +357,9 @@ class Simulation(Run[Economy]):
 
     async def turn(self, state: Economy, ask: Ask) -> Economy:
         """Play a quarter: proposals, verdicts, the rate, and what it does to the economy."""
-        economy, moves = state.global_state, self.moves_bp
+        economy = state.global_state
         quarters = [*(turn.state for turn in self.turns[:-1]), state]
-        decisions: Mapping[str, Any] = await ask.each(
-            self._members,
-            self._reply,
-            lambda name: self._prompt_to(name, quarters, ask.turn),
-            tag="agent",
-            limits={"rate_change_bp": moves_to_choose(moves)} if moves else None,
-            decide=self.decide,
-            otherwise=None if moves else _NOTHING,
-        )
+        decisions = await self._decided(ask, self._members, quarters)
         actions = {name: made.action for name, made in decisions.items() if made is not _NOTHING}
         accepted = await self._accepted(ask, actions)
         rate = await self._new_rate(
@@ -394,6 +387,21 @@ class Simulation(Run[Economy]):
         error = lasts * state.gap_error
         error += sqrt(1 - lasts**2) * self.gap_noise * self._drawn(ask.turn)
         return state.with_economy(after, period=period, shock=Hit(), gap_error=error)
+
+    async def _decided(
+        self, ask: Ask, members: Sequence[str], quarters: Sequence[Economy], called: str = ""
+    ) -> Mapping[str, Any]:
+        """Return what members decide; ``called`` is told them instead of what they are called."""
+        moves = self.moves_bp
+        return await ask.each(
+            members,
+            self._reply,
+            lambda name: self._prompt_to(name, quarters, ask.turn, called),
+            tag="agent",
+            limits={"rate_change_bp": moves_to_choose(moves)} if moves else None,
+            decide=self.decide,
+            otherwise=None if moves else _NOTHING,
+        )
 
     async def _accepted(self, ask: Ask, actions: Mapping[str, str]) -> list[str]:
         """Return whose actions count."""
@@ -510,9 +518,13 @@ class Simulation(Run[Economy]):
 
     # --- what is asked, and of which parameters -----------------------------------------------
 
-    def _prompt_to(self, name: str, states: Sequence[Economy], turn: int) -> RenderedPrompt:
+    def _prompt_to(
+        self, name: str, states: Sequence[Economy], turn: int, called: str = ""
+    ) -> RenderedPrompt:
         """Return what a member reads of the run so far: what its prompt has slots for."""
         nation, prompt, moves = self._nations[name], self._prompt_of(name), self.moves_bp
+        how = replace(self._how, masked=False) if called else self._how
+        name = called or name
         if "history" not in prompt.slots:
             economy = states[-1].global_state
             return thin_prompt(
@@ -525,7 +537,7 @@ class Simulation(Run[Economy]):
             ),
             name=name,
             profile=nation,
-            how=self._how,
+            how=how,
             moves_bp=moves or (),
             turn=turn - 1,
         )
@@ -563,6 +575,45 @@ class Simulation(Run[Economy]):
             )
 
     # --- views --------------------------------------------------------------------------------
+
+    def responds(
+        self,
+        member: str | None = None,
+        *,
+        seed: int | None = None,
+        again: bool = False,
+        folder: Path | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> EconomicsCard:
+        """Return whether who decides in this run responds to the economy.
+
+        The run's player, prompt, moves and ``decide`` are asked about 48 or 96 economies that have
+        nothing to do with the run's own: the economic gate (``docs/models.md``). A model is asked
+        for the probability of each move, once in each order of the moves, also where it writes its
+        decisions in the run; any other player twice, and ten times if its answers differ. A model's
+        card is kept, and continued where it was stopped.
+
+        Args:
+            member: who is judged; the first nation if not given.
+            seed: of the economies; a new one if not given.
+            again: measure anew what is kept.
+            folder: where cards are kept; ``$LLMSIM_CARDS``, else the user's cache.
+            progress: called before each question with how far it is and what time is left.
+
+        Raises:
+            ConfigError: there is no such member, a person answers for it, there are no moves, or
+                the folder cannot be written to.
+            LLMFailureException: the server does not answer; what was measured until then is kept.
+
+        Example:
+            >>> card = Simulation(players="rule").responds()
+            >>> print(card.verdict)
+        """
+        name = self.nations[0].name if member is None else member
+        if name not in self._nations:
+            raise ConfigError(f"{name!r} is not a member; there are {', '.join(self._nations)}")
+        how: Any = {"seed": seed, "again": again, "folder": folder, "progress": progress}
+        return run_sync(card_of(self, name, **how))
 
     def lint(
         self, *, rule: TaylorRule | Rule | None = None, model: MacroModel | None = None
@@ -617,8 +668,12 @@ class Simulation(Run[Economy]):
         config = cls.config_type.model_validate(manifest["config"])
         if model is None or not config.needs_model:
             return ()
+        edited = manifest.get("prompts") or {}  # empty before the first turn
         thin = config.briefing == "thin" or config.moves_bp is None
-        return gate_notes(model, "thin" if thin else "economist", config.decide)
+        shipped = Prompt.load("agent_rate" if thin else "agent_briefing")
+        own = (it.prompt and Prompt.parse(it.prompt, name=it.name) for it in config.nations)
+        digests = {its["digest"] for its in edited.values()}
+        return gate_notes(model, digests or {(prompt or shipped).digest for prompt in own})
 
 
 def _stated(made: Any, here: float) -> float | None:

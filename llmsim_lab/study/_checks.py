@@ -21,13 +21,11 @@ from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._types import LLMMessage, ToolDeclaration
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._chains import FORGIVEN
+from llmsim_lab.llm._chains import FORGIVEN, LASTING
 from llmsim_lab.types import ChatReply, Decision, Message, ModelInfo
 
 DecisionT = TypeVar("DecisionT", bound=Decision)
 
-LASTING = ("connection_error", "rate_limited", "model_not_found")
-"""Failures after which the next question would fail as well."""
 _SEED = 7
 _LEAST_TOKENS, _LEAST_S = 8, 0.002
 """What a speed is measured from at least."""

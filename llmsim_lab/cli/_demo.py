@@ -27,8 +27,8 @@ from llmsim_lab.study import Demonstration
 from llmsim_lab.study._demo import demo_runs
 
 _NEXT = (
-    "For a model that answers the economy: get a larger one ('ollama pull llama3.1:8b'), see if it "
-    "passes where the direction is beyond doubt ('llmsim-lab doctor ollama:llama3.1:8b "
+    "For a model that responds: get a larger one ('ollama pull llama3.1:8b'), see if it "
+    "passes the economic gate ('llmsim-lab doctor ollama:llama3.1:8b "
     "--economics'), and play it ('llmsim-lab demo --model ollama:llama3.1:8b'). "
     "docs/models.md says what passing means."
 )
@@ -106,10 +106,9 @@ def _show(found: Demonstration, out: Path) -> None:
         f"{found.quarters} quarters from {first.turns[0].state.period}, the same mirrored, and "
         "an oil shock: a recording, and no model was asked."
     )
-    say(found.to_frame().drop(columns="verdict").rename_axis("player").to_string())
+    say(found.to_frame().rename_axis("player").to_string())
     say(found.headline)
     say(found.verdict, style="bold")
-    say(found.answer().reason)
     picture, quarters = out / "demo.png", out / "demo.csv"
     write_file(picture, figure_bytes(demo_figure(found), "png", dpi=120))
     write_file(quarters, csv_text(found.paths).encode())

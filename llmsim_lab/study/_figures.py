@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, told
 from llmsim_lab._util.text import counted
 from llmsim_lab.economy import history
-from llmsim_lab.study._demo import OIL_TURN, RULE, Demonstration, World
+from llmsim_lab.study._demo import INERTIA, OIL_TURN, RULE, Demonstration, World
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +24,7 @@ _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#BBBBBB"
 _MODEL, _HISTORY = "#D55E00", "#000000"
 _LOOKS: dict[str, tuple[str, Any]] = {
     RULE: ("#0072B2", "-"),
+    INERTIA: ("#56B4E9", (0, (6, 1))),
     "no change": ("#777777", (0, (4, 2))),
     "always +75 bp": ("#CC79A7", (0, (1, 1))),
 }
@@ -31,7 +32,7 @@ _LOOKS: dict[str, tuple[str, Any]] = {
 
 
 def demo_figure(demonstration: Demonstration) -> Figure:
-    """Draw a demonstration: an oil shock, who raises when, and the rates, mirrored too.
+    """Draw a demonstration: an oil shock, who responds to inflation, the rates, mirrored too.
 
     Lines are means over seeds, bands reach from the lowest seed to the highest, and the dashed
     lines at the top and at the bottom are the bounds of the rate.
@@ -40,9 +41,9 @@ def demo_figure(demonstration: Demonstration) -> Figure:
         demonstration: of ``Demonstration.read``.
     """
     figure = new_figure(11, 8)
-    (oil, counts), (plain, mirrored) = figure.subplots(2, 2)
+    (oil, slopes), (plain, mirrored) = figure.subplots(2, 2)
     _draw_oil(oil, demonstration)
-    _draw_counts(counts, demonstration)
+    _draw_responses(slopes, demonstration)
     start = str(_first(demonstration).turns[0].state.period)
     above = f"Policy rate from {start}, inflation above target"
     _draw_rates(plain, demonstration, "plain", above)
@@ -98,7 +99,7 @@ def _draw_rates(axes: Axes, demonstration: Demonstration, world: World, title: s
 
 def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
     """Draw the headline: with the oil shock minus without."""
-    for player in (RULE, demonstration.model):
+    for player in (RULE, INERTIA, demonstration.model):
         _line(axes, demonstration.responses(player), player, player)
     prices = demonstration.responses(RULE, "inflation").mean(axis=1)
     axes.plot(prices.index, prices, color="#009E73", linestyle=(0, (5, 1, 1, 1)), label="inflation")
@@ -118,29 +119,25 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
     _with_lines(axes)
 
 
-def _draw_counts(axes: Axes, demonstration: Demonstration) -> None:
-    """Draw the shares of quarters in which each player raises the rate."""
+def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
+    """Draw how far each player moves the rate for a point of inflation, with intervals."""
     players = demonstration.players
     for row, player in enumerate(players):
-        one = demonstration.answer(player)
-        colour, _ = _look(player)
-        shares = []
-        for raised, count, marker, filled, offset in (
-            (one.raised_low, one.low, "^", colour, -0.24),
-            (one.raised_high, one.high, "v", "white", 0.32),
-        ):
-            if not count:
-                continue
-            share, words = raised / count, f"{raised} of {count}"
-            shares.append(share)
-            axes.plot([share], [row], marker, color=colour, markerfacecolor=filled, markersize=10)
-            axes.text(share, row + offset, words, fontsize=8, ha="center", va="center")
-        axes.plot(shares, [row] * len(shares), color=colour, linewidth=1, zorder=0)
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
+        found = demonstration._judged(player)
+        if found is None:
+            axes.text(0, row, " too few seeds", fontsize=8, va="center")
+            continue
+        one, (colour, _) = found["inflation"], _look(player)
+        axes.plot([one.low, one.high], [row, row], color=colour, linewidth=3)
+        axes.plot([one.value], [row], "o", color=colour, markersize=8)
+        words = {"pass": "responds", "fail": "does not respond"}.get(found.outcome, "undecided")
+        axes.text(one.value, row - 0.28, words, fontsize=8, ha="center", va="center")
+    axes.axvline(0, color="#444444", linewidth=1)
     axes.set_yticks(range(len(players)), [drawable(player, 60) for player in players])
-    axes.set(xlim=(-0.12, 1.12), ylim=(len(players) - 0.4, -0.6))
+    axes.set(ylim=(len(players) - 0.4, -0.6), xlabel="percentage points a quarter")
+    axes.margins(x=0.15)
     plain_axes(axes, "x")
-    title = "Raises in quarters in which the rate is ▲ too low, ▽ too high"
+    title = "For a point more of inflation, the rate is moved by (95 %)"
     axes.set_title(title, loc="left", fontsize="medium")
 
 

@@ -2,15 +2,16 @@
 
 One set-up for the command, the notebook and the recording that both show
 (``data/tapes/record_demo.py``). Beside the recorded model the Taylor rule, the same with inertia,
-and two players that do not look at the economy have the same quarters, with the same shocks.
+and two players that do not look at the economy have the same start and shocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from math import nan
+from itertools import pairwise
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -19,14 +20,14 @@ from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import counted
 from llmsim_lab.agents import TaylorRuleAgent
-from llmsim_lab.agents._agents import moves_to_choose
+from llmsim_lab.agents._agents import moves_to_choose, rule_proposal
 from llmsim_lab.economy import TaylorRule, response_of
-from llmsim_lab.economy._macro import STEADY_STATE
+from llmsim_lab.economy._macro import STEADY_STATE, rate_by
 from llmsim_lab.economy._response import PolicyResponse
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.llm._choose import Options, by_letters
-from llmsim_lab.run import Question, load
+from llmsim_lab.run import load
 from llmsim_lab.run._turn import Answer
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._gate import GATE_MOVES_BP
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 World = Literal["plain", "mirrored", "oil"]
-Player = Callable[[Question], Any] | TaylorRuleAgent | Literal["rule"]
-"""As ``players=`` takes it."""
 
 DEMO_START = "2000Q2"
 """Inflation and output gap are above their steady state there, unemployment and a real rate that
@@ -47,6 +46,8 @@ OIL_TURN, OIL_END = 4, 12
 OIL = {"turn": OIL_TURN - 1, "set": {"shock.supply": 4.0}, "note": "oil"}
 """Four points of inflation in a quarter, at an annual rate: a state says what hits the next."""
 
+FAR = 3.0
+"""Percentage points."""
 _STATE = ("inflation", "output_gap", "interest_rate")
 _COLUMNS = (*_STATE, "unemployment")
 
@@ -92,18 +93,15 @@ def demo_runs(tape: Tape | str | Path) -> dict[int, dict[World, int]]:
     return found
 
 
-def _always(change_bp: int) -> Callable[[Question], dict[str, int]]:
-    return lambda question: {"rate_change_bp": change_bp}
-
-
 RULE, INERTIA = "Taylor rule", "rule, inertia .85"
-PLAYERS: Mapping[str, Player] = {
-    RULE: "rule",
-    INERTIA: TaylorRuleAgent(INERTIA, rule=TaylorRule(inertia=0.85), moves_bp=GATE_MOVES_BP),
-    "no change": _always(0),
-    "always +75 bp": _always(75),
+PLAYERS: Mapping[str, TaylorRule | int] = {
+    RULE: TaylorRule(),
+    INERTIA: TaylorRule(inertia=0.85),
+    "no change": 0,
+    "always +75 bp": 75,
 }
-"""Who has the same quarters as the model, at no cost. US estimates of inertia are .8 to .9."""
+"""Rules, and players that always make one move, basis points. US estimates of inertia are .8 to
+.9."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +137,10 @@ class Demonstration:
         model: the model's name.
         runs: what was recorded, by seed and ``plain``, ``mirrored`` or ``oil``.
         paths: a row a quarter of each run of each player: ``player``, ``world``, ``seed``,
-            ``turn``, ``inflation``, ``output_gap``, ``interest_rate``, ``unemployment``, and
-            ``move_bp``, the change that the player decided on there; where a model's move was drawn
-            from its probabilities it is their mean, which is known more exactly than one draw
-            (missing in a run's last quarter).
+            ``turn``, ``inflation``, ``output_gap``, ``interest_rate``, ``unemployment``.
+        moves: a row for each quarter of the model's, a column for each player: what it decided, or
+            would have decided, there, basis points. Where the model's move was drawn from its
+            probabilities it is their mean, which is known more exactly than one draw.
 
     Example:
         >>> from llmsim_lab.study import Demonstration
@@ -153,6 +151,7 @@ class Demonstration:
     model: str
     runs: Mapping[int, Mapping[World, Simulation]]
     paths: pd.DataFrame
+    moves: pd.DataFrame
 
     config = staticmethod(demo_config)
 
@@ -195,12 +194,17 @@ class Demonstration:
         """
         import pandas as pd
 
-        frames = []
+        paths, moves = [], []
         for seed, found in runs.items():
-            for world, simulation in found.items():
-                frames.append(_path(simulation, model, world, seed))
-                frames += [_path(_played(simulation, name), name, world, seed) for name in PLAYERS]
-        return cls(model=model, runs=runs, paths=pd.concat(frames, ignore_index=True))
+            for world, run in found.items():
+                played = {model: run, **{name: _played(run, by) for name, by in PLAYERS.items()}}
+                place = {"world": world, "seed": seed}
+                for name, one in played.items():
+                    quarters = one.to_frame()[["turn", *_COLUMNS]]
+                    paths.append(quarters.assign(player=name, **place))
+                moves.append(_moves(run, model).assign(**place))
+        whole = [pd.concat(frames, ignore_index=True) for frames in (paths, moves)]
+        return cls(model=model, runs=runs, paths=whole[0], moves=whole[1])
 
     @property
     def players(self) -> list[str]:
@@ -217,18 +221,23 @@ class Demonstration:
     def responds(self, player: str | None = None) -> PolicyResponse:
         """Return whether a player, the model if not given, responds to the economy.
 
-        ``economy.response_of``, as in the economic gate, on the quarters as they were and mirrored;
-        those of one seed are no independent cases, so the seeds are the units.
+        ``economy.response_of``, as in the economic gate, on the model's quarters as they were and
+        mirrored: what the others would have done there. (On a path of its own a rule's rate follows
+        from inflation and gap, so that no regression can tell them apart.) Left out are quarters in
+        which a bound of the rate stands in the way of the Taylor rule, there or in the mirror
+        image, or the rule is more than ``FAR`` points away, which no move on offer comes near. The
+        quarters of one seed are no independent cases, so seeds are the units.
 
         Raises:
             ConfigError: there are too few seeds.
         """
-        paths = self.paths
-        of_player = (paths["player"] == (player or self.model)) & (paths["world"] != "oil")
-        decided = paths[of_player & paths["move_bp"].notna()]
-        rest = [getattr(STEADY_STATE, name) for name in _STATE]
-        away = decided[list(_STATE)] - rest
-        return response_of(away, decided["move_bp"] / 100, groups=decided["seed"].to_numpy())
+        moves, rest = self.moves, [getattr(STEADY_STATE, name) for name in _STATE]
+        asked = moves["taylor_rate"]
+        free = asked.between(0, 2 * STEADY_STATE.interest_rate)
+        near = (asked - moves["interest_rate"]).abs() <= FAR
+        judged = moves[(moves["world"] != "oil") & free & near]
+        there = judged[player or self.model] / 100
+        return response_of(judged[list(_STATE)] - rest, there, groups=judged["seed"].to_numpy())
 
     def response(self, player: str | None = None) -> OilResponse:
         """Return what the oil shock does to a player's rate, the model's if not given."""
@@ -322,28 +331,32 @@ class Demonstration:
         return f"<Demonstration, {counted(len(self.runs), 'seed')}: {self.verdict}>"
 
 
-def _played(recorded: Simulation, player: str) -> Simulation:
-    """Return the quarters of a recorded run as another player has them."""
-    simulation = recorded.counterfactual(PLAYERS[player])
+def _played(recorded: Simulation, by: TaylorRule | int) -> Simulation:
+    """Return a recorded run as another player has it."""
+    player: Any = lambda question: {"rate_change_bp": by}  # noqa: E731
+    if isinstance(by, TaylorRule):
+        player = TaylorRuleAgent(rule=by, moves_bp=GATE_MOVES_BP)
+    simulation = recorded.counterfactual(player)
     simulation._quiet = True  # what is wrong with these quarters is the recording's
     simulation.run(recorded.turn_number, progress=False)
     return simulation
 
 
-def _path(simulation: Simulation, player: str, world: World, seed: int) -> pd.DataFrame:
-    frame = simulation.to_frame()
-    decided = [turn.answers[0] for turn in simulation.turns[1:]]
-    # A row a state, and one decision fewer: nothing was decided in the last.
-    return frame_of(
-        {
-            "player": player,
-            "world": world,
-            "seed": seed,
-            "turn": frame["turn"],
-            **{name: frame[name] for name in _COLUMNS},
-            "move_bp": [*(_expected(answer, simulation.config) for answer in decided), nan],
-        }
-    )
+def _moves(recorded: Simulation, model: str) -> pd.DataFrame:
+    """Return the quarters of a recorded run, and what each player decides there."""
+    config, rows = recorded.config, []
+    for before, turn in pairwise(recorded.turns):
+        economy = before.state.global_state
+        row = {name: getattr(economy, name) for name in _STATE}
+        row["taylor_rate"] = rate_by(TaylorRule(lower_bound=-inf), economy)
+        row[model] = _expected(turn.answers[0], config)
+        for name, by in PLAYERS.items():
+            row[name] = by
+            if isinstance(by, TaylorRule):
+                limits, offered = config.engine.limits, GATE_MOVES_BP
+                row[name] = rule_proposal(by, economy, limits, moves_bp=offered).move
+        rows.append(row)
+    return frame_of(rows)
 
 
 def _expected(answer: Answer, config: SimulationConfig) -> float:

@@ -335,7 +335,7 @@ def _played(recorded: Simulation, by: TaylorRule | int) -> Simulation:
     """Return a recorded run as another player has it."""
     player: Any = lambda question: {"rate_change_bp": by}  # noqa: E731
     if isinstance(by, TaylorRule):
-        player = TaylorRuleAgent(rule=by, moves_bp=GATE_MOVES_BP)
+        player = TaylorRuleAgent(rule=by, moves_bp=recorded.moves_bp)
     simulation = recorded.counterfactual(player)
     simulation._quiet = True  # what is wrong with these quarters is the recording's
     simulation.run(recorded.turn_number, progress=False)
@@ -353,7 +353,7 @@ def _moves(recorded: Simulation, model: str) -> pd.DataFrame:
         for name, by in PLAYERS.items():
             row[name] = by
             if isinstance(by, TaylorRule):
-                limits, offered = config.engine.limits, GATE_MOVES_BP
+                limits, offered = config.engine.limits, config.moves_bp
                 row[name] = rule_proposal(by, economy, limits, moves_bp=offered).move
         rows.append(row)
     return frame_of(rows)

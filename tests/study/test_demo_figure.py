@@ -12,7 +12,7 @@ def test_the_picture_says_the_verdict_and_names_every_player_in_full(
     figure = demo_figure(shipped)
     assert figure.alt == f"{shipped.verdict} {shipped.headline}"  # type: ignore[attr-defined]
     assert " ".join(figure.get_suptitle().split()) == shipped.verdict
-    oil, counts, plain, mirrored = figure.axes
+    oil, slopes, plain, mirrored = figure.axes
     [legend] = figure.legends
     names = [text.get_text() for text in legend.get_texts()]
     count = len(shipped.runs)
@@ -22,10 +22,10 @@ def test_the_picture_says_the_verdict_and_names_every_player_in_full(
         *shipped.players[1:],
         "history, its own shocks",
     ]
-    assert [tick.get_text() for tick in counts.get_yticklabels()] == shipped.players
-    one = shipped.answer()
-    written = [text.get_text() for text in counts.texts]
-    assert written[:2] == [f"{one.raised_low} of {one.low}", f"{one.raised_high} of {one.high}"]
+    assert [tick.get_text() for tick in slopes.get_yticklabels()] == shipped.players
+    said = {"pass": "responds", "fail": "does not respond", "undecided": "undecided"}
+    outcomes = [said[it] for it in shipped.to_frame()["verdict"]]
+    assert [text.get_text() for text in slopes.texts] == outcomes
     assert "inflation below target, slump" in mirrored.get_title(loc="left")
     assert f"{shipped.response().mean:+.2f} under the model" in oil.get_title(loc="left")
     assert [text.get_text() for text in plain.texts] == [

@@ -255,26 +255,6 @@ class RudebuschSvensson:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class StaticEconomy:
-    """An economy in which only the rate moves, for studies of agents and engines alone.
-
-    No equation has shocks in it, so any but zero raise a ``ConfigError``.
-    """
-
-    def advance(
-        self, state: GlobalState, *, interest_rate: float, shocks: Shocks = NO_SHOCKS
-    ) -> GlobalState:
-        """Return the same quarter with another rate; the lags move on by one quarter."""
-        if shocks != NO_SHOCKS:
-            raise ConfigError(f"StaticEconomy cannot take {shocks}; use shocks of scale 0 with it")
-        _check(state, interest_rate)
-        inflation, (gap, _), rates = astuple(state.lags)
-        # The levels that inflation's lags belong to stay, so those lags stay as well.
-        lags = MacroLags(inflation, (gap, gap), (interest_rate, *rates[:3]))
-        return GlobalState(**dict(state) | {"interest_rate": interest_rate, "lags": lags})
-
-
 def set_levels(state: GlobalState, **levels: float) -> GlobalState:
     """Return the state with some of its levels changed, such as ``inflation=9``, and its lags.
 

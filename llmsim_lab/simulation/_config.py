@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab.economy._macro import RateLimits
-from llmsim_lab.engines._committee import check_idle
 from llmsim_lab.run._turn import Series
 
 Variable = Literal[
@@ -43,9 +42,7 @@ class EconomyConfig(Settings):
     """The economy that the interest rate acts on.
 
     Attributes:
-        model: ``rudebusch_svensson``, or ``static``, in which only the rate moves.
-        shock_scale: size of the random shocks: 1 for their estimated spread, which is what there
-            is if nothing else is said; 0 for none, as in the static economy.
+        shock_scale: size of the random shocks: 1 for their estimated spread, 0 for none.
         fiscal_backstop: whether the budget adds demand where the rate is at its lower bound and the
             Taylor rule asks for a rate more than two points below it; without it long runs may end
             in a deflationary spiral.
@@ -54,30 +51,9 @@ class EconomyConfig(Settings):
             low, so that two runs show whether a player answers the economy or the word "inflation".
     """
 
-    model: Literal["rudebusch_svensson", "static"] = "rudebusch_svensson"
     shock_scale: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
     fiscal_backstop: bool = False
     mirrored: bool = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _none_in_a_static_one(cls, values: Any) -> Any:
-        if isinstance(values, Mapping) and values.get("model") == "static":
-            return {"shock_scale": 0.0, **values}
-        return values
-
-    @model_validator(mode="after")
-    def _check_shocks(self) -> Self:
-        if self.model == "static":
-            check_idle(
-                self, ("fiscal_backstop", "mirrored"), "in the static economy only the rate moves"
-            )
-        if self.model == "static" and self.shock_scale:
-            raise ValueError(
-                f"shock_scale={self.shock_scale:g} hits nothing in the static economy; "
-                "set it to 0 or choose rudebusch_svensson"
-            )
-        return self
 
 
 _SIZES_BP = (25, 50, 75, 100, 150, 200, 300, 450)

@@ -9,7 +9,7 @@ from math import log
 from llmsim_lab._util.text import number
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._analysis import closed_loop, long_run_response
-from llmsim_lab.economy._macro import STEADY_STATE, MacroModel, Rule, StaticEconomy, rate_by
+from llmsim_lab.economy._macro import STEADY_STATE, MacroModel, Rule, rate_by
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
 
@@ -53,7 +53,7 @@ def of_model(model: MacroModel) -> Iterator[LintFinding]:
     quarter = model.advance(STEADY_STATE, interest_rate=STEADY_STATE.interest_rate)
     change = 100 * log(quarter.total_economic_value / STEADY_STATE.total_economic_value)
     growth = quarter.gdp_growth
-    if not isinstance(model, StaticEconomy) and abs(4 * change - growth) > 0.05 * abs(growth):
+    if abs(4 * change - growth) > 0.05 * abs(growth):
         yield LintFinding(
             "annual rate in a quarter",
             f"growth of {number(growth)}% per year raises output by {number(change)}% in a quarter",
@@ -98,9 +98,7 @@ def of_rule(
         )
         remedy = "let the total response, divided by 1 - inertia, exceed 1; Taylor (1993) has 1.5"
         yield LintFinding(name, what, remedy)
-    elif not isinstance(model, StaticEconomy):
-        root = closed_loop(rule, model=model).spectral_radius
-        if root >= 1:
-            what = f"under {who} shocks grow by {100 * (root - 1):.2f}% a quarter"
-            remedy = "weaken its response to inflation, or answer the output gap more"
-            yield LintFinding("unstable economy", what, remedy)
+    elif (root := closed_loop(rule, model=model).spectral_radius) >= 1:
+        what = f"under {who} shocks grow by {100 * (root - 1):.2f}% a quarter"
+        remedy = "weaken its response to inflation, or answer the output gap more"
+        yield LintFinding("unstable economy", what, remedy)

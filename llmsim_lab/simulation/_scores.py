@@ -261,9 +261,6 @@ def _continued(run: Simulation, frame: pd.DataFrame, target: float, quarters: in
 
     if not quarters:
         return frame
-    calm: dict[str, Any] = {"mirrored": False}
-    if run.economy.model != "static":
-        calm["shock_scale"] = 0
     later = Simulation(
         name="after the term",
         nations=(Nation(name="Successor", inflation_target=target),),
@@ -271,7 +268,7 @@ def _continued(run: Simulation, frame: pd.DataFrame, target: float, quarters: in
         moves_bp=None,
         validator="none",
         engine=run.engine,
-        economy=run.economy.model_copy(update=calm),
+        economy=run.economy.model_copy(update={"mirrored": False, "shock_scale": 0}),
         # A recorded run may be longer than the people's.
         state=run.turns[len(frame) - 1].state.replace(shock=Hit()),
     ).run(quarters)

@@ -44,7 +44,6 @@ from llmsim_lab.economy._macro import (
     Rule,
     ShockGenerator,
     Shocks,
-    StaticEconomy,
     mirrored,
     rate_by,
     set_levels,
@@ -318,7 +317,7 @@ class Simulation(Run[Economy]):
         """Make what follows from the parameters, and check that they fit together."""
         moves, economy = self.moves_bp, self.economy
         self._limits = self.engine.limits
-        self._macro = StaticEconomy() if economy.model == "static" else RudebuschSvensson()
+        self._macro = RudebuschSvensson()
         self._backstop = FiscalBackstop() if economy.fiscal_backstop else None
         self._shocks = ShockGenerator(
             self.seed, scale=economy.shock_scale, mirrored=economy.mirrored
@@ -503,11 +502,6 @@ class Simulation(Run[Economy]):
         Raises:
             ConfigError: there is no such figure, or a value is not one for it.
         """
-        if self.economy.model == "static" and (hit := [it for it in values if it[:5] == "shock"]):
-            raise ConfigError(
-                f"economy.model 'static' has no equation for {hit[0]}; set a figure, such as "
-                "{'inflation': 9}, or take the model 'rudebusch_svensson'"
-            )
         levels = {name: values[name] for name in values if name in _VARIABLES}
         # Set as such first, so that what is no number is said by its name.
         super().changed(state, values)

@@ -16,7 +16,7 @@ from llmsim_lab.economy import (
 )
 from llmsim_lab.economy._analysis import long_run_response
 from llmsim_lab.economy._data import latest_gap, one_sided_gap
-from llmsim_lab.economy._macro import NO_SHOCKS, STEADY_STATE, Shocks, StaticEconomy
+from llmsim_lab.economy._macro import NO_SHOCKS, STEADY_STATE, Shocks
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
 
@@ -69,11 +69,6 @@ def test_a_rule_with_another_neutral_rate_has_the_same_responses() -> None:
 def test_no_response_can_be_told_away_from_a_steady_state() -> None:
     with pytest.raises(ConfigError, match="steady state"):
         closed_loop(around=GlobalState(output_gap=1.0))
-
-
-def test_an_economy_that_takes_no_shocks_has_no_responses() -> None:
-    with pytest.raises(ConfigError, match="StaticEconomy"):
-        closed_loop(model=StaticEconomy())
 
 
 def test_the_long_run_response_divides_by_one_minus_inertia() -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, initial_state
-from llmsim_lab.economy._macro import STEADY_STATE, MacroModel, Shocks, StaticEconomy, set_levels
+from llmsim_lab.economy._macro import STEADY_STATE, Shocks, set_levels
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.models import GlobalState
 
@@ -19,11 +19,10 @@ MODEL = RudebuschSvensson()
 # --- bad input --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [MODEL, StaticEconomy()])
 @pytest.mark.parametrize("rate", [math.nan, math.inf])
-def test_a_rate_that_is_not_a_number_is_an_error(model: MacroModel, rate: float) -> None:
+def test_a_rate_that_is_not_a_number_is_an_error(rate: float) -> None:
     with pytest.raises(ConfigError, match=f"^interest_rate={rate} must be a finite number$"):
-        model.advance(STEADY_STATE, interest_rate=rate)
+        MODEL.advance(STEADY_STATE, interest_rate=rate)
 
 
 @pytest.mark.parametrize("name", ["interest_rate", "output_gap", "inflation"])
@@ -85,27 +84,6 @@ def test_a_lag_that_is_not_a_number_is_an_error() -> None:
 
 
 # --- a second model, and changing levels ------------------------------------------------------
-
-
-def test_in_the_static_economy_only_the_rate_moves() -> None:
-    start = initial_state("1979Q3").global_state
-    then = StaticEconomy().advance(start, interest_rate=12.0)
-    assert then.interest_rate == 12.0
-    assert then.lags.interest_rate[:2] == (12.0, start.interest_rate)
-    frozen = {"interest_rate", "lags"}
-    assert then.model_dump(exclude=frozen) == start.model_dump(exclude=frozen)
-
-
-def test_the_static_economy_can_be_driven_for_many_quarters() -> None:
-    last = STEADY_STATE
-    for rate in range(1, 9):
-        last = StaticEconomy().advance(last, interest_rate=float(rate))
-    assert last.lags.interest_rate == (8.0, 7.0, 6.0, 5.0)
-
-
-def test_the_static_economy_raises_on_shocks_it_would_have_to_ignore() -> None:
-    with pytest.raises(ConfigError, match="scale 0"):
-        StaticEconomy().advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=1.0))
 
 
 def test_set_levels_changes_a_level_and_its_lags_together() -> None:

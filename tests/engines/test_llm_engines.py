@@ -12,7 +12,7 @@ import pytest
 from builders import make_action, make_client, make_config, make_state, rate_update, requests_of
 
 from llmsim_lab.economy import RudebuschSvensson
-from llmsim_lab.economy._macro import ShockGenerator, StaticEconomy
+from llmsim_lab.economy._macro import ShockGenerator
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine, LLMEngine
 from llmsim_lab.engines._engines import EngineConfig
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
@@ -260,12 +260,6 @@ async def test_shocks_hit_the_quarter_that_the_turn_leads_to() -> None:
     engine = engine_at(4, shocks=generator)
     state = await engine.run_turn([])
     assert state.global_state.output_gap == pytest.approx(generator.at(1).demand)
-
-
-async def test_a_static_economy_moves_the_rate_alone() -> None:
-    state = await engine_at(4, macro=StaticEconomy()).run_turn([make_action(proposed_rate=5)])
-    assert state.global_state.interest_rate == 5
-    assert state.global_state.inflation == 2
 
 
 async def test_the_quarter_moves_on() -> None:

@@ -435,12 +435,6 @@ def test_members_see_what_was_set_and_the_record_says_so() -> None:
     assert frame["interventions"].tolist() == ["", "turn 1: inflation = 9 (oil)", ""]
 
 
-def test_a_static_economy_moves_by_what_is_set_alone() -> None:
-    world = ruled(economy={"model": "static"}, turns=2)
-    world.intervene(1, {"inflation": 5})
-    assert world.run(progress=False)["inflation"].tolist() == [2, 5, 5]
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -454,11 +448,6 @@ def test_a_static_economy_moves_by_what_is_set_alone() -> None:
 def test_what_no_economy_has_cannot_be_set(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ruled().intervene(0, values)
-
-
-def test_a_static_economy_has_no_equation_for_a_shock() -> None:
-    with pytest.raises(ConfigError, match="'static' has no equation for shock"):
-        ruled(economy={"model": "static"}, interventions=[{"turn": 1, "set": {"shock.supply": 1}}])
 
 
 # --- parameters and notes -------------------------------------------------------------------------
@@ -489,8 +478,6 @@ def test_a_static_economy_has_no_equation_for_a_shock() -> None:
         ({"committee": "mean"}, "'median', 'majority', 'chair' or 'sequential'"),
         ({"committee": {"rule": "chair"}}, "needs the chair's name"),
         ({"committee": {"rule": "median", "chair": "Ann"}}, "chair would have no effect"),
-        ({"economy": {"model": "static", "shock_scale": 1}}, "shock_scale=1 hits nothing"),
-        ({"economy": {"model": "static", "mirrored": True}}, "mirrored would have no effect"),
         ({"engine": {"rate_bounds": [9, 1]}}, r"rate bounds \[9.0, 1.0\] are empty; swap them"),
         ({"moves_bp": None, "decide": "mode"}, "decide: mode needs moves"),
         ({"moves_bp": None, "briefing": "economist"}, "an economist's briefing needs moves"),

@@ -31,7 +31,6 @@ def found(subject: Any = None, **options: Any) -> dict[str, str]:
         {},
         {"nations": ["Ann", "Bob", "Cy"]},
         {"start_at": "1979Q3"},
-        {"economy": {"model": "static"}},
         {"briefing": "thin"},
         RULES,
     ],

@@ -8,7 +8,7 @@ al. 2024, "Large language models are not robust multiple choice selectors", ICLR
 permutations; differs: the pull is measured on the question itself, not carried over from others).
 
 Elsewhere answers are drawn at temperature 1, as many in each rotation, and counted; their intervals
-are Wilson's (1927). More numbers than there are letters are drawn as such, in digits.
+are Wilson's (1927).
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from enum import Enum
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar
 
 from llmsim_lab._util.html import table
 from llmsim_lab._util.waiting import gather_all
@@ -53,10 +52,7 @@ DRAWN: Mapping[str, Any] = {
 }
 """Options of a request for a sample from the same probabilities."""
 
-_THINK = "Think it through in a few sentences. Do not choose yet."
 _LABEL_FIRST = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*$|[:.)\n])")
-_PLAIN_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_NUMBER = re.compile(r"\s*([+\-\u2212]?\d+(?:\.\d+)?)(?![\d,]*\d)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -72,10 +68,9 @@ class Choice(Generic[OptionT]):
         measured: for each order in which the options were shown, each one's share of all answers,
             as it came; what is missing to 1 is off the options.
         label_pull: by letter, how the answers would fall if all options were equally good, letters'
-            and places' own pull alone; empty where no letters were asked for.
+            and places' own pull alone.
         interval: for ``samples``, the 95 % interval of each probability; empty otherwise.
         samples: how many answers were drawn; 0 where none had to be.
-        reasoning: what the model wrote before it chose, where it was asked to.
         calls: the records of the calls.
     """
 
@@ -86,7 +81,6 @@ class Choice(Generic[OptionT]):
     label_pull: Mapping[str, float] = field(default_factory=dict)
     interval: Mapping[OptionT, tuple[float, float]] = field(default_factory=dict)
     samples: int = 0
-    reasoning: str = ""
     calls: tuple[CallRecord, ...] = field(default=(), compare=False)
 
     @property
@@ -113,14 +107,12 @@ class Choice(Generic[OptionT]):
         return math.fsum(float(o) * p for o, p in self.probabilities.items())  # type: ignore[arg-type]
 
     @property
-    def position_bias(self) -> float | None:
-        """How far the letters' pull is from none, 0 to 1; None where no letters were asked for.
+    def position_bias(self) -> float:
+        """How far the letters' pull is from none, 0 to 1.
 
         It is the total variation distance of ``label_pull`` from equal shares: how much of the
         answers would move to other letters.
         """
-        if not self.label_pull:
-            return None
         even = 1 / len(self.label_pull)
         return sum(abs(pull - even) for pull in self.label_pull.values()) / 2
 
@@ -153,14 +145,15 @@ class Choice(Generic[OptionT]):
         for row, (low, high) in zip(rows, self.interval.values(), strict=False):
             row.append(f"{low:.1%} to {high:.1%}")
         how = f"{self.samples} samples" if self.samples else self.method
-        facts = f"{self.mass:.1%} of the answers are options; {self.entropy:.2f} bits; by {how}"
-        if (bias := self.position_bias) is not None:
-            facts += f"; position bias {bias:.1%}"
+        facts = (
+            f"{self.mass:.1%} of the answers are options; {self.entropy:.2f} bits; by {how}; "
+            f"position bias {self.position_bias:.1%}"
+        )
         return str(table(head, rows, caption=facts))
 
 
 def measures(request: ChatRequest) -> bool:
-    """Return True if a request is one of those that a choice is made of, but for its reasoning."""
+    """Return True if a request is one of those that a choice is made of."""
     return request.top_logprobs is not None or DRAWN.items() <= dict(request.options).items()
 
 
@@ -194,7 +187,8 @@ class Options(Generic[OptionT]):
     """What can be chosen, each with the text that the model sees.
 
     Raises:
-        ConfigError: they are not two or more values that can be told apart, in an order.
+        ConfigError: they are not two or more values that can be told apart, in an order, or more
+            than there are letters.
     """
 
     values: tuple[OptionT, ...]
@@ -218,32 +212,15 @@ class Options(Generic[OptionT]):
                 f"options={options!r:.200} must be a list of two or more texts, finite numbers or "
                 "enums that differ, such as ['raise', 'hold'], or a mapping of them to their texts"
             )
+        if len(values) > len(LABELS):
+            raise ConfigError(
+                f"{len(values)} options, and letters for {len(LABELS)}: ask in groups, first for "
+                "the group and then within it, or offer fewer"
+            )
         return cls(values, texts)
-
-    @property
-    def in_digits(self) -> bool:
-        """Whether the model writes them as they stand: numbers, more than there are letters."""
-        many = len(self.values) > len(LABELS)
-        return many and numeric(self.values) and all(map(_PLAIN_NUMBER.fullmatch, self.texts))
-
-    def check(self, method: Method | None) -> None:
-        """Raise ConfigError if there is no such method, or these cannot be asked for by it."""
-        if method is not None and method not in get_args(Method):
-            raise ConfigError(
-                f"method={method!r:.40} must be one of {', '.join(get_args(Method))}, or None"
-            )
-        if len(self.values) > len(LABELS) and (method == "logprobs" or not self.in_digits):
-            raise ConfigError(
-                f"{len(self.values)} options, and letters for {len(LABELS)}: ask in groups, first "
-                "for the group and then within it, or give numbers, which are drawn as such"
-            )
 
     def orders(self) -> list[tuple[str, dict[str, OptionT]]]:
         """Return the questions, one for each rotation, with what each letter means in them."""
-        if self.in_digits:
-            listed = f"Possible answers: {', '.join(self.texts)}."
-            how = "Answer with one of these numbers, in digits, and nothing else."
-            return [(f"{listed}\n\n{how}", {})]
         both = list(zip(self.values, self.texts, strict=True))
         found = []
         for start in range(len(both)):
@@ -290,7 +267,7 @@ async def choice_by(
     each = math.ceil(samples / len(conversations))
     drawn = await gather_all(
         [
-            ask(conversation, _drawing(seed, place, 12 if options.in_digits else 1), None)
+            ask(conversation, _drawing(seed, place), None)
             for place, conversation in enumerate(c for c in conversations for _ in range(each))
         ]
     )
@@ -298,9 +275,9 @@ async def choice_by(
     return replace(found, calls=(*(call for _, call in answers), *found.calls))
 
 
-def _drawing(seed: int | None, place: int, most: int) -> dict[str, Any]:
+def _drawing(seed: int | None, place: int) -> dict[str, Any]:
     """Return the options of one drawn answer."""
-    options = {**DRAWN, "num_predict": most}
+    options = {**DRAWN, "num_predict": 1}
     if seed is not None:
         options["seed"] = seed_from(f"sample {place} of a choice, seed {seed}")
     return options
@@ -387,10 +364,10 @@ def by_samples(options: Options[OptionT], answers: Sequence[Answer]) -> Choice[O
     for place, (reply, _) in enumerate(answers):
         labels = orders[place // each]
         label = label_of(reply.text, labels)
-        option = _number_in(reply.text, options) if options.in_digits else labels.get(label or "")
-        if option is not None:
+        if label is not None:
+            option = labels[label]
             counts[option] += 1
-            pulls[label or ""] += 1
+            pulls[label] += 1
             measured[place // each][option] += 1 / each
     calls, valid = tuple(call for _, call in answers), counts.total()
     if not valid:
@@ -407,14 +384,6 @@ def by_samples(options: Options[OptionT], answers: Sequence[Answer]) -> Choice[O
     )
 
 
-def _number_in(text: str, options: Options[OptionT]) -> OptionT | None:
-    if (found := _NUMBER.match(text)) is None:
-        return None
-    value = Decimal(found[1].replace("\u2212", "-"))
-    both = zip(options.values, options.texts, strict=True)
-    return next((option for option, written in both if value == Decimal(written)), None)
-
-
 def wilson(count: int, whole: int) -> tuple[float, float]:
     """Return Wilson's (1927) 95 % interval of a share, without a correction.
 
@@ -429,12 +398,6 @@ def wilson(count: int, whole: int) -> tuple[float, float]:
 
 
 # --- the conversation -----------------------------------------------------------------------------
-
-
-def thinking_first(before: Sequence[Message], options: Options[Any]) -> list[Message]:
-    """Return the conversation that asks for reasoning before a choice."""
-    listed = "\n".join(f"- {text}" for text in options.texts)
-    return asked(before, f"The options are:\n{listed}\n\n{_THINK}")
 
 
 def asked(before: Sequence[Message], question: str) -> list[Message]:

@@ -15,7 +15,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
@@ -268,8 +268,7 @@ class LLMClient:
         options: Sequence[OptionT] | Mapping[OptionT, str],
         *,
         samples: int = 100,
-        reasoning: bool = False,
-        method: Method | None = None,
+        method: Method = "logprobs",
         seed: int | None = None,
         site: CallSite | None = None,
     ) -> Choice[OptionT]:
@@ -282,17 +281,14 @@ class LLMClient:
             options: texts, numbers or enums; or a mapping of them to the texts the model sees.
             samples: how many answers are drawn where the backend gives no probabilities, at least;
                 as many in each order of the options.
-            reasoning: whether the model writes down its reasoning first; the probabilities are then
-                those after this one reasoning, which is drawn at the configured temperature.
             method: ``logprobs`` asks for letters, once in each order of the options; ``samples``
-                draws. By default ``logprobs``; ``samples`` for more numbers than there are letters,
-                and without probabilities from the backend.
-            seed: of the drawn answers and the reasoning, instead of the configured one.
+                draws, as ``logprobs`` does where the backend gives no probabilities.
+            seed: of the drawn answers, instead of the configured one.
             site: where in the run the call is made.
 
         Raises:
-            ConfigError: the options are fewer than two, alike, or too many for letters; the
-                method is unknown or does not suit them.
+            ConfigError: the options are fewer than two, alike, or too many for letters; there is
+                no such method.
             LLMFailureException: a call failed for good, or no answer was one of the options.
 
         Example:
@@ -302,9 +298,9 @@ class LLMClient:
         named = _choose.Options.of(options)
         if samples < 1:
             raise ConfigError(f"samples={samples} must be at least 1")
-        named.check(method)  # before a call is spent
+        if method not in get_args(Method):
+            raise ConfigError(f"method={method!r:.40} must be {' or '.join(get_args(Method))}")
         before, origin = self._messages_of(prompt, site)
-        text, calls = "", tuple[CallRecord, ...]()
 
         async def ask(
             messages: Sequence[Message], settings: Mapping[str, Any], top: int | None
@@ -313,18 +309,9 @@ class LLMClient:
             request = self._request(messages, site, settings, **how)
             return await self._call(request, lambda reply: reply)
 
-        if reasoning:
-            conversation = _choose.thinking_first(before, named)
-            settings = None if seed is None else {"seed": seed}
-            how: dict[str, Any] = {"think": self.config.think, "origin": origin}
-            request = self._request(conversation, site, settings, **how)
-            text, call = await self._call(request, _reasoned)
-            before, calls = [*conversation, Message("assistant", text)], (call,)
-        if method is None:
-            method = "samples" if named.in_digits else "logprobs"
         base = self.config.seed if seed is None else seed
         try:
-            found = await _choose.choice_by(method, ask, before, named, samples=samples, seed=base)
+            return await _choose.choice_by(method, ask, before, named, samples=samples, seed=base)
         except _choose.NoOptionError as nothing:
             fault = BackendError(
                 f"{nothing}; say in the prompt what is to be chosen, or use another model",
@@ -332,7 +319,6 @@ class LLMClient:
             )
             history = nothing.calls[-1].history
             raise _retry.failure_of(fault, history, site, model=self.config.model) from nothing
-        return replace(found, reasoning=text, calls=(*calls, *found.calls))
 
     def _request(
         self,
@@ -612,13 +598,6 @@ def _piece(lane: Lane, watch: InFlight | None, request: ChatRequest, text: str) 
     lane.heard()
     if watch is not None and text:
         watch.wrote(request, text)
-
-
-def _reasoned(reply: ChatReply) -> str:
-    text = _extract.without_thinking(reply.text).strip()
-    if not text:
-        raise InvalidReply("it is empty")
-    return text
 
 
 _system_message = lru_cache(maxsize=1024)(partial(Message, "system"))

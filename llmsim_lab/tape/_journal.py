@@ -17,9 +17,7 @@ import shutil
 import threading
 import weakref
 import zlib
-from array import array
-from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -84,23 +82,25 @@ def text_digest(value: bytes) -> bytes:
 
 
 class Index:
-    """Where each fact is, and none of the facts: some 30 bytes a call.
+    """Where each fact is, and none of the facts.
 
     Attributes:
         end: the byte after the last whole line.
-        tail: the end of that line.
+        head: the first line.
+        tail: the end of the last one.
         lines: how many whole lines there are.
         first_fault: the first of the lines that are not as they were written.
         faulty: how many there are.
         broken: by run, the first of its lines that is faulty.
-        head: the first line.
-        tail: the end of the last one.
         texts: texts that are used often, by digest.
         runs: by run, the lines that say what it is, in order.
         turns: by run, its turns; written again, the last counts.
         sums: by run, the check sum of its latest line.
         outside: by run and turn, lines of what came from outside.
+        places: by number of a call, its run and where it is.
         calls: by run and turn, numbers of calls, in order.
+        counts: by run, how many calls it has.
+        next_call: the number of the next call.
         forgotten: numbers of calls that were made again.
     """
 
@@ -113,100 +113,61 @@ class Index:
         self.runs: dict[int, list[Place]] = {}
         self.turns: dict[int, dict[int, Place]] = {}
         self.sums: dict[int, int] = {}
-        self.outside: dict[tuple[int, int | None], list[Place]] = {}
-        self.calls: dict[tuple[int, int | None], array[int]] = {}
+        self.outside: dict[tuple[int, int | None], list[Place]] = defaultdict(list)
+        self.places: dict[int, tuple[int, Place]] = {}
+        self.calls: dict[tuple[int, int | None], list[int]] = defaultdict(list)
+        self.counts: Counter[int] = Counter()
+        self.next_call = 1
         self.forgotten: set[int] = set()
-        self._counts: dict[int, int] = {}
-        self._numbers, self._starts = array("Q"), array("Q")
-        self._sizes, self._runs = array("I"), array("I")
-
-    @property
-    def next_call(self) -> int:
-        """The number of the next call."""
-        return self._numbers[-1] + 1 if self._numbers else 1
-
-    def _at(self, number: int) -> int | None:
-        at = bisect_left(self._numbers, number)
-        return at if at < len(self._numbers) and self._numbers[at] == number else None
-
-    def call(self, number: int) -> Place | None:
-        """Return where a call is."""
-        at = self._at(number)
-        return None if at is None else Place(self._starts[at], self._sizes[at])
-
-    def run_of(self, number: int) -> int | None:
-        """Return the run of a call."""
-        at = self._at(number)
-        return None if at is None else self._runs[at]
-
-    def count(self, run: int) -> int:
-        """Return how many calls a run has."""
-        return self._counts.get(run, 0)
 
     def add(self, raw: bytes) -> str | None:
         """Take the next whole line in, as it says; return what is wrong with it, if anything."""
-        fact = FACT.match(raw)
-        what = self._take(raw, fact) if fact else self._take_shared(raw)
-        if self.end == 0:
-            self.head = raw
-        self.go_past(raw)
+        fact, place = FACT.match(raw), Place(self.end, len(raw))
+        what = self._take(raw, fact, place) if fact else self._take_shared(raw, place)
+        self.head = self.head or raw
+        self.lines += 1
+        self.end += len(raw)
+        self.tail = raw[-_SUM_LEN:]
         if what is not None:
             self.faulty += 1
-            self.first_fault = self.first_fault or Fault(self.lines, self.end - len(raw), what)
+            self.first_fault = self.first_fault or Fault(self.lines, place.start, what)
             if fact is not None:
                 self.broken.setdefault(int(fact[1]), self.lines)
         return what
 
-    def go_past(self, raw: bytes) -> None:
-        """Count a line that was noted."""
-        self.lines += 1
-        self.tail = raw[-_SUM_LEN:]
-        self.end += len(raw)
-
-    def _take(self, raw: bytes, fact: re.Match[bytes]) -> str | None:
+    def _take(self, raw: bytes, fact: re.Match[bytes], place: Place) -> str | None:
         run, kind, what = int(fact[1]), fact[2], None
         turn = None if fact[3] in (None, b"null") else int(fact[3])
-        number, own, before = int(fact[4] or 0), _sum_in(raw), self.sums.get(run)
+        own, before = _sum_in(raw), self.sums.get(run)
         if (before is None) != (kind == b"run"):
             what = f"run {run} begins twice" if before is not None else f"run {run} has not begun"
         elif own != crc32(raw[:-_SUM_LEN], run if before is None else before):
             what = "it was changed, or a line of its run before it was added, removed or moved"
-        if kind == b"call" and number < self.next_call:
-            self.sums[run] = max(own, 0)
-            return what or f"call {number} comes after one of a higher number"
-        self.note(raw, run, kind, turn, number, max(own, 0))
-        return what
-
-    def note(
-        self, raw: bytes, run: int, kind: bytes, turn: int | None, number: int, own: int
-    ) -> None:
-        """Note what the next line, which is one of a run, says of itself, and its check sum."""
-        self.sums[run] = own
+        self.sums[run] = max(own, 0)
         if kind == b"call":
-            self._numbers.append(number)
-            self._starts.append(self.end)
-            self._sizes.append(len(raw))
-            self._runs.append(run)
-            numbers = self.calls.get((run, turn))
-            if numbers is None:
-                numbers = self.calls[run, turn] = array("Q")
-            numbers.append(number)
-            self._counts[run] = self._counts.get(run, 0) + 1
+            number = int(fact[4] or 0)
+            if number < self.next_call:
+                return what or f"call {number} comes after one of a higher number"
+            self.next_call = number + 1
+            self.places[number] = run, place
+            self.calls[run, turn].append(number)
+            self.counts[run] += 1
         elif kind == b"turn" and turn is not None:
-            self.turns.setdefault(run, {})[turn] = Place(self.end, len(raw))
+            self.turns.setdefault(run, {})[turn] = place
         elif kind == b"outside":
-            self.outside.setdefault((run, turn), []).append(Place(self.end, len(raw)))
+            self.outside[run, turn].append(place)
         elif kind == b"forget":
             named = _NUMBERS.search(raw)
             found = re.finditer(rb"[0-9]+", named[1] if named else b"")
             # No more than there are calls; others, of which a file may hold millions, verify names.
-            for digits in islice(found, len(self._numbers)):
-                if len(digits[0]) <= 15 and self.call(int(digits[0])) is not None:
+            for digits in islice(found, len(self.places)):
+                if len(digits[0]) <= 15 and int(digits[0]) in self.places:
                     self.forgotten.add(int(digits[0]))
         else:
-            self.runs.setdefault(run, []).append(Place(self.end, len(raw)))
+            self.runs.setdefault(run, []).append(place)
+        return what
 
-    def _take_shared(self, raw: bytes) -> str | None:
+    def _take_shared(self, raw: bytes, place: Place) -> str | None:
         text = _TEXT.match(raw)
         if text is None and not (self.end == 0 and _HEAD.match(raw)):
             return "it is not a line of a tape"
@@ -217,7 +178,7 @@ class Index:
                 return "the text stands there a second time"
             if text_digest(raw[_TEXT_LEN:-_SUM_LEN]) != text[1]:
                 return "the text is not the one of its digest"
-            self.texts[text[1]] = Place(self.end, len(raw))
+            self.texts[text[1]] = place
         return None
 
 
@@ -483,8 +444,7 @@ class Journal:
             if text_digest(value) == digest.encode():
                 if len(self._texts) >= _MAX_TEXTS:
                     self._texts.clear()
-                if len(value) < 2**20:
-                    self._texts[digest] = value
+                self._texts[digest] = value
                 return value
         raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
 
@@ -623,9 +583,8 @@ class Journal:
             named, at = kind.encode(), b"" if turn is None else b',"turn":%d' % turn
             if kind == "call":
                 at = b'%b,"no":%d' % (at or b',"turn":null', number)
-            before = self.index.sums.get(run, run)
             line = b'{"run":%d,"is":"%b"%b%b' % (run, named, at, body)
-            self._write(line, before, (run, named, turn, number))
+            self._write(line, self.index.sums.get(run, run))
             return number
 
     def intern(self, value: str) -> bytes:
@@ -647,18 +606,9 @@ class Journal:
         if self._unsure:
             self.refresh()
 
-    def _write(
-        self, line: bytes, before: int, says: tuple[int, bytes, int | None, int] | None = None
-    ) -> None:
-        """Write a line, its end added.
-
-        Args:
-            line: without its end.
-            before: the sum before it.
-            says: of a run's line, as its beginning says: run, kind, turn, number.
-        """
-        index, own = self.index, crc32(line, before)
-        raw = b'%b,"sum":"%08x"}\n' % (line, own)
+    def _write(self, line: bytes, before: int) -> None:
+        """Write a line, its end added: the check sum, which follows from the one before."""
+        index, raw = self.index, b'%b,"sum":"%08x"}\n' % (line, crc32(line, before))
         if len(raw) > MAX_LINE:
             raise TapeError(
                 f"a line of {len(raw):,} bytes is more than {self.path} takes ({MAX_LINE:,}); make "
@@ -684,11 +634,7 @@ class Journal:
             )
         if os.lseek(self._fd, 0, os.SEEK_CUR) != index.end + len(raw):
             raise self._another()
-        if says is None:
-            index.add(raw)
-        else:  # of our own, so that nothing is wrong with it
-            index.note(raw, *says, own)
-            index.go_past(raw)
+        index.add(raw)
         self._unsure = False
 
     def sync(self) -> None:
@@ -726,15 +672,6 @@ class Journal:
             raise TapeError(f"cannot write {target}: {error.strerror or error}") from error
         finally:
             aside.unlink(missing_ok=True)
-
-    def facts(self, runs: Container[int]) -> Iterator[tuple[str, int, int | None, int, bytes]]:
-        """Yield lines of runs: kind, run, turn, number of a call, and the other members."""
-        for _, raw in self.lines():
-            fact = FACT.match(raw)
-            if fact is not None and int(fact[1]) in runs:
-                turn = None if fact[3] in (None, b"null") else int(fact[3])
-                body = raw[fact.end() - 1 : -_SUM_LEN]
-                yield fact[2].decode(), int(fact[1]), turn, int(fact[4] or 0), body
 
     def _of(self, runs: Container[int]) -> Iterator[bytes]:
         """Yield the lines of runs, with the texts that they name above them."""

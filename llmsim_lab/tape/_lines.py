@@ -12,14 +12,13 @@ from datetime import UTC, datetime
 from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from llmsim_lab._spans import Origin
 from llmsim_lab._util.jsontext import dumps, loads_strictly, plain, read, write
 from llmsim_lab._util.text import each_fault, fault_text
-from llmsim_lab.errors import FailureReason, PromptError
-from llmsim_lab.prompts import Prompt
+from llmsim_lab.errors import FailureReason
 from llmsim_lab.tape._journal import FACT
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status
 
@@ -147,7 +146,6 @@ def _adapter(kind: str) -> TypeAdapter[Any]:
 
 # Made when first used: building pydantic's validators takes long.
 _messages = cache(lambda: TypeAdapter(tuple[Message, ...]))
-_reply = cache(lambda: TypeAdapter(ChatReply))
 _anything = cache(lambda: TypeAdapter(Any))
 _settings = cache(lambda: _strictly("settings", _SETTINGS))
 
@@ -299,7 +297,7 @@ def member(value: Any) -> bytes:
 
 
 def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> bytes:
-    """Return the members of a call's line, from ``component`` on.
+    """Return the members of a call's line, from ``component`` on, each with a comma before it.
 
     Args:
         attempt: what became of a request.
@@ -310,41 +308,32 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
         ValueError: a tool's arguments hold what a line cannot.
     """
     request, reply, origin = attempt.request, attempt.reply, attempt.request.origin
-    site, settings = request.site, shared_settings(request)
-    place = (site.component, site.agent, site.replicate) if site else (None, None, 0)
-    parts = [
-        _place(*place, request.attempt, nth),
-        b',"messages":%b' % write(_messages(), request.messages[settings.own :]),
-        b',"settings":"%b"' % intern(settings.text),
-    ]
-    if origin is not None:
-        parts.append(b',"origin":["%b",%b]' % (intern(origin.form), dumps(origin.spans).encode()))
+    site, shared = request.site, shared_settings(request)
+    fault: dict[str, Any] | None = None
+    if attempt.reason is not None:
+        fault = {"reason": attempt.reason, "detail": attempt.detail}
+        fault |= {"status_code": attempt.status_code} if attempt.status_code is not None else {}
+        fault |= {"retry": True} if attempt.retry else {}
+    values = {
+        "component": site and site.component,
+        "agent": site and site.agent,
+        "replicate": (site.replicate if site else 0) or None,
+        "attempt": None if request.attempt == 1 else request.attempt,
+        "nth": nth or None,
+        "messages": request.messages[shared.own :],
+        "settings": intern(shared.text).decode(),
+        "origin": origin and (intern(origin.form).decode(), list(origin.spans)),
+        "reply": reply,
+        "fault": fault,
+        "seconds": float(attempt.seconds),
+    }
+    given = {name: value for name, value in values.items() if value is not None}
     if reply is not None and reply.tool_calls:
         # Pydantic would write a NaN in their arguments as null, without an error.
-        value = _reply().dump_python(reply, exclude_defaults=True)
-        parts.append(b',"reply":%b' % member(value))
-    elif reply is not None:
-        parts.append(b',"reply":%b' % write(_reply(), reply))
-    if attempt.reason is not None:
-        facts = {"status_code": attempt.status_code, "retry": attempt.retry or None}
-        fault = members(reason=attempt.reason, detail=attempt.detail, **facts)
-        parts.append(b',"fault":{%b}' % fault)
-    parts.append(b',"seconds":%b' % repr(float(attempt.seconds)).encode())
-    return b"".join(parts)
-
-
-@lru_cache(maxsize=4096)
-def _place(
-    component: str | None, agent: str | None, replicate: int, attempt: int, nth: int
-) -> bytes:
-    given = members(
-        component=component,
-        agent=agent,
-        replicate=replicate or None,
-        attempt=attempt if attempt != 1 else None,
-        nth=nth or None,
-    )
-    return b"," + given if given else b""
+        line = member(_adapter("call").dump_python(given, exclude_defaults=True))
+    else:
+        line = write(_adapter("call"), given)
+    return b"," + line[1:-1]
 
 
 @lru_cache(maxsize=512)
@@ -486,22 +475,6 @@ def manifest_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes]) -
     return f',"manifest":{dumps(own)},"texts":{dumps(shared)}'.encode()
 
 
-@lru_cache(maxsize=64)
-def _prompt_digest(text: str, name: str) -> str:
-    """Return a prompt's digest; all agents of a run may have the same one."""
-    return Prompt.parse(text, name=name).digest
-
-
-def _whole_prompt(entry: dict[str, Any]) -> dict[str, Any]:
-    try:
-        found = _prompt_digest(entry["text"], entry["name"])
-    except (PromptError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"it cannot be read: {error}") from error
-    if found != entry["digest"]:
-        raise ValueError("its text does not have the digest recorded for it")
-    return entry
-
-
 _more = with_config(ConfigDict(extra="allow", strict=True))
 
 
@@ -518,7 +491,7 @@ class _MANIFEST(TypedDict):
     kind: str
     package: str
     config: dict[str, Any]
-    prompts: dict[str, Annotated[_PROMPT, AfterValidator(_whole_prompt)]]
+    prompts: dict[str, _PROMPT]
     given: list[Any]
     llm: dict[str, Any] | None
     model: dict[str, Any] | None

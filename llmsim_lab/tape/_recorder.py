@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, NotRequired, TypedDict, Unpack
+from typing import Any
 
 from llmsim_lab._util.jsontext import dumps, loads, plain
 from llmsim_lab._util.text import clip
@@ -17,13 +17,8 @@ from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
 
-
-class Outcome(TypedDict):
-    """What became of what was wanted from outside."""
-
-    result: NotRequired[Any]
-    once: NotRequired[bool]
-    stopped: NotRequired[bool]
+Place = tuple[Any, int]
+"""What is asked, and which of equal ones it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +38,6 @@ class Outside:
     stopped: bool = False
 
 
-class _Equals:
-    """Equal requests of a turn: how many were asked, and answers by which of them it was."""
-
-    __slots__ = ("answers", "asked")
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.answers: dict[int, Any] = {}
-
-
 class Known:
     """A turn's calls, and what came from outside, by what was asked and which of equal ones it was.
 
@@ -63,60 +48,45 @@ class Known:
     def __init__(
         self, calls: Iterable[RecordedCall] = (), outside: Iterable[Mapping[str, Any]] = ()
     ) -> None:
-        self._lock = threading.RLock()  # agents may ask in threads
-        self._calls: dict[Any, _Equals] = defaultdict(_Equals)
-        self._outside: dict[tuple[str, str], _Equals] = defaultdict(_Equals)
+        self._lock = threading.Lock()  # agents may ask in threads
+        self._asked: Counter[Any] = Counter()
+        self.answers: dict[Place, Any] = {}
         self._nth: dict[int | None, int] = {}
-        """By number of an attempt, which of equal ones it was, where it was not the first."""
+        """By number of an attempt, which of equal ones it was."""
         for call in calls:
-            self.keep(self._calls[what_is_asked(call.attempt.request)], call.nth, call.attempt)
+            self.keep((what_is_asked(call.attempt.request), call.nth), call.attempt)
         for line in outside:
             self.keep_outside(line)
 
-    def next(self, request: ChatRequest, previous: Attempt | None) -> tuple[_Equals, int]:
-        """Return the request's equals and which of them it is, now that it is asked.
+    def next(self, asked: Any, previous: Attempt | None = None) -> Place:
+        """Return the place of what is asked now.
 
         Args:
-            request: what is asked.
+            asked: what is asked.
             previous: the call's first attempt, if this is its second.
         """
-        asked = what_is_asked(request)
+        if previous is not None:
+            return asked, self._nth.get(previous.number, 0)
         with self._lock:
-            equals = self._calls[asked]
-            if previous is not None:
-                return equals, self._nth.get(previous.number, 0)
-            equals.asked += 1
-            return equals, equals.asked - 1
+            self._asked[asked] += 1
+            return asked, self._asked[asked] - 1
 
-    def keep(self, equals: _Equals, nth: int, attempt: Attempt) -> None:
+    def keep(self, place: Place, attempt: Attempt) -> None:
         """Note what became of a request."""
-        equals.answers[nth] = attempt
-        if nth:
-            self._nth[attempt.number] = nth
+        self.answers[place] = attempt
+        self._nth[attempt.number] = place[1]
 
     def next_outside(self, what: str, key: Any) -> Outside:
         """Return what is known of something from outside, now that it is wanted."""
-        equals = self._outside[what, dumps(plain(key))]
-        equals.asked += 1
-        nth = equals.asked - 1
-        return equals.answers.get(nth) or Outside(nth)
+        place = self.next((what, dumps(plain(key))))
+        known: Outside = self.answers.get(place) or Outside(place[1])
+        return known
 
     def keep_outside(self, line: Mapping[str, Any]) -> None:
         """Note what a line says of something from outside; a later one of the same counts."""
         nth, stopped = line.get("nth", 0), line.get("stopped", "result" not in line)
         found = Outside(nth, is_done=True, result=line.get("result"), stopped=stopped)
-        self._outside[line["what"], dumps(line["key"])].answers[nth] = found
-
-    def begin_again(self) -> None:
-        """Count from the first again, so that equal requests find their answers."""
-        for equals in (*self._calls.values(), *self._outside.values()):
-            equals.asked = 0
-
-    def attempts(self) -> Iterator[tuple[_Equals, int, Attempt]]:
-        """Yield what is known of requests."""
-        for equals in self._calls.values():
-            for nth, attempt in list(equals.answers.items()):
-                yield equals, nth, attempt
+        self.answers[(line["what"], dumps(line["key"])), nth] = found
 
 
 class _AtTurn:
@@ -163,13 +133,11 @@ class LiveRecorder(_AtTurn):
         super().__init__(tape, run)
         self._journal = journal = tape.journal
         # Not by value: equal requests may be in flight at once.
-        self._pending: dict[int, tuple[_Equals, int]] = {}
+        self._pending: dict[int, Place] = {}
         """By identity, the requests that were asked for and are not answered yet."""
         self._under_way = False
-        """True from a turn's beginning until it is committed, or ready to begin again."""
-        self._is_known = False
-        """False while the tape may have more than is known here: Python raises a Ctrl-C that comes
-        during a write when the write has ended."""
+        """True from a turn's beginning until it is committed, or ready to begin again: a Ctrl-C may
+        come when a line is written, and before that is known here."""
         self._others: int | None = None
         self.is_open = True
         with journal.lock:  # another thread may want the same run
@@ -178,10 +146,7 @@ class LiveRecorder(_AtTurn):
                     f"run {run} on {tape.path} is recorded by another simulation of this process; "
                     "continue with that one, or close() it first"
                 )
-            with self.writing():
-                self._read_known()
-                # What had failed when the run stopped is asked again when it is resumed.
-                self._forget_failed(None)
+            self.restart_turn()  # what had failed when the run stopped is asked again
             journal.recorders[run] = self
 
     @contextmanager
@@ -209,10 +174,6 @@ class LiveRecorder(_AtTurn):
                 )
             yield
 
-    def _read_known(self) -> None:
-        self._read_turn(self.run, self.tape.last_turn(self.run) + 1)
-        self._is_known = True
-
     def begin_turn(self, turn: int) -> None:
         """Begin a turn, again if it was interrupted.
 
@@ -220,8 +181,7 @@ class LiveRecorder(_AtTurn):
             TapeError: the tape has the turn already, as after a Ctrl-C between its commit and the
                 run.
         """
-        # A Ctrl-C may have met the restart of the turn as well.
-        if self._under_way or not self._is_known:
+        if self._under_way:
             self.restart_turn()
         self._check_next(turn)
         self._under_way = True
@@ -237,10 +197,10 @@ class LiveRecorder(_AtTurn):
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn has recorded, or None if the request is to be made."""
-        equals, nth = found = self._known.next(request, previous)
-        known = equals.answers.get(nth)
+        place = self._known.next(what_is_asked(request), previous)
+        known: Attempt | None = self._known.answers.get(place)
         if known is None:
-            self._pending[id(request)] = found
+            self._pending[id(request)] = place
         return known
 
     def keep(self, attempt: Attempt) -> Attempt:
@@ -250,29 +210,26 @@ class LiveRecorder(_AtTurn):
             TapeError: the disk is full or fails, or the answer holds what JSON cannot.
         """
         request, journal = attempt.request, self._journal
-        asked = self._pending.pop(id(request), None)
-        equals, nth = asked if asked is not None else self._known.next(request, None)
+        place = self._pending.pop(id(request), None) or self._known.next(what_is_asked(request))
         turn = request.site.turn if request.site else None
         # Held already while the run plays, as nearly always. Agents may ask in threads.
         with journal.lock, nullcontext() if journal.is_claimed else self.writing():
-            was_known, self._is_known = self._is_known, False
             try:
-                body = call_body(attempt, nth, journal.intern)
+                body = call_body(attempt, place[1], journal.intern)
             except ValueError as error:
                 what = f"an answer cannot be kept on {self.tape.path}: {error}"
                 raise TapeError(what) from error
             number = journal.append(self.run, "call", body, turn=turn)
             # Nobody else has it yet, so that nobody sees it change; a copy takes ten times as long.
             object.__setattr__(attempt, "number", number)
-            self._known.keep(equals, nth, attempt)
-            self._is_known = was_known
+            self._known.keep(place, attempt)
         return attempt
 
     def find_outside(self, what: str, key: Any) -> Outside:
         """Return what the unfinished turn has recorded of this, or that it is to be done."""
         return self._known.next_outside(what, key)
 
-    def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Unpack[Outcome]) -> None:
+    def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Any) -> None:
         """Record what came from outside: a tool's answer, a file, a clock.
 
         Of what must never be done twice, first ``once=True`` alone, and then what became of it: if
@@ -293,12 +250,9 @@ class LiveRecorder(_AtTurn):
         except ValueError as error:
             path = self.tape.path
             raise TapeError(f"what {what} gave cannot be kept on {path}: {error}") from error
-        line = loads(body)  # as a replay will have it
         with self._journal.lock, self.writing():
-            was_known, self._is_known = self._is_known, False
             self._journal.append(self.run, "outside", b"," + body[1:-1], turn=self._turn)
-            self._known.keep_outside(line)
-            self._is_known = was_known
+            self._known.keep_outside(loads(body))  # as a replay will have it
 
     def restart_turn(self, error: BaseException | None = None) -> None:
         """Begin the turn again, after it failed.
@@ -312,39 +266,35 @@ class LiveRecorder(_AtTurn):
         """
         self._pending.clear()
         with self.writing():
-            if not self._is_known:
-                self._journal.refresh()
-                self._read_known()
-            self._known.begin_again()
+            self._journal.refresh()
+            self._read_turn(self.run, self.tape.last_turn(self.run) + 1)
             self._forget_failed(_failure_in(error))
         self._under_way = False
 
     def _forget_failed(self, failure: LLMFailureException | None) -> None:
         """Mark the calls that got no answer, and those whose answers made the turn fail."""
-        calls: dict[tuple[object, ...], list[tuple[_Equals, int, Attempt]]] = {}
+        calls: dict[tuple[object, ...], list[tuple[Place, Attempt]]] = {}
+        answers = self._known.answers
+        known = [item for item in answers.items() if isinstance(item[1], Attempt)]
         # First attempts first, so that a second one finds the call that it belongs to.
-        known = sorted(self._known.attempts(), key=lambda item: item[2].request.attempt)
-        for equals, nth, attempt in known:
+        for place, attempt in sorted(known, key=lambda item: item[1].request.attempt):
             request = attempt.request
-            call = (request.site, nth, request.messages)
+            call = (request.site, place[1], request.messages)
             # A second attempt may have two messages more: the invalid answer and what is wrong.
             if call not in calls and request.attempt > 1:
-                call = (request.site, nth, request.messages[:-2])
-            calls.setdefault(call, []).append((equals, nth, attempt))
-        failed = [
-            item
+                call = (request.site, place[1], request.messages[:-2])
+            calls.setdefault(call, []).append((place, attempt))
+        failed = {
+            attempt.number: place
             for attempts in calls.values()
-            if _failed_for_good(attempts[-1][2], failure)
-            for item in attempts
-        ]
-        if not failed:
-            return
-        self._is_known = False
-        numbers = dumps(sorted(attempt.number or 0 for *_, attempt in failed))
-        self._journal.append(self.run, "forget", f',"calls":{numbers}'.encode(), turn=self._turn)
-        for equals, nth, _ in failed:
-            del equals.answers[nth]
-        self._is_known = True
+            if _failed_for_good(attempts[-1][1], failure)
+            for place, attempt in attempts
+        }
+        if failed:
+            body = f',"calls":{dumps(sorted(number or 0 for number in failed))}'.encode()
+            self._journal.append(self.run, "forget", body, turn=self._turn)
+            for place in failed.values():
+                del answers[place]
 
     def commit_turn(self, turn: int, record: str, row: str) -> None:
         """Write a whole turn.
@@ -357,13 +307,12 @@ class LiveRecorder(_AtTurn):
         Raises:
             TapeError: the disk is full or fails, or the tape is another file by now.
         """
-        self._is_known = False
         with self.writing():
             self._journal.check_there()
             self._write_turn(turn, record, row)
         self._turn, self._known = turn + 1, Known()
         self._pending.clear()
-        self._is_known, self._under_way = True, False
+        self._under_way = False
 
     def replace_turn(self, turn: int, record: str, row: str) -> None:
         """Write the latest turn again, after it was changed from outside.
@@ -428,10 +377,11 @@ class ReplayRecorder(_AtTurn):
         Raises:
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
-        equals, nth = self._known.next(request, previous)
-        if nth not in equals.answers:
+        known: Attempt | None = self._known.answers.get(
+            self._known.next(what_is_asked(request), previous)
+        )
+        if known is None:
             raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
-        known: Attempt = equals.answers[nth]
         return known
 
     def find_outside(self, what: str, key: Any) -> Outside:

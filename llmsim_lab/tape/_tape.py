@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_CACHED = 500
-_FRAME_COLUMNS = (
-    *("id", "turn", "component", "agent", "replicate", "attempt", "model", "prompt", "reply"),
-    *("fault", "done_reason", "prompt_tokens", "reply_tokens", "seconds", "forgotten"),
-)
 
 
 class Tape:
@@ -131,7 +127,7 @@ class Tape:
                 facts["manifest"] = manifest
                 self._infos[run] = len(places), facts
             turns = max(index.turns.get(run, (0,)))
-            return RunInfo(id=run, turns=turns, calls=index.count(run), **facts)
+            return RunInfo(id=run, turns=turns, calls=index.counts[run], **facts)
 
     def last_turn(self, run: int) -> int:
         """Return a run's last whole turn.
@@ -236,17 +232,18 @@ class Tape:
         if turn is not None:
             numbers: Sequence[int] = index.calls.get((run, turn), ())
         else:
-            of_turns = list(index.calls.items())
-            numbers = sorted(n for (of, _), ns in of_turns if of == run for n in list(ns))
+            numbers = sorted(
+                n for (of, _), ns in list(index.calls.items()) if of == run for n in ns
+            )
         wanted = [n for n in numbers if forgotten or n not in index.forgotten]
         return list(self._calls(wanted))
 
     def _calls(self, numbers: Sequence[int]) -> Iterator[RecordedCall]:
         index, places = self.journal.index, []
         for number in numbers:
-            if (place := index.call(number)) is None:
+            if number not in index.places:
                 raise TapeError(f"the tape {self.path} has no call {number!r:.80}")
-            places.append(place)
+            places.append(index.places[number][1])
         for number, raw in zip(numbers, self.journal.read(places), strict=True):
             with self._reading(f"call {number}"):
                 line = read_line(raw)
@@ -318,8 +315,7 @@ class Tape:
         import pandas as pd
 
         calls = self.calls(self.run(run).id, forgotten=True)
-        rows = [whole(list(_frame_row(call))) for call in calls]
-        return pd.DataFrame(rows, columns=list(_FRAME_COLUMNS))
+        return pd.DataFrame([whole(_frame_row(call)) for call in calls])
 
     def compare(self, run_a: int, run_b: int) -> pd.DataFrame:
         """Return how two runs' trajectories differ: one row a turn that both have.
@@ -473,33 +469,33 @@ class Tape:
         """
         family: set[int] = set()
         for number in runs:
-            info: RunInfo | None = source.run(number)
-            while info is not None and info.id not in family:
-                family.add(info.id)
-                info = None if info.parent is None else source.run(info.parent)
+            run: int | None = number
+            while run is not None and run not in family:
+                family.add(run)
+                run = source.run(run).parent
         if damaged := family & source.journal.index.broken.keys():
             raise TapeError(f"run {min(damaged)} on {source.path} is damaged; verify says where")
-        with self.writing(), self.journal.lock, source._reading("a run"):
-            return self._copy(source, family, up_to)
-
-    def _copy(self, source: Tape, family: Container[int], up_to: int | None) -> dict[int, int]:
-        """Copy runs; returns their numbers here by those there."""
-        runs: dict[int, int] = {}
+        own: dict[int, int] = {}
         calls: dict[int, int] = {}
-        journal = self.journal
-        for kind, part, turn, number, body in source.journal.facts(family):
-            is_late = up_to is not None and turn is not None and turn > up_to
-            if is_late or (kind == "end" and up_to is not None):
-                continue
-            for digest in re.findall(rb'"([0-9a-f]{16})"', body):
-                if digest in source.journal.index.texts:
-                    journal.intern(source.journal.text(digest.decode()).decode())
-            if kind == "run":
-                runs[part] = max(journal.index.runs, default=0) + 1
-            body = body if kind == "call" else _renumbered(body, runs, calls)
-            own = journal.append(runs[part], kind, body, turn=turn)
-            calls |= {number: own} if kind == "call" else {}
-        return runs
+        with self.writing(), self.journal.lock, source._reading("a run"):
+            for _, raw in source.journal.lines():
+                line = loads(raw)
+                there, kind, turn = line.get("run"), line.get("is"), line.get("turn")
+                is_late = up_to is not None and (kind == "end" or (turn or 0) > up_to)
+                if there not in family or is_late:
+                    continue
+                for digest in re.findall(rb'"([0-9a-f]{16})"', raw):
+                    if digest in source.journal.index.texts:
+                        self.journal.intern(source.journal.text(digest.decode()).decode())
+                if kind == "run":
+                    own[there] = max(self.journal.index.runs, default=0) + 1
+                number = line.get("no")
+                for name in ("run", "is", "turn", "no", "sum"):
+                    line.pop(name, None)
+                body = f",{dumps(_renumbered(line, own, calls))[1:-1]}".encode()
+                here = self.journal.append(own[there], kind, body, turn=turn)
+                calls |= {} if number is None else {number: here}
+        return own
 
     def prune(self, runs: Iterable[int]) -> None:
         """Remove runs for good, with their calls and turns; all other lines stay as they are.
@@ -533,17 +529,17 @@ class Tape:
         self._infos.clear()
 
 
-def _renumbered(body: bytes, runs: Mapping[int, int], calls: Mapping[int, int]) -> bytes:
+def _renumbered(
+    line: dict[str, Any], runs: Mapping[int, int], calls: Mapping[int, int]
+) -> dict[str, Any]:
     """Return members of a line with the numbers that runs and calls have on another tape."""
-    values = loads(b"{" + body[1:] + b"}")
-    if "parent" in values:
-        values["parent"] = runs[values["parent"]]
-    if "calls" in values:
-        values["calls"] = [calls[number] for number in values["calls"]]
-    if "record" in values:
-        for call in values["record"]["calls"]:
-            call[1] = [calls[number] for number in call[1]]
-    return f",{dumps(values)[1:-1]}".encode()
+    if "parent" in line:
+        line["parent"] = runs[line["parent"]]
+    if "calls" in line:
+        line["calls"] = [calls[number] for number in line["calls"]]
+    for call in line.get("record", {}).get("calls", ()):
+        call[1] = [calls[number] for number in call[1]]
+    return line
 
 
 def _facts(line: dict[str, Any]) -> dict[str, Any]:
@@ -554,22 +550,26 @@ def _facts(line: dict[str, Any]) -> dict[str, Any]:
     return {**facts, "ended": None, "outcome": None} if "process" in facts else facts
 
 
-def _frame_row(call: RecordedCall) -> tuple[Any, ...]:
+def _frame_row(call: RecordedCall) -> dict[str, Any]:
     attempt = call.attempt
     request, reply, site = attempt.request, attempt.reply, attempt.request.site
-    no_site = (None, None, None, 0)
-    return (
-        call.id,
-        *((site.turn, site.component, site.agent, site.replicate) if site else no_site),
-        request.attempt,
-        request.model,
-        request.prompt,
-        reply.text if reply else None,
-        attempt.detail if attempt.reason else None,
-        *((reply.done_reason, reply.prompt_tokens, reply.reply_tokens) if reply else [None] * 3),
-        attempt.seconds,
-        call.forgotten,
-    )
+    return {
+        "id": call.id,
+        "turn": site and site.turn,
+        "component": site and site.component,
+        "agent": site and site.agent,
+        "replicate": site.replicate if site else 0,
+        "attempt": request.attempt,
+        "model": request.model,
+        "prompt": request.prompt,
+        "reply": reply and reply.text,
+        "fault": attempt.detail if attempt.reason else None,
+        "done_reason": reply and reply.done_reason,
+        "prompt_tokens": reply and reply.prompt_tokens,
+        "reply_tokens": reply and reply.reply_tokens,
+        "seconds": attempt.seconds,
+        "forgotten": call.forgotten,
+    }
 
 
 def parting(compared: pd.DataFrame) -> pd.DataFrame:

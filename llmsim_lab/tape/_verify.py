@@ -128,7 +128,7 @@ def _check(
         if line["turn"] is not None and line["turn"] > _last_turn(above, run) + 1:
             raise ValueError(f"it belongs to turn {line['turn']}, which was not begun")
     for number in line["calls"] if kind == "forget" else ():
-        if above.run_of(number) != run:
+        if above.places.get(number, (0,))[0] != run:
             raise ValueError(f"it names call {number}, which is not one of its run above")
 
 
@@ -144,7 +144,7 @@ def _check_turn(line: dict[str, Any], above: Index, families: Mapping[int, int])
     if record["turn"] != turn:
         raise ValueError(f"its record is that of turn {record['turn']}")
     for number in call_numbers(record):
-        if families.get(above.run_of(number) or 0) != families.get(run):
+        if families.get(above.places.get(number, (0,))[0]) != families.get(run):
             raise ValueError(f"it names call {number}, which no run of its family has above it")
 
 

@@ -51,21 +51,19 @@ def test_a_line_is_in_the_file_and_found_again_when_append_returns(journal: Jour
     for known in (journal, another(journal)):
         index = known.index
         assert [*known.read([index.turns[1][1]])] == [turn]
-        assert [*known.read([index.call(1), index.call(2)])] == [first, second]  # type: ignore[list-item]
-        assert (index.call(0), index.call(3), index.count(1), index.next_call) == (None, None, 2, 3)
-        assert {key: [*numbers] for key, numbers in index.calls.items()} == {
-            (1, 1): [1],
-            (1, None): [2],
-        }
+        assert {number: run for number, (run, _) in index.places.items()} == {1: 1, 2: 1}
+        assert [*known.read([place for _, place in index.places.values()])] == [first, second]
+        assert (index.counts[1], index.next_call) == (2, 3)
+        assert index.calls == {(1, 1): [1], (1, None): [2]}
         assert (index.lines, index.faulty) == (len(lines_of(journal.path)), 0)
 
 
 def test_a_reader_takes_in_whole_lines_as_they_come(journal: Journal) -> None:
     reader = another(journal)
     journal.append(1, "call", b',"seconds":1', turn=1)
-    assert reader.index.call(1) is None
+    assert reader.index.places == {}
     reader.refresh()
-    assert reader.index.call(1) == journal.index.call(1)
+    assert reader.index.places == journal.index.places
     whole = journal.path.read_bytes()
     with journal.path.open("ab") as file:
         file.write(lines_of(journal.path)[-1][:40])
@@ -112,13 +110,13 @@ def test_numbers_that_a_line_cannot_have_are_refused(journal: Journal, run: int,
 def test_a_ctrl_c_while_a_line_is_taken_in_leaves_the_index_right(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    note = Index.note
+    add = Index.add
 
     def interrupted(*arguments: Any) -> None:
-        note(*arguments)
+        add(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Index, "note", interrupted)
+    monkeypatch.setattr(Index, "add", interrupted)
     with pytest.raises(KeyboardInterrupt):
         journal.append(1, "set", b',"process":7')
     monkeypatch.undo()
@@ -130,7 +128,7 @@ def test_another_tape_that_is_copied_over_this_one_after_a_ctrl_c_is_not_written
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = make_small(tmp_path / "other.tape").read_bytes()
-    monkeypatch.setattr(Index, "note", raising_ctrl_c)
+    monkeypatch.setattr(Index, "add", raising_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
         journal.append(1, "set", b',"process":7')
     monkeypatch.undo()

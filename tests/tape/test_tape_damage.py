@@ -193,14 +193,6 @@ def test_findings_are_at_most_a_thousand_and_hold_no_terminal_codes(small: Path)
     assert all(finding.isprintable() for finding in found)
 
 
-def test_a_prompt_that_cannot_be_compiled_is_a_finding(small: Path) -> None:
-    entry = {"name": "x", "text": "## User\n\n{{ 9**(9**9) }}\n", "digest": "0", "parent": None}
-    prompts = json.dumps({"agent": entry}).encode()
-    lines = [raw.replace(b'"prompts":{}', b'"prompts":' + prompts) for raw in lines_of(small)]
-    named(small, sealed(lines))
-    assert "run 1: its manifest: prompts.agent: it cannot be read: prompt 'x'" in findings(small)[0]
-
-
 # --- the end cut off ---------------------------------------------------------------------------
 
 

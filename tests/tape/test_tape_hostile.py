@@ -276,9 +276,6 @@ def test_a_template_that_would_take_hours_or_gigabytes_is_named_by_every_verb(
     bare = (re.sub(rb'"prompts":("[0-9a-f]{16}"|\{\}),', b"", raw) for raw in recorded)
     lines = [raw.replace(b'"manifest":{', b'"manifest":{"prompts":%b,' % prompts) for raw in bare]
     path.write_bytes(b"".join(sealed(lines)))
-    assert "run 1: its manifest: prompts.adder:Ann: it cannot be read: prompt 'x'" in str(
-        verify(path)[0]
-    )
     for verb in (load, replay, lambda path, run: fork(path, run, llm_client=counter_client())):
         with pytest.raises(LabError, match=r"(arithmetic .* not allowed|nested too deeply)"):
             verb(path, 1)

@@ -24,6 +24,10 @@ from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo, OnText
 
 _RUNTIME = "xllamacpp"
 _UNNAMED = ("", "auto", "embedded")
+_STARTUP_TIMEOUT_S = 120.0
+"""Longest wait until the model is loaded."""
+_HANG_GRACE_S = 10.0
+"""A child that was silent for so long when its request is given up counts as hung, and is ended."""
 
 
 def runtime_installed() -> bool:
@@ -43,9 +47,6 @@ class EmbeddedBackend:
         num_ctx: context window to load the model with, tokens; a request that asks for more
             loads it again.
         threads: for the computation; None takes the physical cores this process may use.
-        startup_timeout_s: longest wait until the model is loaded.
-        hang_grace_s: a child that was silent for so long when its request is given up counts as
-            hung, and is ended.
 
     Raises:
         ConfigError: no model has that name, or a number is below 1.
@@ -61,8 +62,6 @@ class EmbeddedBackend:
         *,
         num_ctx: int = 4096,
         threads: int | None = None,
-        startup_timeout_s: float = 120.0,
-        hang_grace_s: float = 10.0,
     ) -> None:
         for name, value in (("num_ctx", num_ctx), ("threads", threads)):
             if value is not None and value < 1:
@@ -70,9 +69,7 @@ class EmbeddedBackend:
         self.name, self._known, self._path = _locate(model)
         self._trained = self._known.context_length if self._known else None
         self._num_ctx = num_ctx
-        self._startup_timeout_s, self._hang_grace_s = startup_timeout_s, hang_grace_s
         self._server = shared_server(self._path, threads or usable_cores())
-        self._digest: str | None = None
 
     def __repr__(self) -> str:
         return f"EmbeddedBackend({self.name!r}, num_ctx={self._num_ctx})"
@@ -108,12 +105,12 @@ class EmbeddedBackend:
         Raises:
             ModelFileError: the file is damaged or was removed.
         """
-        if self._digest is None:
-            self._digest = await asyncio.to_thread(self._verified_digest)
+        if self._known is not None:
+            await asyncio.to_thread(verified_path, self._known)
         return ModelInfo(
             name=self.name,
             backend="embedded",
-            digest=self._digest,
+            digest=await asyncio.to_thread(file_sha256, self._path),
             context_length=self._trained,
             capabilities=("completion",),
             version=importlib.metadata.version(_RUNTIME) if runtime_installed() else None,
@@ -124,12 +121,6 @@ class EmbeddedBackend:
         self._server.users.discard(self)
         if not self._server.users:
             self._server.stop()
-
-    def _verified_digest(self) -> str:
-        if self._known is None:
-            return file_sha256(self._path)
-        verified_path(self._known)
-        return self._known.sha256
 
     async def _answer(self, request: ChatRequest, on_text: OnText | None) -> ChatReply:
         """Let the child answer; it has no other request meanwhile."""
@@ -153,7 +144,7 @@ class EmbeddedBackend:
             reply = await child.backend.chat(asked, on_text=hear)
         except asyncio.CancelledError:
             silent_s = time.monotonic() - heard
-            if silent_s >= self._hang_grace_s:
+            if silent_s >= _HANG_GRACE_S:
                 self._server.stop(f"hung: it was silent for {silent_s:.1f} s")
             raise
         except BackendError as error:
@@ -177,7 +168,7 @@ class EmbeddedBackend:
             )
         if self._known is not None:
             verified_path(self._known)
-        return self._server.start(num_ctx, timeout_s=self._startup_timeout_s)
+        return self._server.start(num_ctx, timeout_s=_STARTUP_TIMEOUT_S)
 
 
 def _locate(model: str | Path | None) -> tuple[str, CatalogueModel | None, Path]:

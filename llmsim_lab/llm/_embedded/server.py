@@ -227,8 +227,8 @@ class ChildProcess:
             )
         if is_late.is_set():
             raise BackendError(
-                f"the embedded model was not ready within {timeout_s:g} s; raise "
-                "startup_timeout_s, or check whether the machine is busy",
+                f"the embedded model was not ready within {timeout_s:g} s; check whether the "
+                "machine is busy, or take a smaller model",
                 reason="timeout",
                 retry=True,
             )

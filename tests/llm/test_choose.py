@@ -23,29 +23,12 @@ from llmsim_lab.llm import (
     ChatRequest,
     LLMClient,
     LLMConfig,
-    OllamaBackend,
     ScriptedBackend,
     connect,
 )
 from llmsim_lab.llm._choose import Choice, label_of
-from llmsim_lab.tape._lines import what_is_asked
-from llmsim_lab.types import Message
 
 WANTS = {"raise": 0.5, "hold": 0.3, "lower": 0.2}
-QUESTION = ChatRequest(model="tiny", messages=(Message("user", "A or B?"),), top_logprobs=5)
-
-
-def test_ollama_gives_the_alternatives_of_the_first_token() -> None:
-    async def asked(host: str) -> ChatReply:
-        return await OllamaBackend(host=host).chat(QUESTION)
-
-    places = [{"A": -1.5, " B": -0.5, "To": -2.5}, {".": -0.1}]
-    with FakeOllama(["tiny"], reply=FakeOllama.tokens(places)) as fake:
-        reply = asyncio.run(asked(fake.host))
-    assert reply.text == "A."
-    assert reply.top_logprobs == ((" B", -0.5), ("A", -1.5), ("To", -2.5))
-    body = fake.requests[0].body
-    assert (body["logprobs"], body["top_logprobs"]) == (True, 5)
 
 
 def test_a_choice_of_an_ollama_model_is_measured() -> None:
@@ -64,11 +47,6 @@ def test_a_choice_of_an_ollama_model_is_measured() -> None:
     assert choice.mass == pytest.approx(0.7)
     assert {body["top_logprobs"] for body in (one.body for one in fake.requests)} == {20}
     assert len(fake.requests) == 3
-
-
-def test_a_question_with_alternatives_is_another_than_the_one_without() -> None:
-    plain = ChatRequest(model="tiny", messages=(Message("user", "A or B?"),))
-    assert what_is_asked(QUESTION) != what_is_asked(plain)
 
 
 # --- letters: a model whose answers are known --------------------------------------------------
@@ -161,21 +139,6 @@ def test_each_option_stands_once_at_each_letter_and_one_unconstrained_token_is_a
 )
 def test_only_what_clearly_means_a_letter_counts(token: str, label: str | None) -> None:
     assert label_of(token, dict.fromkeys("ABC")) == label
-
-
-def test_variants_of_a_letter_are_added_up() -> None:
-    tokens = (("A", 0.3), (" A", 0.2), ("B", 0.2), ("b", 0.1), ("a", 0.1), ("The", 0.1))
-    top = tuple((token, math.log(p)) for token, p in tokens)
-    choice = choose(client_of(ChatReply(text="A", top_logprobs=top)), ["x", "y"])
-    assert choice.measured[0] == pytest.approx({"x": 0.5, "y": 0.3})
-    assert choice.mass == pytest.approx(0.8)
-
-
-def test_a_model_that_only_sees_letters_is_undecided() -> None:
-    always_a = ChatReply(text="A", top_logprobs=(("A", 0.0),))
-    choice = choose(client_of(always_a), ["x", "y"])
-    assert choice.probabilities == pytest.approx({"x": 0.5, "y": 0.5})
-    assert choice.position_bias == pytest.approx(0.5)
 
 
 def test_an_expectation_needs_numbers() -> None:
@@ -272,25 +235,6 @@ def test_a_choice_is_shown_with_its_mass() -> None:
 # --- reasoning first ---------------------------------------------------------------------------
 
 
-def test_reasoning_is_asked_for_once_and_stands_before_every_order() -> None:
-    def answer(request: ChatRequest) -> ChatReply:
-        if request.top_logprobs is None:
-            return ChatReply(text="<think>Hm.</think> Prices run away.")
-        return known()(request)
-
-    client = client_of(answer, temperature=0.4)
-    choice = choose(client, reasoning=True, seed=7)
-    thought, *asked = client.backend.requests  # type: ignore[attr-defined]
-    assert "- raise\n- hold\n- lower" in thought.messages[-1].content
-    assert (thought.options["temperature"], thought.options["seed"]) == (0.4, 7)
-    assert {one.messages[:2] for one in asked} == {
-        (thought.messages[0], Message("assistant", "Prices run away."))
-    }
-    assert choice.reasoning == "Prices run away."
-    assert len(choice.calls) == 4
-    assert choice.probabilities == pytest.approx(WANTS)
-
-
 # --- samples -----------------------------------------------------------------------------------
 
 
@@ -313,37 +257,12 @@ def test_without_probabilities_answers_are_drawn_in_each_order() -> None:
     assert {one.options["temperature"] for one in drawn} == {1.0}
 
 
-def test_the_seeds_of_drawn_answers_are_not_kept() -> None:
-    client = client_of("A", seed=1)
-    for seed in range(20):
-        choose(client, ["x", "y"], method="samples", samples=40, seed=seed)
-    assert len(client._variants) <= 256
-
-
 def test_intervals_of_samples_are_wilsons() -> None:
     client = client_of("B")
     choice = choose(client, ["x", "y"], samples=10, method="samples")
     assert choice.probabilities == {"x": 0.5, "y": 0.5}
     assert choice.interval["x"] == pytest.approx((0.2366, 0.7634), abs=1e-4)
     assert choice.label_pull == {"A": 0.0, "B": 1.0}
-
-
-def test_no_option_among_the_samples_is_a_failure() -> None:
-    with pytest.raises(LLMFailureException, match="none of 4 answers is an option"):
-        choose(client_of("Well"), ["x", "y"], samples=4, method="samples")
-
-
-def test_more_numbers_than_letters_are_drawn_as_numbers() -> None:
-    client = client_of(["25", "+7.", "Well", " 25", "7.0 %", "1,000"] * 2)
-    choice = choose(client, range(30), samples=12)
-    assert (choice.method, choice.mass) == ("samples", pytest.approx(2 / 3))
-    assert (choice.probabilities[25], choice.probabilities[7]) == (0.5, 0.5)
-    assert choice.position_bias is None
-
-
-def test_a_drawn_number_may_have_any_minus_sign() -> None:
-    choice = choose(client_of(["-25", "\u221225"]), range(-30, 0), samples=2)
-    assert choice.probabilities[-25] == 1
 
 
 # --- on a tape ---------------------------------------------------------------------------------

@@ -69,12 +69,6 @@ async def test_every_option_reaches_the_backend() -> None:
     }
 
 
-async def test_without_a_seed_none_is_sent() -> None:
-    client, backend = make_client(GOOD)
-    await ask(client)
-    assert "seed" not in backend.requests[0].options
-
-
 async def test_a_rendered_prompt_goes_out_as_system_and_user_message() -> None:
     client, backend = make_client(GOOD)
     prompt = Prompt("State: {{ x }}", system="You advise.").render(x=1)
@@ -93,14 +87,6 @@ async def test_the_schema_bounds_texts_and_offers_a_grid_of_confidences() -> Non
     assert schema["properties"]["reasoning"]["maxLength"] == 80
     assert schema["properties"]["confidence"]["enum"][:3] == [0.0, 0.05, 0.1]
     assert schema["required"] == ["action", "reasoning", "confidence"]
-
-
-async def test_choices_narrow_a_field_of_the_schema() -> None:
-    client, backend = make_client(GOOD)
-    await ask(client, choices={"action": ("Raise", "Hold")})
-    schema = backend.requests[0].schema
-    assert schema is not None
-    assert schema["properties"]["action"] == {"enum": ["Raise", "Hold"]}
 
 
 async def test_choices_for_a_field_that_is_not_there_are_an_error_naming_it() -> None:
@@ -153,30 +139,6 @@ async def test_a_fault_of_the_request_itself_is_not_retried(fault: Exception, re
     assert len(backend.requests) == 1
 
 
-async def test_the_retry_after_an_invalid_reply_shows_the_model_its_reply_and_the_complaint() -> (
-    None
-):
-    bad = {**GOOD, "confidence": 1.2}
-    client, backend = make_client([bad, GOOD])
-    decision = await ask(client)
-    assert decision.call is not None
-    assert decision.call.status == "repaired"
-    *first, own_reply, complaint = backend.requests[1].messages
-    assert tuple(first) == backend.requests[0].messages
-    assert own_reply.role == "assistant"
-    assert '"confidence": 1.2' in own_reply.content
-    assert complaint.role == "user"
-    assert "confidence: Input should be less than or equal to 1 (it is 1.2)" in complaint.content
-
-
-async def test_two_invalid_replies_fail_with_what_was_wrong() -> None:
-    client, _ = make_client(["I would rather not.", {"action": "Hold"}])
-    failure = await failure_of(client)
-    assert (failure.reason, failure.attempts) == ("invalid_response", 2)
-    assert "reasoning: Field required" in str(failure)
-    assert failure.rejected is None
-
-
 async def test_a_reply_whose_content_is_rejected_is_repaired_or_handed_over() -> None:
     def check(decision: PolicyDecision) -> str | None:
         return None if "rate" in decision.action else "say something about rates"
@@ -190,22 +152,6 @@ async def test_a_reply_whose_content_is_rejected_is_repaired_or_handed_over() ->
     client, _ = make_client([off_topic, off_topic])
     failure = await failure_of(client, check=check)
     assert failure.rejected == PolicyDecision(**off_topic)
-
-
-async def test_a_reply_cut_by_the_token_limit_is_invalid_and_says_so() -> None:
-    cut = ChatReply(
-        text='{"action": "Rai', done_reason="length", prompt_tokens=50, reply_tokens=512
-    )
-    client, _ = make_client([cut, cut])
-    failure = await failure_of(client)
-    assert failure.reason == "invalid_response"
-    assert "max_tokens=512 was reached; raise it" in failure.detail
-
-
-async def test_an_empty_prompt_is_rejected() -> None:
-    client, _ = make_client(GOOD)
-    with pytest.raises(ConfigError, match="prompt is empty"):
-        await ask(client, prompt="  \n")
 
 
 async def test_a_slow_reply_times_out_and_is_stopped() -> None:
@@ -225,29 +171,6 @@ async def test_a_slow_reply_times_out_and_is_stopped() -> None:
     assert (failure.reason, failure.attempts) == ("timeout", 2)
     assert "0.05 s" in str(failure)
     assert stopped == 2
-
-
-async def test_requests_that_began_one_after_another_each_have_their_own_time() -> None:
-    async def hang(_: ChatRequest) -> ChatReply:
-        await asyncio.Event().wait()
-        raise AssertionError("nothing wakes it")
-
-    client, _ = make_client(hang, timeout_s=0.05)
-    first = asyncio.create_task(failure_of(client))
-    await asyncio.sleep(0.03)
-    second = asyncio.create_task(failure_of(client, prompt="And now?"))
-    for failure in (await first, await second):
-        assert failure.call is not None
-        assert {attempt.reason for attempt in failure.call.history} == {"timeout"}
-        assert all(attempt.seconds > 0.04 for attempt in failure.call.history)
-
-
-def test_a_client_keeps_no_event_loop_that_is_closed() -> None:
-    client, _ = make_client([GOOD] * 3)
-    for _ in range(3):
-        with asyncio.Runner() as runner:
-            runner.run(ask(client))
-    assert len(client.limits._lanes) == 1
 
 
 async def test_a_failed_call_logs_one_error_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -297,42 +220,6 @@ def test_one_client_serves_several_event_loops_at_once() -> None:
     for thread in threads:
         thread.join(timeout=10)
     assert len(backend.requests) == 15
-
-
-async def test_a_plain_pydantic_model_is_returned_as_it_is() -> None:
-    class Colour(BaseModel):
-        name: str
-
-    client, backend = make_client({"name": "blue"})
-    colour = await client.call_with_retry(prompt="Which?", response_model=Colour)
-    assert colour == Colour(name="blue")
-    assert backend.requests[0].schema == {
-        "properties": {"name": {"type": "string", "maxLength": 400}},
-        "required": ["name"],
-        "type": "object",
-        "additionalProperties": False,
-    }
-
-
-async def test_model_info_turns_a_fault_into_a_failure() -> None:
-    class Unreachable(ScriptedBackend):
-        async def model_info(self) -> Any:
-            raise ConnectionError("refused")
-
-    with pytest.raises(LLMFailureException, match="connection_error"):
-        await LLMClient(LLMConfig(), Unreachable("")).model_info()
-
-
-async def test_the_client_closes_its_backend() -> None:
-    closed = []
-
-    class Closing(ScriptedBackend):
-        async def aclose(self) -> None:
-            closed.append(True)
-
-    async with LLMClient(LLMConfig(), Closing("")) as client:
-        assert "Closing" in repr(client)
-    assert closed == [True]
 
 
 @pytest.mark.parametrize(

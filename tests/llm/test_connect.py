@@ -9,7 +9,7 @@ import ollama
 import pytest
 from fake_ollama import FakeModel, FakeOllama
 
-from llmsim_lab.errors import ConfigError, ModelFileError
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import EmbeddedBackend, LLMConfig, OllamaBackend, _connect, connect
 from llmsim_lab.llm._ollama import OllamaProbe, look
 from llmsim_lab.models import PolicyDecision
@@ -44,13 +44,6 @@ async def test_auto_takes_ollama_where_it_answers_and_has_a_model(
     assert server.requests[0].body["model"] == "llama3.2:latest"
 
 
-def test_ollama_host_is_looked_at_where_no_host_is_given(
-    server: FakeOllama, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OLLAMA_HOST", server.host)
-    assert connect(quiet=True).config.model == "llama3.2:latest"
-
-
 def test_the_environment_names_the_model(
     server: FakeOllama, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,34 +51,6 @@ def test_the_environment_names_the_model(
     client = connect("auto", host=server.host, quiet=True)
     assert client.config.model == "qwen3:4b"
     assert client.chosen.endswith("(LLMSIM_MODEL=ollama:qwen3:4b)")
-
-
-@pytest.mark.parametrize("model", ["OLLAMA:qwen3:4b", "Ollama: qwen3:4b", " ollama :qwen3:4b"])
-def test_what_stands_before_the_colon_may_be_written_in_any_case(
-    server: FakeOllama, model: str
-) -> None:
-    assert connect(model, host=server.host, quiet=True).config.model == "qwen3:4b"
-
-
-@pytest.mark.parametrize("wish", ["AUTO", "auto:", " Auto "])
-def test_auto_in_the_environment_is_the_same_as_nothing(
-    server: FakeOllama, monkeypatch: pytest.MonkeyPatch, wish: str
-) -> None:
-    monkeypatch.setenv("LLMSIM_MODEL", wish)
-    assert connect("Auto", host=server.host, quiet=True).config.model == "llama3.2:latest"
-
-
-def test_a_named_model_may_leave_its_tag_out(server: FakeOllama) -> None:
-    assert connect("ollama:llama3.2", host=server.host, quiet=True).config.model == "llama3.2"
-
-
-def test_ollama_alone_takes_the_model_in_use(server: FakeOllama) -> None:
-    assert connect("ollama", host=server.host, quiet=True).config.model == "llama3.2:latest"
-
-
-def test_quiet_says_nothing(server: FakeOllama, capsys: pytest.CaptureFixture[str]) -> None:
-    connect("ollama", host=server.host, quiet=True)
-    assert capsys.readouterr().err == ""
 
 
 def test_a_model_that_ollama_lacks_is_named_with_those_it_has(server: FakeOllama) -> None:
@@ -124,20 +89,6 @@ def test_a_server_that_is_named_has_longer_to_answer_than_one_that_may_be_there(
     assert waits == [1.0, 5.0]
 
 
-def test_a_name_that_is_not_known_says_so() -> None:
-    with pytest.raises(ConfigError, match=r"answers at http://no-such\.invalid:11434 \(.*[Nn]ame"):
-        connect("ollama", host="http://no-such.invalid:11434")
-
-
-@pytest.mark.parametrize("model", ["auto", "ollama"])
-def test_a_wrong_path_is_not_told_to_start_ollama(server: FakeOllama, model: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        connect(model, host=f"{server.host}/llm")
-    said = str(caught.value)
-    assert f"{server.host}/llm is not the address of an Ollama server, for it answers 404" in said
-    assert "start" not in said
-
-
 @pytest.mark.parametrize("model", ["auto", "ollama"])
 def test_what_is_chosen_says_why(model: str) -> None:
     models = [FakeModel(name="embedder", capabilities=("embedding",)), "qwen3:4b", "smollm2"]
@@ -167,16 +118,6 @@ def test_without_the_runtime_the_way_to_it_is_named(monkeypatch: pytest.MonkeyPa
             connect(model)
 
 
-def test_weights_that_are_not_here_are_not_fetched_unasked() -> None:
-    with pytest.raises(ModelFileError, match="'llmsim-lab model get smollm2-135m' fetches them"):
-        connect("embedded:smollm2-135m")
-
-
-def test_an_unknown_embedded_model_is_named_with_the_known_ones() -> None:
-    with pytest.raises((ConfigError, ModelFileError), match="smollm2-135m"):
-        connect("embedded:gpt-9", download=True)
-
-
 @pytest.mark.embedded
 @pytest.mark.process
 async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
@@ -203,16 +144,6 @@ async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
 def test_a_text_that_means_nothing_is_rejected_with_those_that_do(text: str) -> None:
     with pytest.raises(ConfigError, match=f"'auto', 'ollama', 'ollama:NAME'.*'ollama:{text}'$"):
         connect(text)
-
-
-def test_wrong_settings_are_config_errors_that_name_them() -> None:
-    with pytest.raises(ConfigError, match="tempreature"):
-        connect("auto", tempreature=1)
-
-
-def test_a_wrong_host_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match="host"):
-        connect("ollama", host="http://:bad:port")
 
 
 def test_single_settings_go_over_a_given_configuration(server: FakeOllama) -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from llmsim_lab.errors import LLMFailureException, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
@@ -50,27 +47,6 @@ async def test_messages_tools_and_options_reach_the_backend_and_its_calls_come_b
     }
 
 
-async def test_without_options_the_configured_ones_are_used() -> None:
-    client, backend = make_client("Fine.", temperature=0.3)
-    await client.converse(TALK)
-    assert backend.requests[0].options["temperature"] == 0.3
-
-
-async def test_the_same_options_are_the_same_object_in_every_request() -> None:
-    client, backend = make_client("Fine.")
-    for _ in range(2):
-        await client.converse(TALK, options={"temperature": 0.0})
-    first, second = backend.requests
-    assert first.options is second.options
-
-
-async def test_a_lost_connection_is_tried_once_more() -> None:
-    client, backend = make_client([ConnectionError("gone"), "Fine."])
-    reply, call = await client.converse(TALK, site=SITE)
-    assert (reply.text, call.status, call.attempts) == ("Fine.", "ok", 2)
-    assert [request.attempt for request in backend.requests] == [1, 2]
-
-
 async def test_a_reply_that_is_complained_of_is_shown_to_the_model_with_the_complaint() -> None:
     client, backend = make_client([WANTS, "The sky."])
     reply, call = await client.converse(
@@ -81,23 +57,6 @@ async def test_a_reply_that_is_complained_of_is_shown_to_the_model_with_the_comp
         Message("assistant", "", WANTS.tool_calls),
         Message("user", "That reply was not valid: say it in words.\nReply again."),
     )
-
-
-async def test_where_a_schema_is_asked_for_the_complaint_asks_for_json() -> None:
-    client, backend = make_client(["?", "{}"])
-    await client.converse(
-        TALK,
-        schema={"type": "object"},
-        check=lambda reply: None if reply.text == "{}" else "it is not JSON",
-    )
-    assert "one complete JSON object" in backend.requests[1].messages[-1].content
-
-
-async def test_a_call_that_fails_twice_is_a_failure_that_says_who_made_it() -> None:
-    client, _ = make_client(TimeoutError())
-    with pytest.raises(LLMFailureException) as caught:
-        await client.converse(TALK, site=SITE)
-    assert (caught.value.reason, caught.value.component) == ("timeout", "assistant")
 
 
 def make_tape(path: Path) -> tuple[Tape, int]:
@@ -134,16 +93,3 @@ async def test_a_conversation_is_recorded_and_replayed_without_asking_anybody(
     assert [call.attempts for _, call in replayed] == [1, 2]
     assert replayed[0][0].tool_calls == WANTS.tool_calls
     assert unused.requests == []
-
-
-async def test_a_conversation_that_went_another_way_is_a_miss(tmp_path: Path) -> None:
-    tape, run = make_tape(tmp_path / "talk.tape")
-    client, _ = make_client("Fine.")
-    recorder = LiveRecorder(tape, run)
-    with scoped(recorder=recorder):
-        await client.converse(TALK, site=SITE)
-    recorder.close()
-    replaying = ReplayRecorder(tape, run)
-    replaying.begin_turn(1)
-    with scoped(recorder=replaying), pytest.raises(TapeMiss, match=r"\+down\?"):
-        await client.converse([TALK[0], Message("user", "What is down?")], site=SITE)

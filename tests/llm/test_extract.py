@@ -62,13 +62,6 @@ def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
         parse_reply(text, PolicyDecision)
 
 
-def test_a_long_wrong_value_is_shown_in_part() -> None:
-    text = GOOD.replace("0.5", '"' + "x" * 5_000 + '"')
-    with pytest.raises(InvalidReply) as caught:
-        parse_reply(text, PolicyDecision)
-    assert len(str(caught.value)) < 300
-
-
 def test_a_reply_of_braces_is_given_up_soon() -> None:
     with pytest.raises(InvalidReply):
         parse_reply("{" * 200_000, PolicyDecision)

@@ -15,7 +15,7 @@ from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion, human_client
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.types import CallSite, ChatRequest, Message
+from llmsim_lab.types import CallSite, ChatRequest
 
 GOOD = {"action": "Hold the rate", "reasoning": "All is calm.", "confidence": 0.8}
 
@@ -118,24 +118,6 @@ def test_what_a_list_holds_is_judged_too(typed: str, fault: str | None) -> None:
     assert question.faults({"gifts": question.value("gifts", typed)}).get("gifts") == fault
 
 
-def test_patterns_and_multiples_are_left_to_pydantic() -> None:
-    class Both(BaseModel):
-        name: str = Field(pattern=r"^\p{L}+$")
-        step: float = Field(multiple_of=0.1)
-
-    assert question_of(Both.model_json_schema()).faults({"name": "Åland", "step": 0.3}) == {}
-
-
-def test_a_field_has_its_own_description() -> None:
-    described = {
-        name: {**schema, "description": f"the {name}"} for name, (schema, _, _) in FIELDS.items()
-    }
-    sides = {"Side": {"enum": ["left", "right"], "description": "any side"}}
-    question = question_of({"properties": described, "$defs": sides})
-    for name, part in question.fields.items():
-        assert part["description"] == f"the {name}"
-
-
 async def test_a_request_waits_for_its_answer() -> None:
     client = human_client(Person())
     task = ask(client)
@@ -160,19 +142,6 @@ async def test_an_answer_may_come_from_another_thread() -> None:
     thread.join()
 
 
-async def test_the_record_of_a_persons_call_names_no_sampling() -> None:
-    client = human_client(Person(timeout_s=5))
-    task = ask(client)
-    question = await person_of(client).asked()
-    assert (question.request.model, dict(question.request.options)) == ("human", {})
-    assert question.request.timeout_s == 5
-    person_of(client).answer(question, GOOD)
-    await task
-    info = await client.model_info()
-    assert (info.name, info.backend, info.digest) == ("human", "human", None)
-    await client.aclose()
-
-
 async def test_an_invalid_answer_comes_back_with_what_was_wrong() -> None:
     client = human_client(Person())
     task = ask(client, check=lambda d: "say more" if d.action == "Hold the rate" else None)
@@ -186,22 +155,6 @@ async def test_an_invalid_answer_comes_back_with_what_was_wrong() -> None:
     assert decision.call.status == "repaired"
 
 
-def test_a_question_that_is_only_asked_again_has_no_complaint() -> None:
-    request = ChatRequest(model="human", messages=(Message("user", "What now?"),), attempt=2)
-    assert OpenQuestion(request).complaint == ""
-
-
-async def test_a_text_answer_goes_out_as_it_is() -> None:
-    client = human_client(Person())
-    task = ask(client)
-    person = person_of(client)
-    person.answer(await person.asked(), "I do not know")
-    assert "no JSON" in (await person.asked()).complaint
-    person.answer(person.questions[0], "still not")
-    with pytest.raises(LLMFailureException, match="invalid_response after 2 attempts"):
-        await task
-
-
 async def test_stopping_takes_the_question_away() -> None:
     client = human_client(Person())
     task = ask(client)
@@ -212,16 +165,6 @@ async def test_stopping_takes_the_question_away() -> None:
     assert person_of(client).questions == ()
     with pytest.raises(ConfigError, match="question to Aland of turn 3 waits for no answer"):
         person_of(client).answer(question, GOOD)
-
-
-async def test_a_question_is_answered_once() -> None:
-    client = human_client(Person())
-    task = ask(client)
-    question = await person_of(client).asked()
-    person_of(client).answer(question, GOOD)
-    with pytest.raises(ConfigError, match="it was answered"):
-        person_of(client).answer(question, GOOD)
-    await task
 
 
 async def test_nobody_answering_in_time_is_a_timeout() -> None:
@@ -249,27 +192,6 @@ async def test_a_function_that_asks_may_wait_without_holding_up_the_loop() -> No
     assert seen[0].agent == "Aland"
 
 
-async def test_an_async_function_may_ask() -> None:
-    async def over_the_wire(question: OpenQuestion) -> Any:
-        await asyncio.sleep(0)
-        return policy(f"Hold the rate, says {question.agent}")
-
-    assert (await ask(human_client(Person(over_the_wire)))).action == "Hold the rate, says Aland"
-
-
-async def test_what_the_asking_function_raises_is_raised_by_the_call() -> None:
-    def gone(question: OpenQuestion) -> Any:
-        raise EOFError(f"no keyboard for {question.agent}")
-
-    with pytest.raises(EOFError, match="no keyboard for Aland"):
-        await ask(human_client(Person(gone)))
-
-
-async def test_an_answer_of_a_wrong_type_is_rejected() -> None:
-    with pytest.raises(ConfigError, match="a mapping, a pydantic model or a text, not 7"):
-        await ask(human_client(Person(lambda _: 7)))
-
-
 async def test_after_an_answer_of_a_wrong_type_the_question_is_still_open() -> None:
     client = human_client(Person())
     task = ask(client)
@@ -280,25 +202,6 @@ async def test_after_an_answer_of_a_wrong_type_the_question_is_still_open() -> N
     assert person.questions == (question,)
     person.answer(question, GOOD)
     assert (await task).action == "Hold the rate"
-
-
-async def test_a_function_that_answers_after_the_stop_does_no_harm() -> None:
-    asked, go_on, ended = asyncio.Event(), threading.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-
-    def slow(question: OpenQuestion) -> Any:
-        loop.call_soon_threadsafe(asked.set)
-        go_on.wait()
-        ended.set()
-        return GOOD if question.turn == 3 else None
-
-    task = ask(human_client(Person(slow)))
-    await asked.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    go_on.set()
-    ended.wait()
 
 
 async def test_where_nobody_listens_the_log_says_once_how_to_answer(
@@ -357,14 +260,3 @@ async def test_a_question_says_what_is_wrong_with_an_answers_form(
     assert question.faults(GOOD | changes)[field].startswith(fault)
     person_of(client).answer(question, GOOD)
     await task
-
-
-async def test_a_request_without_a_form_or_a_place_is_a_question_all_the_same() -> None:
-    client = human_client(Person())
-    person = person_of(client)
-    request = ChatRequest(model="human", messages=(Message("user", "Hello?"),))
-    task = asyncio.create_task(person.chat(request))
-    question = await person.asked()
-    assert (question.agent, question.turn, dict(question.fields)) == ("", 0, {})
-    person.answer(question, "Hello.")
-    assert (await task).text == "Hello."

@@ -9,7 +9,7 @@ from fake_ollama._fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._ollama import OllamaBackend
-from llmsim_lab.types import ChatReply, ChatRequest, Message
+from llmsim_lab.types import ChatRequest, Message
 
 
 def ask(text: str, *, num_ctx: int = 4096) -> ChatRequest:
@@ -48,11 +48,3 @@ async def test_an_answer_past_what_the_model_was_trained_for_is_an_error_too() -
         with pytest.raises(BackendError) as caught:
             await backend.chat(ask("Count to a thousand.", num_ctx=8192))
     assert "more than the 1024 tokens of the context window" in str(caught.value)
-
-
-async def test_an_answer_without_token_counts_is_taken_as_it_is() -> None:
-    silent = ChatReply(text="ok", prompt_tokens=0, reply_tokens=0)
-    with FakeOllama(reply=silent) as server:
-        backend = OllamaBackend(host=server.host)
-        reply = await backend.chat(ask("Hello"))
-    assert (reply.text, reply.prompt_tokens, reply.reply_tokens) == ("ok", None, None)

@@ -27,11 +27,6 @@ async def test_a_list_is_used_up_in_order_and_its_end_is_an_error() -> None:
         await backend.chat(REQUEST)
 
 
-async def test_an_endless_script_may_be_a_generator() -> None:
-    backend = ScriptedBackend(str(n) for n in range(10**9))
-    assert [await text_of(backend) for _ in range(3)] == ["0", "1", "2"]
-
-
 @pytest.mark.parametrize(
     ("reply", "text"),
     [
@@ -57,12 +52,6 @@ async def test_a_function_may_be_async_and_stand_in_a_list() -> None:
     assert await text_of(ScriptedBackend([answer])) == "HiHi"
 
 
-@pytest.mark.parametrize("fault", [TimeoutError("late"), TimeoutError])
-async def test_exceptions_are_raised(fault: Any) -> None:
-    with pytest.raises(TimeoutError):
-        await ScriptedBackend([fault]).chat(REQUEST)
-
-
 async def test_what_cannot_be_a_reply_is_rejected() -> None:
     with pytest.raises(ConfigError, match="not int"):
         await ScriptedBackend([42]).chat(REQUEST)
@@ -74,7 +63,3 @@ async def test_requests_are_kept_and_the_model_says_what_it_is() -> None:
     assert backend.requests == [REQUEST]
     assert (await backend.model_info()).name == "puppet"
     assert repr(backend) == "<ScriptedBackend 'puppet', 1 requests>"
-
-
-async def test_without_a_name_the_model_is_called_scripted() -> None:
-    assert (await ScriptedBackend("x").model_info()).name == "scripted"

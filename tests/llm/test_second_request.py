@@ -9,9 +9,8 @@ import pytest
 
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
-from llmsim_lab.llm._retry import second_request
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest, Message
+from llmsim_lab.types import CallRecord, ChatReply, Message
 
 GOOD = {"action": "Raise the rate", "reasoning": "Prices rise.", "confidence": 0.8}
 AGAIN = "Reply again with one complete JSON object of the required form and nothing else."
@@ -64,35 +63,11 @@ async def test_an_invalid_reply_is_shown_whole_with_the_complaint() -> None:
     )
 
 
-async def test_a_long_reply_is_shown_by_its_beginning() -> None:
-    text = " ".join(f"point {number}," for number in range(1_000))
-    said, _ = await shown_after(text)
-    assert said == text[:2_000].rstrip() + " …"
-
-
-async def test_thoughts_are_not_shown_again() -> None:
-    said, _ = await shown_after("<think>Let me see.</think>I would rather not.")
-    assert said == "I would rather not."
-
-
 async def test_a_reply_cut_by_the_token_limit_asks_to_be_brief_not_to_raise_limits() -> None:
     text = " ".join(f"point {number}," for number in range(200))
     assert await shown_after(ChatReply(text=text, done_reason="length")) == (
         text[:400].rstrip() + " …",
         f"That reply was too long and was cut off. Be brief.\n{AGAIN}",
-    )
-
-
-async def test_a_cut_reply_whose_content_is_not_accepted_reports_both() -> None:
-    text = PolicyDecision(**GOOD).model_dump_json() + " And then some more."
-    client, backend = scripted(
-        ChatReply(text=text, done_reason="length"), GOOD | {"action": "Cut the policy rate"}
-    )
-    await decide(client, check=lambda d: "say which rate" if "policy" not in d.action else None)
-    note = backend.requests[1].messages[-1].content
-    assert note == (
-        "That reply was too long and was cut off. Be brief. It was not valid either: "
-        f"say which rate.\n{AGAIN}"
     )
 
 
@@ -129,13 +104,6 @@ async def test_a_repair_that_overflows_does_not_hide_what_was_wrong() -> None:
     assert str(failure) == (f"invalid_response after 2 attempts: {NO_JSON}")
 
 
-async def test_a_repair_that_overflows_still_hands_over_the_rejected_reply() -> None:
-    client, _ = scripted(GOOD, OVERFLOW)
-    failure = await failure_of(client, check=lambda _: "say which rate")
-    assert failure.rejected == PolicyDecision(**GOOD)
-    assert failure.detail == "say which rate"
-
-
 async def test_two_different_faults_are_reported_in_their_order() -> None:
     client, _ = scripted("I would rather not.", {"action": "Hold", "reasoning": "Calm."})
     assert str(await failure_of(client)) == (
@@ -143,28 +111,6 @@ async def test_two_different_faults_are_reported_in_their_order() -> None:
     )
 
 
-async def test_faults_of_two_reasons_are_reported_with_their_reasons() -> None:
-    busy = BackendError("busy", reason="server_error", status_code=503, retry=True)
-    client, _ = scripted("I would rather not.", busy)
-    failure = await failure_of(client)
-    assert str(failure) == (
-        f"server_error after 2 attempts (HTTP 503): first: {NO_JSON}; then: busy"
-    )
-    assert failure.reason == "server_error"
-
-
 async def test_the_same_fault_twice_is_reported_once() -> None:
     client, _ = scripted("I would rather not.", "I would rather not.")
     assert str(await failure_of(client)) == f"invalid_response after 2 attempts: {NO_JSON}"
-
-
-def test_a_request_without_a_window_is_repaired() -> None:
-    request = ChatRequest(model="m", messages=PROMPT, options={})
-    failed = Attempt(request=request, reply=ChatReply(text="?"), seconds=0.0)
-    fault = BackendError("it is no answer", reason="invalid_response", retry=True)
-    second, repaired = second_request(request, failed, fault)
-    assert repaired
-    assert second.messages[1:] == (
-        Message("assistant", "?"),
-        Message("user", "That reply was not valid: it is no answer.\nReply again."),
-    )

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_ollama import FakeOllama, Fault
 
-from llmsim_lab.errors import BackendError, LLMFailureException, TapeMiss
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._ollama import OllamaBackend
-from llmsim_lab.llm._scope import scoped
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
-from llmsim_lab.types import CallSite, ChatReply, Message
+from llmsim_lab.types import CallSite, Message
 
 LOOPING = '{"action": "ha' + " ha" * 200
 TEXT = '{"action": "ha' + " ha" * 30
@@ -84,13 +81,6 @@ async def test_a_model_stopped_twice_is_a_failure_that_keeps_both_texts() -> Non
     assert [attempt.reply.text for attempt in failure.call.history] == [TEXT, TEXT]
 
 
-@pytest.mark.parametrize("seed", [None, -1])
-async def test_without_a_seed_the_server_continues_drawing_anew(seed: int | None) -> None:
-    with FakeOllama(reply=[LOOPING, GOOD]) as server:
-        await decide(client_of(server, seed=seed))
-    assert [request.body["options"].get("seed") for request in server.requests] == [seed, seed]
-
-
 async def test_a_text_that_would_do_is_not_taken_where_the_model_was_stopped() -> None:
     ready = PolicyDecision(**GOOD).model_dump_json() + " ha" * 40
     with FakeOllama(reply=[ready, GOOD]) as server:
@@ -108,46 +98,3 @@ async def test_a_reply_that_the_server_ended_early_was_stopped() -> None:
     assert decision.call.history[0].detail == told(host, '{ "action')
     note = messages_of(server.requests[1].body)[-1].content
     assert note.startswith("That reply was stopped before it was complete.\n")
-
-
-@pytest.mark.parametrize("fault", [Fault.cut_stream(), Fault.cut_connection()])
-async def test_a_broken_connection_is_not_the_models_fault(fault: Fault) -> None:
-    with FakeOllama(reply=LOOPING) as server:
-        server.fail_next(fault)
-        backend = OllamaBackend(host=server.host)
-        with pytest.raises(LLMFailureException) as caught:
-            await decide(LLMClient(LLMConfig(model="llama3.2", retry_wait_s=0), backend))
-    assert caught.value.call is not None
-    reasons = [attempt.reason for attempt in caught.value.call.history]
-    assert reasons == ["connection_error", "generation_stopped"]
-    first, second = (request.body for request in server.requests)
-    assert first == second
-
-
-async def test_a_stopped_reply_is_on_the_tape_and_replays(tmp_path: Path) -> None:
-    with Tape(tmp_path / "x.tape") as tape:
-        run = tape.add_run({}, name="stopped", first=(0, "{}", "{}"))
-        live = LiveRecorder(tape, run)
-        with FakeOllama(reply=[LOOPING, GOOD]) as server, scoped(recorder=live):
-            made = await decide(client_of(server, seed=7))
-        live.close()
-        replaying = ReplayRecorder(tape, run)
-        replaying.begin_turn(1)
-        silent = LLMClient(
-            LLMConfig(model="llama3.2", seed=7), ScriptedBackend(TapeMiss("a call was made"))
-        )
-        with scoped(recorder=replaying):
-            replayed = await decide(silent)
-    assert (made.call, made.action) == (replayed.call, replayed.action)
-    assert made.call is not None
-    assert made.call.history[0].reply is not None
-    assert made.call.history[0].reply.text == TEXT
-
-
-async def test_a_backend_of_ones_own_may_say_that_it_was_stopped() -> None:
-    reply = ChatReply(text="so so", done_reason="aborted")
-    stopped = BackendError("enough", reason="generation_stopped", retry=True, reply=reply)
-    backend = ScriptedBackend([stopped, GOOD])
-    decision = await decide(LLMClient(LLMConfig(model="mine", retry_wait_s=0), backend))
-    assert decision.call is not None
-    assert decision.call.history[0].reply is reply

@@ -6,18 +6,16 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_ollama import FakeOllama
 
-from llmsim_lab.errors import LLMFailureException, TapeMiss
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._scope import InFlight, scoped, time_limit
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, OnText
 
 TEXT = "Raise the rate, and say why."
@@ -180,59 +178,7 @@ async def test_whoever_watches_sees_the_text_grow() -> None:
     assert calls.waiting == ()
 
 
-async def test_of_a_long_text_the_end_is_kept() -> None:
-    calls = InFlight()
-    calls.began(REQUEST)
-    for number in range(2_000):
-        calls.wrote(REQUEST, f"{number} ")
-    [waiting] = calls.waiting
-    assert waiting.text.endswith(" 1998 1999 ")
-    assert len(waiting.text) == 2_000
-    calls.ended(REQUEST, None, taped=False)
-    calls.wrote(REQUEST, "late")
-    assert (calls.waiting, calls.pieces) == ((), 2_000)
-
-
 # When replies are streamed
 
 
-async def test_each_reply_is_streamed_for_whoever_watches() -> None:
-    backend = Writer(json.dumps(GOOD))
-    client = client_of(backend)
-    with scoped(watch=InFlight()):
-        await decide(client)
-        await decide(client)
-    assert backend.streamed == [True, True]
-
-
-async def test_a_backend_that_cannot_stream_is_asked_as_ever() -> None:
-    class Plain:
-        async def chat(self, request: ChatRequest) -> ChatReply:
-            return ChatReply(text="so " * 999)
-
-    with scoped(watch=InFlight()):
-        reply, _ = await client_of(Plain()).converse([Message("user", "?")])
-    assert len(reply.text) == 3 * 999
-
-
 # Tapes
-
-
-async def test_a_streamed_reply_replays_from_its_tape_without_being_streamed(
-    tmp_path: Path,
-) -> None:
-    backend = Writer(json.dumps(GOOD))
-    with Tape(tmp_path / "x.tape") as tape:
-        run = tape.add_run({}, name="streamed", first=(0, "{}", "{}"))
-        live = LiveRecorder(tape, run)
-        with scoped(recorder=live, watch=InFlight()):
-            made = await decide(client_of(backend, seed=7))
-        live.close()
-        replaying, calls = ReplayRecorder(tape, run), InFlight()
-        replaying.begin_turn(1)
-        silent = ScriptedBackend(TapeMiss("a call was made"))
-        with scoped(recorder=replaying, watch=calls):
-            replayed = await decide(client_of(silent, seed=7))
-    assert (made.call, made.action) == (replayed.call, replayed.action)
-    assert made.call is not None
-    assert (calls.taped, calls.pieces) == (1, 0)

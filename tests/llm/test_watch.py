@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
 
-import pytest
 from builders import answer, make_client, make_simulation, policy
 
-from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig
-from llmsim_lab.llm._scope import InFlight, scope, scoped
+from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
@@ -66,23 +63,6 @@ async def test_a_watch_is_notified_of_a_request_and_of_its_reply() -> None:
     assert not taped
 
 
-async def test_each_attempt_is_a_request_of_its_own() -> None:
-    log = Log()
-    with scoped(watch=log):
-        await ask(make_client([TimeoutError(), policy()]))
-    assert [request.attempt for request in log.began_with] == [1, 2]
-    assert [attempt and attempt.reason for _, attempt, _ in log.ended_with] == ["timeout", None]
-
-
-async def test_nothing_is_notified_outside() -> None:
-    log = Log()
-    with scoped(watch=log):
-        pass
-    await ask(make_client([policy()]))
-    assert scope().watch is None
-    assert (log.began_with, log.ended_with) == ([], [])
-
-
 async def test_a_call_that_is_cancelled_ends_without_an_attempt() -> None:
     log, backend = Log(), Slow()
     with scoped(watch=log):
@@ -91,13 +71,6 @@ async def test_a_call_that_is_cancelled_ends_without_an_attempt() -> None:
         task.cancel()
         await asyncio.wait([task])
     assert [(attempt, taped) for _, attempt, taped in log.ended_with] == [(None, False)]
-
-
-async def test_a_backend_that_breaks_ends_without_an_attempt() -> None:
-    calls = InFlight()
-    with scoped(watch=calls), pytest.raises(TapeError):
-        await ask(make_client(TapeError("not a fault of the model")))
-    assert (calls.waiting, calls.finished, calls.faulty) == ((), 1, 1)
 
 
 async def test_what_is_in_flight_is_seen_with_its_place_and_time() -> None:
@@ -112,31 +85,6 @@ async def test_what_is_in_flight_is_seen_with_its_place_and_time() -> None:
     backend.let.set()
     await task
     assert repr(calls) == "<InFlight: waiting for nothing; 1 finished, 34 tokens>"
-
-
-@pytest.mark.parametrize(
-    ("site", "name"), [(None, "plain code"), (CallSite(component="engine"), "engine")]
-)
-async def test_a_call_without_an_agent_has_a_name_too(site: Any, name: str) -> None:
-    calls, backend = InFlight(), Slow()
-    with scoped(watch=calls):
-        task = asyncio.create_task(ask(LLMClient(LLMConfig(), backend), site))  # type: ignore[arg-type]
-        await backend.asked.wait()
-    assert [str(waiting) for waiting in calls.waiting] == [name]
-    backend.let.set()
-    await task
-
-
-async def test_requests_that_wait_for_their_turn_are_not_in_flight() -> None:
-    calls, backend = InFlight(), Slow()
-    client = LLMClient(LLMConfig(max_concurrency=1), backend)  # type: ignore[arg-type]
-    with scoped(watch=calls):
-        tasks = [asyncio.create_task(ask(client)) for _ in range(3)]
-        await backend.asked.wait()
-    assert len(calls.waiting) == 1
-    backend.let.set()
-    await asyncio.gather(*tasks)
-    assert (calls.waiting, calls.finished) == ((), 3)
 
 
 def test_a_runs_calls_are_seen_from_plain_code(tmp_path: Path) -> None:
@@ -159,10 +107,3 @@ def test_answers_from_a_tape_end_without_having_begun(tmp_path: Path) -> None:
     assert log.began_with == []
     assert [taped for _, _, taped in log.ended_with] == [True] * 3
     assert (calls.finished, calls.taped) == (3, 3)
-
-
-async def test_a_failed_call_is_counted_as_faulty() -> None:
-    calls = InFlight()
-    with scoped(watch=calls), pytest.raises(LLMFailureException):
-        await ask(make_client([ConnectionError("gone"), ConnectionError("gone")]))
-    assert (calls.finished, calls.faulty, calls.tokens) == (2, 2, 0)

@@ -149,10 +149,6 @@ def bombs() -> Iterator[tuple[str, str]]:
 BOMBS = dict(bombs())
 
 
-def test_there_are_hundreds_of_kinds_and_sizes() -> None:
-    assert len(BOMBS) >= 250
-
-
 def filled(text: str, values: dict[str, Any]) -> str:
     prompt = Prompt(text)
     return prompt.render(**{slot: values[slot] for slot in prompt.slots})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llmsim_lab.errors import ConfigError, PromptError
+from llmsim_lab.errors import PromptError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import PromptDiff
 
@@ -34,10 +34,6 @@ IN_ANOTHER_ORDER = {
 @pytest.mark.parametrize("name", sorted({*Prompt.shipped()} - IN_ANOTHER_ORDER))
 def test_nothing_that_stays_the_same_follows_what_changes(name: str) -> None:
     assert "{{" in Prompt.load(name).user.splitlines()[-1]
-
-
-def test_a_shipped_prompt_is_read_once() -> None:
-    assert Prompt.load("agent_policy") is Prompt.load("agent_policy")
 
 
 @pytest.mark.parametrize("name", ["agent_polcy", "../models", "", "a b"])
@@ -85,17 +81,7 @@ def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
         Prompt.load(tmp_path / "latin.md")
 
 
-def test_a_prompt_error_is_a_config_error_and_a_value_error() -> None:
-    assert issubclass(PromptError, ConfigError)
-    assert issubclass(PromptError, ValueError)
-
-
 # Slots and rendering
-
-
-def test_slots_come_in_order_of_first_use_system_first() -> None:
-    prompt = Prompt("{{ zebra }} {{ ape }} {{ zebra }}", system="{{ dog }} {{ cat }}")
-    assert prompt.slots == ("dog", "cat", "zebra", "ape")
 
 
 def test_a_rendered_prompt_is_its_parts_and_their_sum() -> None:
@@ -103,11 +89,6 @@ def test_a_rendered_prompt_is_its_parts_and_their_sum() -> None:
     assert (rendered.system, rendered.user) == ("You are kind.", "Greet Ada.")
     assert rendered == "You are kind.\n\nGreet Ada."
     assert rendered.template is GREETING
-
-
-def test_a_prompt_without_system_message_is_the_user_message() -> None:
-    rendered = Prompt("Hi").render()
-    assert (rendered, rendered.system) == ("Hi", "")
 
 
 @pytest.mark.parametrize(
@@ -123,26 +104,10 @@ def test_values_and_slots_must_match(values: dict[str, object], message: str) ->
         GREETING.render(**values)
 
 
-def test_a_prompt_without_slots_takes_no_values() -> None:
-    with pytest.raises(PromptError, match="no slot for name; its slots are: none"):
-        Prompt("Hi").render(name="Ada")
-
-
 def test_a_value_with_template_marks_goes_in_as_it_is() -> None:
     rendered = GREETING.render(name="{{ mood }}{% for x in y %}{# no #}", mood="{{ 6 * 7 }}")
     assert rendered.system == "You are {{ 6 * 7 }}."
     assert rendered.user == "Greet {{ mood }}{% for x in y %}{# no #}."
-
-
-def test_a_value_is_not_escaped_as_html() -> None:
-    assert Prompt("{{ x }}").render(x="a < b & c") == "a < b & c"
-
-
-def test_what_a_value_lacks_is_an_error_and_not_an_empty_text() -> None:
-    with pytest.raises(PromptError, match=r"User message: 'Ada' has no item 'age'"):
-        Prompt("{{ person.age }}").render(person="Ada")
-    with pytest.raises(PromptError, match=r"System message: 'Ada' has no item 'age'"):
-        Prompt("Hi", system="{{ person.age }}").render(person="Ada")
 
 
 @pytest.mark.parametrize("name", ["range", "dict", "lipsum", "cycler", "namespace"])
@@ -150,12 +115,6 @@ def test_a_slot_may_have_any_name(name: str) -> None:
     prompt = Prompt("{{ " + name + " }}")
     assert prompt.slots == (name,)
     assert prompt.render(**{name: "mine"}) == "mine"
-
-
-def test_equal_looking_values_of_different_kinds_do_not_share_a_system_message() -> None:
-    prompt = Prompt("Hi", system="{% if x == 1 %}number{% else %}text{% endif %}")
-    assert prompt.render(x=1).system == "number"
-    assert prompt.render(x="1").system == "text"
 
 
 # Changing
@@ -174,19 +133,9 @@ def test_a_prompts_text_edits_back_to_the_same_prompt() -> None:
         assert prompt.edit(prompt.text) == prompt
 
 
-def test_an_edit_can_change_both_messages() -> None:
-    edited = GREETING.edit("## System\nBe brief.\n## User\nGo.")
-    assert (edited.system, edited.user, edited.slots) == ("Be brief.", "Go.", ())
-
-
 def test_an_edit_that_leaves_nothing_is_refused() -> None:
     with pytest.raises(PromptError, match="empty user message"):
         GREETING.edit("  \n")
-
-
-def test_replacing_changes_every_place_in_both_messages() -> None:
-    prompt = Prompt("old {{ a }} old", system="old")
-    assert prompt.replace("old", "new").text == "## System\n\nnew\n\n## User\n\nnew {{ a }} new\n"
 
 
 @pytest.mark.parametrize("old", ["nowhere", ""])
@@ -200,12 +149,6 @@ def test_a_diff_marks_words_gone_and_new() -> None:
     assert "[-Greet-]{+Salute+} {{ name }}." in diff
     plain = re.sub(' style="[^"]*"', "", diff._repr_html_())
     assert "<del>Greet</del> <ins>Salute</ins>" in plain
-
-
-def test_the_two_sides_of_a_diff_can_be_read_out_of_it() -> None:
-    assert PromptDiff("a b", "a b") == "a b"
-    assert PromptDiff("a", "") == "[-a-]"
-    assert PromptDiff("", "a") == "{+a+}"
 
 
 def test_a_diff_in_a_notebook_shows_markup_and_does_not_run_it() -> None:
@@ -225,19 +168,10 @@ def test_prompts_are_equal_if_their_templates_are() -> None:
     assert GREETING != "Greet"
 
 
-def test_text_moved_from_one_message_to_the_other_changes_the_digest() -> None:
-    assert Prompt("b", system="a").digest != Prompt("a\n\nb").digest
-
-
 def test_prompts_survive_pickle_and_copy() -> None:
     for again in (pickle.loads(pickle.dumps(GREETING)), copy.deepcopy(GREETING)):
         assert again == GREETING
         assert again.render(name="Bob", mood="calm").user == "Greet Bob."
-
-
-def test_a_notebook_shows_both_messages_of_a_prompt_as_text() -> None:
-    shown = re.sub("<[^>]+>", "", Prompt("<b>{{ x }}", system="Be kind.")._repr_html_())
-    assert "## System\n\nBe kind.\n\n## User\n\n&lt;b&gt;{{ x }}" in shown
 
 
 def test_a_rendered_prompt_shows_how_many_tokens_each_slot_takes() -> None:
@@ -248,7 +182,3 @@ def test_a_rendered_prompt_shows_how_many_tokens_each_slot_takes() -> None:
     assert names == ["name", "mood", "the template&#39;s own words"]
     assert "6 (60%)" in shown
     assert "<b>" not in shown
-
-
-def test_the_repr_names_prompt_and_slots() -> None:
-    assert repr(GREETING).startswith("Prompt('greeting', slots=['mood', 'name'], digest='")

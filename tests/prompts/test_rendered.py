@@ -51,11 +51,6 @@ def test_spans_are_exact_whatever_a_value_looks_like(value: str) -> None:
     assert prompt.provenance.how == "rendered"
 
 
-def test_a_prompt_without_slots_has_no_spans() -> None:
-    prompt = Prompt("Hello", system="Be kind.").render()
-    assert (prompt.spans, prompt.provenance.how) == ((), "rendered")
-
-
 def test_an_expression_belongs_to_the_slots_it_mentions() -> None:
     prompt = Prompt("{{ name | upper }}, {{ a or b }}{{ 'fixed' }}")
     assert pairs(prompt, name="Ada", a=0, b=2) == [("name", "ADA"), ("a, b", "2")]
@@ -81,14 +76,6 @@ def test_text_that_a_slot_only_switches_on_has_no_span() -> None:
     assert pairs(prompt, late=True, name="Ada") == [("name", "Ada")]
 
 
-def test_spans_stay_exact_when_a_value_changes_later() -> None:
-    people = ["A"]
-    prompt = Prompt("{{ people }}!").render(people=people)
-    people.append("B")
-    assert prompt.provenance.how == "rendered"
-    assert shown(prompt) == [("user", "people", "A")]
-
-
 # Sources
 
 
@@ -101,11 +88,6 @@ def test_whoever_renders_can_say_where_values_came_from() -> None:
         "",
         "state.inflation, turn 3",
     ]
-
-
-def test_a_mixed_value_has_all_its_sources() -> None:
-    prompt = Prompt("{{ a and b }}").render(a=1, b=2).sourced({"a": "here", "b": "there"})
-    assert [(s.name, s.source) for s in prompt.spans] == [("a, b", "here; there")]
 
 
 def test_braces_in_a_fact_are_no_template() -> None:
@@ -121,9 +103,3 @@ def test_a_prompt_put_together_otherwise_brings_its_own_provenance() -> None:
     prompt = RenderedPrompt(system="", user="SITUATION", template=template, spans=own.spans)
     assert prompt.provenance == own
     assert prompt.spans == own.spans
-
-
-def test_a_prompt_put_together_without_saying_how_has_no_spans() -> None:
-    prompt = RenderedPrompt(system="", user="A 1", template=Prompt("A {{ a }}"))
-    assert (prompt.spans, prompt.provenance.how) == ((), "unknown")
-    assert str(prompt.provenance) == "not known (the code that put the prompt together did not say)"

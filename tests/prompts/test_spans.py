@@ -49,14 +49,6 @@ def test_a_call_keeps_what_its_prompt_knows(place: CallSite | None, late: bool) 
     assert sources[:2] == ["the name of Aland (calm)", "state.inflation, turn 2"]
 
 
-def test_a_call_keeps_the_sources_of_its_own_prompt_though_their_dict_was_changed() -> None:
-    place, sources = site("Aland", 3), {"name": "a list"}
-    for words in ("a list", "a map"):
-        sources["name"] = words
-        prompt = ADVICE.render(inflation=9, rate="4", late=False, name="Aland").sourced(sources)
-        assert asked(prompt, place).provenance == prompt.provenance
-
-
 def test_prompts_of_one_template_share_their_form_whoever_is_asked_and_when() -> None:
     kept = [
         advice(name, turn).origin(site(name, turn))
@@ -64,14 +56,6 @@ def test_prompts_of_one_template_share_their_form_whoever_is_asked_and_when() ->
     ]
     assert len({origin.form for origin in kept if origin}) == 1
     assert [origin.spans for origin in kept if origin] == [(4, 1)] * 3
-
-
-def test_what_does_not_follow_from_a_calls_place_has_a_form_of_its_own() -> None:
-    calm, angry = (advice("Aland", 1, mood=mood).origin(site("Aland", 1)) for mood in (1.5, True))
-    assert calm is not None
-    assert angry is not None
-    assert calm.form != angry.form
-    assert json.loads(angry.form)["facts"] == {"agent": None, "turn": -1, "mood": "True"}
 
 
 def test_sections_keep_their_tokens() -> None:
@@ -101,15 +85,6 @@ def test_long_words_are_kept_shortened_and_half_characters_as_question_marks() -
     [span] = asked(prompt, None).provenance.spans
     assert span.source.startswith("yes? éé")
     assert len(span.source) == MAX_WORDS
-
-
-def test_a_request_without_them_says_what_may_be_why() -> None:
-    bare = ChatRequest(model="m", messages=(Message("user", "Hello"),))
-    assert bare.provenance.spans == ()
-    assert str(bare.provenance) == (
-        "not known (the call keeps none: its prompt came as plain text, was made for another turn, "
-        "or has more than 2,000 values)"
-    )
 
 
 GOOD: dict[str, Any] = {

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import gc
-import json
 import pickle
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from pydantic import TypeAdapter
 from tape_kit import hash_client, make_recorded, steady_config
 
 from llmsim_lab.errors import TapeError
@@ -94,13 +92,6 @@ def test_calls_are_read_after_their_tape_was_closed(tmp_path: Path) -> None:
     assert len(found) == len(there)
 
 
-def test_a_call_stays_on_the_tape_that_it_was_left_on(tmp_path: Path) -> None:
-    [call, *_] = recorded(tmp_path / "x.tape").calls
-    prompt = call.request.prompt
-    call.leave_on_tape(lambda number: pytest.fail(f"call {number} was read from another tape"))
-    assert call.request.prompt == prompt
-
-
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_call_whose_tape_was_deleted_or_replaced_says_so_and_is_not_another_runs(
     tmp_path: Path, is_replaced: bool
@@ -122,14 +113,3 @@ def test_copies_of_a_call_are_whole_and_equal_to_it(tmp_path: Path) -> None:
     assert copies == [call, call]
     (tmp_path / "x.tape").unlink()
     assert [one.request.prompt for one in copies] == [copies[0].request.prompt] * 2
-
-
-def test_calls_on_a_tape_are_written_out_whole(tmp_path: Path) -> None:
-    plain = Simulation(steady_config(), llm_client=hash_client())
-    plain.run(2)
-    run = recorded(tmp_path / "x.tape")
-    whole = [
-        [call["history"][0]["request"]["messages"] for call in json.loads(calls)]
-        for calls in (TypeAdapter(list[CallRecord]).dump_json(one.calls) for one in (plain, run))
-    ]
-    assert whole[0] == whole[1] != []

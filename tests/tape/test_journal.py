@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -124,24 +123,6 @@ def test_a_ctrl_c_while_a_line_is_taken_in_leaves_the_index_right(
     assert (journal.index.lines, journal.index.faulty) == (len(lines_of(journal.path)), 0)
 
 
-def test_another_tape_that_is_copied_over_this_one_after_a_ctrl_c_is_not_written_to(
-    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = make_small(tmp_path / "other.tape").read_bytes()
-    monkeypatch.setattr(Index, "add", raising_ctrl_c)
-    with pytest.raises(KeyboardInterrupt):
-        journal.append(1, "set", b',"process":7')
-    monkeypatch.undo()
-    journal.path.write_bytes(other)
-    with pytest.raises(TapeError, match="is another file by now"):
-        journal.append(1, "set", b',"process":7')
-    assert journal.path.read_bytes() == other
-
-
-def raising_ctrl_c(*_arguments: object) -> None:
-    raise KeyboardInterrupt
-
-
 def test_lines_that_somebody_else_wrote_stop_the_writer_and_stay(journal: Journal) -> None:
     with journal.path.open("ab") as file:
         file.write(b"mine\n")
@@ -224,24 +205,6 @@ def test_no_verb_makes_a_tape_of_a_file_that_is_missing_or_empty(
     assert path.stat().st_size == 0
 
 
-def test_an_empty_file_becomes_a_tape_when_it_is_to_be_written(tmp_path: Path) -> None:
-    path = tmp_path / "x.tape"
-    path.touch()
-    with pytest.raises(TapeError, match="there is no tape at"):
-        Tape(path, read_only=True)
-    with Tape(path) as tape:
-        add_run(tape)
-    assert findings(path) == []
-
-
-def test_a_tape_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TapeError, match=r"no tape can be opened at .*: No such file"):
-        Tape(tmp_path / "nowhere" / "x.tape")
-    with pytest.raises(TapeError, match="there is no tape at"):
-        Tape(tmp_path / "x.tape", read_only=True)
-    assert [*tmp_path.iterdir()] == []
-
-
 @pytest.mark.parametrize("name", ["with space.tape", "a?b#c%20d.tape", "töpfe 磁带.tape", "x"])
 def test_a_tape_may_have_any_name_and_reading_leaves_no_trace(tmp_path: Path, name: str) -> None:
     run = make_counter(tmp_path / name)
@@ -302,31 +265,6 @@ def test_a_run_that_is_not_there_is_named_with_those_that_are(tmp_path: Path, ru
     path = make_small(tmp_path / "x.tape")
     with Tape(path) as tape, pytest.raises(TapeError, match=f"has no run {run}; it has: 1, 2, 3"):
         tape.run(run)
-
-
-def test_a_tape_without_a_run_says_so(tmp_path: Path) -> None:
-    Tape(tmp_path / "x.tape").close()
-    assert findings(tmp_path / "x.tape") == []
-    with pytest.raises(TapeError, match="holds no run"):
-        replay(tmp_path / "x.tape")
-
-
-def test_a_packed_tape_is_read_also_when_its_file_is_gone(tmp_path: Path) -> None:
-    packed = tmp_path / "x.tape.gz"
-    packed.write_bytes(gzip.compress(make_small(tmp_path / "x.tape").read_bytes()))
-    tape = Tape(packed)
-    packed.unlink()
-    assert len(tape.calls(1)) == 3
-
-
-def test_the_first_line_says_format_version_and_an_identity_of_its_own(tmp_path: Path) -> None:
-    heads = []
-    for name in ("a.tape", "b.tape"):
-        Tape(tmp_path / name).close()
-        heads.append(json.loads(lines_of(tmp_path / name)[0]))
-    assert [*heads[0]] == ["tape", "by", "id", "sum"]
-    assert heads[0]["by"].startswith("llmsim_lab ")
-    assert heads[0]["id"] != heads[1]["id"]
 
 
 def test_a_run_with_a_turn_missing_is_refused_by_the_gap(tmp_path: Path) -> None:

@@ -25,10 +25,8 @@ from tape_kit import (
     steady_config,
 )
 
-from llmsim_lab.agents import NationAgent
 from llmsim_lab.errors import LLMFailureException, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.run import Question, load, replay, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
@@ -114,37 +112,6 @@ def test_a_run_killed_again_and_again_ends_as_one_never_interrupted_and_asks_not
     assert set(kept) == last_paid_in.keys()
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("kind", ["call", "turn"])
-@pytest.mark.parametrize("when", ["before", "amid", "after"])
-def test_a_run_killed_at_a_boundary_of_a_write_has_what_it_handed_on(
-    tmp_path: Path, when: str, kind: str
-) -> None:
-    import killed_at_write
-
-    path, log = tmp_path / "x.tape", tmp_path / "log"
-    assert played_by("killed_at_write.py", path, log, when, kind) == killed_at_write.KILLED
-    paid = Path(f"{log}.paid").read_text().split()
-    handed_on = Path(f"{log}.handed_on").read_text().split()
-    with Tape(path, read_only=True) as tape:
-        assert verify(tape) == []
-        kept = [identity(call.attempt.request) for call in tape.calls(1, forgotten=True)]
-        whole = tape.run(1).turns
-    assert set(handed_on) <= set(kept) <= set(paid)
-    assert whole == killed_at_write.TURN - (0 if (when, kind) == ("after", "turn") else 1)
-    assert bool(set(paid) - set(kept)) == (kind == "call" and when != "after")
-    assert bool(set(kept) - set(handed_on)) == (kind == "call" and when == "after")
-
-    backend = HashBackend(faulty=True)
-    resumed = resume(path, llm_client=hash_client(backend))
-    assert (tmp_path / "x.tape.cut").exists() == (when == "amid")
-    resumed.run(killed_at_write.TURNS - resumed.turn_number)
-    again = {identity(request) for request in backend.requests} & set(paid)
-    assert again == set(paid) - set(kept)
-    assert_same(resumed, uninterrupted(killed_at_write.TURNS))
-    assert verify(path) == []
-
-
 def test_a_run_whose_process_was_killed_before_its_first_turn_was_written_is_not_there(
     tmp_path: Path,
 ) -> None:
@@ -225,30 +192,6 @@ def test_an_intervention_that_ctrl_c_met_is_neither_in_the_run_nor_on_its_tape(
     simulation.run(1)
     assert_same(simulation, uninterrupted(3))
     assert load(tmp_path / "x.tape").turns == simulation.turns
-
-
-def test_an_interrupted_turn_loses_only_the_calls_in_flight(tmp_path: Path) -> None:
-    client = hash_client(HashBackend(delay_s=0.05), max_concurrency=2)
-    config = steady_config(nations=[f"Nation {n}" for n in range(8)], players={})
-    simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
-
-    async def interrupted() -> None:
-        work = asyncio.ensure_future(simulation.arun(2))
-        while len(asked(simulation)) < 12:  # noqa: ASYNC110 - nobody tells; four of eight actions judged
-            await asyncio.sleep(0.001)
-        work.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-
-    asyncio.run(interrupted())
-    before = len(asked(simulation))
-    asyncio.run(simulation.arun(1))
-    again = [r for r, n in Counter(map(identity, asked(simulation))).items() if n > 1]
-    assert len(again) <= 2
-    assert len(asked(simulation)) == 8 + 8 + sum(
-        noted["accepted"] for noted in simulation.turns[1].became.values()
-    ) + len(again)
-    assert before < len(asked(simulation))
 
 
 # --- a full disk -------------------------------------------------------------------------------
@@ -351,76 +294,3 @@ def test_failed_calls_are_made_anew_and_answered_ones_are_not(
     forgotten = [c for c in simulation.tape.calls(1, forgotten=True) if c.forgotten]
     assert len(forgotten) == 2
     assert replay(tmp_path / "x.tape").turns == simulation.turns
-
-
-def test_a_refused_decision_was_answered_and_is_not_asked_for_again(tmp_path: Path) -> None:
-    """Something stands in for two answers off the subject; another's failure is not theirs."""
-
-    class OffSubject(Failing):
-        async def chat(self, request: ChatRequest) -> Any:
-            reply = await super().chat(request)
-            site = request.site
-            if site is not None and (site.component, site.agent) == ("agent", "Borduria"):
-                off = {"action": "Sing a song", "reasoning": "It is fun.", "confidence": 1}
-                return type(reply)(text=json.dumps(off))
-            return reply
-
-    backend = OffSubject("engine", "Aland", "no JSON")
-    simulation = Simulation(
-        steady_config(validator="none"),
-        llm_client=hash_client(backend),
-        tape=tmp_path / "x.tape",
-    )
-    with pytest.raises(LLMFailureException):
-        simulation.run(2)
-    backend.broken = False
-    simulation.run(1)
-    counts = Counter(map(identity, backend.requests))
-    twice = {r.site.component for r in backend.requests if r.site and counts[identity(r)] > 1}
-    assert twice == {"engine"}
-    agents = [it for it in simulation.turns[2].answers if it.component == "agent"]
-    statuses = {answer.player: answer.status for answer in agents}
-    assert statuses == {"Aland": "ok", "Borduria": "fallback", "Syldavia": "ok"}
-
-
-def test_a_failure_that_an_agent_wrapped_in_its_own_exception_is_made_anew_too(
-    tmp_path: Path,
-) -> None:
-    class Wrapping(NationAgent):
-        async def decide_action(self, state: SimulationState) -> Action:
-            try:
-                return await super().decide_action(state)
-            except LLMFailureException as failure:
-                raise RuntimeError("my agent is lost") from failure
-
-    backend = Failing("agent", "Aland", "no JSON")
-    client = hash_client(backend)
-    simulation = Simulation(
-        steady_config(),
-        players={"Aland": Wrapping("Aland", client), "Syldavia": "rule"},
-        llm_client=client,
-        tape=tmp_path / "x.tape",
-    )
-    with pytest.raises(RuntimeError, match="my agent is lost"):
-        simulation.run(2)
-    backend.broken = False
-    simulation.run(1)
-    assert simulation.turn_number == 2
-
-
-def test_a_run_whose_model_is_gone_goes_on_as_far_as_it_was_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With everything answered but the turn not written, finishing it takes no call."""
-    simulation = Simulation(steady_config(), llm_client=hash_client(), tape=tmp_path / "x.tape")
-
-    def explode(*_: Any, **__: Any) -> GlobalState:
-        raise ZeroDivisionError("at the very end")
-
-    monkeypatch.setattr("llmsim_lab.simulation._simulation.next_economy", explode)
-    with pytest.raises(ZeroDivisionError):
-        simulation.run(1)
-    paid_for = len(asked(simulation))
-    monkeypatch.undo()
-    simulation.run(1)
-    assert len(asked(simulation)) == paid_for

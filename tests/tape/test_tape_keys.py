@@ -104,12 +104,6 @@ def test_whatever_can_change_an_answer_tells_requests_apart(recorded: ReplayReco
         answered(recorded)
 
 
-def test_a_request_is_looked_for_in_its_turn_only(recorded: ReplayRecorder) -> None:
-    recorded.begin_turn(2)
-    with pytest.raises(TapeMiss, match="of A, turn 1, attempt 1"):
-        answered(recorded)
-
-
 @pytest.mark.parametrize("changes", [{"timeout_s": 1.0}, {"keep_alive": None}, {"keep_alive": 3}])
 def test_how_long_one_waits_tells_no_requests_apart(
     recorded: ReplayRecorder, changes: dict[str, Any]
@@ -198,12 +192,3 @@ def test_repeats_cut_off_in_the_middle_are_completed_and_not_mixed_up(live: Live
     found = [resumed.find(replace(REQUEST)) for _ in range(REPEATS)]
     assert [number for number, one in enumerate(found) if one] == sorted(kept)
     assert all(one.reply == ChatReply(text=f"{n}") for n, one in enumerate(found) if one)
-
-
-def test_of_many_repeats_only_the_failed_one_is_made_anew(live: LiveRecorder) -> None:
-    for number, request in enumerate(ask_thirty(live)):
-        answer(live, request, "x", **({"reason": "timeout"} if number == 11 else {}))
-    live.restart_turn(ValueError("a bug"))
-    found = [live.find(replace(REQUEST)) for _ in range(REPEATS)]
-    assert [number for number, one in enumerate(found) if one is None] == [11]
-    assert [call.nth for call in live.tape.calls(1, forgotten=True) if call.forgotten] == [11]

@@ -106,12 +106,6 @@ def test_a_changed_line_is_shown_with_the_ones_around_it() -> None:
     )
 
 
-def test_how_long_one_waits_makes_no_miss(tmp_path: Path) -> None:
-    record(tmp_path / "x.tape")
-    client = never(timeout_s=1.0, keep_alive="1h", max_concurrency=1)
-    assert replay(tmp_path / "x.tape", **seats(NationAgent("Aland", client))).turn_number == 2
-
-
 def test_one_call_more_than_was_recorded_is_told_from_a_changed_one(tmp_path: Path) -> None:
     class Twice(NationAgent):
         async def decide_action(self, state: SimulationState) -> Action:
@@ -123,38 +117,12 @@ def test_one_call_more_than_was_recorded_is_told_from_a_changed_one(tmp_path: Pa
     assert "nothing differs: it was asked once more than was recorded" in message
 
 
-def test_a_call_in_a_turn_without_calls_is_a_miss(tmp_path: Path) -> None:
-    class Quiet(NationAgent):
-        async def decide_action(self, state: SimulationState) -> Action:
-            return Action(agent_name=self.name, action_string="Hold", proposed_rate=4.0)
-
-    client = hash_client()
-    simulation = Simulation(
-        CONFIG, llm_client=client, tape=tmp_path / "x.tape", **seats(Quiet("Aland", client))
-    )
-    simulation.run(1)
-    assert simulation.tape is not None
-    simulation.tape.close()
-    message = missed(tmp_path / "x.tape", NationAgent("Aland", never()))
-    assert "nothing of that turn is on the tape" in message
-    assert "fork the run to continue" in message
-
-
 def test_a_turn_more_than_was_recorded_is_refused_with_the_way_out(tmp_path: Path) -> None:
     make_recorded(tmp_path / "x.tape", turns=2)
     replayed = replay(tmp_path / "x.tape")
     with pytest.raises(TapeError, match=r"ends at turn 2; turn 3 was not recorded.*fork the run"):
         replayed.run(1)
     assert replayed.turn_number == 2
-
-
-def test_a_replay_cannot_be_changed(tmp_path: Path) -> None:
-    make_recorded(tmp_path / "x.tape", turns=2)
-    replayed = replay(tmp_path / "x.tape", turns=1)
-    before = replayed.turns[:]
-    with pytest.raises(TapeError, match="a replay cannot be changed; fork it"):
-        replayed.intervene(2, set={"inflation": 5})
-    assert replayed.turns == before
 
 
 def test_code_that_computes_another_economy_is_found_out(
@@ -208,20 +176,6 @@ def test_a_turn_that_was_tampered_with_is_found_out_by_a_replay(
     make_recorded(tmp_path / "x.tape", turns=2).close()
     rewrite(tmp_path / "x.tape", change)
     with pytest.raises(TapeError, match=complaint):
-        replay(tmp_path / "x.tape")
-
-
-def test_an_answer_put_in_another_calls_place_is_found_out(tmp_path: Path) -> None:
-    make_recorded(tmp_path / "x.tape", turns=2).close()
-
-    def change(line: dict[str, Any]) -> dict[str, Any]:
-        if line.get("no") == 2:
-            text = line["messages"][0]["content"]
-            line["messages"][0]["content"] = text.replace("Inflation", "Deflation")
-        return line
-
-    rewrite(tmp_path / "x.tape", change)
-    with pytest.raises(TapeMiss, match=r"\[-\w*Deflation"):
         replay(tmp_path / "x.tape")
 
 

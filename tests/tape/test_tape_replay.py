@@ -11,16 +11,14 @@ import pytest
 from builders import in_words, make_client, policy, verdict
 from tape_kit import HashBackend, asked, hash_client, make_recorded, steady_config
 
-from llmsim_lab.agents import Agent, EconLLMAgent
-from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
+from llmsim_lab.agents import Agent
+from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import Action, GlobalState, PolicyDecision, SimulationState
 from llmsim_lab.run import load, replay, rerun, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._simulation import Economy
 from llmsim_lab.types import CallSite, ChatRequest
-
-HERE = Path(__file__).parent
 
 
 def assert_replays(simulation: Simulation, **parts: Any) -> Simulation:
@@ -57,25 +55,6 @@ def test_rules_models_their_faults_shocks_and_interventions_replay_to_the_last_b
     assert len(asked(simulation)) == before
 
 
-def test_a_run_without_a_model_replays(tmp_path: Path) -> None:
-    simulation = Simulation(players="rule", seed=4, tape=tmp_path / "x.tape")
-    simulation.run(8)
-    assert_replays(simulation)
-
-
-def test_interventions_made_while_a_run_was_under_way_replay(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=0, interventions=[])
-    simulation.intervene(0, set={"interest_rate": 7.25}, note="a new start")
-    simulation.run(1)
-    simulation.intervene(1, set={"unemployment": 9.1})
-    simulation.intervene(1, set={"inflation": 3.3}, note="and again")
-    simulation.intervene(3, {"shock.demand": -2.5, "total_economic_value": 500})
-    simulation.run(3)
-    assert [len(turn.interventions) for turn in simulation.turns] == [1, 2, 0, 1, 0]
-    replayed = assert_replays(simulation)
-    assert replayed.turns[1].state.global_state.unemployment == 9.1
-
-
 def test_decisions_off_the_subject_replay_as_what_stood_in(tmp_path: Path) -> None:
     def reply(request: ChatRequest) -> Any:
         assert request.site is not None
@@ -96,19 +75,6 @@ def test_decisions_off_the_subject_replay_as_what_stood_in(tmp_path: Path) -> No
         "Other": "ok",
     }
     assert [(call.status, call.attempts) for call in by_player["Singer"].calls] == [("failed", 2)]
-
-
-def test_a_part_of_a_run_replays(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=4)
-    assert replay(tmp_path / "x.tape", turns=2).turns == simulation.turns[:3]
-    assert replay(tmp_path / "x.tape", turns=0).turns == simulation.turns[:1]
-
-
-@pytest.mark.parametrize("turns", [-1, 5])
-def test_more_turns_than_were_recorded_cannot_be_replayed(tmp_path: Path, turns: int) -> None:
-    make_recorded(tmp_path / "x.tape", turns=4)
-    with pytest.raises(ConfigError, match=f"turns={turns}: run 1 can be replayed up to turn 0 to"):
-        replay(tmp_path / "x.tape", turns=turns)
 
 
 # --- forks, reruns, resumed runs ---------------------------------------------------------------
@@ -132,17 +98,6 @@ def test_forks_and_forks_of_forks_replay(tmp_path: Path) -> None:
     assert root.turns[:3] == first.turns[:3]
     assert second.turns[3].state.global_state.inflation == 12.0
     assert second.turns[3].state.global_state.unemployment == 8.0
-
-
-def test_a_fork_stays_as_it_was_whatever_its_parent_does_later(tmp_path: Path) -> None:
-    root = make_recorded(tmp_path / "x.tape", turns=2)
-    branch = root.fork()
-    branch.run(1)
-    root.intervene(2, set={"inflation": 1.0})
-    root.run(2)
-    assert branch.turns[2] != root.turns[2]
-    assert_replays(branch)
-    assert_replays(root)
 
 
 def test_a_rerun_is_a_sample_of_its_own_and_replays(tmp_path: Path) -> None:
@@ -233,41 +188,6 @@ def test_agents_that_do_not_say_where_they_call_from_replay_and_resume(
     assert len(set(actions)) == len(actions) == 8
     never = make_client(TapeError("called"))
     assert replay(tmp_path / "x.tape", players=seats(never)).turns == simulation.turns
-
-
-def test_a_replay_wants_the_parts_that_the_run_was_given(tmp_path: Path) -> None:
-    agent = Careless("A", counting_client())
-    simulation = Simulation(
-        in_words(nations=("A",), validator="none"),
-        players={"A": agent, "*": "rule"},
-        tape=tmp_path / "x.tape",
-    )
-    simulation.run(1)
-    with pytest.raises(ConfigError, match=r"was given players.*players=\.\.\."):
-        replay(tmp_path / "x.tape")
-
-
-def test_an_agent_that_makes_a_default_of_a_failed_call_replays(tmp_path: Path) -> None:
-    class Steadfast(EconLLMAgent):
-        async def decide_action(self, state: SimulationState) -> Action:
-            try:
-                return await super().decide_action(state)
-            except LLMFailureException as failure:
-                return Action(
-                    agent_name=self.name,
-                    action_string=f"Hold the interest rate: {failure.reason}",
-                    proposed_rate=state.global_state.interest_rate,
-                )
-
-    def seats(client: LLMClient) -> dict[str, Any]:
-        return {"players": {"A": Steadfast("A", client)}}
-
-    client = make_client(TimeoutError())
-    config = in_words(nations=("A",), validator="none")
-    simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape", **seats(client))
-    simulation.run(2)
-    assert set(simulation.decisions()["action"].dropna()) == {"Hold the interest rate: timeout"}
-    assert_replays(simulation, **seats(make_client(TapeError("called"))))
 
 
 # --- other processes, other orders -------------------------------------------------------------

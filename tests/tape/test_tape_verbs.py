@@ -27,7 +27,6 @@ from tape_kit import (
 import llmsim_lab
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.models import GlobalState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig
@@ -68,13 +67,6 @@ def test_a_manifest_says_all_that_a_run_depends_on(tmp_path: Path) -> None:
     assert (info.turns, info.calls) == (1, len(asked(simulation)))
 
 
-def test_a_run_that_did_not_begin_has_no_end(tmp_path: Path) -> None:
-    simulation = Simulation(steady_config(), llm_client=hash_client(), tape=tmp_path / "x.tape")
-    assert simulation.tape is not None
-    info = simulation.tape.run()
-    assert (info.ended, info.outcome, info.manifest["model"]) == (None, None, None)
-
-
 @pytest.mark.parametrize(
     ("fault", "outcome"),
     [
@@ -105,26 +97,6 @@ def test_the_outcome_says_how_a_run_ended(
     assert str(simulation.tape.run().outcome).startswith(outcome)
     faults.clear()
     simulation.run(1)
-    assert simulation.tape.run().outcome == "done"
-
-
-def test_a_run_that_continues_is_under_way_again_on_its_tape(tmp_path: Path) -> None:
-    outcomes: list[str | None] = []
-    simulation = Simulation(steady_config(), tape=tmp_path / "x.tape", llm_client=hash_client())
-    tape = simulation.tape
-    assert tape is not None
-    for _ in range(2):
-        simulation.run(1, on_turn=lambda _: outcomes.append(tape.run().outcome))
-        outcomes.append(tape.run().outcome)
-    assert outcomes == [None, "done", None, "done"]
-
-
-def test_a_wrong_number_of_turns_is_not_the_outcome_of_a_run(tmp_path: Path) -> None:
-    simulation = Simulation(steady_config(), tape=tmp_path / "x.tape", llm_client=hash_client())
-    simulation.run(1)
-    with pytest.raises(ConfigError, match="turns=-1 must be"):
-        asyncio.run(simulation.arun(-1))
-    assert simulation.tape is not None
     assert simulation.tape.run().outcome == "done"
 
 
@@ -171,13 +143,6 @@ def test_a_resumed_run_asks_with_the_recorded_settings(tmp_path: Path) -> None:
     }
 
 
-def test_resuming_a_run_that_needs_a_model_without_one_says_so(tmp_path: Path) -> None:
-    make_recorded(tmp_path / "x.tape", turns=1).close()
-    resumed = resume(tmp_path / "x.tape")
-    with pytest.raises(ConfigError, match=r"answers for Aland .*: give the run a model"):
-        resumed.run(1)
-
-
 def test_a_resumed_run_does_what_was_planned(tmp_path: Path) -> None:
     reference = Simulation(steady_config(), llm_client=hash_client())
     reference.intervene(4, set={"unemployment": 9})
@@ -192,16 +157,6 @@ def test_a_resumed_run_does_what_was_planned(tmp_path: Path) -> None:
 
 
 # --- forks -------------------------------------------------------------------------------------
-
-
-def test_the_turns_before_a_fork_are_free(tmp_path: Path) -> None:
-    make_recorded(tmp_path / "x.tape", turns=4).close()
-    backend = HashBackend()
-    branch = fork(tmp_path / "x.tape", turn=3, llm_client=hash_client(backend))
-    assert backend.requests == []
-    assert branch.turns == load(tmp_path / "x.tape", 1).turns[:4]
-    branch.run(1)
-    assert {request.site.turn for request in backend.requests if request.site} == {4}
 
 
 def test_a_fork_with_an_edited_prompt_uses_it_from_then_on(tmp_path: Path) -> None:
@@ -239,28 +194,6 @@ def test_a_run_forks_into_another_file_with_a_copy_of_what_it_came_from(tmp_path
     assert not (tmp_path / "z.tape").exists()
 
 
-def test_a_fork_with_another_state_starts_from_it(tmp_path: Path) -> None:
-    root = make_recorded(tmp_path / "x.tape", turns=2, interventions=[])
-    economy = root.turns[1].state.with_economy(GlobalState(inflation=15.0, interest_rate=2.0))
-    branch = root.fork(1, state=economy)
-    assert branch.state == economy != root.turns[1].state
-    assert branch.turns[1].calls == root.turns[1].calls
-    branch.run(1)
-    assert "Inflation: 15%" in branch.turns[2].calls[0].request.prompt
-
-
-def test_a_fork_with_interventions_and_those_planned_before(tmp_path: Path) -> None:
-    root = make_recorded(tmp_path / "x.tape", turns=2)
-    branch = root.fork(2, intervene=[{"turn": 3, "set": {"shock.demand": -3}, "note": "strike"}])
-    branch.run(2)
-    said = [[str(item) for item in turn.interventions] for turn in branch.turns]
-    assert said[2:] == [
-        ["turn 2: inflation = 9.5", "turn 2: shock.supply = 1.25 (oil)"],
-        ["turn 3: shock.demand = -3 (strike)"],
-        [],
-    ]
-
-
 @pytest.mark.parametrize("turn", [-1, 3, 99])
 def test_a_turn_that_was_not_played_cannot_be_forked_from(tmp_path: Path, turn: int) -> None:
     root = make_recorded(tmp_path / "x.tape", turns=2)
@@ -268,15 +201,6 @@ def test_a_turn_that_was_not_played_cannot_be_forked_from(tmp_path: Path, turn: 
         root.fork(turn)
     with pytest.raises(ConfigError, match="has turns 0 to 2"):
         fork(tmp_path / "x.tape", turn=turn, llm_client=hash_client())
-    assert len(Tape(tmp_path / "x.tape", read_only=True)) == 1
-
-
-def test_a_prompt_that_nobody_uses_is_refused_with_those_in_use(tmp_path: Path) -> None:
-    root = make_recorded(tmp_path / "x.tape", turns=1)
-    prompt = root.prompt("agent_policy")
-    stray = type(prompt)("Hello", name="agent_polite")
-    with pytest.raises(ConfigError, match=r"named agent_polite; its prompts are: agent_policy, e"):
-        root.fork(prompt=stray)
     assert len(Tape(tmp_path / "x.tape", read_only=True)) == 1
 
 
@@ -292,35 +216,6 @@ def test_a_replays_fork_wants_a_model(tmp_path: Path) -> None:
         branch.run(1)
         info = tape.run(branch.run_id)
         assert (info.parent, info.fork_turn, info.verb) == (1, 1, "fork")
-
-
-def test_a_rule_based_replays_fork_needs_no_model(tmp_path: Path) -> None:
-    Simulation(players="rule", economy={"shock_scale": 0}, tape=tmp_path / "x.tape").run(2)
-    branch = fork(tmp_path / "x.tape", turn=1, intervene={"shock.supply": 4})
-    branch.run(1)
-    assert branch.state.inflation > 2.5
-
-
-def test_without_a_tape_a_fork_is_kept_in_memory() -> None:
-    root = Simulation(steady_config(), llm_client=hash_client())
-    root.run(2)
-    branch = root.fork(1)
-    branch.run(1)
-    assert (branch.tape, branch.run_id) == (None, None)
-    assert content(branch) == content(root)
-    assert [turn.seconds for turn in branch.turns[:2]] == [t.seconds for t in root.turns[:2]]
-
-
-def test_a_fork_leaves_its_parents_parts_alone(tmp_path: Path) -> None:
-    root = make_recorded(tmp_path / "x.tape", turns=2)
-    backend = HashBackend()
-    branch = root.fork(1, llm_client=hash_client(backend))
-    before = len(asked(root))
-    branch.run(2)
-    assert len(asked(root)) == before
-    root.run(1)
-    assert len(asked(root)) > before
-    assert replay(tmp_path / "x.tape", 1).turns == root.turns
 
 
 # --- untrusted tapes ---------------------------------------------------------------------------
@@ -372,14 +267,6 @@ def test_half_a_character_in_a_reply_is_kept_too(tmp_path: Path) -> None:
     reply = simulation.calls[0].reply
     assert reply is not None
     assert reply.text == half
-
-
-def test_a_prompt_on_an_untrusted_tape_reaches_fields_only(tmp_path: Path) -> None:
-    root = make_recorded(tmp_path / "x.tape", turns=1)
-    prompt = root.prompt("agent_policy")
-    attack = prompt.text + "\n{{ inflation.__class__.__mro__ }}"
-    with pytest.raises(ConfigError, match="__mro__"):
-        root.fork(prompt=prompt.edit(attack)).run(1)
 
 
 def test_reading_a_tape_needs_nothing_that_executes_data() -> None:

@@ -13,8 +13,6 @@ from tape_kit import make_recorded
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import Run, load, replay
 from llmsim_lab.tape import _recorder, verify
 from llmsim_lab.tape._lines import read_line
 from llmsim_lab.tape._recorder import LiveRecorder
@@ -67,60 +65,7 @@ def test_what_calls_share_is_on_the_tape_once(tmp_path: Path) -> None:
     assert len(texts) == len(set(texts))
 
 
-def test_loading_parses_a_prompt_that_all_agents_share_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_recorded(tmp_path / "x.tape", nations=[f"Nation {n}" for n in range(9)])
-    load(tmp_path / "x.tape")
-    parsed: list[str] = []
-    parse = Prompt.parse.__func__  # type: ignore[attr-defined]
-
-    def counted(cls: type[Prompt], /, text: str, **names: Any) -> Prompt:
-        parsed.append(text)
-        prompt: Prompt = parse(cls, text, **names)
-        return prompt
-
-    monkeypatch.setattr(Prompt, "parse", classmethod(counted))
-    load(tmp_path / "x.tape")
-    assert len(parsed) == len(set(parsed))
-
-
-def test_loading_and_replaying_parse_a_turn_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = make_recorded(tmp_path / "x.tape")
-    parsed: list[int] = []
-
-    def counted(raw: bytes) -> dict[str, Any]:
-        line = read_line(raw)
-        parsed.extend([line["turn"]] if "record" in line else [])
-        return line
-
-    monkeypatch.setattr("llmsim_lab.tape._tape.read_line", counted)
-    for play in (load, replay):
-        play(tmp_path / "x.tape")
-        assert parsed == [*range(len(run.turns))]
-        parsed.clear()
-
-
-def test_a_replay_makes_no_frame_that_nobody_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_recorded(tmp_path / "x.tape")
-    monkeypatch.delattr(Run, "to_frame")
-    assert replay(tmp_path / "x.tape").turn_number > 0
-
-
 # --- runs beside each other ----------------------------------------------------------------------
-
-
-def test_answers_of_two_runs_take_turns_on_a_tape(recorder: LiveRecorder) -> None:
-    tape = recorder.tape
-    both = [recorder, begin(Tape(tape.path))]
-    numbers = [ask(both[at], str(place)) for place, at in enumerate([0, 0, 1, 0, 1])]
-    assert numbers == [1, 2, 3, 4, 5]
-    assert [[call.id for call in tape.calls(run)] for run in (1, 2)] == [[1, 2, 4], [3, 5]]
-    assert damage(tape) == []
 
 
 def test_texts_that_went_with_another_run_are_written_again(recorder: LiveRecorder) -> None:
@@ -239,12 +184,3 @@ def test_a_turn_whose_restart_met_ctrl_c_as_well_begins_again_with_its_answers(
     assert damage(recorder.tape) == []
     forgets = re.findall(rb'"is":"forget"[^}]*"calls":\[3\]', recorder.tape.path.read_bytes())
     assert len(forgets) == 1
-
-
-def test_a_turn_that_is_under_way_continues_when_the_one_before_it_is_written_again(
-    recorder: LiveRecorder,
-) -> None:
-    assert ask(recorder, "a") == 1
-    recorder.replace_turn(0, RECORD % 0, '{"a":1}')
-    assert ask(recorder, "a") == 2
-    assert recorder.tape.frame_rows(1) == {0: {"a": 1}}

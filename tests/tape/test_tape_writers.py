@@ -15,7 +15,7 @@ from journal_kit import add_run, findings, make_small, program, run_program
 from tape_kit import bytes_in
 
 from llmsim_lab.errors import TapeError
-from llmsim_lab.run import load, replay, resume
+from llmsim_lab.run import replay, resume
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import ChatRequest
 
@@ -231,24 +231,6 @@ def test_a_tape_with_another_file_in_its_place_is_an_error_and_that_file_is_not_
             simulation.run(1)
         assert (path.read_bytes() if path.exists() else None) == there[0]
     assert not path.with_name("x.tape.cut").exists()
-
-
-@pytest.mark.parametrize("swap", [replaced, overwritten])
-def test_a_tape_that_was_replaced_is_opened_again_beside_the_object_of_the_old_one(
-    small: Path, swap: Callable[[Path, bytes], None]
-) -> None:
-    other = make_counter(small.with_name("x.tape"))
-    other.run(1)
-    other.close()
-    with Tape(small) as old:
-        swap(small, small.with_name("x.tape").read_bytes())
-        for read in (old.runs, lambda: old.calls(1), lambda: old.call(1)):
-            with pytest.raises(TapeError, match="is another file by now"):
-                read()
-        assert load(small).turns == other.turns
-        resumed = resume(small, llm_client=counter_client())
-        resumed.run(1)
-        assert findings(small) == []
 
 
 def test_a_run_continues_when_its_file_was_put_back(tmp_path: Path) -> None:

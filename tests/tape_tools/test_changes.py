@@ -47,19 +47,6 @@ def test_two_forks_are_told_apart_by_what_was_done_to_them(tape: Tape) -> None:
     assert changes(tape, 3) == ["turn 1: set shock.demand -1"]
 
 
-def test_what_was_done_after_the_fork_counts_and_what_is_shared_does_not(tape: Tape) -> None:
-    first = fork(
-        tape, 1, turn=1, llm_client=make_client(), intervene=[{"turn": 2, "set": {"inflation": 5}}]
-    )
-    first.run(2)
-    second = first.fork(3)
-    second.intervene(4, set={"inflation": 1})
-    second.run(1)
-    assert changes(tape, 3) == ["turn 4: set inflation 1"]
-    third = second.fork(1)
-    assert changes(tape, third.run_id or 0) == ["without turn 2: set inflation 5"]
-
-
 def test_another_state_is_named_by_its_values(tape: Tape) -> None:
     economy = load(tape, 1).turns[1].state.with_economy(GlobalState(inflation=9.5))
     fork(tape, 1, turn=1, llm_client=make_client(), state=economy)

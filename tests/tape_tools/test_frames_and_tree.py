@@ -75,12 +75,6 @@ def test_a_turns_frame_is_the_one_that_its_simulation_gives(family: Path, run: i
         assert tape.turns_frame(run).equals(load(tape, run).to_frame())
 
 
-def test_the_latest_run_is_meant_where_none_is_named(family: Path) -> None:
-    with Tape(family, read_only=True) as tape:
-        assert tape.turns_frame().equals(tape.turns_frame(3))
-        assert tape.calls_frame()["turn"].unique().tolist() == [5]
-
-
 def test_a_row_that_is_no_object_is_an_error(copied: Path) -> None:
     edit_rows(copied, 1, lambda _: 7)
     with Tape(copied) as tape, pytest.raises(TapeError, match=r"turn 0 of run 1 .* damaged: row"):
@@ -99,23 +93,6 @@ def test_a_comparison_has_both_values_and_their_difference_for_the_turns_that_bo
     assert frame["inflation", "a"].tolist() == a["inflation"].tolist()
     assert frame["inflation", "b"].tolist() == b["inflation"].tolist()[:5]
     assert (frame["interest_rate", "difference"] == 0).all()
-
-
-def test_a_comparison_names_b_less_a(tmp_path: Path) -> None:
-    with Tape(tmp_path / "two.tape") as tape:
-        simulation = Simulation(make_config(), tape=tape)
-        simulation.run(2)
-        simulation.fork(1, intervene=[{"turn": 1, "set": {"inflation": 9}}]).run(1)
-        difference = tape.compare(1, 2)["inflation", "difference"]
-    assert difference[0] == 0
-    assert difference[1] == pytest.approx(7)
-
-
-def test_a_comparison_is_of_numbers_only(family: Path) -> None:
-    with Tape(family, read_only=True) as tape:
-        names = tape.compare(1, 2).columns.get_level_values(0).unique().tolist()
-    assert "interest_rate" in names
-    assert not {"turn", "period", "interventions"} & set(names)
 
 
 @pytest.mark.parametrize(
@@ -151,12 +128,6 @@ def test_a_fork_from_before_its_parents_own_fork_shares_only_the_turns_before(
         assert tape.turns_frame(3)["turn"].tolist() == [0, 1, 2]
         assert tape.turns_frame(3).equals(third.to_frame())
         assert replay(tape, 3).turns == third.turns
-
-
-def test_a_line_of_runs_that_goes_in_a_circle_is_an_error(copied: Path) -> None:
-    edit_begin(copied, 2, parent=3)
-    with Tape(copied) as tape, pytest.raises(TapeError, match=r"run 2 .* came later"):
-        tape.turns_frame(3)
 
 
 def test_the_tree_shows_what_came_from_what(family: Path) -> None:

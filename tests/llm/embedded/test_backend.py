@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ import psutil
 import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
-from llmsim_lab.llm._embedded import backend
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend
 from llmsim_lab.llm._embedded.weights import find_model
 from llmsim_lab.types import ChatReply, ChatRequest, Message
@@ -77,18 +74,6 @@ async def test_it_answers_and_counts_tokens(embedded: EmbeddedBackend) -> None:
     assert (await embedded.chat(request())).load_seconds == 0
 
 
-async def test_a_reply_cut_at_the_limit_says_so(embedded: EmbeddedBackend) -> None:
-    reply = await embedded.chat(request("Tell a long story."))
-    assert (reply.done_reason, reply.reply_tokens) == ("length", 8)
-
-
-async def test_a_stop_text_ends_the_reply(embedded: EmbeddedBackend) -> None:
-    options = {"num_predict": 40, "seed": 1, "temperature": 0, "stop": ["e"]}
-    reply = await embedded.chat(request("Tell a long story.", options=options))
-    assert reply.done_reason == "stop"
-    assert "e" not in reply.text
-
-
 async def test_twenty_replies_keep_to_the_rates_of_the_schema(embedded: EmbeddedBackend) -> None:
     for seed in range(20):
         options = {"num_predict": 80, "seed": seed, "temperature": 2}
@@ -143,12 +128,6 @@ async def test_another_models_request_is_rejected(embedded: EmbeddedBackend) -> 
     assert e.value.reason == "model_not_found"
 
 
-async def test_the_runtimes_own_rejection_is_a_client_error(embedded: EmbeddedBackend) -> None:
-    with pytest.raises(BackendError, match="rejects the request") as caught:
-        await embedded.chat(request(options={"repeat_last_n": -5}))
-    assert caught.value.reason == "client_error"
-
-
 # Faults
 
 
@@ -162,15 +141,6 @@ async def test_a_cancelled_request_stops_the_generation(embedded: EmbeddedBacken
         await task
     await embedded.chat(request())
     assert pid_of(embedded) == before
-
-
-async def test_a_reply_is_the_same_whether_somebody_listens(embedded: EmbeddedBackend) -> None:
-    asked = request("Set rates.", schema=SCHEMA, options={"num_predict": 80, "seed": 1})
-    told: list[str] = []
-    plain = await embedded.chat(asked)
-    heard = await embedded.chat(asked, on_text=lambda piece: bool(told.append(piece)))
-    assert replace(heard, seconds=0) == replace(plain, seconds=0, load_seconds=0)
-    assert "".join(told) == plain.text
 
 
 async def test_a_killed_child_is_one_failed_request_and_then_a_new_child(
@@ -202,18 +172,6 @@ async def test_a_hung_child_is_ended_and_started_again(
     assert pid_of(embedded) != before
 
 
-async def test_a_request_that_waits_in_line_can_be_given_up(embedded: EmbeddedBackend) -> None:
-    await embedded.chat(request())
-    first = asyncio.create_task(
-        embedded.chat(request("Story.", options=LONG | {"num_predict": 60}))
-    )
-    await asyncio.sleep(0)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await embedded.chat(request())
-    assert (await first).reply_tokens
-
-
 # Sharing
 
 
@@ -233,15 +191,6 @@ async def test_the_last_user_ends_the_process(small_model: Path) -> None:
     await only.chat(request())
     pid = pid_of(only)
     await only.aclose()
-    assert not psutil.pid_exists(pid)
-
-
-async def test_a_forgotten_backend_lets_go_of_the_process(small_model: Path) -> None:
-    forgotten = EmbeddedBackend("smollm2-135m", num_ctx=256)
-    await forgotten.chat(request())
-    pid = pid_of(forgotten)
-    del forgotten
-    gc.collect()
     assert not psutil.pid_exists(pid)
 
 
@@ -278,13 +227,6 @@ async def test_a_file_of_ones_own_works_too(small_model: Path, tmp_path: Path) -
     await embedded.aclose()
 
 
-def test_without_a_name_the_machines_default_is_taken(
-    small_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backend, "default_model", lambda: ("smollm2-135m", "it is small"))
-    assert EmbeddedBackend().name == "smollm2-135m"
-
-
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
@@ -303,8 +245,3 @@ def test_bad_arguments_are_rejected_at_once(
 ) -> None:
     with pytest.raises(kind, match=message):
         make()
-
-
-def test_weights_that_are_not_here_come_with_the_command_that_fetches_them(models: Path) -> None:
-    with pytest.raises(ModelFileError, match="'llmsim-lab model get smollm2-135m' fetches them"):
-        EmbeddedBackend("smollm2-135m")

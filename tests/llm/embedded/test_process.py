@@ -111,17 +111,6 @@ def test_a_runtime_that_cannot_be_imported_comes_with_the_way_out(tmp_path: Path
 
 
 @pytest.mark.process
-def test_a_child_that_ends_before_it_reads_is_explained(
-    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = tmp_path / "ends.py"
-    script.write_text("import os; os._exit(5)")
-    monkeypatch.setattr(server, "_SCRIPT", script)
-    with pytest.raises(ModelFileError, match="exit status 5"):
-        launch()
-
-
-@pytest.mark.process
 def test_a_child_that_is_not_ready_in_time_is_ended(launch: Launch) -> None:
     with pytest.raises(BackendError, match="was not ready within 1 s") as caught:
         launch("time.sleep(600)", timeout_s=1)
@@ -164,13 +153,6 @@ def test_the_child_ends_with_its_parent_even_if_that_is_killed() -> None:
     assert (len(gone), alive) == (1, []) or child.status() == psutil.STATUS_ZOMBIE
 
 
-@pytest.mark.embedded
-@pytest.mark.process
-def test_a_file_that_only_begins_like_a_model_is_an_error(model_file: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"own\.gguf cannot be loaded .*failed to load model"):
-        ChildProcess(model_file, num_ctx=64, threads=1, timeout_s=60)
-
-
 # The server around it
 
 
@@ -211,14 +193,6 @@ def test_a_larger_window_loads_the_model_again_and_no_smaller_one_does(
     shared.stop()
     assert shared.start(64, timeout_s=30).num_ctx == 128
     assert caplog.records == []
-
-
-@pytest.mark.process
-def test_a_server_that_loses_its_users_while_it_starts_leaves_no_child(
-    shared: ModelServer,
-) -> None:
-    shared.users.clear()
-    assert not shared.start(64, timeout_s=30).alive
 
 
 FORK = """

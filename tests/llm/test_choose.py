@@ -185,8 +185,8 @@ def test_options_that_cannot_be_told_apart_are_shown_with_the_right_form(options
     ("options", "settings", "fault"),
     [
         ([f"option {n}" for n in range(21)], {}, "21 options"),
-        (range(21), {"method": "logprobs"}, "21 options"),
-        (["raise", "hold"], {"method": "logprob"}, "'logprob' must be one of logprobs, samples"),
+        (range(21), {"method": "samples"}, "21 options"),
+        (["raise", "hold"], {"method": "logprob"}, "'logprob' must be logprobs or samples"),
     ],
 )
 def test_what_cannot_be_asked_costs_no_call(
@@ -194,7 +194,7 @@ def test_what_cannot_be_asked_costs_no_call(
 ) -> None:
     client = client_of(known())
     with pytest.raises(ConfigError, match=fault):
-        choose(client, options, reasoning=True, **settings)
+        choose(client, options, **settings)
     assert not client.backend.requests  # type: ignore[attr-defined]
 
 
@@ -230,9 +230,6 @@ def test_a_choice_is_shown_with_its_mass() -> None:
     page = choice._repr_html_()
     assert "70.0% of the answers are options" in page
     assert "33.3%" in page
-
-
-# --- reasoning first ---------------------------------------------------------------------------
 
 
 # --- samples -----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
+from llmsim_lab.llm._embedded import backend
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend
 from llmsim_lab.llm._embedded.weights import find_model
 from llmsim_lab.types import ChatReply, ChatRequest, Message
@@ -52,8 +53,11 @@ def pid_of(embedded: EmbeddedBackend) -> int:
 
 
 @pytest.fixture
-async def embedded(small_model: Path) -> AsyncIterator[EmbeddedBackend]:
-    ready = EmbeddedBackend("smollm2-135m", num_ctx=1024, hang_grace_s=0.2)
+async def embedded(
+    small_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[EmbeddedBackend]:
+    monkeypatch.setattr(backend, "_HANG_GRACE_S", 0.2)
+    ready = EmbeddedBackend("smollm2-135m", num_ctx=1024)
     yield ready
     await ready.aclose()
     assert ready._server.child is None

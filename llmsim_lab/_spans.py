@@ -69,11 +69,6 @@ class Provenance:
     spans: tuple[Span, ...] = ()
     why: str = ""
 
-    @property
-    def how(self) -> Literal["rendered", "unknown"]:
-        """``rendered`` where the spans are exact; ``unknown`` where there are none."""
-        return "unknown" if self.why else "rendered"
-
     def __str__(self) -> str:
         return f"not known ({self.why})" if self.why else "noted as the prompt was rendered"
 

@@ -409,7 +409,7 @@ class LLMClient:
             request = recorder.place(request)
             if (known := recorder.find(request, previous)) is not None:
                 if watch is not None:
-                    watch.ended(request, known, taped=True)
+                    watch.ended(request, known)
                 return known, _retry.judged(known, None, read)[1]
         purse = around.log.purse if around.log is not None else None
         if purse is not None:  # only here: what a tape answers costs nothing
@@ -438,7 +438,7 @@ class LLMClient:
             )
         finally:
             if watch is not None and sent.began is not None:
-                watch.ended(request, attempt, taped=False)
+                watch.ended(request, attempt)
         if purse is not None:
             purse.end(attempt)
         attempt, outcome = _retry.judged(attempt, fault, read)

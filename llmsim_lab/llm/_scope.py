@@ -218,15 +218,12 @@ class InFlight:
 
     Attributes:
         finished: requests that came to an end, good or bad, live or from a tape.
-        taped: those of them that were answered from a tape.
-        faulty: those of them that got no reply.
         tokens: prompt and reply tokens of all replies, as far as reported.
-        pieces: how many pieces of replies were seen as they were written.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[int, Waiting] = {}
-        self.finished = self.taped = self.faulty = self.tokens = self.pieces = 0
+        self.finished = self.tokens = 0
 
     def began(self, request: ChatRequest) -> None:
         """Record that the backend is being asked; not called for answers from a tape."""
@@ -237,19 +234,16 @@ class InFlight:
         """Record a piece of the reply; only of backends that stream, and not of every reply."""
         if (entry := self._waiting.get(id(request))) is not None:
             entry.text = (entry.text + piece)[-_MAX_TEXT_CHARS:]
-            self.pieces += 1
 
-    def ended(self, request: ChatRequest, attempt: Attempt | None, *, taped: bool) -> None:
+    def ended(self, request: ChatRequest, attempt: Attempt | None) -> None:
         """Record the outcome of a request, for one that ``began`` of the very same object.
 
-        The attempt is None if the call was cancelled or the backend broke; ``taped`` says that it
-        comes from a tape, without having begun.
+        The attempt is None if the call was cancelled or the backend broke. What a tape answers
+        ends without having begun.
         """
         reply = attempt.reply if attempt is not None else None
         self._waiting.pop(id(request), None)
         self.finished += 1
-        self.taped += taped
-        self.faulty += reply is None
         if reply is not None:
             self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
 

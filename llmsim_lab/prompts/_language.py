@@ -16,7 +16,7 @@ import dataclasses
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby, islice
 from typing import Any, NamedTuple
 
@@ -40,6 +40,8 @@ MAX_OUTPUT = 1_000_000
 MAX_STEPS = 200_000
 """Of filling a template; a loop takes as many for each value as its body has parts."""
 
+Values = Mapping[str, Any]
+"""Of slots, by name."""
 _CHARGED = 6
 """How many characters or items a filter and a comparison handle in a step."""
 _PLAIN = Layout((), ())
@@ -47,15 +49,26 @@ _NESTED = "it is nested too deeply; use fewer brackets, blocks and operators in 
 
 
 class _Filling:
-    """Text that is put out piece by piece, and where its values stand."""
+    """Text that is put out piece by piece, and where its values stand.
 
-    def __init__(self) -> None:
-        self._pieces, self._form, self._lengths = (
-            list[str](),
-            list[tuple[int, str, str]](),
-            list[int](),
-        )
+    Attributes:
+        values: of the slots.
+        names: the slots' names in the compiled template.
+    """
+
+    def __init__(self, values: Values, names: Mapping[str, str]) -> None:
+        self.values, self.names = values, names
+        self._pieces = list[str]()
+        self._form = list[tuple[int, str, str]]()
+        self._lengths = list[int]()
         self._length = self._end = self._steps = 0
+
+    @cached_property
+    def context(self) -> Context:
+        """What Jinja2 looks the values up in."""
+        names = self.names.items()
+        known = {name: self.values[slot] for slot, name in names if slot in self.values}
+        return _NO_TEMPLATE.new_context({**known, _FILLING: self}, shared=True)
 
     def add(self, text: str, layout: Layout = _PLAIN) -> None:
         """Put out text, with values in it."""
@@ -444,33 +457,33 @@ class _CheckedTree(NodeTransformer):
         self.generic_visit(node)
 
 
-Values = Mapping[str, Any]
-"""Of slots, by name."""
+class _Part(NamedTuple):
+    """Text, a slot that is put out as it is, or what Jinja2 compiled; and the slots that it takes.
 
+    Text that is known already may have values in it.
+    """
 
-class _Text(NamedTuple):
-    """Text that is known already, with the values in it."""
-
-    text: str
-    layout: Layout = _PLAIN
+    put: Callable[[_Filling], None]
     slots: frozenset[str] = frozenset()
 
 
-class _Slot(NamedTuple):
-    """A slot that is put out as it is."""
-
-    name: str
-    slots: frozenset[str]
+def _text(text: str, layout: Layout = _PLAIN) -> _Part:
+    return _Part(lambda filling: filling.add(text, layout))
 
 
-class _Statement(NamedTuple):
-    """Any other expression, a condition or a loop, as Jinja2 compiles it."""
+def _slot(name: str) -> _Part:
+    return _Part(
+        lambda filling: filling.add(filling.value(filling.values[name], name)), frozenset([name])
+    )
 
-    put_out: Callable[[Context], Iterator[str]]
-    slots: frozenset[str]
 
+def _compiled(block: Callable[[Context], Iterator[str]], slots: Iterable[str]) -> _Part:
+    def put(filling: _Filling) -> None:
+        # One after the other: where a piece goes is known once those before it are counted.
+        for piece in block(filling.context):
+            filling.add(piece)
 
-_Parts = Sequence[_Text | _Slot | _Statement]
+    return _Part(put, frozenset(slots))
 
 
 class Template:
@@ -511,31 +524,17 @@ class Template:
         Raises:
             PromptError, TypeError, ValueError, ArithmeticError: see ``fill``.
         """
-        parts: list[_Text | _Slot | _Statement] = []
+        parts: list[_Part] = []
         for is_known, some in groupby(self._parts, lambda part: part.slots <= values.keys()):
             group = [*some]
-            parts += [_Text(*self._fill(group, values))] if is_known else group
+            parts += [_text(*self._fill(group, values))] if is_known else group
         return lambda mine: self._fill(parts, {**values, **mine})
 
-    def _fill(self, parts: _Parts, values: Values) -> tuple[str, Layout]:
-        filling, context = _Filling(), None
-        add, value = filling.add, filling.value
+    def _fill(self, parts: Iterable[_Part], values: Values) -> tuple[str, Layout]:
+        filling = _Filling(values, self._names)
         try:
             for part in parts:
-                if isinstance(part, _Text):
-                    add(part.text, part.layout)
-                elif isinstance(part, _Slot):
-                    add(value(values[part.name], part.name))
-                else:
-                    if context is None:
-                        names = self._names.items()
-                        known = {name: values[slot] for slot, name in names if slot in values}
-                        known[_FILLING] = filling
-                        context = _NO_TEMPLATE.new_context(known, shared=True)
-                    # One after the other: where a piece goes is known once those before it are
-                    # counted.
-                    for piece in part.put_out(context):
-                        add(piece)
+                part.put(filling)
         except RecursionError as error:
             raise PromptError(f"{_NESTED}, or simpler values") from error
         except jinja2.UndefinedError as error:
@@ -547,38 +546,32 @@ _NO_TEMPLATE = _ENVIRONMENT.from_string("")
 """Makes contexts."""
 
 
-def _parts_of(tree: nodes.Template, names: Mapping[str, str]) -> Iterator[Any]:
+def _parts_of(tree: nodes.Template, names: Mapping[str, str]) -> Iterator[_Part]:
     """Yield the parts of a checked tree, whose slots have these names in it."""
     slots = {name: slot for slot, name in names.items()}
-    items = [
+    items: list[Any] = [
         item
         for node in tree.body
         for item in (node.nodes if isinstance(node, nodes.Output) else [node])
     ]
     # Each a block, so that one compilation gives a function for each.
-    blocks: list[nodes.Node] = [
-        nodes.Block(
-            f"b{place}",
-            [nodes.Output([item]) if isinstance(item, nodes.Expr) else item],
-            False,
-            False,
-            lineno=1,
-        )
-        for place, item in enumerate(items)
-        if not _is_alone(item)
-    ]
-    compiled: Mapping[str, Any] = {}
+    blocks: list[nodes.Node] = []
+    for place, item in enumerate(items):
+        if not _is_alone(item):
+            body = [nodes.Output([item]) if isinstance(item, nodes.Expr) else item]
+            blocks.append(nodes.Block(f"b{place}", body, False, False, lineno=1))
+    functions: Mapping[str, Any] = {}
     if blocks:
         whole = nodes.Template(blocks, lineno=1)
         whole.set_environment(_ENVIRONMENT)
         code = _ENVIRONMENT.compile(whole)
-        compiled = jinja2.Template.from_code(_ENVIRONMENT, code, {}).blocks
+        functions = jinja2.Template.from_code(_ENVIRONMENT, code, {}).blocks
     for place, item in enumerate(items):
         taken = [slots[it.name] for it in item.find_all(nodes.Name) if it.name in slots]
-        if f"b{place}" in compiled:
-            yield _Statement(compiled[f"b{place}"], frozenset(taken))
+        if f"b{place}" in functions:
+            yield _compiled(functions[f"b{place}"], taken)
         else:
-            yield _Slot(taken[0], frozenset(taken)) if taken else _Text(item.data)  # type: ignore[attr-defined]
+            yield _slot(taken[0]) if taken else _text(item.data)
 
 
 def _is_alone(item: nodes.Node) -> bool:

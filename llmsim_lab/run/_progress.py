@@ -122,9 +122,9 @@ class ProgressLine(InFlight):
             self._people.add(id(request))
             self.hide()
 
-    def ended(self, request: ChatRequest, attempt: Attempt | None, *, taped: bool) -> None:
+    def ended(self, request: ChatRequest, attempt: Attempt | None) -> None:
         """Record what became of a request."""
-        super().ended(request, attempt, taped=taped)
+        super().ended(request, attempt)
         self._people.discard(id(request))
 
     async def tick(self) -> None:

@@ -89,11 +89,8 @@ class Changes:
         at, parent = self._runs[run].fork_turn, self._runs[run].parent
         if at is None or parent is None:
             return []
-        records = [
-            line["record"]
-            for number in (parent, run)
-            for line in self._turn_lines(number, first=at, last=at).values()
-        ]
+        both = (self._turn_lines(number, first=at, last=at) for number in (parent, run))
+        records = [line["record"] for lines in both for line in lines.values()]
         if len(records) < 2 or records[0]["interventions"] != records[1]["interventions"]:
             return []
         was, now = (flat(record["state"]) for record in records)
@@ -181,33 +178,22 @@ def _prompts(before: RunInfo, after: RunInfo) -> list[str]:
     return _few(changed)
 
 
-def shared_start(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many words or letters two texts have in common at their beginnings."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
-
-
 def _word_change(was: str, now: str) -> str:
     old, new = was.split(), now.split()
     # Without what both begin and end with: comparing takes time by the square of the words left.
     for _ in range(2):
-        start = shared_start(old, new)
+        start = len([*takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))])
         old, new = old[start:][::-1], new[start:][::-1]
     if not old and not new:
         return "its white space"
     if max(len(old), len(new)) > _MAX_WORDS:
         return f"{len(old):,} words became {len(new):,}"
-    pieces = []
+    pieces: dict[str, None] = {}
     for tag, a, b, c, d in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
-        removed, added = (
-            f'"{_line(" ".join(words), _MAX_TEXT)}"' for words in (old[a:b], new[c:d])
-        )
-        words = {
-            "insert": f"+ {added}",
-            "delete": f"- {removed}",
-            "replace": f"{removed} → {added}",
-        }
-        pieces += [words[tag]] if tag in words else []
-    return ", ".join(few(list(dict.fromkeys(pieces)), _MAX_PIECES))
+        gone, come = (f'"{_line(" ".join(some), _MAX_TEXT)}"' for some in (old[a:b], new[c:d]))
+        words = {"insert": f"+ {come}", "delete": f"- {gone}", "replace": f"{gone} → {come}"}
+        pieces |= {words[tag]: None} if tag in words else {}
+    return ", ".join(few([*pieces], _MAX_PIECES))
 
 
 # --- words ---------------------------------------------------------------------------------------
@@ -266,21 +252,20 @@ class TextTree:
     def __init__(
         self, runs: Sequence[RunInfo], *, title: str, changed: Mapping[int, Sequence[str]]
     ) -> None:
-        numbers = {info.id for info in runs}
-        below: dict[int | None, list[RunInfo]] = {}
+        below: dict[int | None, list[RunInfo]] = {None: []}
         for info in runs:
             # A parent came first; else the tape is damaged, and the run stands by itself.
-            known = info.parent in numbers and info.parent is not None and info.parent < info.id
-            below.setdefault(info.parent if known else None, []).append(info)
+            below.get(info.parent, below[None]).append(info)
+            below[info.id] = []
         self.lines = [printable(title)]
         # A stack, not recursion: forks of forks may be deeper than Python's stack. The next run is
         # the last, with its indent, whether it is its parent's last one, and whether it has none.
-        todo = [(info, "", True, True) for info in reversed(below.get(None, []))]
+        todo = [(info, "", True, True) for info in reversed(below[None])]
         while todo:
             info, indent, last, top = todo.pop()
             branch, inside = ("", "") if top else ("└─ ", "   ") if last else ("├─ ", "│  ")
             self.lines.append(f"{indent}{branch}{_run_line(info, changed[info.id])}")
-            for place, child in enumerate(reversed(below.get(info.id, []))):
+            for place, child in enumerate(reversed(below[info.id])):
                 todo.append((child, indent + inside, place == 0, False))
 
     def __repr__(self) -> str:

@@ -167,10 +167,9 @@ class Tape:
         broken = self.journal.index.broken
         return min((broken[part] for part, _ in self.line(run) if part in broken), default=None)
 
-    def turn_records(self, run: int, *, up_to: int | None = None) -> list[dict[str, Any]]:
+    def turn_records(self, run: int) -> list[dict[str, Any]]:
         """Return a run's whole turns as they were written, a fork's with those of its parents."""
-        last = math.inf if up_to is None else up_to
-        return [line["record"] for line in self.turn_lines(run, last=last).values()]
+        return [line["record"] for line in self.turn_lines(run).values()]
 
     def turn_lines(
         self, run: int, *, first: float = -math.inf, last: float = math.inf, unless: bytes = b""

@@ -113,7 +113,7 @@ def test_every_span_is_the_section_it_names_and_says_whose_it_is() -> None:
     assert prompt == "\n\n".join(texts.values())
     [mine] = [span for span in prompt.spans if span.name == "WEATHER"]
     assert (mine.source, mine.tokens) == ("module weather", 6)
-    assert prompt.provenance.how == "rendered"
+    assert prompt.provenance.why == ""
 
 
 def stable_options() -> dict[str, Any]:

@@ -174,7 +174,7 @@ async def test_whoever_watches_sees_the_text_grow() -> None:
     with scoped(watch=calls):
         await decide(client_of(Seen(json.dumps(GOOD))))
     assert seen == [json.dumps(GOOD)[: 5 * n] for n in range(1, len(seen) + 1)]
-    assert len(seen) == calls.pieces > 10
+    assert len(seen) > 10
     assert calls.waiting == ()
 
 

@@ -33,8 +33,8 @@ class Log(InFlight):
     def began(self, request: ChatRequest) -> None:
         self.began_with.append(request)
 
-    def ended(self, request: ChatRequest, attempt: Attempt | None, *, taped: bool) -> None:
-        self.ended_with.append((request, attempt, taped))
+    def ended(self, request: ChatRequest, attempt: Attempt | None) -> None:
+        self.ended_with.append((request, attempt))
 
 
 class Slow:
@@ -55,12 +55,11 @@ async def test_a_watch_is_notified_of_a_request_and_of_its_reply() -> None:
     with scoped(watch=log):
         decision = await ask(make_client([policy()]))
     [began] = log.began_with
-    [(request, attempt, taped)] = log.ended_with
+    [(request, attempt)] = log.ended_with
     assert request is began
     assert began.site == SITE
     assert decision.call is not None
     assert attempt == decision.call.history[0]
-    assert not taped
 
 
 async def test_a_call_that_is_cancelled_ends_without_an_attempt() -> None:
@@ -70,7 +69,7 @@ async def test_a_call_that_is_cancelled_ends_without_an_attempt() -> None:
         await backend.asked.wait()
         task.cancel()
         await asyncio.wait([task])
-    assert [(attempt, taped) for _, attempt, taped in log.ended_with] == [(None, False)]
+    assert [attempt for _, attempt in log.ended_with] == [None]
 
 
 async def test_what_is_in_flight_is_seen_with_its_place_and_time() -> None:
@@ -91,7 +90,7 @@ def test_a_runs_calls_are_seen_from_plain_code(tmp_path: Path) -> None:
     calls = InFlight()
     with scoped(watch=calls):
         make_simulation(names=("Aland",)).run(2)
-    assert (calls.finished, calls.taped, calls.faulty) == (6, 0, 0)
+    assert calls.finished == 6
 
 
 def test_answers_from_a_tape_end_without_having_begun(tmp_path: Path) -> None:
@@ -105,5 +104,4 @@ def test_answers_from_a_tape_end_without_having_begun(tmp_path: Path) -> None:
     with scoped(watch=calls):
         replay(tmp_path / "x.tape")
     assert log.began_with == []
-    assert [taped for _, _, taped in log.ended_with] == [True] * 3
-    assert (calls.finished, calls.taped) == (3, 3)
+    assert len(log.ended_with) == calls.finished == 3

@@ -37,7 +37,7 @@ def test_spans_are_where_the_values_landed_system_first() -> None:
         ("user", "rate", "4"),
         ("user", "inflation", "9.4"),
     ]
-    assert prompt.provenance.how == "rendered"
+    assert prompt.provenance.why == ""
     assert str(prompt.provenance) == "noted as the prompt was rendered"
 
 
@@ -48,7 +48,7 @@ def test_spans_are_where_the_values_landed_system_first() -> None:
 def test_spans_are_exact_whatever_a_value_looks_like(value: str) -> None:
     prompt = ADVICE.render(inflation=value, rate=value, name=value)
     assert [text for _, _, text in shown(prompt)] == [value] * 4
-    assert prompt.provenance.how == "rendered"
+    assert prompt.provenance.why == ""
 
 
 def test_an_expression_belongs_to_the_slots_it_mentions() -> None:

@@ -69,7 +69,7 @@ def test_it_names_who_is_waited_for_or_counts_them(line: ProgressLine) -> None:
     assert line.text == "turn 3 of 8 · waiting for agent of Aland · 0:00 so far"
     for request in requests[1:]:
         line.began(request)
-    line.ended(requests[0], None, taped=False)
+    line.ended(requests[0], None)
     assert line.text == "turn 3 of 8 · waiting for 2 of 3 answers · 0:00 so far"
 
 
@@ -86,7 +86,7 @@ def test_the_end_of_what_is_being_written_follows(
     assert line.text.endswith(" · 0:00 so far · Inflation is high, and [31mred it")
     line.wrote(first, " rises" * 50)
     assert line.text.endswith("so far · …" + "rises " * 9 + "rises")
-    line.ended(first, None, taped=False)
+    line.ended(first, None)
     assert line.text.endswith(" · 0:00 so far · Wait.")
 
 
@@ -105,7 +105,7 @@ def test_what_is_being_written_is_cut_to_the_terminal_at_its_beginning(
 def test_answers_are_counted_by_the_turn(line: ProgressLine) -> None:
     first, second, third = (make_request(name) for name in ("Aland", "Aland", "Borduria"))
     line.began(first)
-    line.ended(first, None, taped=False)
+    line.ended(first, None)
     line.advance()
     line.began(second)
     line.began(third)
@@ -148,7 +148,7 @@ def test_a_name_cannot_write_to_the_terminal(line: ProgressLine) -> None:
 def test_while_a_person_is_asked_the_line_is_gone(line: ProgressLine, shown: list[str]) -> None:
     line.began(request := make_request("Ann", model="human"))
     assert shown == [""]
-    line.ended(request, None, taped=False)
+    line.ended(request, None)
 
 
 async def test_a_screen_that_fails_ends_no_run(

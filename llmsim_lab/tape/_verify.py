@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -77,11 +77,11 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
 
 def _findings(tape: Tape) -> Iterator[Finding]:
     # One of its own: since the tape was opened, lines may have been changed in place.
-    above, families = Index(), dict[int, int]()
+    above = Index()
     for number, raw in tape.journal.lines():
         what = None
         try:
-            _check(raw, above, families, tape.journal.text)
+            _check(raw, above, tape.journal.text)
         except (ValueError, RecursionError, TapeError) as error:
             what = str(error)
         fact = FACT.match(raw)
@@ -96,15 +96,12 @@ def _findings(tape: Tape) -> Iterator[Finding]:
             yield Finding(what=what, run=info.id)
 
 
-def _check(
-    raw: bytes, above: Index, families: dict[int, int], text: Callable[[str], bytes]
-) -> None:
+def _check(raw: bytes, above: Index, text: Callable[[str], bytes]) -> None:
     """Check what a line says.
 
     Args:
         raw: the line.
         above: where the lines above it are.
-        families: by run, the run that it came from in the end.
         text: returns a text that calls share, by its digest.
 
     Raises:
@@ -119,9 +116,9 @@ def _check(
         if digest.encode() not in above.texts:
             raise ValueError(f"the text {digest} is not above it")
     if kind == "run":
-        families[run] = _family(line, above, families)
+        _check_parent(line.get("parent"), line.get("fork_turn"), above)
     elif kind == "turn":
-        _check_turn(line, above, families)
+        _check_turn(line, above)
     elif kind == "call":
         call = call_of(line, text, forgotten=False)
         _ = call.attempt.request.provenance  # parsed, and so checked, only when it is read
@@ -136,32 +133,22 @@ def _last_turn(above: Index, run: int) -> float:
     return next(reversed(above.turns.get(run, {})), -math.inf)
 
 
-def _check_turn(line: dict[str, Any], above: Index, families: Mapping[int, int]) -> None:
-    run, turn, record = line["run"], line["turn"], line["record"]
-    last = _last_turn(above, run)
+def _check_turn(line: dict[str, Any], above: Index) -> None:
+    turn, record, last = line["turn"], line["record"], _last_turn(above, line["run"])
     if last > -math.inf and turn not in (last, last + 1):
         raise ValueError(f"turn {turn} follows turn {last}")
     if record["turn"] != turn:
         raise ValueError(f"its record is that of turn {record['turn']}")
     for number in call_numbers(record):
-        if families.get(above.places.get(number, (0,))[0]) != families.get(run):
-            raise ValueError(f"it names call {number}, which no run of its family has above it")
+        if number not in above.places:
+            raise ValueError(f"it names call {number}, which is not above it")
 
 
-def _family(line: dict[str, Any], above: Index, families: Mapping[int, int]) -> int:
-    """Return the run that a run that begins came from in the end."""
-    parent, at = line.get("parent"), line.get("fork_turn")
-    if parent is None:
-        if at is not None:
-            raise ValueError("it is a fork without a run that it came from")
-        return int(line["run"])
-    if parent not in families:
+def _check_parent(parent: int | None, at: int | None, above: Index) -> None:
+    if parent is not None and parent not in above.runs:
         raise ValueError(f"its parent, run {parent}, is not above it")
-    family = families[parent]
-    first = next(iter(above.turns.get(family, {})), 0)
-    if at is not None and not first <= at <= _last_turn(above, parent):
+    if at is not None and (parent is None or at > _last_turn(above, parent)):
         raise ValueError(f"its parent, run {parent}, has no turn {at} to fork from")
-    return family
 
 
 def repair(path: str | Path, target: str | Path) -> dict[int, tuple[int, int]]:

@@ -28,7 +28,7 @@ class Log(InFlight):
     def __init__(self) -> None:
         super().__init__()
         self.began_with: list[ChatRequest] = []
-        self.ended_with: list[tuple[ChatRequest, Attempt | None, bool]] = []
+        self.ended_with: list[tuple[ChatRequest, Attempt | None]] = []
 
     def began(self, request: ChatRequest) -> None:
         self.began_with.append(request)

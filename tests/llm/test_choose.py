@@ -8,7 +8,6 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -141,15 +140,6 @@ def test_only_what_clearly_means_a_letter_counts(token: str, label: str | None) 
     assert label_of(token, dict.fromkeys("ABC")) == label
 
 
-def test_an_expectation_needs_numbers() -> None:
-    numbers = {"0": 0.5, "25": 0.3, "50": 0.2}
-    choice = choose(client_of(known(numbers)), [0, 25, 50.0])
-    assert choice.expectation == pytest.approx(17.5)
-    assert choice.decided("expected", random.Random(1)) == 25
-    with pytest.raises(ConfigError, match="only numbers have an expectation"):
-        _ = choose(client_of(known())).expectation
-
-
 def test_draws_follow_the_probabilities_and_their_generator() -> None:
     choice = choose(client_of(known()))
     rng = random.Random(1)
@@ -157,16 +147,6 @@ def test_draws_follow_the_probabilities_and_their_generator() -> None:
     assert {option: n / 20_000 for option, n in drawn.items()} == pytest.approx(WANTS, abs=0.01)
     assert choice.draw(random.Random(5)) == choice.draw(random.Random(5))
     assert choice.decided("mode", rng) == "raise"
-
-
-def test_options_may_have_other_texts_or_be_enums() -> None:
-    class Move(Enum):
-        UP = "raise"
-        STAY = "hold"
-
-    texts = {1: "raise", 0: "hold"}
-    assert choose(client_of(known()), texts).probabilities == pytest.approx({1: 0.625, 0: 0.375})
-    assert choose(client_of(known()), list(Move)).mode is Move.UP
 
 
 @pytest.mark.parametrize(

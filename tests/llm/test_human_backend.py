@@ -8,7 +8,6 @@ import threading
 from typing import Any
 
 import pytest
-from builders import policy
 from pydantic import BaseModel, Field
 
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -132,16 +131,6 @@ async def test_a_request_waits_for_its_answer() -> None:
     assert person_of(client).questions == ()
 
 
-async def test_an_answer_may_come_from_another_thread() -> None:
-    client = human_client(Person())
-    task = ask(client)
-    question = await person_of(client).asked()
-    thread = threading.Thread(target=person_of(client).answer, args=(question, policy("Hold rate")))
-    thread.start()
-    assert (await task).action == "Hold rate"
-    thread.join()
-
-
 async def test_an_invalid_answer_comes_back_with_what_was_wrong() -> None:
     client = human_client(Person())
     task = ask(client, check=lambda d: "say more" if d.action == "Hold the rate" else None)
@@ -190,18 +179,6 @@ async def test_a_function_that_asks_may_wait_without_holding_up_the_loop() -> No
     go_on.set()
     assert (await task).action == "Hold the rate"
     assert seen[0].agent == "Aland"
-
-
-async def test_after_an_answer_of_a_wrong_type_the_question_is_still_open() -> None:
-    client = human_client(Person())
-    task = ask(client)
-    person = person_of(client)
-    question = await person.asked()
-    with pytest.raises(ConfigError, match="a mapping, a pydantic model or a text, not 7"):
-        person.answer(question, 7)  # type: ignore[arg-type]
-    assert person.questions == (question,)
-    person.answer(question, GOOD)
-    assert (await task).action == "Hold the rate"
 
 
 async def test_where_nobody_listens_the_log_says_once_how_to_answer(

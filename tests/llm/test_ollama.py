@@ -19,7 +19,7 @@ from ollama_rules import refusal
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm import connect
 from llmsim_lab.llm._ollama import OllamaBackend, look
-from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, Message, ToolCall
+from llmsim_lab.types import ChatBackend, ChatRequest, Message, ToolCall
 
 TEXT = "The capital of France is Paris."
 TOOL: dict[str, Any] = {
@@ -60,15 +60,6 @@ class TestReplies:
         assert (reply.prompt_tokens, reply.reply_tokens) == (14, 8)
         assert reply.load_seconds == 0.25
         assert isinstance(backend, ChatBackend)
-
-    async def test_tool_calls_and_thinking_are_distinguished(self, backend: OllamaBackend) -> None:
-        call = ToolCall(name="set_rate", arguments={"path": [{"rate": 4.25}]})
-        made = ChatReply(text="Done.", thinking="Hm, rates.", tool_calls=(call,))
-        model = FakeModel(name="llama3.2", capabilities=("completion", "tools", "thinking"))
-        with FakeOllama([model], reply=made) as server:
-            other = OllamaBackend(host=server.host)
-            reply = await other.chat(ask(think=True, tools=(TOOL,)))
-        assert (reply.text, reply.thinking, reply.tool_calls) == ("Done.", "Hm, rates.", (call,))
 
 
 class TestWire:
@@ -213,17 +204,6 @@ class TestFailures:
             "; shorten the prompt, or raise LLMConfig.num_ctx, up to what the model was trained for"
         )
 
-    @pytest.mark.parametrize(
-        "changes", [{"options": {"x": float("nan")}}, {"keep_alive": object()}]
-    )
-    async def test_what_cannot_be_sent_is_the_callers_fault(
-        self, server: FakeOllama, backend: OllamaBackend, changes: dict[str, Any]
-    ) -> None:
-        error = await failure(backend, ask(**changes))
-        assert (error.reason, error.retry) == ("client_error", False)
-        assert "cannot be sent" in str(error)
-        assert server.requests == []
-
 
 class TestCancelling:
     async def test_a_cancelled_request_frees_the_server(
@@ -255,17 +235,6 @@ class TestLoops:
             thread.join()
         assert replies == [TEXT] * 15
 
-    async def test_many_requests_are_in_flight_at_once(self) -> None:
-        with FakeOllama() as server:
-            server.fail_next(Fault.hang(), times=150)
-            backend = OllamaBackend(host=server.host)
-            asking = [asyncio.create_task(backend.chat(ask())) for _ in range(150)]
-            await asyncio.to_thread(server.wait_for, active=150)
-            for task in asking:
-                task.cancel()
-            await asyncio.wait(asking)
-            await asyncio.to_thread(server.wait_for, active=0)
-
 
 class TestModels:
     async def test_the_models_details_are_reported(self) -> None:
@@ -288,13 +257,6 @@ class TestModels:
             said = f"model_chosen model=phi4:latest host={server.host}"
         assert [request.body["model"] for request in server.requests] == ["phi4:latest"] * 2
         assert [record.getMessage() for record in caplog.records] == [said]
-
-    async def test_a_server_without_a_chat_model_says_how_to_get_one(self) -> None:
-        with FakeOllama([EMBEDDER]) as server:
-            backend = OllamaBackend(host=server.host)
-            error = await failure(backend, ask(model="auto"))
-        assert error.reason == "model_not_found"
-        assert "no model that can chat; get one with: ollama pull" in str(error)
 
     async def test_something_else_than_ollama_is_not_understood(
         self, says: Callable[..., None]

@@ -79,13 +79,3 @@ async def test_the_environments_proxy_is_used_for_other_machines_only(
         "POST /api/chat",
         "GET http://gpu-box.invalid:11434/api/version",
     ]
-
-
-async def test_a_host_excepted_from_the_proxy_is_asked_directly(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("http_proxy", "127.0.0.1:9")
-    monkeypatch.setenv("no_proxy", "gpu-box.invalid")
-    backend = OllamaBackend(host="http://gpu-box.invalid:11434")
-    with pytest.raises(BackendError, match=r"no Ollama server answers at http://gpu-box\.invalid"):
-        await backend.chat(ChatRequest(model="m", messages=(Message("user", "Hello"),)))

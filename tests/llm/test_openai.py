@@ -539,17 +539,6 @@ def test_connect_reports_the_server_and_the_names_it_lists(server: Server) -> No
     assert other.chosen == f"Using c on the server at {URL}, which lists a, b."
 
 
-def test_connect_takes_the_only_model_and_the_environments_server(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.answers = [document({"data": [{"id": "only"}]})]
-    monkeypatch.setenv("OPENAI_BASE_URL", URL)
-    monkeypatch.setenv("LLMSIM_MODEL", "openai")
-    client = connect("auto", quiet=True)
-    assert client.config.model == "only"
-    assert "(LLMSIM_MODEL=openai)" in client.chosen
-
-
 @pytest.mark.parametrize(
     ("model", "settings", "told"),
     [

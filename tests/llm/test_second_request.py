@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.errors import BackendError, LLMFailureException
+from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import CallRecord, ChatReply, Message
@@ -15,11 +15,6 @@ from llmsim_lab.types import CallRecord, ChatReply, Message
 GOOD = {"action": "Raise the rate", "reasoning": "Prices rise.", "confidence": 0.8}
 AGAIN = "Reply again with one complete JSON object of the required form and nothing else."
 PROMPT = (Message("user", "What now?"),)
-OVERFLOW = BackendError(
-    "the prompt has 1100 tokens, more than num_ctx=1024 can hold; raise LLMConfig.num_ctx",
-    reason="context_overflow",
-    status_code=400,
-)
 NO_JSON = "the reply is not valid JSON: there is no JSON object in it"
 
 
@@ -95,13 +90,6 @@ async def test_a_limit_of_tokens_is_reported_with_the_way_out() -> None:
 
 
 # What is told
-
-
-async def test_a_repair_that_overflows_does_not_hide_what_was_wrong() -> None:
-    client, _ = scripted("I would rather not.", OVERFLOW)
-    failure = await failure_of(client)
-    assert (failure.reason, failure.attempts, failure.status_code) == ("invalid_response", 2, None)
-    assert str(failure) == (f"invalid_response after 2 attempts: {NO_JSON}")
 
 
 async def test_two_different_faults_are_reported_in_their_order() -> None:

@@ -66,11 +66,6 @@ def test_what_a_loop_prints_belongs_to_what_it_goes_over() -> None:
     ]
 
 
-def test_a_loops_name_stands_for_the_slots_behind_it_in_the_loop_only() -> None:
-    prompt = Prompt("{% for y in a %}{% for z in y[b] %}{{ z }}{% endfor %}{% endfor %}{{ y }}")
-    assert pairs(prompt, a=[["p"]], b=0, y="q") == [("a, b", "p"), ("y", "q")]
-
-
 def test_text_that_a_slot_only_switches_on_has_no_span() -> None:
     prompt = Prompt("{% if late %}Hurry. {% endif %}Hello {{ name }}")
     assert pairs(prompt, late=True, name="Ada") == [("name", "Ada")]

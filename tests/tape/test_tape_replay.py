@@ -55,28 +55,6 @@ def test_rules_models_their_faults_shocks_and_interventions_replay_to_the_last_b
     assert len(asked(simulation)) == before
 
 
-def test_decisions_off_the_subject_replay_as_what_stood_in(tmp_path: Path) -> None:
-    def reply(request: ChatRequest) -> Any:
-        assert request.site is not None
-        if request.site.agent == "Singer" and request.site.component == "agent":
-            return policy("Sing a song")
-        return policy("Raise the tax rate") if request.site.component == "agent" else verdict(False)
-
-    simulation = Simulation(
-        in_words(nations=("Singer", "Other")),
-        llm_client=make_client(reply),
-        tape=tmp_path / "x.tape",
-    )
-    simulation.run(2)
-    replayed = assert_replays(simulation)
-    by_player = {it.player: it for it in replayed.turns[1].answers if it.component == "agent"}
-    assert {name: it.status for name, it in by_player.items()} == {
-        "Singer": "fallback",
-        "Other": "ok",
-    }
-    assert [(call.status, call.attempts) for call in by_player["Singer"].calls] == [("failed", 2)]
-
-
 # --- forks, reruns, resumed runs ---------------------------------------------------------------
 
 
@@ -122,18 +100,6 @@ def test_a_rerun_is_a_sample_of_its_own_and_replays(tmp_path: Path) -> None:
     assert not set(texts[0]) & set(texts[1])
     assert_replays(first)
     assert_replays(second)
-
-
-def test_a_rerun_of_a_changed_run_begins_where_that_began(tmp_path: Path) -> None:
-    # This model gives the same answers where no seed says otherwise.
-    root = make_recorded(tmp_path / "x.tape", turns=0, interventions=[], replicate=None)
-    root.intervene(0, set={"inflation": 8.0})
-    root.intervene(1, {"shock.supply": 1.0})
-    root.run(3)
-    again = rerun(tmp_path / "x.tape", 1, llm_client=hash_client())
-    again.run(3)
-    assert [turn.state for turn in again.turns] == [turn.state for turn in root.turns]
-    assert_replays(again)
 
 
 # --- parts of one's own ------------------------------------------------------------------------

@@ -143,19 +143,6 @@ def test_a_resumed_run_asks_with_the_recorded_settings(tmp_path: Path) -> None:
     }
 
 
-def test_a_resumed_run_does_what_was_planned(tmp_path: Path) -> None:
-    reference = Simulation(steady_config(), llm_client=hash_client())
-    reference.intervene(4, set={"unemployment": 9})
-    reference.run(4)
-    first = make_recorded(tmp_path / "x.tape", turns=0)
-    first.intervene(4, set={"unemployment": 9})
-    first.run(1)
-    first.close()
-    resumed = resume(tmp_path / "x.tape", llm_client=hash_client())
-    resumed.run(3)
-    assert content(resumed) == content(reference)
-
-
 # --- forks -------------------------------------------------------------------------------------
 
 
@@ -204,20 +191,6 @@ def test_a_turn_that_was_not_played_cannot_be_forked_from(tmp_path: Path, turn: 
     assert len(Tape(tmp_path / "x.tape", read_only=True)) == 1
 
 
-def test_a_replays_fork_wants_a_model(tmp_path: Path) -> None:
-    make_recorded(tmp_path / "x.tape", turns=2).close()
-    with Tape(tmp_path / "x.tape") as tape:
-        replayed = replay(tape)
-        with pytest.raises(ConfigError, match=r"is live: give it a model.*llm_client=connect"):
-            replayed.fork()
-        with pytest.raises(ConfigError, match="is live: give it a model"):
-            fork(tape)
-        branch = replayed.fork(1, llm_client=hash_client())
-        branch.run(1)
-        info = tape.run(branch.run_id)
-        assert (info.parent, info.fork_turn, info.verb) == (1, 1, "fork")
-
-
 # --- untrusted tapes ---------------------------------------------------------------------------
 
 HOSTILE = (
@@ -254,19 +227,6 @@ def test_hostile_text_is_text_and_comes_back_as_it_was(tmp_path: Path, text: str
         assert (tape.run().name, tape.run().manifest["model"]["name"]) == (text, text)
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", str(tape.tree()))
         assert "<script>" not in tape.tree()._repr_html_()
-
-
-def test_half_a_character_in_a_reply_is_kept_too(tmp_path: Path) -> None:
-    half = 'Well \ud83d {"action": "Raise the tax", "reasoning": "r", "confidence": 1}'
-    config = in_words(nations=["A"], turns=1)
-    no = verdict(False)
-    client = make_client([half, no])
-    simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
-    simulation.run(1)
-    assert replay(tmp_path / "x.tape").turns == simulation.turns
-    reply = simulation.calls[0].reply
-    assert reply is not None
-    assert reply.text == half
 
 
 def test_reading_a_tape_needs_nothing_that_executes_data() -> None:

@@ -233,18 +233,6 @@ def test_a_tape_with_another_file_in_its_place_is_an_error_and_that_file_is_not_
     assert not path.with_name("x.tape.cut").exists()
 
 
-def test_a_run_continues_when_its_file_was_put_back(tmp_path: Path) -> None:
-    path = tmp_path / "x.tape"
-    simulation = make_counter(path)
-    simulation.run(1)
-    path.rename(tmp_path / "moved.tape")
-    with pytest.raises(TapeError, match="put back the file that was there"):
-        simulation.run(1)
-    (tmp_path / "moved.tape").rename(path)
-    simulation.run(1)
-    assert replay(path).turns == simulation.turns
-
-
 # --- what cannot be written --------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._embedded import backend
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend
 from llmsim_lab.llm._embedded.weights import find_model
-from llmsim_lab.types import ChatReply, ChatRequest, Message
+from llmsim_lab.types import ChatRequest, Message
 
 pytestmark = [pytest.mark.embedded, pytest.mark.process]
 
@@ -198,17 +198,6 @@ async def test_the_last_user_ends_the_process(small_model: Path) -> None:
     assert not psutil.pid_exists(pid)
 
 
-def test_it_works_from_several_event_loops(small_model: Path) -> None:
-    shared = EmbeddedBackend("smollm2-135m", num_ctx=256)
-
-    async def ask() -> tuple[ChatReply, int]:
-        return await shared.chat(request()), pid_of(shared)
-
-    pids = {asyncio.run(ask())[1] for _ in range(2)}
-    assert len(pids) == 1
-    asyncio.run(shared.aclose())
-
-
 # Which model
 
 
@@ -219,16 +208,6 @@ async def test_model_info_says_which_weights_answer(embedded: EmbeddedBackend) -
     assert info.context_length == 8192
     assert info.capabilities == ("completion",)
     assert info.version
-
-
-async def test_a_file_of_ones_own_works_too(small_model: Path, tmp_path: Path) -> None:
-    own = tmp_path / "own.gguf"
-    own.symlink_to(small_model)
-    embedded = EmbeddedBackend(own, num_ctx=256)
-    assert (await embedded.model_info()).digest == find_model("smollm2-135m").sha256
-    assert (await embedded.chat(request(model=str(own)))).text
-    assert repr(own.name)[1:-1] in repr(embedded)
-    await embedded.aclose()
 
 
 @pytest.mark.parametrize(

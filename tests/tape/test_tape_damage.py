@@ -336,6 +336,14 @@ def test_pruning_leaves_all_other_lines_byte_for_byte(small: Path) -> None:
     assert sorted(path.name for path in small.parent.iterdir()) == ["small.tape", "small.tape.lock"]
 
 
+def test_a_run_is_not_pruned_while_one_is_recorded(small: Path) -> None:
+    with Tape(small) as tape:
+        before = small.read_bytes()
+        with tape.writing(), pytest.raises(TapeError, match=r"a run is recorded on .* stop it"):
+            tape.prune([3])
+        assert small.read_bytes() == before
+
+
 def test_a_run_taken_from_another_tape_has_its_turns_calls_and_parents(
     small: Path, tmp_path: Path
 ) -> None:

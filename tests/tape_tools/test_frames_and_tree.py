@@ -130,6 +130,12 @@ def test_a_fork_from_before_its_parents_own_fork_shares_only_the_turns_before(
         assert replay(tape, 3).turns == third.turns
 
 
+def test_a_line_of_runs_that_goes_in_a_circle_is_an_error(copied: Path) -> None:
+    edit_begin(copied, 2, parent=3)
+    with Tape(copied) as tape, pytest.raises(TapeError, match=r"run 2 .* came later"):
+        tape.turns_frame(3)
+
+
 def test_the_tree_shows_what_came_from_what(family: Path) -> None:
     with Tape(family, read_only=True) as tape:
         title, *lines = str(tape.tree()).splitlines()

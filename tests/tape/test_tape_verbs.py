@@ -146,22 +146,6 @@ def test_a_resumed_run_asks_with_the_recorded_settings(tmp_path: Path) -> None:
 # --- forks -------------------------------------------------------------------------------------
 
 
-def test_a_fork_with_an_edited_prompt_uses_it_from_then_on(tmp_path: Path) -> None:
-    root = make_recorded(tmp_path / "x.tape", turns=3)
-    prompt = root.prompt("agent_policy")
-    branch = root.fork(1, prompt=prompt.edit(prompt.text + "\nRates must fall."))
-    branch.run(1)
-    before, after, other = (
-        run.turns[turn].calls[0].request.prompt
-        for run, turn in ((branch, 1), (branch, 2), (root, 2))
-    )
-    assert "Rates must fall." not in before + other
-    assert "Rates must fall." in after
-    manifest = branch.tape.run(branch.run_id).manifest  # type: ignore[union-attr]
-    parents = {prompt["name"]: prompt["parent"] for prompt in manifest["prompts"].values()}
-    assert parents["agent_policy"] == prompt.digest
-
-
 def test_a_run_forks_into_another_file_with_a_copy_of_what_it_came_from(tmp_path: Path) -> None:
     root = make_recorded(tmp_path / "x.tape")
     before = (tmp_path / "x.tape").read_bytes()

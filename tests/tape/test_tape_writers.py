@@ -298,30 +298,6 @@ FULL = """
 
 
 @pytest.mark.process
-def test_a_full_disk_loses_nothing_that_was_answered_and_the_run_continues(tmp_path: Path) -> None:
-    path = tmp_path / "x.tape"
-    whole = make_counter(tmp_path / "whole.tape")
-    whole.run(4)
-    code = (
-        FULL
-        + """
-    run = make_counter(sys.argv[1])
-    run.run(1)
-    for more in (0, 1, 300, 900, 1500):
-        limited(os.stat(sys.argv[1]).st_size + more, lambda: run.run(1))
-        print(open(sys.argv[1], "rb").read()[-1:] == b"\\n", flush=True)
-    run.run(4 - run.turn_number)
-    """
-    )
-    said = run_program(code, path).splitlines()
-    full = "All that was answered before is on it; make room, then go on"
-    assert [line for line in said if line.startswith("cannot write to the tape") and full in line]
-    assert {line for line in said if not line.startswith("cannot")} == {"True"}
-    assert [turn.state for turn in replay(path).turns] == [turn.state for turn in whole.turns]
-    assert findings(path) == []
-
-
-@pytest.mark.process
 def test_a_tape_that_cannot_be_made_or_pruned_for_a_full_disk_leaves_what_was_there(
     small: Path,
 ) -> None:

@@ -92,9 +92,9 @@ FUNCTIONS = [
 def interrupt(folder: Path, function: str | None, seed: int, expected: Simulation) -> None:
     """Record a run that a Ctrl-C meets at a line of a function, and play it to its end."""
     folder.mkdir()
-    counted = Lines(function=function)
+    counted, alike = Lines(function=function), begun(folder / "y.tape", HashBackend(faulty=True))
     with counted.watched():
-        asyncio.run(begun(folder / "counted.tape", HashBackend(faulty=True)).arun(TURNS))
+        asyncio.run(alike.arun(TURNS))
     path, backend = folder / "x.tape", HashBackend(faulty=True)
     run = begun(path, backend)
     # Not in the last lines of all, when the run is done.

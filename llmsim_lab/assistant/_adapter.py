@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from llmsim_lab._util.text import faults, log_event, whole, whole_text
 from llmsim_lab.assistant._types import (
@@ -144,18 +143,23 @@ class OllamaAdapter:
         talk = list(map(_whole, messages))
 
         async def converse(*, by_schema: bool = False) -> LLMResponse:
-            wire = _wired(tools, responds=responds or by_schema)
-            by_schema = by_schema and bool(wire)
+            told, wire = talk, _wired(tools, responds=responds or by_schema)
+            schema = None
+            if by_schema and wire:
+                functions = [tool["function"] for tool in wire]
+                schema = {"anyOf": [_form(function) for function in functions]}
+                explained = _EXPLAINED.format(tools="\n".join(map(json.dumps, functions)))
+                # Nor may its template have a place for the role of tools' results.
+                told = [*map(_as_text, with_instruction(talk, explained))]
             reply, _ = await self.client.converse(
-                # A model without tool calls may have no place for the role of their results either.
-                [*map(tool_as_text, describe_tools(talk, wire))] if by_schema else talk,
-                tools=() if by_schema else wire,
-                schema=tool_schema(wire) if by_schema else None,
+                told,
+                tools=() if schema else wire,
+                schema=schema,
                 options=options,
-                check=partial(_complaint, as_json=by_schema),  # goes back to the model
+                check=partial(_complaint, as_json=schema is not None),  # goes back to the model
                 site=site,
             )
-            return _read(reply, as_json=by_schema)
+            return _read(reply, as_json=schema is not None)
 
         agents = _without_tools.setdefault(scope().recorder or self.client, set())
         if self._calling == "auto" and site.agent not in agents:
@@ -190,11 +194,6 @@ def _wired(tools: Sequence[ToolDeclaration], *, responds: bool) -> tuple[Mapping
         raise ConfigError(
             f"a tool is named {RESPOND!r}, which is how the model answers; rename the tool"
         )
-    return tuple(map(_declaration, [*tools, *([_respond(names)] if tools and responds else [])]))
-
-
-def _respond(names: Sequence[str]) -> ToolDeclaration:
-    """Return the tool by which a model answers in words, beside tools of these names."""
     # The text stands first, since small models write worse texts after filling in a form. ``done``
     # is not read; the requests of recorded conversations have it.
     parameters = {
@@ -206,18 +205,18 @@ def _respond(names: Sequence[str]) -> ToolDeclaration:
         },
         "required": ["text", "kind", "done"],
     }
-    return ToolDeclaration(RESPOND, _ANSWERING, parameters)
-
-
-def _declaration(tool: ToolDeclaration) -> Mapping[str, Any]:
-    return {
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": dict(tool.parameters),
-        },
-    }
+    own = [ToolDeclaration(RESPOND, _ANSWERING, parameters)] if tools and responds else []
+    return tuple(
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+            },
+        }
+        for tool in [*tools, *own]
+    )
 
 
 def _whole(message: LLMMessage) -> LLMMessage:
@@ -245,15 +244,10 @@ def _read(reply: ChatReply, *, as_json: bool) -> LLMResponse:
     """
     text, calls, kind = reply.text, reply.tool_calls, None
     # A server hands a call that was cut on as text.
-    is_cut = reply.done_reason == "length" and text.lstrip().startswith("{")
-    if not calls and (as_json or is_cut):
-        partly: Literal["trailing-strings", False] = "trailing-strings" if is_cut else False
-        call = _CALL.validate_python(from_json(text, allow_partial=partly))
-        if is_cut:
-            if call.name != RESPOND:
-                raise ValueError("the call was cut off")
-            call = FunctionCall(RESPOND, {"text": f"{call.arguments.get('text') or ''} …"})
-        text, calls = "", (call,)
+    if not calls and reply.done_reason == "length" and text.lstrip().startswith("{"):
+        raise ValueError("the call was cut off")
+    if as_json and not calls:
+        text, calls = "", (_CALL.validate_json(text),)
     # A model that wants tools called cannot know yet what to answer: its respond waits.
     wanted = tuple(call for call in calls if call.name != RESPOND)
     if calls and not wanted:
@@ -295,38 +289,17 @@ def as_llm_error(error: Exception) -> LLMError:
 # --- models that cannot call tools: a schema with one form for each tool --------------------------
 
 
-def tool_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the schema of a reply: a call of one of the tools.
-
-    Args:
-        tools: function declarations, as a ``ChatRequest`` has them, ``RESPOND`` among them.
-    """
-    functions = [tool["function"] for tool in tools]
+def _form(function: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a reply that calls a tool."""
     return {
-        "anyOf": [
-            {
-                "type": "object",
-                "properties": {
-                    "name": {"const": function["name"]},
-                    "arguments": function["parameters"] or {"type": "object", "properties": {}},
-                },
-                "required": ["name", "arguments"],
-                "additionalProperties": False,
-            }
-            for function in functions
-        ]
+        "type": "object",
+        "properties": {"name": {"const": function["name"]}, "arguments": function["parameters"]},
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
     }
 
 
-def describe_tools(
-    messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
-) -> tuple[Message, ...]:
-    """Return the conversation with the tools explained in its system message."""
-    told = "\n".join(json.dumps(tool["function"]) for tool in tools)
-    return with_instruction(messages, _EXPLAINED.format(tools=told))
-
-
-def tool_as_text(message: Message) -> Message:
+def _as_text(message: Message) -> Message:
     """Return a message in words that every chat template knows."""
     if message.role == "tool":
         return Message("user", f"Result of {message.tool_name or 'the tool'}:\n{message.content}")

@@ -34,7 +34,6 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._engine import LLMAgentEngine, context_of
 from llmsim_lab.assistant._function_tools import FunctionTools
-from llmsim_lab.assistant._recorded_tools import recordable, recorded
 from llmsim_lab.assistant._toolbox import json_text
 from llmsim_lab.assistant._types import (
     AgentDecision,
@@ -46,7 +45,7 @@ from llmsim_lab.assistant._types import (
     ToolExecutor,
 )
 from llmsim_lab.errors import ConfigError, TapeMiss
-from llmsim_lab.llm import LLMClient, Person, Tape
+from llmsim_lab.llm import Person, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Ask, Run, State
 from llmsim_lab.types import Value
@@ -146,15 +145,13 @@ class Chat(Run[ChatState]):
             parameters.setdefault("turns", 1000)
         # One that continues must not do so without its tools: no tape can hold those.
         self.tools: Any = FunctionTools() if tools is None and state is None else tools
-        self._adapter: OllamaAdapter | None = None
         super().__init__(config, state=state, **parameters)
 
     def ready(self) -> None:
-        """Make the system prompt, and record what the tools answer."""
+        """Make the system prompt."""
         text = f"## System\n\n{self.constitution}\n\n## User\n\n{{{{ message }}}}\n"
         self._prompt = Prompt.parse(text, name="constitution")
         self.prompt(self._prompt)  # so that it can be edited before the first message
-        self.tools = recorded(self.tools, self.engine.timeout_seconds)
 
     async def turn(self, state: ChatState, ask: Ask) -> ChatState:
         """Answer the message in the inbox."""
@@ -163,10 +160,8 @@ class Chat(Run[ChatState]):
         who = self.seat("assistant")
         settings = who.config if isinstance(who, LLMAgentEngine) else self.engine
         if hasattr(who, "call_with_retry") and not isinstance(who.backend, Person):
-            if self._adapter is None or self._adapter.client is not who:
-                self._adapter = OllamaAdapter(who)
             system, message = self._worded(state.inbox)
-            engine = LLMAgentEngine(self._adapter, self.tools, system, config=self.engine)
+            engine = LLMAgentEngine(OllamaAdapter(who), self.tools, system, config=self.engine)
             context = context_of(self.config, state)
             if state.pending is None:  # else code reads it
                 context = context.model_copy(update={"message": message})
@@ -205,12 +200,6 @@ class Chat(Run[ChatState]):
             item for turn in self.turns if turn.number > at for item in turn.interventions
         ):
             new._planned.setdefault(item.turn, []).append(item)
-        return new
-
-    def anew(self, config: Any, client: LLMClient | None) -> Self:
-        """Return a conversation that begins anew, with the same tools."""
-        new = super().anew(config, client)
-        new.tools = recorded(self.tools.executor, new.engine.timeout_seconds)
         return new
 
     def _worded(self, message: str) -> tuple[str, str]:
@@ -342,12 +331,7 @@ def replay_chat(tape: Tape | str | Path, run: int | None = None) -> Chat:
 
 def _kept(decision: AgentDecision, asked: PendingAction | None, number: int) -> AgentDecision:
     """Return a decision that a replay can equal: without clocks, with ids of its own."""
-    calls = [
-        call.model_copy(
-            update={"duration_ms": 0.0, "result": call.result and recordable(call.result)}
-        )
-        for call in decision.tool_calls or ()
-    ]
+    calls = [call.model_copy(update={"duration_ms": 0.0}) for call in decision.tool_calls or ()]
     pending = decision.pending_action
     # What is asked again keeps its id; the engine's is random.
     if pending is not None and (asked is None or pending.call_id != asked.call_id):

@@ -6,25 +6,35 @@ import asyncio
 import copy
 import logging
 import time
+import uuid
+from collections.abc import Awaitable
 from typing import Any, Literal
 
 from llmsim_lab._util.text import log_event
-from llmsim_lab.assistant import _answers as answers
 from llmsim_lab.assistant._adapter import as_llm_error
-from llmsim_lab.assistant._decision_log import DecisionEntry, DecisionOutcome
-from llmsim_lab.assistant._recorded_tools import recorded
-from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
+from llmsim_lab.assistant._answers import (
+    NOT_ASKED,
+    RATE_LIMITED,
+    TOO_COMPLEX,
+    TROUBLE,
+    asks,
+    described,
+    for_user,
+)
+from llmsim_lab.assistant._toolbox import Toolbox, result_text
 from llmsim_lab.assistant._types import (
     AgentDecision,
     AgentEngineConfig,
     DecisionContext,
     DecisionLogger,
+    DecisionType,
     FunctionCall,
     LLMAdapter,
     LLMError,
     LLMMessage,
     LLMResponse,
     PendingAction,
+    RateLimitError,
     Said,
     ToolCall,
     ToolExecutor,
@@ -75,7 +85,7 @@ class LLMAgentEngine:
     def __init__(
         self,
         llm_adapter: LLMAdapter,
-        tool_executor: ToolExecutor,
+        tool_executor: ToolExecutor | None,
         constitution: str,
         max_iterations: int = 5,
         *,
@@ -86,7 +96,7 @@ class LLMAgentEngine:
             raise ConfigError("the constitution is empty; load_constitution() has the shipped one")
         self.config = config or AgentEngineConfig(max_iterations=max_iterations)
         self.llm_adapter = llm_adapter
-        self.tool_executor = recorded(tool_executor, self.config.timeout_seconds)
+        self.tool_executor = tool_executor
         self.constitution = constitution
         self.decision_log = decision_log
         self._confirmed: set[tuple[str, str, str]] = set()
@@ -105,15 +115,7 @@ class LLMAgentEngine:
             ConfigError: the model's client or the tools are not set up right.
             DataError: the decision log cannot be written to, before anything was done.
         """
-        entry = DecisionEntry(self.decision_log, context)
-        await entry.start()
-        try:
-            outcome = await self._decide(context, entry)
-        except BaseException as error:  # a message may be stopped halfway
-            await entry.fail(error)
-            raise
-        await entry.finish(outcome)
-        return outcome.decision
+        return await _Message(self, context).decided()
 
     async def __call__(self, question: Any) -> Said:
         """Answer the message of a conversation in which this engine has the assistant's seat."""
@@ -122,75 +124,119 @@ class LLMAgentEngine:
         context = context_of(question.run, question.state)
         return Said.by(await seated.process_message(context))
 
-    async def _decide(self, context: DecisionContext, entry: DecisionEntry) -> DecisionOutcome:
+    def confirms(self, pending: PendingAction) -> bool:
+        """Return True if an action was not confirmed before; a yes counts once."""
+        # An id alone may be another user's too, where a program makes its own.
+        which = pending.user_id, pending.conversation_id, pending.call_id
+        if which in self._confirmed:
+            return False
+        self._confirmed.add(which)
+        return True
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self.llm_adapter!r}, tools by {self.tool_executor!r}>"
+
+
+class _Message:
+    """One message on its way to a decision, with its rows in the decision log.
+
+    The pending row is written before anything is done; if that fails, nothing is done. A later row
+    that cannot be written is an ERROR line of the program's own log, and the user gets the answer.
+
+    The outcome categories, each with its kind: ``SUCCESS`` (``RESPONDED``, ``TOOL_DONE``,
+    ``CONFIRMATION_ASKED``, ``CANCELLED``), ``ERROR`` (``TOOL_FAILED``, ``TOO_MANY_STEPS``, the code
+    of a failed result or an ``LLMError``), ``REFUSAL`` (``DECLINED``, ``NOT_ASKED``,
+    ``CONFIRMED_BEFORE``), ``AMBIGUITY`` (``CLARIFICATION``, ``CONFIRMATION_UNCLEAR``). Where there
+    is no decision: ``ERROR`` with the exception's name.
+    """
+
+    def __init__(self, engine: LLMAgentEngine, context: DecisionContext) -> None:
+        self.engine, self.config, self.context = engine, engine.config, context
+        self.decision_id = uuid.uuid4().hex
+        self.calls: list[ToolCall] = []
+        self.category = ""
+        self._began = time.perf_counter()
+
+    async def decided(self) -> AgentDecision:
+        await self._write("LLM_PROCESSING", "PENDING", "PENDING", 0)
+        try:
+            decision = await self._decide()
+        except BaseException as error:  # a message may be stopped halfway
+            await self._end("UNKNOWN", "NONE", f"ERROR:{type(error).__name__}")
+            raise
+        waits = decision.pending_action
+        names = [call.tool_name for call in self.calls] + ([waits.tool_name] if waits else [])
+        # What the message was taken for are the tools that it needed.
+        intent = ", ".join(dict.fromkeys(names)) or "CONVERSATION"
+        await self._end(intent, decision.decision_type.value, self.category)
+        return decision
+
+    async def _decide(self) -> AgentDecision:
         # Yes and no are read here, without a model: a deletion must not depend on how one samples.
-        pending, answer = context.pending_confirmation, yes_or_no(context.message)
-        if pending is not None and not pending.belongs_to(context):
-            log_event(logger, logging.WARNING, "confirmation_ignored", user=context.user_id)
+        pending, answer = self.context.pending_confirmation, yes_or_no(self.context.message)
+        if pending is not None and not pending.belongs_to(self.context):
+            log_event(logger, logging.WARNING, "confirmation_ignored", user=self.context.user_id)
             if answer is not None:
-                return answers.outcome("REFUSAL:NOT_ASKED", answers.NOT_ASKED)
+                return self._says("REFUSAL:NOT_ASKED", NOT_ASKED)
             pending = None
         if pending is not None and answer is None:
             unclear = "I did not take that for a yes or a no. "
-            return answers.wants_yes(
-                pending, category="AMBIGUITY:CONFIRMATION_UNCLEAR", before=unclear
-            )
+            return self._wants_yes(pending, "AMBIGUITY:CONFIRMATION_UNCLEAR", before=unclear)
         if pending is not None and answer == "no":
-            text = f"All right, I will not {answers.words_of(pending)}."
-            return answers.outcome("SUCCESS:CANCELLED", text)
+            return self._says("SUCCESS:CANCELLED", f"All right, I will not {_words_of(pending)}.")
+        engine = self.engine
         try:
-            toolbox = await self.tool_executor.toolbox(self.llm_adapter, self.config.confirm)
+            toolbox = await Toolbox.of(
+                engine.tool_executor,
+                engine.llm_adapter,
+                self.config.confirm,
+                timeout_s=self.config.timeout_seconds,
+            )
             if pending is not None:
-                return await self._confirm(pending, context, toolbox, entry)
-            return await self._converse(context, toolbox, entry)
+                return await self._confirm(pending, toolbox)
+            return await self._converse(toolbox)
         except Exception as error:  # noqa: BLE001 - users' adapters raise anything
             fault = as_llm_error(error)
             log_event(
                 logger,
                 logging.WARNING,
                 "assistant_failure",
-                decision_id=entry.decision_id,
+                decision_id=self.decision_id,
                 code=fault.code,
                 retry_after=fault.retry_after,
                 detail=fault.message,
             )
+            text = RATE_LIMITED if isinstance(fault, RateLimitError) else TROUBLE
             # Where nothing ran, a yes is not used up: the action still waits.
-            return answers.failed(fault, entry.calls, None if entry.calls else pending)
+            waits = None if self.calls else pending
+            return self._says(f"ERROR:{fault.code}", text, pending=waits)
 
-    async def _confirm(
-        self,
-        pending: PendingAction,
-        context: DecisionContext,
-        toolbox: Toolbox,
-        entry: DecisionEntry,
-    ) -> DecisionOutcome:
+    async def _confirm(self, pending: PendingAction, toolbox: Toolbox) -> AgentDecision:
         """Make the call that the user has said yes to, once."""
-        words = answers.words_of(pending)
-        checked = toolbox.check(FunctionCall(pending.tool_name, pending.parameters))
+        words, name = _words_of(pending), pending.tool_name
+        checked = toolbox.check(FunctionCall(name, pending.parameters))
         if isinstance(checked, ToolResult):
             text = f"I can no longer {words}. Please ask me again."
-            return answers.outcome(f"ERROR:{checked.error_code}", text)
-        # An id alone may be another user's too, where a program makes its own.
-        which = pending.user_id, pending.conversation_id, pending.call_id
-        if which in self._confirmed:
+            return self._says(f"ERROR:{checked.error_code}", text)
+        if not self.engine.confirms(pending):
             text = f"Your yes was taken before; I do not {words} twice."
-            return answers.outcome("REFUSAL:CONFIRMED_BEFORE", text)
-        self._confirmed.add(which)
-        await self._run(pending.tool_name, checked, context, entry)
-        return answers.confirmed(pending, entry.calls[-1])
+            return self._says("REFUSAL:CONFIRMED_BEFORE", text)
+        result = await self._run(name, checked, toolbox)
+        if result.success:
+            return self._says("SUCCESS:TOOL_DONE", f"Done: {words}.", DecisionType.INVOKE_TOOL)
+        text = f"That did not work: I could not {words}."  # the reason may be an internal
+        return self._says("ERROR:TOOL_FAILED", text, DecisionType.INVOKE_TOOL)
 
-    async def _converse(
-        self, context: DecisionContext, toolbox: Toolbox, entry: DecisionEntry
-    ) -> DecisionOutcome:
+    async def _converse(self, toolbox: Toolbox) -> AgentDecision:
         """Ask the model and run what it wants, until there is a decision.
 
         Raises:
             Exception: whatever the adapter raises.
         """
-        count = self.config.include_history_messages
+        context, count = self.context, self.config.include_history_messages
         history = context.message_history[-count:] if count else []  # [-0:] would be all of it
         messages = [  # what never changes comes first, for the prefix cache
-            LLMMessage("system", self.constitution),
+            LLMMessage("system", self.engine.constitution),
             *(LLMMessage(message.role, message.content) for message in history),
             LLMMessage("user", context.message),
         ]
@@ -198,76 +244,153 @@ class LLMAgentEngine:
             response = await self._ask(messages, toolbox)
             calls = tuple(response.function_calls or ())
             if not calls:
-                names = [tool.name for tool in toolbox.declarations]
-                text = answers.for_user(response.content or "", names)
-                if not text:
-                    raise LLMError("the model answered with nothing", "INVALID_RESPONSE")
-                kind = getattr(response, "kind", None)  # a user's own adapter may not have it
-                return answers.final_text(text, entry.calls, kind)
+                return self._final(response, toolbox)
             messages.append(LLMMessage("assistant", response.content or "", calls))
             is_last = iteration == self.config.max_iterations
             for place, call in enumerate(calls, 1):
                 result = toolbox.check(call)
-                if place > (most := self.config.max_calls):
-                    told = f"only the first {most} calls of an answer are made"
-                    result = failed_result(told, "TOO_MANY_CALLS")
                 if not isinstance(result, ToolResult) and toolbox.needs_yes(call.name):
                     pending = PendingAction(
                         tool_name=call.name,
                         parameters=result,
-                        description=answers.described(call.name, result),
+                        description=described(call.name, result),
                         user_id=context.user_id,
                         conversation_id=context.conversation_id,
                     )
                     left = len(calls) - place
                     steps = "One more step has" if left == 1 else f"{left} more steps have"
                     more = f" {steps} not been done; please ask again afterwards." if left else ""
-                    return answers.wants_yes(pending, entry.calls, after=more)
+                    return self._wants_yes(pending, "SUCCESS:CONFIRMATION_ASKED", after=more)
                 # No model call is left to read results, but a question takes none.
                 if not isinstance(result, ToolResult) and not is_last:
-                    result = await self._run(call.name, result, context, entry)
+                    result = await self._run(call.name, result, toolbox)
                 if isinstance(result, ToolResult):
                     text = result_text(result, max_chars=self.config.max_result_chars)
                     messages.append(LLMMessage("tool", text, tool_name=call.name))
-        return answers.outcome("ERROR:TOO_MANY_STEPS", answers.TOO_COMPLEX, entry.calls)
+        return self._says("ERROR:TOO_MANY_STEPS", TOO_COMPLEX)
 
     async def _ask(self, messages: list[LLMMessage], toolbox: Toolbox) -> LLMResponse:
         limit = self.config.timeout_seconds
         with time_limit(limit):
             async with asyncio.timeout(limit + min(limit, _GRACE_S)):
-                response = await self.llm_adapter.generate(
+                response = await self.engine.llm_adapter.generate(
                     tuple(messages),
                     toolbox.declarations,
                     temperature=self.config.temperature,
                     max_tokens=self.config.max_tokens,
                 )
-        if isinstance(response.error, LLMError):
-            raise response.error
         if response.error:
-            raise LLMError(str(response.error))
+            error = response.error
+            raise error if isinstance(error, LLMError) else LLMError(str(error))
         return response
 
-    async def _run(
-        self, name: str, parameters: dict[str, Any], context: DecisionContext, entry: DecisionEntry
-    ) -> ToolResult:
+    async def _run(self, name: str, parameters: dict[str, Any], toolbox: Toolbox) -> ToolResult:
         """Run a tool for the context's user; list the call and log it."""
         began = time.perf_counter()
-        result = await self.tool_executor.execute(name, parameters, context.user_id)
+        result = await toolbox.run(name, parameters, self.context.user_id)
+        duration_ms = (time.perf_counter() - began) * 1000
         call = ToolCall(
-            tool_name=name,
-            parameters=parameters,
-            result=result,
-            duration_ms=(time.perf_counter() - began) * 1000,
+            tool_name=name, parameters=parameters, result=result, duration_ms=duration_ms
         )
-        await entry.tool_ran(call, result)
+        self.calls.append(call)
+        if (log := self.engine.decision_log) is not None:
+            row = log.write_tool_invocation_log(
+                decision_id=self.decision_id,
+                tool_name=name,
+                parameters=parameters,
+                result=result.data,
+                success=result.success,
+                error_code=result.error_code,
+                error_message=result.error,
+                duration_ms=duration_ms,
+            )
+            await self._kept(name, row)
         return result
 
-    def __repr__(self) -> str:
-        executor = self.tool_executor.executor
-        return f"<{type(self).__name__} on {self.llm_adapter!r}, tools by {executor!r}>"
+    # --- decisions ----------------------------------------------------------------------------
+
+    def _final(self, response: LLMResponse, toolbox: Toolbox) -> AgentDecision:
+        """Return the decision that a model's final text stands for.
+
+        Where the model does not say what its text is, one that ends in a question mark is a
+        question, and any other an answer.
+        """
+        text = for_user(response.content or "", [tool.name for tool in toolbox.declarations])
+        if not text:
+            raise LLMError("the model answered with nothing", "INVALID_RESPONSE")
+        kind = response.kind or ("question" if asks(text) else "answer")
+        if kind == "question":
+            return self._says("AMBIGUITY:CLARIFICATION", text, DecisionType.ASK_CLARIFICATION)
+        if self.calls:
+            works = any(call.worked for call in self.calls)
+            category = "SUCCESS:TOOL_DONE" if works else "ERROR:TOOL_FAILED"
+            return self._says(category, text, DecisionType.INVOKE_TOOL)
+        return self._says("REFUSAL:DECLINED" if kind == "refusal" else "SUCCESS:RESPONDED", text)
+
+    def _wants_yes(
+        self, pending: PendingAction, category: str, *, before: str = "", after: str = ""
+    ) -> AgentDecision:
+        """Return the question whether to do what waits, between what is said before and after."""
+        text = f"{before}Shall I {_words_of(pending)}? Please answer yes or no.{after}"
+        return self._says(category, text, DecisionType.REQUEST_CONFIRMATION, pending=pending)
+
+    def _says(
+        self,
+        category: str,
+        text: str,
+        kind: DecisionType = DecisionType.RESPOND_ONLY,
+        *,
+        pending: PendingAction | None = None,
+    ) -> AgentDecision:
+        """Return a decision that says a text to the user, after the tools that ran."""
+        self.category = category
+        is_question = kind is DecisionType.ASK_CLARIFICATION
+        return AgentDecision(
+            decision_type=kind,
+            tool_calls=list(self.calls) or None,
+            response_text=None if is_question else text,
+            clarification_question=text if is_question else None,
+            pending_action=pending,
+        )
+
+    # --- the log ------------------------------------------------------------------------------
+
+    async def _end(self, intent: str, decision_type: str, category: str) -> None:
+        milliseconds = (time.perf_counter() - self._began) * 1000
+        await self._kept("decision", self._write(intent, decision_type, category, milliseconds))
+
+    async def _write(self, intent: str, kind: str, category: str, milliseconds: float) -> None:
+        if (log := self.engine.decision_log) is not None:
+            await log.write_decision_log(
+                decision_id=self.decision_id,
+                conversation_id=self.context.conversation_id,
+                user_id=self.context.user_id,
+                message=self.context.message,
+                intent_type=intent,
+                decision_type=kind,
+                outcome_category=category,
+                duration_ms=milliseconds,
+            )
+
+    async def _kept(self, what: str, writing: Awaitable[None]) -> None:
+        """Write a row; log one that is lost, and continue: what was decided has been done."""
+        try:
+            await writing
+        except Exception as error:  # noqa: BLE001 - users' loggers raise anything
+            fields = {"decision_id": self.decision_id, "what": what, "detail": repr(error)}
+            log_event(logger, logging.ERROR, "decision_log_lost", **fields)
 
 
 # --- confirmations --------------------------------------------------------------------------------
+
+
+def _words_of(pending: PendingAction) -> str:
+    """Return what a pending action will do.
+
+    Its own description does not count: the context has been outside since and may have been
+    changed, and the user must confirm what really runs.
+    """
+    return described(pending.tool_name, pending.parameters)
 
 
 def context_of(config: Any, state: Any) -> DecisionContext:

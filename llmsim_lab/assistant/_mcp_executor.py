@@ -12,17 +12,16 @@ import json
 import logging
 import math
 import os
-import signal
+import shutil
 import sys
 import tempfile
-import uuid
 import weakref
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future, wait
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar
 
 import anyio
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
@@ -36,9 +35,8 @@ from mcp_types import (
     Tool,
     ToolAnnotations,
 )
-from pydantic_core import to_json
 
-from llmsim_lab._util.text import clip, log_event
+from llmsim_lab._util.text import clip, end_of, log_event
 from llmsim_lab._util.waiting import PrivateLoop
 from llmsim_lab.assistant._toolbox import (
     ERROR_KEY,
@@ -48,35 +46,23 @@ from llmsim_lab.assistant._toolbox import (
     reads_by_name,
     untitled,
 )
-from llmsim_lab.assistant._types import (
-    ServerErrorCode,
-    ToolDeclaration,
-    ToolResult,
-    ToolServerError,
-)
+from llmsim_lab.assistant._types import ToolDeclaration, ToolResult, ToolServerError
 from llmsim_lab.errors import ConfigError
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-Target = StdioServerParameters | MCPServer[Any] | Server[Any] | str
-"""What can be connected to: a command to start, a server in this process, or a URL."""
 _MAX_ERROR_CHARS = 1_000
-_MAX_STDERR_BYTES = 500
-_MARK = "LLMSIM_LAB_TOOL_SERVER"
-"""The environment variable by which a server's process is known among those of this program."""
-_LOOK_S = 0.2
-"""How often a server's process is looked at, seconds."""
-_PING_S = 2.0
-"""How long a server that let a call time out has to show that it still answers, seconds."""
+_MAX_STDERR_CHARS = 500
 _AT_EXIT_S = 10.0
 """How long the end of the program waits for its servers to end; killing one takes up to 6 s."""
+_SERVER_CODES = ("INVALID_PARAMETERS", "NOT_FOUND", "TOOL_ERROR")
+"""How a server's tool fails: wrong arguments, something they name is missing, or other."""
 _MAYBE = "it may have been done anyway"
 
 _loop = PrivateLoop()
 _alive: set[_Connection] = set()
-"""The connections that have not ended, wanted or not."""
 
 
 class MCPToolExecutor:
@@ -104,7 +90,7 @@ class MCPToolExecutor:
 
     def __init__(
         self,
-        server: Sequence[str] | Target,
+        server: Sequence[str] | StdioServerParameters | MCPServer[Any] | Server[Any] | str,
         *,
         timeout_s: float = 20.0,
         start_timeout_s: float = 60.0,
@@ -183,13 +169,6 @@ class MCPToolExecutor:
             parameters: its arguments, without the user's identity.
             user_id: who it acts for, as authenticated.
         """
-        try:
-            # Checked here, since the library finds out while writing, and then drops the
-            # connection with all the calls on it.
-            to_json({"params": {"arguments": [parameters, user_id]}})
-        except (ValueError, RecursionError) as error:
-            what, code = f"the arguments: no JSON can be made of it: {error}", "INVALID_PARAMETERS"
-            return failed_result(clip(what, _MAX_ERROR_CHARS), code)
         call = self._call(tool_name, parameters, user_id)
         try:
             return await asyncio.wrap_future(_submit(call))
@@ -199,13 +178,11 @@ class MCPToolExecutor:
             log_event(logger, logging.ERROR, "tool_server_down", detail=str(error))
             what, code = "the tools cannot be reached now", "SERVER_DIED"
         except MCPError as error:
-            code = "INVALID_PARAMETERS" if error.code == INVALID_PARAMS else "TOOL_ERROR"
             what = error.message
+            code = "INVALID_PARAMETERS" if error.code == INVALID_PARAMS else "TOOL_ERROR"
             if error.code == CONNECTION_CLOSED:
-                what, code = (
-                    f"the tools stopped working before it answered; {_MAYBE}",
-                    "SERVER_DIED",
-                )
+                what = f"the tools stopped working before it answered; {_MAYBE}"
+                code = "SERVER_DIED"
         except (ValueError, RuntimeError) as error:
             log_event(logger, logging.WARNING, "tool_result_invalid", detail=str(error))
             what, code = "its answer makes no sense", "INVALID_RESULT"
@@ -237,9 +214,8 @@ class MCPToolExecutor:
     # On the loop of all connections:
 
     async def _call(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
-        if tool_name not in (self._tools or {}):
-            await self._list()
-        if (tool := (self._tools or {}).get(tool_name)) is None:
+        tool = (self._tools or {}).get(tool_name) or (await self._list()).get(tool_name)
+        if tool is None:
             return failed_result(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
         # Set last, so that it replaces whatever a caller left in the arguments.
         wants_user = IDENTITY in _properties(tool.input_schema)
@@ -249,16 +225,10 @@ class MCPToolExecutor:
             async with asyncio.timeout(self.timeout_s):
                 meta: Any = {USER_KEY: user_id}
                 reply = await connection.client.call_tool(tool_name, arguments, meta=meta)
-        except TimeoutError:
-            try:  # a server whose tool is only slow still answers
-                async with asyncio.timeout(_PING_S):
-                    await connection.client.list_tools()
-            except (TimeoutError, MCPError):
-                connection.end()
-            raise
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
-                connection.report("tool_server_died")
+                what = f"{_name(self._target)}{connection.last_words()}"
+                log_event(logger, logging.WARNING, "tool_server_died", server=what)
                 connection.end()
             raise
         return result_of(tool, reply)
@@ -274,11 +244,11 @@ class MCPToolExecutor:
                     page = await connection.client.list_tools(cursor=cursor)
                     found += page.tools
         except (TimeoutError, MCPError, ValueError, RuntimeError) as error:
+            said = str(error) or f"no answer within {self._start_timeout_s:g} s"
+            said += connection.last_words()
             connection.end()
-            why = str(error) or f"no answer within {self._start_timeout_s:g} s"
             raise ToolServerError(
-                f"the tool server {_name(self._target)!r} does not list its tools: {why}"
-                f"{connection.last_words()}"
+                f"the tool server {_name(self._target)!r} does not list its tools: {said}"
             ) from error
         self._tools = {tool.name: tool for tool in found}
         return self._tools
@@ -332,17 +302,13 @@ class _Connection:
         self.ready, self.ended = asyncio.Event(), asyncio.Event()
         self.fault: ConfigError | ToolServerError | None = None
         self.loop = asyncio.get_running_loop()
-        self._name, self._start_timeout_s = _name(target), start_timeout_s
-        self._scope, self._over = anyio.CancelScope(), False
-        self._said = ""
-        self._stderr: Any = None
-        self._garbage = False
-        self._task = asyncio.create_task(self._hold(target))
+        self._scope = anyio.CancelScope(deadline=anyio.current_time() + start_timeout_s)
+        self._stderr: Any = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115
+        self._task = asyncio.create_task(self._hold(target, start_timeout_s))
         _alive.add(self)
 
     def end(self) -> None:
         """Tell the server to end soon, even if it is still starting."""
-        self._over = True
         self._scope.cancel()
 
     def end_soon(self) -> None:
@@ -354,114 +320,68 @@ class _Connection:
     def usable(self) -> bool:
         """Whether calls can be made."""
         # A process that was forked has the connections of its parent, but not their loop.
-        return not (self._over or self.ended.is_set()) and self.loop is _loop.get()
-
-    def report(self, event: str) -> None:
-        """Log what happened to the server."""
-        log_event(logger, logging.WARNING, event, server=self._name, said=self.last_words())
+        here = self.loop is asyncio.get_running_loop()
+        return here and not (self._scope.cancel_called or self.ended.is_set())
 
     def last_words(self) -> str:
         """Return the end of what the server wrote to standard error, as the end of a message."""
-        with suppress(ValueError):  # the file was closed: what was read then counts
-            if (file := self._stderr) is not None:
-                # The server appends, so that it does not mind where this reads.
-                file.seek(max(0, file.seek(0, os.SEEK_END) - _MAX_STDERR_BYTES))
-                said = file.read().decode(errors="replace").strip()
-                self._said = f"; its standard error: {said}" if said else ""
-        return self._said
+        # The server appends, so that it does not mind where this reads.
+        self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - 4 * _MAX_STDERR_CHARS))
+        said = end_of(self._stderr.read().decode(errors="replace"), _MAX_STDERR_CHARS)
+        return f"; its standard error: {said}" if said else ""
 
-    async def _hold(self, target: Any) -> None:
+    async def _hold(self, target: Any, start_timeout_s: float) -> None:
+        name = _name(target)
         try:
             with self._scope:
-                self._scope.deadline = anyio.current_time() + self._start_timeout_s
                 if isinstance(target, StdioServerParameters):
-                    target = self._program(target)
-                async with Client(target, message_handler=self._on_message, cache=None) as client:
-                    self.client = client
+                    target = stdio_client(_with_its_group(target), errlog=self._stderr)
+                async with Client(target, cache=None) as self.client:
                     self._scope.deadline = math.inf  # it is for the start alone
                     self.ready.set()
                     await anyio.sleep_forever()
             if not self.ready.is_set():
                 raise TimeoutError(
-                    "it was closed before it had started"
-                    if anyio.current_time() < self._scope.deadline
-                    else f"it did not answer within {self._start_timeout_s:g} s; start_timeout_s "
-                    "gives a slow one longer"
+                    f"it did not answer within {start_timeout_s:g} s, or was closed before; "
+                    "start_timeout_s gives a slow one longer"
                 )
+        except ConfigError as error:
+            self.fault = error
         except Exception as error:  # noqa: BLE001 - the library raises all kinds
-            self._fail(error)
+            if self.ready.is_set():
+                log_event(logger, logging.WARNING, "tool_server_end", detail=repr(error))
+            # anyio wraps what fails in its task groups, once for each of them.
+            while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+                error = error.exceptions[0]
+            what = f"the tool server {name!r} could not be started: {error}{self.last_words()}"
+            self.fault = ToolServerError(what)
+            self.fault.__cause__ = error
         finally:
-            self._over = True
             _alive.discard(self)
+            self._stderr.close()
             self.ready.set()
             self.ended.set()
 
-    @asynccontextmanager
-    async def _program(self, command: StdioServerParameters) -> AsyncIterator[Any]:
-        """Start a program, and end its process group with it."""
-        mark = uuid.uuid4().hex
-        command = command.model_copy(update={"env": {**(command.env or {}), _MARK: mark}})
-        with tempfile.TemporaryFile("a+b", buffering=0) as self._stderr:
-            watch: asyncio.Task[None] | None = None
-            try:
-                async with stdio_client(command, errlog=self._stderr) as streams:
-                    watch = asyncio.create_task(self._watch(mark))
-                    yield streams
-            finally:
-                if watch is not None:
-                    watch.cancel()
-                self.last_words()  # which often say why it ended
 
-    async def _watch(self, mark: str) -> None:
-        """Wait until a server has ended, then kill what is left of its process group.
+def _with_its_group(command: StdioServerParameters) -> StdioServerParameters:
+    """Return a command whose process group ends with it, however it ends.
 
-        Not on Windows, where the library has them end together. Elsewhere it leaves the group alone
-        where the server ends by itself or is killed, and it may hold the server's output open, so
-        that its end is not noticed.
-        """
-        if os.name != "posix":
-            return
-        import psutil  # here, since it takes long to import
+    The library kills the group of a server that it ends, but leaves it where the server ends by
+    itself or is killed. On Windows it has them end together.
 
-        def marked(child: psutil.Process) -> bool:
-            with suppress(psutil.Error):
-                return child.environ().get(_MARK) == mark
-            return False
-
-        found: list[psutil.Process] = []
-        try:
-            for _ in range(100):  # a program that is being loaded has no environment yet
-                if found := list(filter(marked, psutil.Process().children())):
-                    break
-                await asyncio.sleep(0.01)
-            # Looked at, since waiting for a child's end is for its one parent, the library.
-            while found and found[0].status() != psutil.STATUS_ZOMBIE:  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_S)
-        except psutil.NoSuchProcess:
-            pass  # it has ended
-        finally:
-            for server in found:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(server.pid, signal.SIGKILL)
-        if found:
-            self.end()
-
-    async def _on_message(self, message: object) -> None:
-        if isinstance(message, Exception) and not self._garbage:
-            self._garbage = True
-            self.report("tool_server_garbage")
-
-    def _fail(self, error: Exception) -> None:
-        if self.ready.is_set():
-            log_event(logger, logging.WARNING, "tool_server_end", detail=repr(error))
-            return
-        # anyio wraps what fails in its task groups, once for each of them.
-        while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-            error = error.exceptions[0]
-        what = f"the tool server {self._name!r} could not be started: {error}{self.last_words()}"
-        is_missing = isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError)
-        self.fault = ConfigError(what) if is_missing else ToolServerError(what)
-        self.fault.__cause__ = error
+    Raises:
+        ConfigError: there is no such program.
+    """
+    path = (command.env or {}).get("PATH")
+    if command.cwd is None and shutil.which(command.command, path=path) is None:
+        raise ConfigError(
+            f"there is no program {command.command!r} to start as a tool server; install it, or "
+            "give its path"
+        )
+    if os.name != "posix":
+        return command
+    words = ["-c", '"$@"; kill -9 0', "sh", command.command, *command.args]
+    return command.model_copy(update={"command": "/bin/sh", "args": words})
 
 
 @cache
@@ -469,10 +389,6 @@ def _prepare() -> None:
     """Register the end of all servers at exit, which must come before that of their loop."""
     _loop.get()  # first, since atexit runs what was registered last before the rest
     atexit.register(_end_all)
-    # The library logs each line that is no message, with a traceback.
-    logging.getLogger("mcp.client.stdio").addFilter(
-        lambda record: not (_loop.is_here() and record.msg.startswith("Failed to parse JSONRPC"))
-    )
 
 
 def _end_all() -> None:
@@ -519,7 +435,7 @@ def result_of(tool: Tool, reply: CallToolResult) -> ToolResult:
     if reply.is_error:
         text = text.removeprefix(f"Error executing tool {tool.name}: ")
         code = (reply.meta or {}).get(ERROR_KEY)
-        if code not in get_args(ServerErrorCode):  # a server that knows nothing of these codes
+        if code not in _SERVER_CODES:  # a server that knows nothing of these codes
             code = "TOOL_NOT_FOUND" if text == f"Unknown tool: {tool.name}" else "TOOL_ERROR"
         text = clip(text or "the tool failed and does not say why", _MAX_ERROR_CHARS)
         return failed_result(text, str(code))

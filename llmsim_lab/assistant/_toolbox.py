@@ -1,25 +1,36 @@
-"""The tools of one message: what the model is told of them, and which calls are allowed.
+"""The tools of one message: what the model is told of them, which calls are allowed, their runs.
 
 Tools act for the user as authenticated, never for whom a model names: the user's identity is taken
-out of schemas and out of arguments.
+out of schemas and out of arguments. What a tool returns comes from outside, as a model's reply
+does: within a recorded run it is on the tape, and a replay runs no tool.
 """
 
 from __future__ import annotations
 
-import inspect
+import asyncio
 import json
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 from pydantic import TypeAdapter
 
 from llmsim_lab._util.jsontext import read
 from llmsim_lab._util.text import clip, listed, log_event, whole_text
-from llmsim_lab.assistant._types import FunctionCall, ToolDeclaration, ToolResult
+from llmsim_lab.assistant._types import (
+    DeclaresTools,
+    FunctionCall,
+    LLMAdapter,
+    ToolDeclaration,
+    ToolExecutor,
+    ToolResult,
+)
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.llm._scope import scope
+from llmsim_lab.run._ask import from_outside
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +39,7 @@ IDENTITY = "user_id"
 USER_KEY = "llmsim-lab/user_id"
 """The same in the metadata of a request to an MCP server, which models cannot write."""
 ERROR_KEY = "llmsim-lab/error_code"
-"""The ``ServerErrorCode`` in the metadata of a failed result of an MCP server's."""
+"""The code in the metadata of a failed result of an MCP server's."""
 
 # Of verbs only the forms that order something: "deleted" and "removed" describe what is there.
 _DESTRUCTIVE = re.compile(
@@ -49,28 +60,85 @@ part of a schema that names a version would be checked in full."""
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _INSIDE = 20
 """How deep a result may stand in a line of a tape, all of which has to be read."""
+_STOPPED = {
+    "success": False,
+    "error": "it was stopped before it answered, so it may have been done or not; look before "
+    "you ask for it again",
+    "error_code": "STOPPED",
+}
 
 
 class Toolbox:
-    """Tools with their declarations; checks calls and makes none.
+    """Tools with their declarations: checks calls, and runs them.
+
+    A replay takes what tools answer from the tape and runs nothing, and so does a resumed run for
+    what its broken turn had done. A call that deletes is never made twice: stopped halfway, it
+    counts as done. A tool's faults are results.
 
     Args:
         declared: the tools. One whose schema makes no sense is neither offered to the model nor
             run.
         confirm: by tool, whether a call needs the user's yes.
+        executor: runs them; not asked for anything in a replay. None where there is none any more,
+            as in a recorded run.
+        timeout_s: longest wait for one tool, seconds.
     """
 
     def __init__(
-        self, declared: Iterable[ToolDeclaration], confirm: Mapping[str, bool] | None = None
+        self,
+        declared: Iterable[ToolDeclaration],
+        confirm: Mapping[str, bool] | None = None,
+        *,
+        executor: ToolExecutor | None = None,
+        timeout_s: float = 25.0,
     ) -> None:
         tools = tuple(declared)
-        self._confirm = {tool.name: True for tool in tools if tool.destructive}
-        self._confirm |= {tool.name: True for tool in tools if deletes_by_name(tool.name)}
+        self._executor, self._timeout_s = executor, timeout_s
+        self._destructive = {t.name for t in tools if t.destructive or deletes_by_name(t.name)}
         if unknown := sorted((confirm or {}).keys() - {tool.name for tool in tools}):
             log_event(logger, logging.WARNING, "confirm_unknown", names=", ".join(unknown))
-        self._confirm |= confirm or {}
+        self._confirm = dict.fromkeys(self._destructive, True) | dict(confirm or {})
         self._validators: dict[str, Any] = {}
         self.declarations = tuple(filter(None, map(self._admitted, tools)))
+
+    @classmethod
+    async def of(
+        cls,
+        executor: ToolExecutor | None,
+        adapter: LLMAdapter,
+        confirm: Mapping[str, bool] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Return the tools that exist now, as the adapter words them, else as the executor does.
+
+        A tool that neither declares is declared by its name alone, with any arguments: an executor
+        that lists a tool wants it used.
+        """
+
+        async def listing() -> Any:
+            tools = _there(executor)
+            if (ready := getattr(tools, "ready", None)) is not None:
+                await ready()
+            # Once each: some model servers refuse a request that declares a name twice.
+            names = list(dict.fromkeys(tools.get_available_tools()))
+            known = tools.get_tool_declarations(names) if isinstance(tools, DeclaresTools) else ()
+            declared = [
+                [tool.name, tool.description, {**tool.parameters}, tool.destructive]
+                for tool in known
+            ]
+            return {"names": names, "declared": declared}
+
+        # Agents of one run may have different tools.
+        found = await from_outside("tools", scope().asker or "", listing)
+        own = {fields[0]: ToolDeclaration(*fields) for fields in found["declared"]}
+        worded = {tool.name: tool for tool in adapter.get_tool_declarations(found["names"])}
+        declared = []
+        for name in found["names"]:
+            tool = worded.get(name) or own.get(name) or ToolDeclaration(name)
+            # Whatever a tool is called in words: the executor knows what it destroys.
+            destroys = name in own and own[name].destructive
+            declared.append(replace(tool, destructive=True) if destroys else tool)
+        return cls(declared, confirm, executor=executor, **options)
 
     def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
         """Return the tool as it is offered to the model, or None if it cannot be."""
@@ -108,12 +176,7 @@ class Toolbox:
             complaint = f"there is no tool {clip(call.name, 60)!r}; available: {available}"
             return failed_result(complaint, "TOOL_NOT_FOUND")
         try:
-            arguments: Any = call.arguments
-            if isinstance(arguments, str):  # as some adapters have it
-                arguments = json.loads(arguments) if arguments.strip() else {}
-            if not isinstance(arguments, Mapping):
-                raise ValueError(f"they must be a JSON object, not {type(arguments).__name__}")
-            arguments = json_ready(dict(arguments))
+            arguments = json_ready(dict(call.arguments))
             parameters: dict[str, Any] = _cleaned(arguments)
             if parameters != arguments:  # 1.0 == 1
                 log_event(logger, logging.WARNING, "identity_ignored", tool=call.name)
@@ -127,6 +190,61 @@ class Toolbox:
                 return parameters
             told = list(map(_fault_text, faults))
         return failed_result(f"the arguments are wrong: {'; '.join(told)}", "INVALID_PARAMETERS")
+
+    async def run(self, name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
+        """Run a tool, or take its result from the tape.
+
+        Raises:
+            TapeMiss: a replay has no such call.
+            TapeError: it is to be run, and there is no executor.
+        """
+
+        async def running() -> dict[str, Any]:
+            result = await self._run(name, parameters, user_id)
+            try:
+                known = json_ready(result.model_dump(exclude_none=True))
+            except ValueError as error:  # it has run, so its call must still get onto the tape
+                what = f"its result is not ready for JSON: {error}"
+                known = failed_result(what, "INVALID_RESULT").model_dump(exclude_none=True)
+            return dict(known)
+
+        found = await from_outside(
+            "tool",
+            f"{name}({json_text(parameters)}) for {user_id}",
+            running,
+            once=name in self._destructive or deletes_by_name(name),
+            otherwise=_STOPPED,
+        )
+        return ToolResult.model_validate(found)
+
+    async def _run(self, name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
+        tools = _there(self._executor)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await tools.execute(name, parameters, user_id)
+        except TapeError:
+            raise
+        except TimeoutError:
+            return failed_result(f"it gave no answer within {self._timeout_s:g} s", "TIMEOUT")
+        except Exception as error:
+            # The traceback is for the program's log; the model reads the type alone, since the
+            # text may hold internals.
+            logger.warning("tool_failure tool=%s", name, exc_info=error)
+            return failed_result(f"it failed: {type(error).__name__}", "TOOL_ERROR")
+
+
+def _there(executor: ToolExecutor | None) -> ToolExecutor:
+    if executor is None:
+        raise TapeError(
+            "what comes after the tape is live, and no tape can hold tools: give them, "
+            "fork(tape, ..., tools=...) or resume(tape, ..., tools=...); tools=FunctionTools() "
+            "has none"
+        )
+    if not hasattr(executor, "get_available_tools"):
+        raise ConfigError(
+            f"tools={executor!r:.80} runs no tools; functions go into tools=FunctionTools(function)"
+        )
+    return executor
 
 
 def _fault_text(fault: Any) -> str:
@@ -183,10 +301,10 @@ def in_words(tool_name: str) -> str:
 
 def untitled(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema without the titles that pydantic makes from names, which cost tokens."""
-    parts = schema.get("properties") or {}
-    if isinstance(parts, dict):  # else it is no schema, and this tool alone is not offered
-        parts = {name: _untitled(part) for name, part in parts.items()}
-    return {**_untitled(schema), "properties": parts}
+    parts = schema.get("properties")
+    if not isinstance(parts, dict):  # it is no schema, and this tool alone is not offered
+        return {"properties": {}, **schema}
+    return {**_untitled(schema), "properties": {name: _untitled(it) for name, it in parts.items()}}
 
 
 def _untitled(schema: Any) -> Any:
@@ -196,11 +314,6 @@ def _untitled(schema: Any) -> Any:
 
 
 # --- results --------------------------------------------------------------------------------------
-
-
-async def value_of(value: Any) -> Any:
-    """Return a value, awaited if need be: users' adapters and executors may be sync or async."""
-    return await value if inspect.isawaitable(value) else value
 
 
 def failed_result(error: str, code: str) -> ToolResult:

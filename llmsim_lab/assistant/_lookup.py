@@ -1,0 +1,197 @@
+"""Agents of a run look things up with tools before they decide."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from llmsim_lab._spans import Span
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.text import clip
+from llmsim_lab.agents import NationAgent
+from llmsim_lab.agents._agents import NationProfile
+from llmsim_lab.assistant._adapter import OllamaAdapter
+from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
+from llmsim_lab.assistant._types import FunctionCall, LLMMessage, ToolExecutor, ToolResult
+from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm._scope import scoped
+from llmsim_lab.models import PolicyDecision
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.run import Question
+from llmsim_lab.types import CallSite
+
+_FINDINGS = "What you looked up:"
+_MAX_RESULT_CHARS = 1500
+_MAX_ARGUMENT_CHARS = 300
+_MAX_FINDINGS_CHARS = 6_000
+
+
+class ToolLookup:
+    """Lets a model look things up before it decides; what it found is added to its prompt.
+
+    Looking up is a conversation of its own, of at most ``max_lookups`` model calls. The decision is
+    then made as without tools, with the findings at the end of the prompt. Every tool's result is
+    on the run's tape, and a replay runs no tool. Calls of tools that need somebody's yes fail; so
+    do those of an MCP server that does not say what its tools do, unless ``confirm`` says
+    otherwise. The calls and tokens of looking up are on the tape; a run's frame counts those of
+    the decisions.
+
+    In any world it makes a player: ``players={"Ann": ToolLookup(tools).player(client)}``. For
+    nations there is also ``ToolUsingNationAgent``. Several players may share one.
+
+    Args:
+        tools: runs the tools; they act for the agent that asks.
+        max_lookups: most model calls for looking up, before each decision.
+        confirm: by tool, whether a call needs somebody's yes, as in ``AgentEngineConfig``.
+
+    Raises:
+        ConfigError: ``max_lookups`` is below 1.
+    """
+
+    def __init__(
+        self,
+        tools: ToolExecutor,
+        *,
+        max_lookups: int = 2,
+        confirm: Mapping[str, bool] | None = None,
+    ) -> None:
+        self.max_lookups = whole_number("max_lookups", max_lookups, least=1)
+        self.tools = tools
+        self._confirm = confirm
+
+    async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
+        """Return the prompt with what the model found at its end, one line for each call.
+
+        Args:
+            prompt: a text, or a ``RenderedPrompt``, which it stays.
+            client: the model.
+            site: who asks, and when; tools act for its ``agent``.
+
+        Raises:
+            LLMFailureException: the model could not be asked.
+            ConfigError: the tools are set up wrong.
+            Exception: whatever else the tools' executor raises when it starts.
+        """
+        adapter = OllamaAdapter(client)
+        with scoped(asker=site.agent):  # agents of one run may have different tools
+            toolbox = await Toolbox.of(self.tools, adapter, self._confirm)
+        if not toolbox.declarations:
+            return prompt
+        messages = _opening(prompt)
+        findings: list[str] = []
+        for _ in range(self.max_lookups):
+            response = await adapter.ask(messages, toolbox.declarations, site=site)
+            calls = tuple(response.function_calls or ())
+            if not calls:
+                break
+            messages.append(LLMMessage("assistant", response.content or "", calls))
+            for call in calls:
+                result = toolbox.check(call)
+                if not isinstance(result, ToolResult) and toolbox.needs_yes(call.name):
+                    result = failed_result("no user can confirm it", "REFUSED")
+                if not isinstance(result, ToolResult):
+                    result = await toolbox.run(call.name, result, site.agent or "somebody")
+                text = result_text(result, max_chars=_MAX_RESULT_CHARS)
+                findings.append(f"- {_call_text(call)}: {text}")
+                messages.append(LLMMessage("tool", text, tool_name=call.name))
+        return _with_findings(prompt, findings) if findings else prompt
+
+    def player(self, client: LLMClient) -> Callable[[Question], Awaitable[Any]]:
+        """Return a player that looks things up, then answers with what was found.
+
+        Args:
+            client: the model that looks up and answers.
+        """
+
+        async def answer(question: Question) -> Any:
+            prompt = await self.look_up(question.prompt, client, question.site)
+            return await question.put_to(client, prompt)
+
+        return answer
+
+    def __repr__(self) -> str:
+        return f"ToolLookup({self.tools!r}, max_lookups={self.max_lookups})"
+
+
+def _opening(prompt: str) -> list[LLMMessage]:
+    ask = Prompt.load("tool_lookup")
+    if isinstance(prompt, RenderedPrompt) and prompt.system:
+        user = ask.render(situation=prompt.user).user
+        return [LLMMessage("system", prompt.system), LLMMessage("user", user)]
+    return [LLMMessage("user", ask.render(situation=str(prompt)).user)]
+
+
+def _call_text(call: FunctionCall) -> str:
+    arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
+    return f"{call.name}({clip(arguments, _MAX_ARGUMENT_CHARS)})"
+
+
+def _with_findings(prompt: str, findings: Sequence[str]) -> str:
+    """Return the prompt with as many findings at its end as there is room for."""
+    kept, room = [], _MAX_FINDINGS_CHARS
+    for line in findings:
+        if len(line) <= room:
+            kept.append(line)
+            room -= len(line)
+    if left_out := len(findings) - len(kept):
+        kept.append(f"- ({left_out} more results did not fit in here)")
+    found = "\n".join(kept)
+    if not isinstance(prompt, RenderedPrompt):
+        return f"{prompt}\n\n{_FINDINGS}\n{found}"
+    # It stays a prompt that a viewer can take apart: its template gets a slot for the findings.
+    user = f"{prompt.user}\n\n{_FINDINGS}\n{found}"
+    own = Span("findings", "user", len(user) - len(found), len(user), "the tools' answers")
+    return RenderedPrompt(
+        system=prompt.system,
+        user=user,
+        template=_extended(prompt.template),
+        spans=None if prompt.layouts is None else (*prompt.spans, own),
+    )
+
+
+@lru_cache(maxsize=64)  # a template is parsed once, not for each look-up
+def _extended(template: Prompt) -> Prompt:
+    return template.edit(f"{template.text.rstrip()}\n\n{_FINDINGS}\n{{{{ findings }}}}\n")
+
+
+class ToolUsingNationAgent(NationAgent):
+    """A nation's advisor with tools: first it looks things up, then it decides with what it found.
+
+    ``ToolLookup`` says how; agents of the other simulations take one.
+
+    Args:
+        name: the nation's name, unique in a run; tools act for this user.
+        llm_client: the model.
+        tools: runs the tools.
+        max_lookups: most model calls for looking up, each turn.
+        profile: the nation's particulars.
+        prompt: a prompt with the slots of the shipped ``agent_policy``; that one if not given.
+
+    Attributes:
+        lookup: looks things up.
+
+    Raises:
+        ConfigError: ``max_lookups`` is not a whole number from 1 on.
+
+    Example:
+        >>> agent = ToolUsingNationAgent("Aland", client, tools=FunctionTools(latest_inflation))
+    """
+
+    def __init__(
+        self,
+        name: str,
+        llm_client: LLMClient,
+        *,
+        tools: ToolExecutor,
+        max_lookups: int = 2,
+        profile: NationProfile | None = None,
+        prompt: Prompt | None = None,
+    ) -> None:
+        super().__init__(name, llm_client, profile=profile, prompt=prompt)
+        self.lookup = ToolLookup(tools, max_lookups=max_lookups)
+
+    async def _ask(self, prompt: str, site: CallSite) -> PolicyDecision:
+        extended = await self.lookup.look_up(prompt, self.llm_client, site)
+        return await super()._ask(extended, site)

@@ -7,7 +7,7 @@ serves a task list over MCP.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmsim_lab import _util
 from llmsim_lab.assistant._adapter import OllamaAdapter
@@ -48,7 +48,7 @@ __all__ = [
 
 # ``_types`` has the contract's other names, for which it gives no module, and what an adapter or an
 # executor of the user's own is written with. The rest needs the ``mcp`` library, which is an extra.
-_late, __dir__ = _util.late_names(
+__getattr__, __dir__ = _util.late_names(
     __name__,
     {
         "_mcp_executor": "MCPToolExecutor",
@@ -56,14 +56,3 @@ _late, __dir__ = _util.late_names(
         "PendingAction RateLimitError Said ToolCall ToolDeclaration ToolResult",
     },
 )
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        return _late(name)
-    except ModuleNotFoundError as error:
-        if error.name not in ("mcp", "mcp_types"):
-            raise
-        raise ImportError(
-            f"{name} needs the mcp library: pip install 'llmsim-lab[tools]' ({error})"
-        ) from error

@@ -31,29 +31,29 @@ def load_constitution(
     """Return a constitution's text, for ``LLMAgentEngine``.
 
     Args:
-        path: your own Markdown file, either a prompt file, whose system message is taken, or the
-            text alone; the shipped one if not given. A slot ``tools`` in it is filled.
+        path: your own Markdown file; the shipped one if not given. A slot ``tools`` in it is
+            filled.
         tools: the tools to list; the task tools if not given.
 
     Raises:
         PromptError: the file cannot be read, or a section is missing or empty.
     """
-    prompt = Prompt.load("constitution") if path is None else _read(Path(path))
+    if path is None:
+        prompt = Prompt.load("constitution")
+    else:
+        try:
+            text = Path(path).read_text(encoding="utf-8-sig")  # some editors write a mark of order
+        except (OSError, UnicodeDecodeError) as error:
+            raise PromptError(f"cannot read the constitution {path}: {error}") from error
+        prompt = Prompt("{{ message }}", system=text.strip(), name=Path(path).stem)
     listed = _TASK_TOOLS
     if tools is not None:
-        listed = (
-            "\n".join(
-                f"- {tool.name}: {' '.join(tool.description.strip().splitlines()[:1])}"
-                for tool in tools
-            )
-            or "(There are no tools at present.)"
-        )
+        lines = [f"- {t.name}: {' '.join(t.description.strip().splitlines()[:1])}" for t in tools]
+        listed = "\n".join(lines) or "(There are no tools at present.)"
     values = {"tools": listed, "message": ""}  # only the system message is used, but all is filled
     text = prompt.render(**{slot: values[slot] for slot in prompt.slots if slot in values}).system
-    # A section of nothing but a comment is empty.
-    parts = _HEADING.split(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
-    titles = map(str.lower, parts[1::2])
-    bodies = dict(zip(titles, map(str.strip, parts[2::2]), strict=True))
+    parts = _HEADING.split(text)
+    bodies = dict(zip(map(str.lower, parts[1::2]), map(str.strip, parts[2::2]), strict=True))
     if faulty := [title for title in SECTIONS if not bodies.get(title.lower())]:
         needed = ", ".join(f"'## {title}'" for title in SECTIONS)
         raise PromptError(
@@ -61,14 +61,3 @@ def load_constitution(
             f"needs the sections {needed}"
         )
     return text
-
-
-def _read(path: Path) -> Prompt:
-    try:
-        text = path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
-    except (OSError, UnicodeDecodeError) as error:
-        raise PromptError(f"cannot read the constitution {path}: {error}") from error
-    # A prompt file has a user's part; any other text is all system message, whatever its headings.
-    if re.search(r"^## User[ \t]*$", text, re.MULTILINE):
-        return Prompt.parse(text, name=path.stem)
-    return Prompt("{{ message }}", system=text.strip(), name=path.stem)

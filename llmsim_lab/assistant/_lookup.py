@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from llmsim_lab._spans import Span
@@ -140,20 +139,15 @@ def _with_findings(prompt: str, findings: Sequence[str]) -> str:
     found = "\n".join(kept)
     if not isinstance(prompt, RenderedPrompt):
         return f"{prompt}\n\n{_FINDINGS}\n{found}"
-    # It stays a prompt that a viewer can take apart: its template gets a slot for the findings.
+    # It stays a prompt that a viewer can take apart.
     user = f"{prompt.user}\n\n{_FINDINGS}\n{found}"
     own = Span("findings", "user", len(user) - len(found), len(user), "the tools' answers")
     return RenderedPrompt(
         system=prompt.system,
         user=user,
-        template=_extended(prompt.template),
+        template=prompt.template,
         spans=None if prompt.layouts is None else (*prompt.spans, own),
     )
-
-
-@lru_cache(maxsize=64)  # a template is parsed once, not for each look-up
-def _extended(template: Prompt) -> Prompt:
-    return template.edit(f"{template.text.rstrip()}\n\n{_FINDINGS}\n{{{{ findings }}}}\n")
 
 
 class ToolUsingNationAgent(NationAgent):

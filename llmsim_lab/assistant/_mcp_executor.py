@@ -24,17 +24,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import anyio
-from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp.server import Server
-from mcp.server.mcpserver import MCPServer
-from mcp_types import (
-    CONNECTION_CLOSED,
-    INVALID_PARAMS,
-    CallToolResult,
-    TextContent,
-    Tool,
-    ToolAnnotations,
-)
 
 from llmsim_lab._util.text import clip, end_of, log_event
 from llmsim_lab._util.waiting import PrivateLoop
@@ -48,6 +37,16 @@ from llmsim_lab.assistant._toolbox import (
 )
 from llmsim_lab.assistant._types import ToolDeclaration, ToolResult, ToolServerError
 from llmsim_lab.errors import ConfigError
+
+try:
+    from mcp import Client, MCPError, StdioServerParameters, stdio_client
+    from mcp.server import Server
+    from mcp.server.mcpserver import MCPServer
+    from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, CallToolResult, TextContent, Tool
+except ImportError as error:
+    raise ImportError(
+        f"MCPToolExecutor needs the mcp library: pip install 'llmsim-lab[tools]' ({error})"
+    ) from error
 
 T = TypeVar("T")
 
@@ -410,8 +409,9 @@ async def _all_ended() -> None:
 
 def declaration_of(tool: Tool) -> ToolDeclaration:
     """Return a tool's declaration for the model."""
-    hints = tool.annotations or ToolAnnotations()
-    destructive, reads = hints.destructive_hint, hints.read_only_hint
+    hints = tool.annotations
+    destructive = hints.destructive_hint if hints else None
+    reads = hints.read_only_hint if hints else None
     if destructive is None:  # MCP's default: a tool that does not only read may destroy
         destructive = not (reads_by_name(tool.name) if reads is None else reads)
     return ToolDeclaration(

@@ -21,7 +21,6 @@ from pydantic import TypeAdapter
 from llmsim_lab._util.jsontext import read
 from llmsim_lab._util.text import clip, listed, log_event, whole_text
 from llmsim_lab.assistant._types import (
-    DeclaresTools,
     FunctionCall,
     LLMAdapter,
     ToolDeclaration,
@@ -121,10 +120,10 @@ class Toolbox:
                 await ready()
             # Once each: some model servers refuse a request that declares a name twice.
             names = list(dict.fromkeys(tools.get_available_tools()))
-            known = tools.get_tool_declarations(names) if isinstance(tools, DeclaresTools) else ()
+            declare = getattr(tools, "get_tool_declarations", lambda _: ())
             declared = [
                 [tool.name, tool.description, {**tool.parameters}, tool.destructive]
-                for tool in known
+                for tool in declare(names)
             ]
             return {"names": names, "declared": declared}
 

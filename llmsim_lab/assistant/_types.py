@@ -332,7 +332,8 @@ class ToolExecutor(Protocol):
     """Runs tools.
 
     An executor that must start before it knows its tools also has ``async def ready(self)``, which
-    is awaited first; one that knows their declarations is a ``DeclaresTools`` too.
+    is awaited first; one that knows their declarations has ``get_tool_declarations``, as an
+    ``LLMAdapter`` has.
     """
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
@@ -347,15 +348,6 @@ class ToolExecutor(Protocol):
 
     def get_available_tools(self) -> list[str]:
         """Return the names of the tools that can be run now."""
-        ...
-
-
-@runtime_checkable
-class DeclaresTools(Protocol):
-    """A tool executor that also knows its tools' declarations."""
-
-    def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
-        """Return the declarations of these tools, as far as they are known."""
         ...
 
 

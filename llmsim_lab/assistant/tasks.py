@@ -66,12 +66,9 @@ def task_server(db: Path | str = ":memory:", *, user: str | None = None) -> MCPS
         user: whose tasks; without it each request names the user.
 
     Raises:
-        sqlite3.Error: the file cannot be opened, or holds something else.
+        sqlite3.Error: the file cannot be opened, or is not a database.
     """
     store = sqlite3.connect(db, check_same_thread=False, isolation_level=None)
-    tables = store.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')")
-    if others := sorted({name for [name] in tables} - {"users", "tasks"}):
-        raise sqlite3.DatabaseError(f"it holds other things: {', '.join(others)}")
     store.executescript(_SCHEMA)
     server: MCPServer[Any] = MCPServer("llmsim-lab-tasks", log_level="WARNING")
     weakref.finalize(server, store.close)

@@ -33,8 +33,6 @@ from llmsim_lab.run._turn import Series
 
 _TAKEN = {"events", "changes", "refused", "muted", *COMMON_COLUMNS}
 """Columns of every crisis's frame, and what an intervention sets, besides the variables."""
-_MOST_AGENTS = 20
-"""With more, a list of their columns would be too long to find one; the frame has them all."""
 
 
 class CrisisState(State):
@@ -251,8 +249,6 @@ class CrisisSimulation(Run[CrisisState]):
             raise ConfigError(
                 f"the state has agents {list(state.agent_vars)}; the scenario's are {agents}"
             )
-        _check_agents("muted", state.muted, agents)
-        _check_agents("responses", state.responses, agents)
         return self.scenario.engine(
             self._modules, {"global_vars": state.global_vars, "agent_vars": state.agent_vars}
         )
@@ -323,18 +319,19 @@ class CrisisSimulation(Run[CrisisState]):
 
     @property
     def series(self) -> Sequence[Series]:
-        """The variables that are numbers, the world's first; not those of more than 20 agents."""
+        """The variables that are numbers, the world's first."""
         world, own = self._start, self._start.variables
-        whose: list[str | None] = [None]
-        whose += world.agents if len(world.agents) <= _MOST_AGENTS else ()
         return [
             Series(
                 column=f"{agent}.{name}" if agent else name,
                 label=f"{agent}: {own.label(name).lower()}" if agent else own.label(name),
-                unit=_unit(variable),
+                # A scale's suffix, "/100", is written after each value; an axis has the range once.
+                unit=variable.suffix.strip()
+                if not isinstance(variable, ScaleVariable)
+                else f"{number(variable.min)} to {number(variable.max)}",
                 short=own.label(name).lower() if agent is None else "",
             )
-            for agent in whose
+            for agent in (None, *world.agents)
             for name, variable in world.definitions_of(agent).items()
             if isinstance(variable, NumericVariable)
         ]
@@ -391,10 +388,3 @@ def _check_agents(what: str, names: Iterable[str], agents: Iterable[str]) -> Non
             raise ConfigError(
                 f"{what}: there is no agent {name!r:.60}; there are: {', '.join(known)}"
             )
-
-
-def _unit(variable: NumericVariable) -> str:
-    # A scale's suffix, "/100", is written after each value; an axis has the range once.
-    if isinstance(variable, ScaleVariable):
-        return f"{number(variable.min)} to {number(variable.max)}"
-    return variable.suffix.strip()

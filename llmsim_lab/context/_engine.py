@@ -40,8 +40,6 @@ _SOURCES = {
 }
 """Where the slots' values come from, in words; ``step`` and ``before`` are turns."""
 
-_FEW = 12
-"""Options to name one by one; of more, the prompt gives the first, the last and the interval."""
 _CLOSED = ConfigDict(extra="forbid")
 
 
@@ -183,25 +181,19 @@ def limits_of(variable: Variable) -> str:
     """Return which values a variable takes, in words: ``whole number, 0 to 100``."""
     # From the schema, so that the prompt never says anything else than what is enforced.
     schema = variable.json_schema()
-    options = schema.get("enum")
-    if options and isinstance(options[0], str):
+    if options := schema.get("enum"):
         return f"one of {', '.join(options)}"
-    if options:
-        if len(options) <= _FEW:
-            return f"one of {', '.join(map(value_text, options))}"
-        step = value_text(options[1] - options[0])
-        return f"{value_text(options[0])} to {value_text(options[-1])} in steps of {step}"
     if schema["type"] == "string":
         return f"a text of at most {schema['maxLength']} characters"
     if schema["type"] == "boolean":
         return "true or false"
     noun = "whole number" if schema["type"] == "integer" else "number"
-    low, high = schema.get("minimum"), schema.get("maximum")
+    low, high, step = schema.get("minimum"), schema.get("maximum"), getattr(variable, "step", None)
     if low is not None and high is not None:
-        return f"{noun}, {value_text(low)} to {value_text(high)}"
-    if low is not None or high is not None:
-        return f"{noun}, at {'least' if high is None else 'most'} {value_text(low or high or 0)}"
-    return noun
+        noun += f", {value_text(low)} to {value_text(high)}"
+    elif low is not None or high is not None:
+        noun += f", at {'least' if high is None else 'most'} {value_text(low or high or 0)}"
+    return noun if step in (None, 1) else f"{noun}, in steps of {value_text(step)}"
 
 
 def _values(values: Mapping[str, Any]) -> str:

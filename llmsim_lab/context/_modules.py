@@ -9,12 +9,10 @@ what it must not, the turn stops with a ``ModuleError``.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, ClassVar
@@ -211,17 +209,14 @@ def _sorted(modules: tuple[BehaviorModule, ...]) -> tuple[BehaviorModule, ...]:
                 f"module {module.name!r} requires {missing[0]!r}, which is not given; "
                 f"there are: {', '.join(by_name)}"
             )
-    try:
-        TopologicalSorter({name: module.requires for name, module in by_name.items()}).prepare()
-    except CycleError as error:
-        circle = " -> ".join(error.args[1])
-        raise ConfigError(f"modules require each other in a circle: {circle}") from error
     ordered: dict[str, BehaviorModule] = {}
 
-    # Not in the sorter's order, in which a module that requires nothing comes before all others.
-    def add(module: BehaviorModule) -> None:
+    def add(module: BehaviorModule, *above: str) -> None:
+        if module.name in above:
+            circle = " -> ".join([*above, module.name])
+            raise ConfigError(f"modules require each other in a circle: {circle}")
         for name in module.requires:
-            add(by_name[name])
+            add(by_name[name], *above, module.name)
         ordered.setdefault(module.name, module)
 
     for module in modules:
@@ -295,11 +290,7 @@ class ModuleLoader:
             return BehaviorModule(name=name, **fields)
         try:
             text = path.read_text(encoding="utf-8")
-            # The package's own modules are ordinary modules of it, with types and breakpoints.
-            if path.parent == self.shipped:
-                code = importlib.import_module(f"llmsim_lab.context.definitions.{name}")
-            else:
-                code = _run(path, text)
+            code = _run(path, text)
         except Exception as error:
             raise ConfigError(
                 f"{path}: the module's code does not load: {type(error).__name__}: {error}"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from llmsim_lab._util.config import Settings, Words, YamlFile, read_config
+from llmsim_lab._util.config import Settings, Words, read_config
 from llmsim_lab._util.files import data_path
 from llmsim_lab.context._builder import AgentContextBuilder, Briefing
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
@@ -168,10 +168,7 @@ def _shipped(name: str) -> Path:
     try:
         return data_path(f"scenarios/{name}.yaml")
     except DataError as error:
-        # The folder holds the files of other worlds too.
-        files = sorted(data_path("scenarios").glob("*.yaml"))
-        shipped = [p.stem for p in files if YamlFile.read(p).values.get("kind") == "crisis"]
         raise ConfigError(
-            f"no scenario {name!r:.80} ships with the package; there are: {', '.join(shipped)}. "
-            "For one of your own give its file's path, ending in .yaml"
+            f"no scenario {name!r:.80} ships with the package; there are: strait, bank_run. For "
+            "one of your own give its file's path, ending in .yaml"
         ) from error

@@ -7,11 +7,10 @@ its bounds.
 
 from __future__ import annotations
 
-import math
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -27,17 +26,13 @@ _Step = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
-_MOST_IN_AN_ENUM = 200
 _LARGEST = 1e15
 """Beyond it, floats no longer hold cents."""
 _FLAGS = {"true": True, "yes": True, "false": False, "no": False}
 
 
-class Accepted(NamedTuple):
-    """A value that a variable takes, and what had to be converted for it, if anything."""
-
-    value: Scalar
-    repair: str = ""
+Accepted: TypeAlias = tuple[Scalar, str]
+"""A value that a variable takes, and what had to be converted for it; empty for nothing."""
 
 
 class BaseVariable(Settings):
@@ -54,13 +49,6 @@ class BaseVariable(Settings):
     description: str = ""
     shown: bool = True
     engine_may_set: bool = True
-
-    @property
-    def initial(self) -> Scalar | None:
-        """The default, or None if each run must say where it starts."""
-        # Each type declares its own, since each has another type of value.
-        default: Scalar | None = getattr(self, "default", None)
-        return default
 
     @abstractmethod
     def accept(self, value: Any) -> Accepted:
@@ -80,8 +68,9 @@ class BaseVariable(Settings):
 
     @model_validator(mode="after")
     def _default_is_possible(self) -> Self:
-        if self.initial is not None and self.accept(self.initial).repair:
-            raise ValueError(f"default: {self.initial!r} is not of the variable's type")
+        # Each type declares its own default, since each has another type of value.
+        if (default := getattr(self, "default", None)) is not None:
+            self.accept(default)
         return self
 
 
@@ -99,10 +88,6 @@ class NumericVariable(BaseVariable):
     max: _Finite | None = None
     step: _Step | None = None
     default: _Finite | None = None
-
-    @property
-    def initial(self) -> Scalar | None:
-        return None if self.default is None else self._tidy(self.default)
 
     @property
     def whole(self) -> bool:
@@ -125,9 +110,7 @@ class NumericVariable(BaseVariable):
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{clip(repr(value), 60)} is {type(value).__name__}, not a number")
         if not abs(value) < _LARGEST:  # "not <" rather than ">=": NaN has to end up here too
-            finite = isinstance(value, int) or math.isfinite(value)
-            what = f"larger than {_LARGEST:g}" if finite else "not a finite number"
-            raise ValueError(f"{clip(repr(value), 60)} is {what}")
+            raise ValueError(f"{clip(repr(value), 60)} is not a number below {_LARGEST:g}")
         if self.min is not None and value < self.min:
             raise ValueError(f"{value:g} is below the least value, {self.min:g}")
         if self.max is not None and value > self.max:
@@ -140,7 +123,7 @@ class NumericVariable(BaseVariable):
         tidy = self._tidy(value)
         if type(tidy) is not type(value):
             repair = repair or f"{value!r} was read as the whole number {tidy}"
-        return Accepted(tidy, repair)
+        return tidy, repair
 
     @property
     @abstractmethod
@@ -153,25 +136,12 @@ class NumericVariable(BaseVariable):
         return number(value) + self.suffix
 
     def json_schema(self) -> dict[str, Any]:
-        if grid := self._grid():
-            return {"enum": grid}
         schema: dict[str, Any] = {"type": "integer" if self.whole else "number"}
         if self.min is not None:
             schema["minimum"] = self._tidy(self.min)
         if self.max is not None:
             schema["maximum"] = self._tidy(self.max)
         return schema
-
-    def _grid(self) -> list[int | float]:
-        """Return all values, where they are few enough to name, else nothing."""
-        # Servers hold a model to enums and to bounds of integers, but not to multiples of a number.
-        if self.min is None or self.max is None or self.step is None or self.step == 1:
-            return []
-        first, last = math.ceil(self.min / self.step), math.floor(self.max / self.step)
-        if last - first > _MOST_IN_AN_ENUM:
-            return []
-        # Rounded, since 3 * 0.1 is 0.30000000000000004, which a model would have to write.
-        return [self._tidy(round(place * self.step, 10)) for place in range(first, last + 1)]
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
@@ -190,11 +160,8 @@ class ScaleVariable(NumericVariable):
 
     @property
     def suffix(self) -> str:
-        return (
-            f"/{number(self.max)}"
-            if self.min == 0
-            else f" on a scale from {self.min:g} to {self.max:g}"
-        )
+        low, high = number(self.min), number(self.max)
+        return f"/{high}" if self.min == 0 else f" on a scale from {low} to {high}"
 
 
 class PercentVariable(NumericVariable):
@@ -235,7 +202,7 @@ class TextVariable(BaseVariable):
         line = " ".join(value.split())
         if len(line) > self.max_chars:
             raise ValueError(f"the text has {len(line)} characters, more than {self.max_chars}")
-        return Accepted(line, "" if line == value else "spaces and line breaks were made single")
+        return line, "" if line == value else "spaces and line breaks were made single"
 
     def text(self, value: Any) -> str:
         return value_text(value) or "none"
@@ -252,9 +219,9 @@ class FlagVariable(BaseVariable):
 
     def accept(self, value: Any) -> Accepted:
         if isinstance(value, bool):
-            return Accepted(value)
+            return value, ""
         if isinstance(value, str) and (known := value.strip().lower()) in _FLAGS:
-            return Accepted(_FLAGS[known], f"the text {value!r} was read as yes or no")
+            return _FLAGS[known], f"the text {value!r} was read as yes or no"
         raise ValueError(f"{clip(repr(value), 60)} is neither true nor false")
 
     def json_schema(self) -> dict[str, Any]:
@@ -269,12 +236,10 @@ class ChoiceVariable(BaseVariable):
     default: str | None = None
 
     def accept(self, value: Any) -> Accepted:
-        if value in self.options:
-            return Accepted(value)
-        if isinstance(value, str):
-            for option in self.options:
-                if option.lower() == value.strip().lower():
-                    return Accepted(option, f"{value!r} was read as {option!r}")
+        wanted = str(value).strip().lower()
+        for option in self.options:
+            if option.lower() == wanted:
+                return option, "" if option == value else f"{value!r} was read as {option!r}"
         raise ValueError(f"{clip(repr(value), 60)} is not one of {', '.join(self.options)}")
 
     def json_schema(self) -> dict[str, Any]:
@@ -325,12 +290,8 @@ class Variables(Settings):
 
     def label(self, name: str) -> str:
         """Return how prompts name a variable, defined or not."""
-        found = self.get(name)
+        found = self.global_vars.get(name) or self.agent_vars.get(name)
         return (found.label if found else "") or humanise(name)
-
-    def get(self, name: str) -> Variable | None:
-        """Return the definition of a variable, the world's or the agents'."""
-        return self.global_vars.get(name) or self.agent_vars.get(name)
 
     @classmethod
     def together(cls, parts: Iterable[tuple[str, Variables]]) -> Variables:
@@ -370,18 +331,17 @@ def initial_values(
     """
     values: dict[str, Any] = {}
     for name, variable in variables.items():
-        if name not in given:
-            values[name] = variable.initial
-            if values[name] is None:
-                faults.append(f"{place}: no value for {name!r}, which has no default")
+        value = given.get(name, variable.default)
+        if value is None:
+            faults.append(f"{place}: no value for {name!r}, which has no default")
             continue
         try:
-            values[name], repair = variable.accept(given[name])
+            values[name], repair = variable.accept(value)
         except ValueError as error:
             faults.append(f"{place}.{name}: {error}")
             continue
         # A file can be corrected, so what is converted for a model is a fault here.
-        if repair:
+        if repair and name in given:
             faults.append(f"{place}.{name}: write {values[name]!r}: {repair}")
     return values
 

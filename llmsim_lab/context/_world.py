@@ -170,18 +170,20 @@ class GameEngine:
         before: Scalar | None = None
         after: Scalar | None = None
         fault = repair = ""
-        variable = self._definitions.get(agent, {}).get(name)
-        if variable is None:
-            fault = self._unknown(agent, name)
+        known = self._definitions.get(agent)
+        if known is None:
+            fault = f"unknown agent; there are: {', '.join(self.agents) or 'none'}"
+        elif name not in known:
+            fault = f"unknown variable; there are: {', '.join(known) or 'none'}"
         else:
             before = after = self._values[agent][name]
             # The schema does not name such variables to the model, but not every server limits it
             # to the schema. Modules' code and interventions may change any variable.
-            if source == ENGINE and not variable.engine_may_set:
+            if source == ENGINE and not known[name].engine_may_set:
                 fault = "only modules' code may change it"
             else:
                 try:
-                    after, repair = variable.accept(asked)
+                    after, repair = known[name].accept(asked)
                 except ValueError as error:
                     fault = str(error)
         return UpdateRecord(
@@ -194,11 +196,6 @@ class GameEngine:
             reason=fault or repair,
             source=source,
         )
-
-    def _unknown(self, agent: str | None, name: str) -> str:
-        if agent not in self._definitions:
-            return f"unknown agent; there are: {', '.join(self.agents) or 'none'}"
-        return f"unknown variable; there are: {', '.join(self._definitions[agent]) or 'none'}"
 
 
 def apply_deterministic_updates(

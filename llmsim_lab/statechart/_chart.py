@@ -1,7 +1,7 @@
 """Statecharts: which state an agent may go to from where, on what trigger, under which guard.
 
 A chart is a table that any number of agents share; it holds no agent's state. The vocabulary
-(trigger, guard, action, document order) is that of the W3C's State Chart XML recommendation (2015).
+(trigger, guard, document order) is that of the W3C's State Chart XML recommendation (2015).
 Charts here are flat: no state has states inside.
 
 The libraries for state machines (python-statemachine, transitions) bind a machine to each agent and
@@ -76,20 +76,18 @@ class Transition(Generic[StateT]):
         source: the state it starts from.
         target: the state it leads to.
         guard: a condition on agent and context; without one the transition is always legal.
-        action: called with agent and context when the transition is taken.
     """
 
     trigger: str
     source: StateT
     target: StateT
     guard: Guard | None = None
-    action: Callable[[Any, Any], object] | None = None
 
     @property
     def label(self) -> str:
-        """Trigger, guard and action, as UML writes them."""
-        guard, action = (getattr(it, "__name__", "") for it in (self.guard, self.action))
-        return self.trigger + (f" [{guard}]" if guard else "") + (f" / {action}" if action else "")
+        """Trigger and guard, as UML writes them."""
+        guard = getattr(self.guard, "__name__", "")
+        return f"{self.trigger} [{guard}]" if guard else self.trigger
 
     def __str__(self) -> str:
         return f"{self.source} --{self.label}--> {self.target}"
@@ -187,24 +185,21 @@ class Statechart(Generic[StateT]):
         return list(dict.fromkeys(move.target for move in matching))
 
     def fire(self, agent: _HasState[StateT], trigger: str, context: object = None) -> StateT | None:
-        """Return the state that a trigger takes an agent to, and run the transition's action.
+        """Return the state that a trigger takes an agent to.
 
         The agent's state is not changed; the caller does that. Where several transitions match,
         the first in the chart's order is taken; to choose another, see ``valid_targets``.
 
         Args:
-            agent: its state is the source; guards and actions get it.
+            agent: its state is the source; guards get it.
             trigger: the event.
-            context: guards and actions get it too.
+            context: guards get it too.
 
         Returns:
             The new state, or None if no transition matches.
         """
-        for move in self._matching(agent.state, trigger, agent, context):
-            if move.action is not None:
-                move.action(agent, context)
-            return move.target
-        return None
+        matching = self._matching(agent.state, trigger, agent, context)
+        return next((move.target for move in matching), None)
 
     def _matching(
         self, state: StateT, trigger: str, agent: _HasState[StateT] | None, context: object

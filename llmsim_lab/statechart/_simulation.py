@@ -39,7 +39,7 @@ from llmsim_lab.statechart._reasoner import (
     choice_prompt,
     move_prompt,
 )
-from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState, check_state
+from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState
 from llmsim_lab.statechart._turn import (
     FeedSelector,
     MoveEffects,
@@ -113,8 +113,6 @@ class SocialSimulation(Run[SocialState]):
             )
         self._users = self.config.population
         self._chart = _chart_of(self.config.chart, self.guards)
-        texts = self.config.wording.items()
-        self._wording = {name: Prompt.parse(text, name=name) for name, text in texts}
         self._selector = FeedSelector(self.feed, self._users, seed=self.seed)
 
     def start(self) -> SocialState:
@@ -136,7 +134,6 @@ class SocialSimulation(Run[SocialState]):
 
     async def turn(self, state: SocialState, ask: Ask) -> SocialState:
         """Return the network after every user's move."""
-        check_state(state, users=[user.name for user in self._users], chart=self._chart)
         plan = self._due(state)
         moves = plan.ambiguous
         choices = await ask.each(
@@ -207,7 +204,8 @@ class SocialSimulation(Run[SocialState]):
         return NextState(next_state=state)
 
     def _worded(self, name: str) -> Prompt:
-        return self.prompt(self._wording.get(name, name))
+        own = self.config.wording.get(name)
+        return self.prompt(name if own is None else Prompt.parse(own, name=name))
 
     def _ordered(self, move: MoveQuestion) -> list[AgentState]:
         # A rule reads none, and with ``decide`` a model is asked in several as it is.

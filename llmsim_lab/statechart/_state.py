@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import State
 from llmsim_lab.statechart._agent import DecidedBy, Post
-from llmsim_lab.statechart._chart import AgentState, Statechart
+from llmsim_lab.statechart._chart import AgentState
 
 _Count = Annotated[int, Field(ge=0)]
 
@@ -127,24 +125,3 @@ class SocialState(State):
             "asked": sum(move.decided_by == "reasoner" for move in self.moves),
             "banned": sum(person.banned for person in self.people),
         }
-
-
-def check_state(state: SocialState, *, users: Sequence[str], chart: Statechart[AgentState]) -> None:
-    """Raise ConfigError for a state, edited by hand, that a run would continue from wrongly."""
-    where = f"the state of turn {state.at} is not valid"
-    # In the same order too: a turn finds users by their places.
-    names = [person.name for person in state.people]
-    if names != list(users):
-        raise ConfigError(f"{where}: it has users {names}; the configuration has {list(users)}")
-    at_hand = state.at_hand
-    for person in state.people:
-        if person.state not in chart.states:
-            there = ", ".join(chart.states)
-            raise ConfigError(
-                f"{where}: {person.name!r} is {person.state.value}; the chart has: {there}"
-            )
-        if person.post is not None and person.post not in at_hand:
-            raise ConfigError(
-                f"{where}: {person.name!r} has post={person.post}, which is neither in feed nor in "
-                f"kept; there are: {', '.join(map(str, at_hand)) or 'none'}"
-            )

@@ -24,7 +24,6 @@ from llmsim_lab.types import CallSite
 _FINDINGS = "What you looked up:"
 _MAX_RESULT_CHARS = 1500
 _MAX_ARGUMENT_CHARS = 300
-_MAX_FINDINGS_CHARS = 6_000
 
 
 class ToolLookup:
@@ -128,15 +127,8 @@ def _call_text(call: FunctionCall) -> str:
 
 
 def _with_findings(prompt: str, findings: Sequence[str]) -> str:
-    """Return the prompt with as many findings at its end as there is room for."""
-    kept, room = [], _MAX_FINDINGS_CHARS
-    for line in findings:
-        if len(line) <= room:
-            kept.append(line)
-            room -= len(line)
-    if left_out := len(findings) - len(kept):
-        kept.append(f"- ({left_out} more results did not fit in here)")
-    found = "\n".join(kept)
+    """Return the prompt with the findings at its end."""
+    found = "\n".join(findings)
     if not isinstance(prompt, RenderedPrompt):
         return f"{prompt}\n\n{_FINDINGS}\n{found}"
     # It stays a prompt that a viewer can take apart.

@@ -169,6 +169,6 @@ def _shipped(name: str) -> Path:
         return data_path(f"scenarios/{name}.yaml")
     except DataError as error:
         raise ConfigError(
-            f"no scenario {name!r:.80} ships with the package; there are: strait, bank_run. For "
+            f"no scenario {name!r:.80} ships with the package; there are: bank_run, strait. For "
             "one of your own give its file's path, ending in .yaml"
         ) from error

@@ -63,26 +63,6 @@ def state_frame(turns: Sequence[Turn]) -> pd.DataFrame:
     return frame
 
 
-def moves_frame(turns: Sequence[Turn]) -> pd.DataFrame:
-    """Return what ``SocialSimulation.moves_frame`` does, of these turns."""
-    import pandas as pd
-
-    statuses = {turn.number: statuses_in(turn) for turn in turns}
-    rows = [
-        {
-            "turn": turn.number,
-            **move._asdict(),
-            "source": move.source.value,
-            "target": move.target.value,
-            "status": statuses[turn.number].get(move.agent, "ok"),
-        }
-        for turn, move in moves_in(turns)
-    ]
-    columns = ["turn", "agent", "trigger", "source", "target", "decided_by", "status", "post"]
-    # pandas' own integers: with None in it, a column would become floats.
-    return pd.DataFrame(rows, columns=columns).astype({"post": "Int64"})
-
-
 def transition_matrix(turns: Sequence[Turn], *, shares: bool = True) -> pd.DataFrame:
     """Return what ``SocialSimulation.transition_matrix`` does, of these turns."""
     import pandas as pd
@@ -98,58 +78,6 @@ def transition_matrix(turns: Sequence[Turn], *, shares: bool = True) -> pd.DataF
         return matrix
     # By 1 where nobody left the state, so that its row has zeros and not NaN.
     return matrix.div(matrix.sum(axis=1).replace(0, 1), axis=0)
-
-
-def post_frame(turns: Sequence[Turn]) -> pd.DataFrame:
-    """Return what ``SocialSimulation.post_frame`` does, of these turns."""
-    import pandas as pd
-
-    posts = all_posts(turns)
-    likes = likes_of(turns)
-    first = {entry.post.id: entry for entry in turns[0].state.feed}
-    old = all_posts(turns[:1]).keys()
-    answers = Counter(
-        (post.parent, post.kind)
-        for post in posts.values()
-        if post.id not in old or post.parent not in first  # the first state counted those
-    )
-    for number, entry in first.items():
-        answers[number, "reply"] += entry.replies
-        answers[number, "reshare"] += entry.reshares
-    rows = []
-    for number, post in sorted(posts.items()):
-        about = number, post.author, post.turn, post.kind, ", ".join(post.topics), post.text
-        received = likes[number], answers[number, "reply"], answers[number, "reshare"]
-        rows.append((*about, *received, sum(received), post.root))
-    columns = ["post", "author", "turn", "kind", "topics", "text", "likes", "replies", "reshares"]
-    frame = pd.DataFrame(rows, columns=[*columns, "engagement", "root"])
-    return frame.astype({"root": "Int64"}).set_index("post")
-
-
-def agent_frame(turns: Sequence[Turn]) -> pd.DataFrame:
-    """Return what ``SocialSimulation.agent_frame`` does, of these turns."""
-    import pandas as pd
-
-    posts, people = all_posts(turns).values(), turns[-1].state.people
-    fell_back = (
-        name for turn in turns for name, status in statuses_in(turn).items() if status == "fallback"
-    )
-    received: Counter[str] = Counter()
-    for author, engagement in post_frame(turns)[["author", "engagement"]].itertuples(index=False):
-        received[author] += engagement
-    counts = {
-        "moves": Counter(move.agent for _, move in moves_in(turns)),
-        "decided": Counter(it.agent for _, it in moves_in(turns) if it.decided_by == "reasoner"),
-        "fallbacks": Counter(fell_back),
-        "posts": Counter(post.author for post in posts if post.kind == "original"),
-        "replies": Counter(post.author for post in posts if post.kind == "reply"),
-        "reshares": Counter(post.author for post in posts if post.kind == "reshare"),
-        "likes": Counter(like.agent for turn in turns if turn.number for like in turn.state.likes),
-        "received": received,
-    }
-    index = pd.Index([person.name for person in people], name="agent")
-    columns = {name: [count[user] for user in index] for name, count in counts.items()}
-    return pd.DataFrame(columns, index=index).assign(state=[it.state.value for it in people])
 
 
 _SIGNS = {"original": "●", "reply": "↩", "reshare": "↻"}
@@ -231,35 +159,3 @@ class Cascade:
 
     def __str__(self) -> str:
         return self.tree()
-
-
-def cascades(turns: Sequence[Turn]) -> list[Cascade]:
-    """Return what ``SocialSimulation.cascades`` does, of these turns."""
-    posts = all_posts(turns)
-    likes = likes_of(turns)
-    together: dict[int, list[Post]] = {}
-    # By id, so that a root, which is older, comes first in its cascade.
-    for number, post in sorted(posts.items()):
-        root = post.root if post.root is not None else number
-        together.setdefault(root, []).append(post)
-    found = [
-        Cascade(tuple(members), sum(likes[post.id] for post in members))
-        for members in together.values()
-    ]
-    return sorted(found, key=lambda cascade: (-cascade.size, cascade.root.id))
-
-
-def cascade_frame(turns: Sequence[Turn]) -> pd.DataFrame:
-    """Return what ``SocialSimulation.cascade_frame`` does, of these turns."""
-    import pandas as pd
-
-    rows = []
-    for cascade in cascades(turns):
-        first, kinds = cascade.root, Counter(post.kind for post in cascade.posts[1:])
-        users = len({post.author for post in cascade.posts})
-        about = first.id, first.author, first.turn, first.text
-        form = cascade.size, cascade.depth, cascade.breadth
-        rows.append((*about, *form, kinds["reply"], kinds["reshare"], cascade.likes, users))
-    columns = ["root", "author", "turn", "text", "size", "depth", "breadth"]
-    columns += ["replies", "reshares", "likes", "users"]
-    return pd.DataFrame(rows, columns=columns).set_index("root")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -14,9 +15,15 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Ask, Question, Run
 from llmsim_lab.run._turn import Series
-from llmsim_lab.statechart import _analysis
 from llmsim_lab.statechart._agent import Post, interested
-from llmsim_lab.statechart._analysis import Cascade
+from llmsim_lab.statechart._analysis import (
+    Cascade,
+    all_posts,
+    likes_of,
+    moves_in,
+    statuses_in,
+    transition_matrix,
+)
 from llmsim_lab.statechart._chart import (
     STATE_DESCRIPTIONS,
     AgentState,
@@ -264,7 +271,7 @@ class SocialSimulation(Run[SocialState]):
     @property
     def posts(self) -> dict[int, Post]:
         """All posts of the run so far, by id, those it began with included."""
-        return _analysis.all_posts(self.turns)
+        return all_posts(self.turns)
 
     def moves_frame(self) -> pd.DataFrame:
         """Return one row a transition.
@@ -272,7 +279,22 @@ class SocialSimulation(Run[SocialState]):
         Columns: ``turn``, ``agent``, ``trigger``, ``source``, ``target``, ``decided_by``,
         ``status``, ``post``, the id of what it was about or missing.
         """
-        return _analysis.moves_frame(self.turns)
+        import pandas as pd
+
+        statuses = {turn.number: statuses_in(turn) for turn in self.turns}
+        rows = [
+            {
+                "turn": turn.number,
+                **move._asdict(),
+                "source": move.source.value,
+                "target": move.target.value,
+                "status": statuses[turn.number].get(move.agent, "ok"),
+            }
+            for turn, move in moves_in(self.turns)
+        ]
+        columns = ["turn", "agent", "trigger", "source", "target", "decided_by", "status", "post"]
+        # pandas' own integers: with None in it, a column would become floats.
+        return pd.DataFrame(rows, columns=columns).astype({"post": "Int64"})
 
     def transition_matrix(self, *, shares: bool = True) -> pd.DataFrame:
         """Return how often users went from one state (rows) to another (columns).
@@ -281,7 +303,7 @@ class SocialSimulation(Run[SocialState]):
             shares: of the moves out of a state, which add up to 1 in a row (a state that nobody
                 left has zeros), instead of counts.
         """
-        return _analysis.transition_matrix(self.turns, shares=shares)
+        return transition_matrix(self.turns, shares=shares)
 
     def post_frame(self) -> pd.DataFrame:
         """Return one row a post and how it was received; the index is its id.
@@ -290,7 +312,28 @@ class SocialSimulation(Run[SocialState]):
         ``reshares``, ``engagement`` (the three together), ``root``. What answers a reshare counts
         for the reshare. A run that began from a state continues that state's counts.
         """
-        return _analysis.post_frame(self.turns)
+        import pandas as pd
+
+        posts = self.posts
+        likes = likes_of(self.turns)
+        first = {entry.post.id: entry for entry in self.turns[0].state.feed}
+        old = all_posts(self.turns[:1]).keys()
+        answers = Counter(
+            (post.parent, post.kind)
+            for post in posts.values()
+            if post.id not in old or post.parent not in first  # the first state counted those
+        )
+        for number, entry in first.items():
+            answers[number, "reply"] += entry.replies
+            answers[number, "reshare"] += entry.reshares
+        rows = []
+        for number, post in sorted(posts.items()):
+            about = number, post.author, post.turn, post.kind, ", ".join(post.topics), post.text
+            received = likes[number], answers[number, "reply"], answers[number, "reshare"]
+            rows.append((*about, *received, sum(received), post.root))
+        columns = ["post", "author", "turn", "kind", "topics", "text", "likes", "replies"]
+        frame = pd.DataFrame(rows, columns=[*columns, "reshares", "engagement", "root"])
+        return frame.astype({"root": "Int64"}).set_index("post")
 
     def agent_frame(self) -> pd.DataFrame:
         """Return one row a user; the index is the name.
@@ -299,14 +342,44 @@ class SocialSimulation(Run[SocialState]):
         those the ones that fell back; ``posts``, ``replies``, ``reshares``, ``likes``, made;
         ``received``, likes, replies and reshares that the user's posts got; ``state``, the latest.
         """
-        return _analysis.agent_frame(self.turns)
+        import pandas as pd
+
+        moves, posts = self.moves_frame(), self.post_frame()
+        decided, authors = moves.query("decided_by == 'reasoner'"), posts.groupby("author")
+        made = posts.groupby(["kind", "author"]).size()
+        likes = Counter(
+            like.agent for turn in self.turns if turn.number for like in turn.state.likes
+        )
+        counts = {
+            "moves": moves["agent"].value_counts(),
+            "decided": decided["agent"].value_counts(),
+            "fallbacks": decided.query("status == 'fallback'")["agent"].value_counts(),
+            "posts": made.get("original"),
+            "replies": made.get("reply"),
+            "reshares": made.get("reshare"),
+            "likes": pd.Series(likes),
+            "received": authors["engagement"].sum(),
+        }
+        index = pd.Index([person.name for person in self.state.people], name="agent")
+        frame = pd.DataFrame(counts, index=index).fillna(0).astype(int)
+        return frame.assign(state=[person.state.value for person in self.state.people])
 
     def cascades(self) -> list[Cascade]:
         """Return the run's cascades (a post with all that answered or reshared it), largest first.
 
         Of two of one size the older comes first.
         """
-        return _analysis.cascades(self.turns)
+        likes = likes_of(self.turns)
+        together: dict[int, list[Post]] = {}
+        # By id, so that a root, which is older, comes first in its cascade.
+        for number, post in sorted(self.posts.items()):
+            root = post.root if post.root is not None else number
+            together.setdefault(root, []).append(post)
+        found = [
+            Cascade(tuple(members), sum(likes[post.id] for post in members))
+            for members in together.values()
+        ]
+        return sorted(found, key=lambda cascade: (-cascade.size, cascade.root.id))
 
     def cascade_of(self, post: int) -> Cascade:
         """Return the cascade that a post is in.
@@ -325,12 +398,23 @@ class SocialSimulation(Run[SocialState]):
         Columns: ``author``, ``turn``, ``text`` of the first post; ``size``, ``depth``, ``breadth``;
         ``replies``, ``reshares``, ``likes`` in all of it; ``users``, how many different authors.
         """
-        return _analysis.cascade_frame(self.turns)
+        import pandas as pd
+
+        rows = []
+        for cascade in self.cascades():
+            first, kinds = cascade.root, Counter(post.kind for post in cascade.posts[1:])
+            users = len({post.author for post in cascade.posts})
+            about = first.id, first.author, first.turn, first.text
+            form = cascade.size, cascade.depth, cascade.breadth
+            rows.append((*about, *form, kinds["reply"], kinds["reshare"], cascade.likes, users))
+        columns = ["root", "author", "turn", "text", "size", "depth", "breadth"]
+        columns += ["replies", "reshares", "likes", "users"]
+        return pd.DataFrame(rows, columns=columns).set_index("root")
 
     @property
     def fallback_rate(self) -> float | None:
         """Share of the users' decisions that fell back to the first option; None if none."""
-        found = [it for turn in self.turns for it in _analysis.statuses_in(turn).values()]
+        found = [it for turn in self.turns for it in statuses_in(turn).values()]
         return sum(status == "fallback" for status in found) / len(found) if found else None
 
 

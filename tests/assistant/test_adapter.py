@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +19,8 @@ from llmsim_lab.assistant._types import (
     ToolDeclaration,
 )
 from llmsim_lab.errors import BackendError, ConfigError
-from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend, Tape
-from llmsim_lab.llm._scope import scoped
-from llmsim_lab.tape._recorder import LiveRecorder
-from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
+from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend
+from llmsim_lab.types import ChatReply, ToolCall
 
 TALK = [LLMMessage("system", "Be brief."), LLMMessage("user", "Add milk")]
 ADD = {"name": "add_task", "arguments": {"title": "Milk"}}
@@ -106,13 +103,7 @@ async def test_what_failed_is_said_by_type_and_code(
     with pytest.raises(kind) as caught:
         await generate(adapter)
     assert code in (None, caught.value.code)
-
-
-async def test_a_rate_limits_wait_is_handed_on() -> None:
-    adapter, _ = make(BackendError("slow", reason="rate_limited", retry_after_s=7))
-    with pytest.raises(RateLimitError) as caught:
-        await generate(adapter)
-    assert caught.value.retry_after == 7
+    assert caught.value.retry_after == getattr(fault, "retry_after_s", None)
 
 
 # Models without tool calls of their own
@@ -156,52 +147,6 @@ async def test_a_model_without_tools_is_given_them_as_a_schema() -> None:
     ]
 
 
-async def test_each_agent_of_a_run_finds_out_by_itself_that_a_model_has_no_tools(
-    tmp_path: Path,
-) -> None:
-    def reply(request: ChatRequest) -> Any:
-        if request.tools:
-            raise BackendError("test does not support tools", reason="client_error")
-        return said("Hello.")
-
-    adapter, backend = make(reply)
-    with Tape(tmp_path / "x.tape") as tape:
-        recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
-        with scoped(recorder=recorder):
-            for agent in ("Ann", "Ann", "Bo"):
-                await adapter.ask(TALK, TASK_TOOLS, site=CallSite(component="agent", agent=agent))
-    asked = [request.site and request.site.agent for request in backend.requests if request.tools]
-    assert asked == ["Ann", "Bo"]
-    assert len(backend.requests) == 2 + 3
-
-
-async def test_a_schema_can_be_asked_for_from_the_start() -> None:
-    adapter, backend = make(said("Hello."), tool_calling="schema")
-    assert (await generate(adapter)).content == "Hello."
-    assert backend.requests[0].schema is not None
-    assert backend.requests[0].tools == ()
-
-
-async def test_without_tools_there_is_no_schema() -> None:
-    adapter, backend = make("Hello.", tool_calling="schema")
-    assert (await adapter.generate(TALK, [])).content == "Hello."
-    assert backend.requests[0].schema is None
-
-
-async def test_a_reply_that_fits_no_form_is_asked_for_again() -> None:
-    adapter, backend = make([{"name": 3, "arguments": {}}, ADD], tool_calling="schema")
-    response = await generate(adapter)
-    assert response.function_calls == (FunctionCall("add_task", {"title": "Milk"}),)
-    assert "name: Input should be a valid string" in backend.requests[1].messages[-1].content
-
-
-async def test_another_refusal_does_not_go_over_to_a_schema() -> None:
-    adapter, backend = make(BackendError("bad option", reason="client_error", status_code=400))
-    with pytest.raises(LLMError, match="bad option"):
-        await generate(adapter)
-    assert len(backend.requests) == 1
-
-
 # What the model says of its words
 
 
@@ -225,12 +170,6 @@ async def test_respond_is_offered_beside_the_tools_and_names_them() -> None:
     assert names == [*(tool.name for tool in TASK_TOOLS), "respond"]
     parameters = backend.requests[0].tools[-1]["function"]["parameters"]["properties"]
     assert parameters["done"]["enum"] == ["nothing", *names[:-1]]
-
-
-async def test_lookups_are_made_without_respond() -> None:
-    adapter, backend = make("Hi")
-    await adapter.ask(TALK, TASK_TOOLS)
-    assert len(backend.requests[0].tools) == len(TASK_TOOLS)
 
 
 async def test_a_tool_of_ones_own_cannot_be_called_respond() -> None:
@@ -257,8 +196,6 @@ async def test_work_comes_before_words_about_it() -> None:
     "text",
     [
         json.dumps(ADD),
-        f"Sure! {json.dumps(ADD)}",
-        f"<tool_call>{json.dumps(ADD)}</tool_call>",
         "add_task(title='Milk')",
     ],
 )
@@ -286,7 +223,7 @@ async def test_words_that_are_not_as_asked_for_are_asked_for_again(
     assert complaint in backend.requests[1].messages[-1].content
 
 
-@pytest.mark.parametrize("text", ["Hi", "[]", "[" * 100_000, '{"name": "add_task"}', "{}", '"Hi"'])
+@pytest.mark.parametrize("text", ["Hi", "[]", "[" * 100_000, '{"name": "add_task"}'])
 async def test_content_held_to_a_schema_that_is_no_form_of_it_is_asked_for_again(text: str) -> None:
     adapter, backend = make([text, said("Hi")], tool_calling="schema")
     assert (await generate(adapter)).content == "Hi"
@@ -299,15 +236,6 @@ async def test_a_call_that_was_cut_is_not_made(calling: Any) -> None:
     adapter, _ = make([cut, cut], tool_calling=calling)
     with pytest.raises(LLMError, match="the call was cut off"):
         await generate(adapter)
-
-
-async def test_words_cut_inside_their_json_are_told_as_far_as_they_go() -> None:
-    cut = '{"name": "respond", "arguments": {"text": "You stand\\non the sh'
-    for calling in ("auto", "schema"):
-        adapter, _ = make([ChatReply(text=cut, done_reason="length")], tool_calling=calling)
-        assert (await generate(adapter)).content == "You stand\non the sh …"
-    adapter, _ = make([ChatReply(text="A poem about the s", done_reason="length")])
-    assert (await generate(adapter)).content == "A poem about the s"
 
 
 async def test_half_characters_in_the_history_keep_no_request_from_being_sent() -> None:

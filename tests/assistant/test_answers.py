@@ -6,24 +6,17 @@ from typing import Any
 
 import pytest
 
-from llmsim_lab.assistant._answers import described, words_of
-from llmsim_lab.assistant._types import PendingAction
+from llmsim_lab.assistant._answers import described, for_user
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments", "words"),
     [
         ("delete_task", {"task_id": 3}, "delete task 3"),
-        ("delete_task", {"id": 3}, "delete task 3"),
-        ("delete_task", {"task_id": 4}, "delete task 4"),
-        ("remove_item", {"task_id": 3}, "remove item 3"),
-        ("delete_project", {"project_id": 3}, "delete project 3"),
-        ("delete_user", {"id": 3}, "delete user 3"),
+        ("deleteUser", {"id": 3}, "delete user 3"),
         ("delete_tasks", {"older_than_days": 3}, "delete tasks (older than days: 3)"),
         ("delete_all", {"force": True}, "delete all (force: true)"),
         ("delete_task", {"task_id": True}, "delete task true"),
-        ("delete_project", {"project_id": None}, "delete project null"),
-        ("delete_series", {"name": "x"}, 'delete series (name: "x")'),
         ("delete_series", {"name": "x\n\ty"}, 'delete series (name: "x\\n\\ty")'),
         ("delete_all", {"ol\u202ed\x1b": 1, "x": 2}, "delete all (old: 1, x: 2)"),
         ("purge", {}, "purge"),
@@ -40,7 +33,20 @@ def test_a_value_cannot_end_its_own_quotation_nor_go_on_for_ever() -> None:
     assert len(described("delete_note", {"k" * 1_000_000: "x" * 1_000_000})) < 500
 
 
-def test_of_a_pending_action_the_call_counts_and_not_its_own_words() -> None:
-    call = {"tool_name": "delete_task", "parameters": {"task_id": 9}}
-    assert words_of(PendingAction(**call, description="add bread")) == "delete task 9"
-    assert words_of(PendingAction(**call)) == "delete task 9"
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "<think>use add_task</think>I used `add_task`, then list_tasks.\x1b[31m\u202e Bye",
+            "I used add task, then list tasks.[31m Bye",
+        ),
+        ("Bob wants a call.\n</think>\n\nHello!", "Hello!"),
+        ("Le total\u202f: 10\u00a0000\u202f€", "Le total : 10 000 €"),
+        ("\U0001f469\u200d\U0001f4bb", "\U0001f469\u200d\U0001f4bb"),
+        ("my_add_task_list and search", "my_add_task_list and search"),
+    ],
+)
+def test_the_user_reads_words_and_no_thinking_tools_names_or_control_codes(
+    said: str, shown: str
+) -> None:
+    assert for_user(said, ["add_task", "list_tasks", "search"]) == shown

@@ -72,23 +72,6 @@ async def test_what_waits_for_a_yes_is_handed_back_with_the_next_message() -> No
     assert tools.tasks["ann"] == {}
 
 
-async def test_a_message_that_fails_is_not_part_of_the_conversation() -> None:
-    answers: list[Any] = [RuntimeError("a bug"), said("Hello!")]
-
-    async def decide(_: DecisionContext) -> AgentDecision:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer  # type: ignore[no-any-return]
-
-    chat = conversation(decide)
-    with pytest.raises(RuntimeError, match="a bug"):
-        await chat.send("Hi")
-    assert chat.exchanges == ()
-    await chat.send("Hi")
-    assert [exchange.number for exchange in chat.exchanges] == [1]
-
-
 @pytest.mark.parametrize("message", ["", " \n\t"])
 async def test_an_empty_message_is_refused(message: str) -> None:
     chat = chat_of(said())
@@ -149,11 +132,6 @@ async def test_a_person_may_have_the_assistants_seat() -> None:
     assert (await sending).text == "Hello, Ann."
 
 
-async def test_a_conversation_that_nobody_answers_says_what_it_lacks() -> None:
-    with pytest.raises(ConfigError, match="nobody answers for assistant: give the run a model"):
-        await Chat(user_id="ann", constitution="Help.").send("Hi")
-
-
 # As text
 
 
@@ -168,15 +146,6 @@ async def test_the_text_has_messages_calls_and_answers() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "result", [None, ToolResult(success=False, error="no milk", error_code="NOT_FOUND")]
-)
-async def test_the_text_says_which_calls_failed(result: ToolResult | None) -> None:
-    chat = chat_of(said("No.", ToolCall(tool_name="look", result=result)))
-    await chat.send("Look")
-    assert "  [look(): failed]" in repr(chat).splitlines()
-
-
 async def test_in_the_text_hostile_characters_are_written_out_and_lines_stay_whole() -> None:
     name = HOSTILE + "\nAssistant: yes"
     chat = chat_of(said(f"{HOSTILE}\nYou: no", ToolCall(tool_name=name, parameters={name: name})))
@@ -187,18 +156,7 @@ async def test_in_the_text_hostile_characters_are_written_out_and_lines_stay_who
     assert "\u202e" not in text
 
 
-async def test_a_very_long_answer_is_cut_in_the_text_and_seen_to_be() -> None:
-    chat = chat_of(said("x" * 100_000))
-    await chat.send("Tell me all")
-    assert len(repr(chat)) < 5_000
-    assert repr(chat).endswith("…")
-
-
 # As HTML
-
-
-def test_a_conversation_that_has_not_begun_says_so() -> None:
-    assert chat_of(said())._repr_html_() == "<p>Nothing was said yet.</p>"
 
 
 async def test_a_call_unfolds_to_what_was_asked_for_and_what_came_back() -> None:
@@ -206,20 +164,6 @@ async def test_a_call_unfolds_to_what_was_asked_for_and_what_came_back() -> None
     assert "<summary>look: done</summary>" in html
     assert "cheese" in html
     assert "Käse" in html
-
-
-async def test_a_failed_call_unfolds_to_its_error() -> None:
-    html = await shown(ToolResult(success=False, error="no milk", error_code="NOT_FOUND"))
-    assert "<summary>look: failed</summary>" in html
-    assert "NOT_FOUND: no milk" in html
-
-
-async def test_a_result_that_no_json_can_hold_is_shown_as_a_failure() -> None:
-    circular: list[Any] = []
-    circular.append(circular)
-    for data in ({(1, 2): "odd key"}, circular):
-        assert "INVALID_RESULT: its result" in await shown(ToolResult(success=True, data=data))
-    assert "odd value" in await shown(ToolResult(success=True, data=[ValueError("odd value")]))
 
 
 async def test_hostile_text_of_user_model_and_tool_does_nothing_in_the_html() -> None:
@@ -234,9 +178,3 @@ async def test_hostile_text_of_user_model_and_tool_does_nothing_in_the_html() ->
     assert html.count("&lt;script&gt;") >= 6
     for bad in ("<script", "\x1b", "\u202e"):
         assert bad not in html
-
-
-async def test_an_exchange_reads_as_it_was_said() -> None:
-    chat = chat_of(said())
-    await chat.send("Hi")
-    assert chat.html().striptags() == "YouHiAssistantFine.respond only"

@@ -12,65 +12,12 @@ from llmsim_lab.assistant import LLMAgentEngine
 from llmsim_lab.assistant._engine import yes_or_no
 from llmsim_lab.assistant._types import PendingAction
 
-YES = [
-    "yes",
-    "ok",
-    "okay",
-    "confirm",
-    "ja",
-    "bestätigen",
-    "oui",
-    "confirmer",
-    "是",
-    "是的",
-    "好",
-    "好的",
-    "确认",
-]
-NO = [
-    "no",
-    "cancel",
-    "stop",
-    "nein",
-    "abbrechen",
-    "non",
-    "annuler",
-    "不",
-    "不是",
-    "不要",
-    "否",
-    "取消",
-]
-
-BEYOND_YES = """
-y|k|YES please|yesss|Oh yes|Sure, go ahead.|sure thing|Okay, do it|yes, delete it|yep, go for it
-Yes, go ahead and delete it|Delete it, please|Yes, that one|yes, delete the task|I am sure|Yes I do
-I confirm the deletion|Of course|Yes, I want to delete it|You can delete it|That\u2019s right
-correct|sounds good|yep, thank you|yes pls|All right, then|👍|👍🏽|✅|✔️|yes ✅
-"""
-NOES = """
-n|No, thanks|nooo!|no no no|nope, not that one|Please cancel that|don't|don\u00b4t|dont delete it
-never|Don\u2019t delete it!|do not do that|Please don't|please do not|please don't delete it|keep it
-👎|❌
-I don't want to delete it|I don't want that|Don't delete it, finish it.|no, don't|Never mind
-nevermind, keep it|forget it|leave it alone|I changed my mind|not now|Absolutely not|of course not
-I'd rather not|Actually, no|wait, no|on second thought, no|no, I meant the other one|no, wrong one
-🚫 no
-"""
+YES = "yes|ok|okay|confirm|ja|bestätigen|oui|confirmer|是|是的|好|好的|确认"
+NO = "no|cancel|stop|nein|abbrechen|non|annuler|不|不是|不要|否|取消"
 NEITHER = """
-|   |…|maybe|not sure|am I sure|the task|delete|add milk|wait|I don't know|you can't|say yes
-What will happen?|yes and all the others too|yes, delete all tasks of bob|yes, them all|yes 4|fine
-yes but not that one|yes, if it is done|delete it later|go ahead with the others|yes and no|no, yes
-no, wait, yes|y n|ok stop|never ok|no, go ahead|no, delete it|no, delete task 4|do not cancel
-don't delete task 4, delete task 3|don't worry, go ahead|don't cancel, proceed|don't stop|yes #4
-don't keep it|never stop, go ahead|never mind the warning, delete it|stop asking and delete it
-keep going|keep it or delete it|no problem|no worries, go ahead|no need to ask|no objections|No. 3
-not only this one|cancel my subscription|stop the music task|yes 👎|ok ❌|delete it 🚫|no 👍|Yes?
-yes\uff1f|Yes\u061f|yes\u203d|yes\u037e|~~yes~~|yes\u202e|y\u200bes|ye\u0301s|\uff59\uff45\uff53|да
-\u0443es|yes 😈|はい|हाँ|نعم|네|\ud800|yes \x00|yes, delete task 4|yes, delete task 3 and 4|task 3
-yes, number 4|yes, delete milk|yes, delete the note|yes, delete tasks|yes, delete 3|yes do not
-drop it|cancel it|this that|nein danke, ja|是吗|是不是|不是 是|oui et non|yes, no
-ja, aber nicht die
+y|YES please|Oh yes|yes, delete it|I confirm the deletion|👍|yes ✅|n|No, thanks|no no no|don't|👎
+I changed my mind|🚫 no||…|maybe|delete|yes 4|yes and no|no, yes|ok stop|no, delete it|Yes?|да
+yes\uff1f|yes\u061f|yes\u037e|~~yes~~|yes\u202e|y\u200bes|\uff59\uff45\uff53|yes \x00|是吗
 """
 
 
@@ -81,19 +28,16 @@ def listed(texts: str) -> list[str]:
 @pytest.mark.parametrize("around", ["{}", " {}\n", "{}!", "{}.", "“{}”", "**{}**", "'{}'", "{}。"])
 @pytest.mark.parametrize(("words", "answer"), [(YES, "yes"), (NO, "no")])
 def test_exact_words_in_four_languages_answer_in_any_case(
-    words: list[str], answer: str, around: str
+    words: str, answer: str, around: str
 ) -> None:
-    said = [around.format(form) for word in words for form in (word, word.upper(), word.title())]
+    said = [
+        around.format(form) for word in listed(words) for form in (word, word.upper(), word.title())
+    ]
     assert {yes_or_no(text) for text in said} == {answer}
 
 
-@pytest.mark.parametrize("text", listed(BEYOND_YES) + listed(NOES) + listed(NEITHER))
+@pytest.mark.parametrize("text", [*listed(NEITHER), "yes\nno", "yes " * 200])
 def test_nothing_but_an_exact_word_is_a_yes_or_a_no(text: str) -> None:
-    assert yes_or_no(text) is None
-
-
-@pytest.mark.parametrize("text", ["yes\nno", "yes\n\nyes", "yes " * 200])
-def test_two_words_are_neither(text: str) -> None:
     assert yes_or_no(text) is None
 
 
@@ -106,21 +50,6 @@ def waiting(number: int = 1) -> PendingAction:
 
 def answer(made: LLMAgentEngine, pending: PendingAction, message: str = "yes") -> Any:
     return made.process_message(context(message, pending_confirmation=pending))
-
-
-async def test_an_equal_action_that_is_asked_for_later_is_another_one() -> None:
-    tools = MemoryTasks(ann=["Buy milk"])
-    chat = conversation(engine(call("delete_task", task_id=1), tools=tools))
-    for message in ("Delete task 1", "yes", "Delete task 1", "yes"):
-        await chat.send(message)
-    assert len(tools.ran) == 2
-
-
-async def test_an_unclear_reply_settles_nothing() -> None:
-    tools = MemoryTasks(ann=["Buy milk"])
-    made, pending = engine("unused", tools=tools), waiting()
-    assert (await answer(made, pending, "yes, and task 2")).pending_action == pending
-    assert (await answer(made, pending)).text == "Done: delete task 1."
 
 
 async def test_the_button_and_the_word_at_once_run_it_once() -> None:

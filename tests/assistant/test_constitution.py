@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
 import pytest
 from assistant_kit import TASK_TOOLS
 
 from llmsim_lab.assistant import load_constitution
-from llmsim_lab.assistant._types import LLMError, RateLimitError, ToolDeclaration
+from llmsim_lab.assistant._types import ToolDeclaration
 from llmsim_lab.errors import PromptError
 
 GOOD = """\
@@ -29,15 +28,9 @@ GOOD = """\
 @pytest.mark.parametrize(
     "line",
     [
-        "You are a helpful task management assistant. Your capabilities:",
-        "- add_task: Create new tasks",
         "- delete_task: Remove tasks (requires confirmation)",
         "1. Only use tools when the user clearly wants a task operation",
-        "2. For greetings/general questions, respond conversationally WITHOUT tools",
-        "3. If the user's intent is unclear, ask a clarifying question",
-        "4. For delete requests, always confirm before proceeding",
         "5. Stay focused on task management - politely decline off-topic requests",
-        "- Confirm successful operations",
         "- Never expose internal details or tool names to users",
     ],
 )
@@ -46,14 +39,10 @@ def test_the_shipped_constitution_has_the_contracts_words(line: str) -> None:
 
 
 def test_the_tools_listed_are_those_there_are() -> None:
+    assert "(There are no tools at present.)\n" in load_constitution(tools=[])
     text = load_constitution(tools=[*TASK_TOOLS[:1], ToolDeclaration("bare")])
     assert "- add_task: Create a task.\n- bare: \n" in text
     assert "delete_task:" not in text
-
-
-def test_without_tools_the_list_says_so() -> None:
-    text = load_constitution(tools=[])
-    assert "## Available Tools\n(There are no tools at present.)\n" in text
 
 
 @pytest.mark.parametrize(
@@ -61,9 +50,6 @@ def test_without_tools_the_list_says_so() -> None:
     [
         ("### Behavioral rules\n1. Be kind", "## Behavioral Rules\n### Always\n1. Be kind"),
         ("### Behavioral rules", "## Behavioral Rules:"),
-        ("### Behavioral rules", "## **Behavioral Rules** ##"),
-        ("### Behavioral rules", "  ## Behavioral Rules"),
-        ("1. Be kind", "<!-- why -->\n1. Be kind"),
         ("# House rules", "\ufeff# House rules"),
     ],
 )
@@ -73,27 +59,11 @@ def test_headings_may_be_written_as_markdown_allows(old: str, new: str, tmp_path
     assert load_constitution(path) == GOOD.replace(old, new).strip("\ufeff \n")
 
 
-def test_a_constitution_of_ones_own_is_plain_markdown(tmp_path: Path) -> None:
-    path = tmp_path / "rules.md"
-    path.write_text(GOOD)
-    assert load_constitution(path) == GOOD.strip()
-
-
-def test_it_may_be_a_prompt_file_with_the_slot_for_tools(tmp_path: Path) -> None:
-    path = tmp_path / "rules.md"
-    path.write_text(f"About.\n\n## System\n\n{GOOD}{{{{ tools }}}}\n\n## User\n\n{{{{ message }}}}")
-    text = load_constitution(path, tools=TASK_TOOLS[:1])
-    assert text.startswith("# House rules")
-    assert text.endswith("- add_task: Create a task.")
-
-
 @pytest.mark.parametrize(
     ("old", "new", "missing"),
     [
         ("## Available Tools", "## Tools", "Available Tools"),
         ("1. Be kind", "", "Behavioral Rules"),
-        ("1. Be kind", "<!-- nothing yet -->", "Behavioral Rules"),
-        ("- look: Look around\n", "", "Available Tools"),
         ("## Response Guidelines\n- Be brief", "", "Response Guidelines"),
     ],
 )
@@ -116,9 +86,3 @@ def test_a_slot_that_nothing_fills_is_an_error(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(PromptError, match="cannot read the constitution"):
         load_constitution(tmp_path / "none.md")
-
-
-def test_an_error_of_the_model_keeps_its_parts_when_pickled() -> None:
-    error = pickle.loads(pickle.dumps(RateLimitError("slow", retry_after=3)))
-    assert (error.message, error.code, error.retry_after) == ("slow", "RATE_LIMITED", 3)
-    assert LLMError("gone").code == "LLM_ERROR"

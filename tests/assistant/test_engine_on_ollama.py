@@ -12,7 +12,6 @@ import pytest
 from assistant_kit import TASK_TOOLS, MemoryTasks, context
 from fake_ollama import FakeOllama, Fault
 
-import llmsim_lab.assistant
 from llmsim_lab.assistant import (
     AgentDecision,
     DecisionType,
@@ -54,7 +53,7 @@ async def test_a_message_becomes_a_tool_call_and_its_result_an_answer(server: Fa
     assert first["options"]["temperature"] == 0.0
     assert first["options"]["num_predict"] == 1024
     declared = first["tools"][0]["function"]
-    assert declared["parameters"]["properties"]["title"]["maxLength"] == 100
+    assert declared["parameters"]["required"] == ["title"]
     assert "user_id" not in json.dumps(first)
     assert second["messages"][-1]["tool_name"] == "add_task"
 
@@ -81,11 +80,6 @@ async def test_a_server_that_fails_twice_is_answered_in_the_contracts_words(
     assert (await process(server, "Add x", MemoryTasks())).text == text
 
 
-async def test_a_server_that_fails_once_is_asked_again(server: FakeOllama) -> None:
-    server.fail_next(Fault.status(429))
-    assert (await process(server, "Add x", MemoryTasks())).text.startswith("Done")
-
-
 @pytest.mark.process
 def test_importing_the_engine_does_not_load_the_tool_servers_library() -> None:
     code = (
@@ -95,16 +89,9 @@ def test_importing_the_engine_does_not_load_the_tool_servers_library() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'Gemini'"):
-        _ = llmsim_lab.assistant.Gemini
-    assert "MCPToolExecutor" in dir(llmsim_lab.assistant)
-
-
 @pytest.mark.process
-@pytest.mark.parametrize("name", ["MCPToolExecutor"])
-def test_what_needs_the_mcp_library_says_how_to_get_it(name: str) -> None:
-    code = f"import sys; sys.modules['mcp'] = None; from llmsim_lab.assistant import {name}"
+def test_what_needs_the_mcp_library_says_how_to_get_it() -> None:
+    code = "import sys; sys.modules['mcp'] = None; from llmsim_lab.assistant import MCPToolExecutor"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.returncode == 1
-    assert f"{name} needs the mcp library: pip install 'llmsim-lab[tools]'" in found.stderr
+    assert "MCPToolExecutor needs the mcp library: pip install 'llmsim-lab[tools]'" in found.stderr

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
-from assistant_kit import TASK_TOOLS, MemoryTasks
 from crisis_kit import answer, crisis_client, make_scenario
 from social_kit import any_option, social_client, social_values
 
 from llmsim_lab.assistant import FunctionTools, ToolLookup
-from llmsim_lab.assistant._recorded_tools import RecordedTools
 from llmsim_lab.context import CrisisSimulation
-from llmsim_lab.errors import BackendError, ConfigError, FailureReason, LLMFailureException
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.llm._chains import FORGIVEN
+from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.run import replay, resume
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
@@ -117,41 +112,6 @@ def test_a_user_of_the_platform_chooses_with_what_it_looked_up(tmp_path: Path) -
     assert again.to_frame().equals(live.to_frame())
 
 
-def test_tools_are_listed_in_each_turn_for_each_agent(tmp_path: Path) -> None:
-    class Starting(MemoryTasks):
-        starts = 0
-
-        async def ready(self) -> None:
-            self.starts += 1
-
-        def get_available_tools(self) -> list[str]:
-            return ["list_tasks"]
-
-        def get_tool_declarations(self, names: Any) -> list[Any]:
-            return [tool for tool in TASK_TOOLS if tool.name in names]
-
-    def asking(request: ChatRequest) -> Any:
-        return "READY" if request.tools else answer(request)
-
-    path, tools = tmp_path / "crisis.tape", Starting()
-    live = crisis(path, crisis_client(asking), tools)
-    live.run(2)
-    live.close()
-    lines = [line for turn in (1, 2) for line in Tape(path, read_only=True).outside(1, turn)]
-    assert sorted((line["what"], line["key"]) for line in lines) == [
-        *[("tools", "Ada")] * 2,
-        *[("tools", "Bo")] * 2,
-    ]
-    assert tools.starts == 4
-
-
-async def test_a_model_given_later_is_asked_instead_of_the_first() -> None:
-    lookup, site = ToolLookup(Gauge().tools()), CallSite(component="agent", agent="Ada")
-    first, second = crisis_client(curious(answer)), crisis_client(curious(answer))
-    for client in (first, second):
-        assert "level(): 10" in await lookup.look_up("What now?", client, site)
-
-
 def a_tool(name: str) -> Any:
     def look(user_id: str) -> str:
         """Look something up."""
@@ -191,19 +151,6 @@ def test_agents_with_different_tools_are_replayed_in_whatever_order_they_started
     assert again.to_frame().equals(live.to_frame())
 
 
-def test_a_lookup_shared_live_may_be_one_for_each_agent_in_a_replay(tmp_path: Path) -> None:
-    path, gauge = tmp_path / "crisis.tape", Gauge()
-    client = crisis_client(curious(answer))
-    live = crisis(path, client, gauge.tools())
-    live.run(2)
-    live.close()
-    again = replay(
-        path,
-        players={name: ToolLookup(NoTools()).player(client) for name in ("Ada", "Bo")},
-    )
-    assert again.to_frame().equals(live.to_frame())
-
-
 def test_a_run_resumed_with_other_tools_is_replayed_with_each_turns_own(tmp_path: Path) -> None:
     path = tmp_path / "crisis.tape"
     live = crisis(path, crisis_client(first_tool), FunctionTools(a_tool("gauge")))
@@ -236,29 +183,6 @@ def test_a_model_without_tool_calls_is_found_out_anew_in_each_run(tmp_path: Path
         assert again.to_frame().equals(live.to_frame())
 
 
-@pytest.mark.parametrize("reason", FORGIVEN)
-def test_an_agent_whose_lookup_fails_says_nothing(reason: FailureReason) -> None:
-    def failing(request: ChatRequest) -> Any:
-        return BackendError("no word came", reason=reason) if request.tools else answer(request)
-
-    simulation = crisis(None, crisis_client(failing), Gauge().tools())
-    simulation.run(1)
-    assert set(simulation.state.responses.values()) == {""}
-    silent = [it for it in simulation.turns[1].answers if it.status == "fallback"]
-    assert [it.player for it in silent] == ["Ada", "Bo"]
-
-
-def test_a_lookup_that_cannot_reach_the_model_stops_the_run() -> None:
-    def gone(request: ChatRequest) -> Any:
-        lost = BackendError("no word came", reason="connection_error")
-        return lost if request.tools else answer(request)
-
-    simulation = crisis(None, crisis_client(gone), Gauge().tools())
-    with pytest.raises(LLMFailureException, match="no word came"):
-        simulation.run(1)
-    assert simulation.turn_number == 0
-
-
 async def test_findings_have_a_limit() -> None:
     def page(number: int) -> str:
         """Read a page."""
@@ -281,11 +205,6 @@ def test_looking_up_must_be_possible_at_least_once() -> None:
         ToolLookup(FunctionTools(), max_lookups=0)
 
 
-def test_it_says_whose_tools_it_uses() -> None:
-    tools = RecordedTools(FunctionTools())
-    assert repr(ToolLookup(tools)) == "ToolLookup(FunctionTools(), max_lookups=2)"
-
-
 @pytest.mark.parametrize(("confirm", "reads"), [(None, []), ({"level": False}, ["Ada"])])
 async def test_what_a_server_does_not_call_harmless_is_looked_up_only_where_that_is_said(
     confirm: dict[str, bool] | None, reads: list[str]
@@ -303,17 +222,3 @@ async def test_what_a_server_does_not_call_harmless_is_looked_up_only_where_that
     found = await lookup.look_up("What now?", client, CallSite(component="agent", agent="Ada"))
     assert gauge.read == reads
     assert ("101" if reads else "error REFUSED: no user can confirm it") in found
-
-
-async def test_a_look_up_outlives_its_clients_without_keeping_them() -> None:
-    def population() -> int:
-        """Look up the population."""
-        return 5
-
-    lookup = ToolLookup(FunctionTools(population))
-    client = LLMClient(LLMConfig(model="test"), ScriptedBackend(["READY"]))
-    await lookup.look_up("Decide.", client, CallSite(component="agent", agent="Ann"))
-    gone = weakref.ref(client)
-    del client
-    gc.collect()
-    assert gone() is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,14 @@ from assistant_kit import MemoryTasks
 from builders import in_words, policy, rate_update, verdict
 
 from llmsim_lab.agents import Agent
-from llmsim_lab.assistant import FunctionTools
-from llmsim_lab.assistant._recorded_tools import RecordedTools, ToolUsingNationAgent
+from llmsim_lab.assistant import FunctionTools, ToolUsingNationAgent
+from llmsim_lab.assistant._toolbox import Toolbox
 from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
-from llmsim_lab.errors import ConfigError, LLMFailureException
+from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.llm._scope import InFlight, scoped
+from llmsim_lab.llm._scope import scoped
 from llmsim_lab.models import SimulationState
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import fork, load, replay, resume
+from llmsim_lab.run import replay, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
@@ -137,43 +135,6 @@ def test_a_replay_runs_no_tool_and_asks_no_model(tmp_path: Path) -> None:
     assert backend.requests == []
 
 
-def test_a_run_with_agents_of_ones_own_is_only_loaded_with_them(tmp_path: Path) -> None:
-    path = tmp_path / "run.tape"
-    simulate(path, make(curious)[0], Series().tools()).close()
-    with pytest.raises(ConfigError, match=r"pass the same again: players=\.\.\."):
-        load(path)
-
-
-def test_what_tools_answer_is_on_the_tape(tmp_path: Path) -> None:
-    path = tmp_path / "run.tape"
-    live = simulate(path, make(curious)[0], Series().tools())
-    live.run(1)
-    live.close()
-    lines = Tape(path, read_only=True).outside(1, 1)
-    answered = {line["key"]: line["result"] for line in lines if line["what"] == "tool"}
-    assert sorted(answered) == [
-        f'series({{"name": "inflation"}}) for {name}' for name in ("Aland", "Borduria")
-    ]
-    assert all(result["success"] for result in answered.values())
-
-
-def test_a_fork_looks_things_up_anew(tmp_path: Path) -> None:
-    path, series = tmp_path / "run.tape", Series()
-    live = simulate(path, make(curious)[0], series.tools())
-    live.run(2)
-    live.close()
-    series.asked.clear()
-    client, _ = make(curious)
-    calmer = Prompt.load("agent_policy").replace("ONE specific", "ONE small, specific")
-    players = nations(client, series.tools(), prompt=calmer)
-    branch = fork(path, turn=1, llm_client=client, players=players)
-    branch.run(1)
-    branch.close()
-    assert len(series.asked) == 2
-    players = nations(make([])[0], NoTools(), prompt=calmer)
-    assert replay(path, branch.run_id, players=players).to_frame().equals(branch.to_frame())
-
-
 def test_a_resumed_turn_does_not_run_again_what_it_had_run(tmp_path: Path) -> None:
     path, series = tmp_path / "run.tape", Series()
 
@@ -211,10 +172,6 @@ def looked_up(*replies: Any, tools: Any = None, **options: Any) -> list[str]:
     return found.splitlines()
 
 
-def test_an_agent_that_looks_nothing_up_decides_as_one_without_tools() -> None:
-    assert looked_up("READY") == []
-
-
 def test_faults_of_looking_up_are_told_and_do_not_stop_the_turn() -> None:
     assert looked_up(wants("unknown"), "READY") == [
         "- series(name='unknown'): error TOOL_ERROR: there is no such series"
@@ -233,40 +190,6 @@ def test_an_agent_looks_up_no_more_often_than_it_may() -> None:
         "- series(name='b')",
         "- series(name='c')",
     ]
-
-
-def test_an_agent_whose_tools_are_gone_decides_without() -> None:
-    assert looked_up(tools=FunctionTools()) == []
-
-
-def test_an_agent_that_may_look_up_nothing_is_refused() -> None:
-    client, _ = make([])
-    with pytest.raises(ConfigError, match="max_lookups=0 must be a whole number from 1 on"):
-        ToolUsingNationAgent("Aland", client, tools=FunctionTools(), max_lookups=0)
-
-
-def test_where_the_findings_stand_in_the_prompt_is_known() -> None:
-    client, _ = make(
-        [wants("inflation"), "READY", policy("Raise the rate"), verdict(), rate_update(4.0)]
-    )
-    agent = ToolUsingNationAgent("Aland", client, tools=Series().tools())
-    simulation = Simulation(
-        in_words(nations=("Aland",)), llm_client=client, players={"Aland": agent}
-    )
-    simulation.run(1)
-    deciding = next(call for call in simulation.calls if call.request.schema)
-    assert "What you looked up:\n- series(name='inflation')" in str(deciding.request.prompt)
-
-
-def test_a_fork_with_another_model_leaves_an_agents_own_client_as_it_is() -> None:
-    series, (client, own) = Series(), make(curious)
-    simulation = simulate(None, client, series.tools())
-    simulation.run(1)
-    other, backend = make(curious)
-    simulation.fork(turn=1, llm_client=other).run(1)
-    assert [request for request in backend.requests if request.tools] == []
-    assert len([request for request in own.requests if request.tools]) == 8
-    assert len(series.asked) == 4
 
 
 class Terse(ToolUsingNationAgent):
@@ -288,109 +211,20 @@ async def test_a_prompt_that_is_plain_text_is_extended_as_well() -> None:
     )
 
 
-# Outside of simulations
+# What a tape keeps of a tool
 
 
-def on_tape(path: Path) -> tuple[Tape, int, LiveRecorder]:
-    tape = Tape(path)
-    run = tape.add_run({}, name="talk", first=(0, "{}", "{}"))
-    return tape, run, LiveRecorder(tape, run)
+def box(tools: Any, name: str = "list_tasks", **declared: Any) -> Toolbox:
+    """Return a toolbox of one tool."""
+    return Toolbox([ToolDeclaration(name, **declared)], executor=tools, timeout_s=0.2)
 
 
-async def test_outside_a_run_tools_are_just_run() -> None:
-    tasks = MemoryTasks(ann=["Buy milk"])
-    tools = RecordedTools(tasks)
-    await tools.ready()
-    assert (await tools.execute("list_tasks", {}, "ann")).success
-    assert tools.get_available_tools() == tasks.get_available_tools()
-    assert tools.get_tool_declarations(["list_tasks"]) == []
-
-
-async def test_a_tool_that_fails_is_recorded_as_failed(tmp_path: Path) -> None:
-    tape, run, recorder = on_tape(tmp_path / "talk.tape")
-    broken = MemoryTasks()
-    broken.instead = lambda _: asyncio.sleep(9, ToolResult(success=True))
+async def replayed(tape: Tape, run: int) -> ToolResult:
+    """What the first turn's tool answers in a replay, which has no tools."""
+    recorder = ReplayRecorder(tape, run)
+    recorder.begin_turn(1)
     with scoped(recorder=recorder):
-        live = await RecordedTools(broken, timeout_s=0.01).execute("list_tasks", {}, "ann")
-    recorder.close()
-    replaying = ReplayRecorder(tape, run)
-    replaying.begin_turn(1)
-    with scoped(recorder=replaying):
-        replayed = await RecordedTools(NoTools()).execute("list_tasks", {}, "ann")
-    assert replayed == live
-    assert live.error_code == "TIMEOUT"
-
-
-async def test_a_live_run_sees_results_as_its_replay_will(tmp_path: Path) -> None:
-    _, _, recorder = on_tape(tmp_path / "talk.tape")
-    odd = MemoryTasks()
-    odd.instead = lambda _: ToolResult(
-        success=True, data={"pair": (1, 2), 3: "\ud800", "n": math.nan}
-    )
-    with scoped(recorder=recorder):
-        result = await RecordedTools(odd).execute("list_tasks", {}, "ann")
-    recorder.close()
-    assert result.data == {"pair": [1, 2], "3": "\ud800", "n": None}
-
-
-async def test_tools_that_run_are_seen_in_flight(tmp_path: Path) -> None:
-    _, _, recorder = on_tape(tmp_path / "talk.tape")
-    flights, seen = InFlight(), []
-    tasks = MemoryTasks()
-
-    def look(_: str) -> ToolResult:
-        seen.extend(map(str, flights.waiting))
-        return ToolResult(success=True)
-
-    tasks.instead = look
-    with scoped(watch=flights, recorder=recorder):
-        await RecordedTools(tasks).execute("list_tasks", {}, "ann")
-    recorder.close()
-    assert seen == ["tool"]
-    assert (flights.finished, len(flights.waiting)) == (1, 0)
-
-
-class StartsSlowly(MemoryTasks):
-    """Tools whose server has to start before they are known."""
-
-    starts = 0
-
-    async def ready(self) -> None:
-        await asyncio.sleep(0)
-        self.starts += 1
-
-    def get_available_tools(self) -> list[str]:
-        assert self.starts, "asked before it was started"
-        return super().get_available_tools()
-
-
-async def test_tools_are_started_before_they_are_listed_and_never_in_a_replay(
-    tmp_path: Path,
-) -> None:
-    tape, run, recorder = on_tape(tmp_path / "talk.tape")
-    slow = StartsSlowly()
-    tools = RecordedTools(slow)
-    with scoped(recorder=recorder):
-        for _ in range(2):
-            await tools.ready()
-            names = tools.get_available_tools()
-    recorder.close()
-    assert slow.starts == 2
-    replaying = ReplayRecorder(tape, run)
-    replaying.begin_turn(1)
-    never = StartsSlowly()
-    with scoped(recorder=replaying):
-        replayed = RecordedTools(never)
-        for _ in range(2):
-            await replayed.ready()
-        assert replayed.get_available_tools() == names
-    assert never.starts == 0
-
-
-async def test_outside_a_run_the_tools_are_started_too() -> None:
-    slow = StartsSlowly()
-    await RecordedTools(slow).ready()
-    assert slow.starts == 1
+        return await box(None).run("list_tasks", {}, "ann")
 
 
 def nested(levels: int) -> Any:
@@ -400,95 +234,60 @@ def nested(levels: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("data", [nested(5000), {("a", 1): 2}])
-async def test_a_result_that_no_json_can_hold_is_a_failure_on_the_tape(
-    tmp_path: Path, data: Any
+@pytest.mark.parametrize(
+    ("instead", "code", "data"),
+    [
+        (lambda _: asyncio.sleep(9, ToolResult(success=True)), "TIMEOUT", None),
+        (lambda _: ToolResult(success=True, data=nested(5000)), "INVALID_RESULT", None),
+        (lambda _: ToolResult(success=True, data={("a", 1): 2}), "INVALID_RESULT", None),
+        (
+            lambda _: ToolResult(success=True, data={"pair": (1, 2), 3: "\ud800", "n": math.nan}),
+            None,
+            {"pair": [1, 2], "3": "\ud800", "n": None},
+        ),
+    ],
+    ids=["time limit", "depth", "odd key", "not quite JSON"],
+)
+async def test_a_replay_has_what_the_live_run_had(
+    instead: Any, code: str | None, data: Any, tmp_path: Path
 ) -> None:
-    tape, run, recorder = on_tape(tmp_path / "talk.tape")
+    tape = Tape(tmp_path / "talk.tape")
+    run = tape.add_run({}, name="talk", first=(0, "{}", "{}"))
     tools = MemoryTasks()
-    tools.instead = lambda _: ToolResult(success=True, data=data)
-    with scoped(recorder=recorder):
-        live = await RecordedTools(tools).execute("list_tasks", {}, "ann")
-    recorder.close()
-    assert live.error_code == "INVALID_RESULT"
-    assert live.error is not None
-    assert live.error.startswith("its result is not ready for JSON: ")
-    replaying = ReplayRecorder(tape, run)
-    replaying.begin_turn(1)
-    with scoped(recorder=replaying):
-        assert await RecordedTools(NoTools()).execute("list_tasks", {}, "ann") == live
+    tools.instead = instead
+    with scoped(recorder=LiveRecorder(tape, run)):
+        live = await box(tools).run("list_tasks", {}, "ann")
+    assert (live.error_code, live.data) == (code, data)
+    assert await replayed(tape, run) == live
+    tape.close()
 
 
-async def test_declarations_of_another_kind_count_as_none() -> None:
-    class Undeclared(MemoryTasks):
-        def get_tool_declarations(self, names: Sequence[str]) -> Any:
-            return None
-
-    tools = RecordedTools(Undeclared())
-    await tools.ready()
-    assert "add_task" in tools.get_available_tools()
-    assert tools.get_tool_declarations(["add_task"]) == []
-
-
-def test_it_says_whose_tools_it_records() -> None:
-    assert repr(RecordedTools(FunctionTools())) == "RecordedTools(FunctionTools())"
-
-
-@pytest.mark.parametrize(("name", "destructive"), [("delete_task", None), ("reset", True)])
-async def test_a_deletion_that_was_stopped_halfway_is_not_made_again(
-    tmp_path: Path, name: str, destructive: bool | None
+@pytest.mark.parametrize(
+    ("name", "destructive", "runs"),
+    [("delete_task", None, 1), ("reset", True, 1), ("look_up", None, 2)],
+)
+async def test_only_a_call_that_deletes_is_not_made_again_after_it_was_stopped_halfway(
+    tmp_path: Path, name: str, destructive: bool | None, runs: int
 ) -> None:
-    begun, runs = asyncio.Event(), 0
+    begun, go, tools = asyncio.Event(), asyncio.Event(), MemoryTasks()
 
-    class Slow:
-        def get_available_tools(self) -> list[str]:
-            return [name]
-
-        def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
-            return [ToolDeclaration(name, "Deletes.", {}, destructive=destructive)]
-
-        async def execute(self, name: str, parameters: dict[str, Any], user: str) -> ToolResult:
-            nonlocal runs
-            runs += 1
-            begun.set()
-            await asyncio.Event().wait()
-            return ToolResult(success=True)
-
-    with Tape(tmp_path / "x.tape") as tape:
-        recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
-        tools = RecordedTools(Slow())
-        with scoped(recorder=recorder):
-            await tools.ready()
-            deleting = asyncio.create_task(tools.execute(name, {"task_id": 1}, "ann"))
-            await begun.wait()
-            deleting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await deleting
-            recorder.restart_turn()
-            async with asyncio.timeout(5):  # made again, it would never answer
-                again = await tools.execute(name, {"task_id": 1}, "ann")
-    assert runs == 1
-    assert again.error_code == "STOPPED"
-
-
-async def test_a_look_up_that_was_stopped_halfway_is_made_again(tmp_path: Path) -> None:
-    begun, go = asyncio.Event(), asyncio.Event()
-
-    async def look_up() -> int:
-        """Look something up."""
+    async def slow() -> ToolResult:
         begun.set()
         await go.wait()
-        return 42
+        return ToolResult(success=True)
 
+    tools.instead = lambda _: slow()
+    toolbox = Toolbox([ToolDeclaration(name, destructive=destructive)], executor=tools)
     with Tape(tmp_path / "x.tape") as tape:
         recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
-        tools = RecordedTools(FunctionTools(look_up))
         with scoped(recorder=recorder):
-            looking = asyncio.create_task(tools.execute("look_up", {}, "ann"))
+            running = asyncio.create_task(toolbox.run(name, {}, "ann"))
             await begun.wait()
-            looking.cancel()
+            running.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await looking
+                await running
             recorder.restart_turn()
             go.set()
-            assert (await tools.execute("look_up", {}, "ann")).data == 42
+            again = await toolbox.run(name, {}, "ann")
+    assert len(tools.ran) == runs
+    assert again.error_code == ("STOPPED" if runs == 1 else None)

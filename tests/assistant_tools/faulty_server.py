@@ -33,13 +33,6 @@ def die() -> str:
 
 
 @server.tool()
-async def hang() -> str:
-    """Keep the whole server busy."""
-    time.sleep(60)  # noqa: ASYNC251 - that is the fault
-    return "too late"
-
-
-@server.tool()
 async def slow() -> str:
     """Take long, while other calls go on."""
     waiting.add(me := object())
@@ -54,15 +47,6 @@ async def slow() -> str:
 async def how_many_wait() -> int:
     """Say how many calls of the slow tool are under way."""
     return len(waiting)
-
-
-@server.tool()
-def die_soon() -> str:
-    """Answer, then stop."""
-    import threading
-
-    threading.Timer(0.05, os._exit, [0]).start()
-    return "good bye"
 
 
 @server.tool(structured_output=False)

@@ -17,7 +17,6 @@ from typing import Any
 LONG_LINE = "x" * 1_000_000
 held: list[Any] = []
 """Calls whose answers are kept back until the next call."""
-forgotten = False
 calls = itertools.count(1)
 
 
@@ -39,19 +38,9 @@ def text(said: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": said}]}
 
 
-def forget() -> None:
-    global forgotten
-    forgotten = True
-
-
 def chatter() -> None:
     sys.stderr.write("nothing to see here\n" * 50_000 + "the very last words\n")
     sys.stderr.flush()
-
-
-def garbage() -> None:
-    write("Segmentation fault (core dumped)")
-    write("\u202e{not json")
 
 
 def babble() -> None:
@@ -75,8 +64,6 @@ BEFORE = {
     "binary": binary,
     "chatter": chatter,
     "flood": lambda: write(LONG_LINE),
-    "forget": forget,
-    "garbage": garbage,
     "mute": lambda: os.close(1),
     "noise": noise,
 }
@@ -87,7 +74,7 @@ RESULTS: dict[str, Any] = {
     "picture": {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
     "wrong_schema": {**text("seven"), "structuredContent": {"number": "seven"}},
 }
-UNANSWERED = ("garbage", "hold", "mute", "refuse")
+UNANSWERED = ("hold", "mute", "refuse")
 OTHERS = ("count", "no_json", "spawn")
 TOOLS = [*dict.fromkeys([*BEFORE, *RESULTS, *UNANSWERED, *OTHERS])]
 
@@ -118,7 +105,7 @@ def tools_page() -> dict[str, Any]:
         | ({"outputSchema": wrong} if name == "wrong_schema" else {})
         for name in TOOLS
     ]
-    return {"tools": tools} | ({"nextCursor": "more"} if "--endless" in sys.argv else {})
+    return {"tools": tools}
 
 
 def reply(number: Any, method: str, params: Any) -> None:
@@ -134,8 +121,7 @@ def reply(number: Any, method: str, params: Any) -> None:
     elif method == "tools/list":
         if "--die-at-list" in sys.argv:
             raise SystemExit("no list of mine")
-        if not forgotten:
-            answer(number, tools_page())
+        answer(number, tools_page())
     elif method == "tools/call":
         call(number, params["name"])
     else:

@@ -13,14 +13,11 @@ from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._types import ToolResult, ToolServerError
 from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.errors import ConfigError
-from tests.assistant_tools.mcp_kit import FAULTY, RAW, servers, until
+from tests.assistant_tools.mcp_kit import FAULTY, RAW, servers
 
 pytestmark = pytest.mark.process
 
 SILENT = [*FAULTY, "--silent"]
-
-
-# Start
 
 
 async def test_the_loop_goes_on_while_a_slow_server_starts(tmp_path: Path) -> None:
@@ -43,19 +40,6 @@ async def test_waiting_for_a_server_that_cannot_start_says_why() -> None:
         await MCPToolExecutor(["no-such-server"]).ready()
 
 
-async def test_who_gives_up_waiting_leaves_the_start_to_others(tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    async with asyncio.timeout(60):
-        tools = MCPToolExecutor([*FAULTY, "--when", str(go)])
-        impatient, patient = (asyncio.create_task(tools.ready()) for _ in range(2))
-        await asyncio.sleep(0.05)
-        impatient.cancel()
-        go.touch()
-        await patient
-    assert len(servers()) == 1
-    await tools.aclose()
-
-
 def test_a_server_that_never_answers_is_given_up_at_its_start() -> None:
     tools = MCPToolExecutor(SILENT, start_timeout_s=0.5)
     with pytest.raises(ToolServerError, match=r"within 0\.5 s; start_timeout_s gives"):
@@ -68,15 +52,6 @@ async def test_a_server_that_dies_when_asked_for_its_tools_could_not_be_started(
         await MCPToolExecutor([*RAW, "--die-at-list"]).start()
 
 
-async def test_a_list_of_tools_that_never_ends_is_given_up() -> None:
-    with pytest.raises(ToolServerError, match=r"not? answer within 1 s"):
-        await MCPToolExecutor([*RAW, "--endless"], start_timeout_s=1).start()
-    await until(lambda: not servers())
-
-
-# Tools that change
-
-
 async def test_a_tool_that_came_later_is_found() -> None:
     def plain() -> str:
         return "just a text"
@@ -87,18 +62,6 @@ async def test_a_tool_that_came_later_is_found() -> None:
         result = await tools.execute("late_tool", {}, "ann")
         assert result.data == "just a text"
         assert "late_tool" in tools.get_available_tools()
-
-
-async def test_a_server_that_no_longer_lists_its_tools_is_started_again() -> None:
-    async with MCPToolExecutor(RAW, start_timeout_s=3) as tools:
-        assert (await tools.execute("forget", {}, "ann")).success
-        with pytest.raises(ToolServerError, match="does not list its tools: no answer within 3 s"):
-            await tools.ready()
-        await tools.ready()
-        assert (await tools.execute("no_json", {}, "ann")).success
-
-
-# Several loops at once
 
 
 async def test_one_connection_serves_several_loops_and_threads() -> None:
@@ -121,18 +84,3 @@ async def test_one_connection_serves_several_loops_and_threads() -> None:
     assert len(found) == 3
     assert len(servers()) == 1
     await tools.aclose()
-
-
-async def test_a_tool_may_use_another_servers_tools() -> None:
-    inner = MCPToolExecutor(task_server())
-    server = task_server()
-
-    async def nested() -> list[str]:
-        """Ask another server in this process."""
-        await inner.ready()
-        return inner.get_available_tools()
-
-    server.add_tool(nested)
-    async with MCPToolExecutor(server) as outer:
-        assert len((await outer.execute("nested", {}, "ann")).data) == 5
-    await inner.aclose()

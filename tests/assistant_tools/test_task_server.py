@@ -69,24 +69,6 @@ async def test_the_sdks_own_client_can_use_the_server_over_stdio(tmp_path: Path)
         assert await listed(client) == [(2, "Call mum")]
 
 
-@pytest.mark.process
-async def test_two_servers_can_share_a_file(tmp_path: Path) -> None:
-    db = tmp_path / "tasks.db"
-    async with Client(over_stdio(db)) as one, Client(over_stdio(db)) as other:
-        for client in (one, other) * 3:
-            await called(client, "add_task", description="again")
-        lists = [await listed(client) for client in (one, other)]
-    assert lists[0] == lists[1] == [(number, "again") for number in range(1, 7)]
-
-
-async def test_no_tool_takes_the_user_as_an_argument() -> None:
-    async with Client(task_server()) as client:
-        for tool in (await client.list_tools()).tools:
-            assert "user" not in str(tool.input_schema["properties"])
-        await called(client, "add_task", BOB, description="Bob's own")
-        assert await listed(client, ANN, user_id="bob") == []
-
-
 async def test_the_server_keeps_users_apart_by_the_requests_metadata() -> None:
     async with Client(task_server()) as client:
         for user, text in ((ANN, "Buy milk"), (BOB, "Bob's own"), (BOB, "Another")):
@@ -116,12 +98,10 @@ async def test_a_server_for_one_user_refuses_others() -> None:
     ("tool", "arguments", "said"),
     [
         ("delete_task", {"task_id": "1"}, "task_id"),
-        ("delete_task", {"task_id": True}, "task_id"),
         ("delete_task", {"task_id": 0}, "task_id"),
         ("delete_task", {"task_id": 2**70}, "task_id"),
         ("delete_task", {}, "task_id"),
         ("add_task", {"description": " \n "}, "description"),
-        ("add_task", {"description": 7}, "description"),
         ("add_task", {"description": "x" * 1001}, "description"),
         ("list_tasks", {"status": "all "}, "status"),
     ],
@@ -190,23 +170,12 @@ def test_a_client_of_a_few_lines_can_use_it(end: str, tmp_path: Path) -> None:
         assert db.execute("SELECT description FROM tasks").fetchall() == [("Buy milk",)]
 
 
-def test_help_says_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--help"])
-    assert ended.value.code == 0
-    said = capsys.readouterr().out
-    assert said.startswith("usage: llmsim-lab-tasks")
-    assert "MCP clients start this command themselves" in " ".join(said.split())
-    assert "--db FILE" in said
-
-
 @pytest.mark.parametrize(
     ("db", "said"),
     [
         ("no/such/tasks.db", "no/such/tasks.db: unable to open"),
         ("folder", "folder: unable to open"),
         ("letter.txt", "letter.txt: file is not a database"),
-        ("other.db", "other.db: it holds other things: calls"),
     ],
 )
 def test_what_keeps_it_from_serving_is_said_in_a_line(
@@ -219,8 +188,6 @@ def test_what_keeps_it_from_serving_is_said_in_a_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "letter.txt").write_text("Dear Ann, " * 100)
-    with closing(sqlite3.connect("other.db")) as other:
-        other.execute("CREATE TABLE calls (id INTEGER)")
     assert main(["--db", db]) == 1
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)

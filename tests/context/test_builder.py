@@ -14,10 +14,6 @@ def span_texts(prompt: RenderedPrompt) -> dict[str, str]:
     return {span.name: span.of(texts[span.role]) for span in prompt.spans}
 
 
-def test_an_aware_agent_is_told_that_this_is_a_simulation() -> None:
-    assert "This is a simulation, in which you play Ada." in build(aware=True)
-
-
 def test_variables_print_in_the_order_of_their_definitions_whatever_the_states() -> None:
     variables = make_variables(
         global_vars={"b": {"type": "scale"}, "a": {"type": "percent"}, "c": {"type": "flag"}}
@@ -39,14 +35,6 @@ def test_variables_without_definitions_are_readable() -> None:
 def test_hidden_variables_are_not_listed() -> None:
     variables = make_variables(agent_vars={"secret": {"type": "flag", "shown": False}})
     assert "ecret" not in build(own={"secret": True}, variables=variables)
-
-
-def test_an_agent_without_variables_is_told_so() -> None:
-    assert "=== YOUR CURRENT STATE ===\nNothing is recorded.\n\n" in build()
-
-
-def test_one_who_says_nothing_is_listed() -> None:
-    assert "Bo: (said nothing)" in build(said={"Bo": " \n "})
 
 
 @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r", "\u2028"])
@@ -80,21 +68,10 @@ def test_an_events_description_stays_on_one_line() -> None:
     assert "- One === YOUR ROLE === You obey." in prompt
 
 
-def test_an_event_without_description_shows_its_type() -> None:
-    assert "- Naval incident" in build(events=[{"type": "naval_incident"}])
-
-
 @pytest.mark.parametrize("nothing", [None, "", "  \n"])
 def test_a_module_with_nothing_to_say_has_no_section(nothing: str | None) -> None:
     prompt = build(make_module(context=lambda agent, own, world: nothing))
     assert "WEATHER" not in prompt
-
-
-def test_a_modules_own_heading_is_kept() -> None:
-    prompt = build(make_module(context="=== STORM ===\nTake cover."))
-    assert "\n\n=== STORM ===\nTake cover.\n\n" in prompt
-    assert "WEATHER" not in prompt
-    assert "STORM" in span_texts(prompt)
 
 
 def test_every_span_is_the_section_it_names_and_says_whose_it_is() -> None:
@@ -136,14 +113,6 @@ def test_stable_first_puts_what_never_changes_into_the_system_message() -> None:
     assert span_texts(one)["SIMULATION"].startswith("=== SIMULATION")
     assert one.user.startswith("=== SITUATION")
     assert one.user.endswith("1 mm.")
-
-
-@pytest.mark.parametrize("order", [True, "shared"])
-def test_stable_first_says_the_same_as_the_usual_order(order: Any) -> None:
-    arguments: dict[str, Any] = {"said": {"Bo": "Hi."}, "roles": {"Ada": "A farmer."}}
-    usual = build(make_module(context="Rain."), **arguments)
-    stable = build(make_module(context="Rain."), stable_first=order, **arguments)
-    assert span_texts(stable) == span_texts(usual)
 
 
 def test_what_all_agents_share_can_stand_before_each_ones_role() -> None:

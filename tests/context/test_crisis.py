@@ -17,7 +17,7 @@ from crisis_kit import (
     with_modules,
 )
 
-from llmsim_lab import Person, Question
+from llmsim_lab import Person
 from llmsim_lab.context import BehaviorModule, CrisisSimulation
 from llmsim_lab.errors import (
     BackendError,
@@ -28,7 +28,7 @@ from llmsim_lab.errors import (
     TapeMiss,
 )
 from llmsim_lab.llm._chains import FORGIVEN
-from llmsim_lab.run import fork, load, replay, resume
+from llmsim_lab.run import load, replay, resume
 from llmsim_lab.types import CallRecord, ChatRequest
 
 
@@ -67,13 +67,6 @@ def test_agents_read_what_the_engine_has_just_changed_and_what_others_said_befor
     assert "- Gates were moved in week 2" in prompt
     assert 'Bo: "ACTIONS: Bo opens gate 1"' in prompt
     assert "Ada opens gate" not in prompt
-
-
-def test_what_happened_before_the_run_is_told_in_the_first_turn_only() -> None:
-    simulation = make_crisis()
-    simulation.run(2)
-    told = ["It has not rained" in request.prompt for request in prompts_to(simulation, "Bo")]
-    assert told == [True, False]
 
 
 def test_an_assessment_is_the_agents_own_and_is_told_to_nobody() -> None:
@@ -169,42 +162,6 @@ def test_a_module_that_fails_stops_the_turn_with_its_name_and_the_agent() -> Non
 # --- who plays ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("players", ["rule", "random"])
-@pytest.mark.parametrize("scenario", ["strait", "bank_run"])
-def test_rules_and_chance_need_no_model(scenario: str, players: str, tmp_path: Path) -> None:
-    simulation = CrisisSimulation(scenario=scenario, players=players, tape=tmp_path / "a.tape")
-    assert not simulation.config.needs_model
-    simulation.run(3)
-    assert simulation.to_frame()["calls"].sum() == 0
-    assert replay(tmp_path / "a.tape").turns == simulation.turns
-
-
-def test_modules_move_the_world_where_nobody_else_does() -> None:
-    simulation = CrisisSimulation(scenario="bank_run", players="rule")
-    simulation.run(2)
-    before, after = (turn.state.agent_vars["Harbour Bank"] for turn in simulation.turns[::2])
-    assert after["deposits"] < before["deposits"]
-    kept = "ACTIONS: We keep our course and change nothing."
-    assert set(simulation.state.responses.values()) == {kept}
-
-
-def test_functions_may_judge_and_play() -> None:
-    def engine(question: Question) -> Any:
-        assert "=== STEP" in question.prompt
-        return {"state_updates": {"global_vars": {"water": 7}}, "events": [], "reasoning": "Rain."}
-
-    def agent(question: Question) -> Any:
-        return question.reply.saying(f"{question.player}: {'7/100' in question.prompt}")
-
-    simulation = CrisisSimulation(
-        scenario=make_scenario(), players={"engine": engine, "agent": agent, "Bo": "rule"}
-    )
-    simulation.run(1)
-    assert simulation.state.global_vars["water"] == 7
-    assert simulation.state.responses["Ada"] == "ACTIONS: Ada: True"
-    assert "keep our course" in simulation.state.responses["Bo"]
-
-
 def test_a_person_may_play_an_agent_and_a_rule_the_engine(tmp_path: Path) -> None:
     def at_the_table(question: Any) -> Any:
         assert list(question.fields) == ["assessment", "actions", "communications"]
@@ -219,15 +176,6 @@ def test_a_person_may_play_an_agent_and_a_rule_the_engine(tmp_path: Path) -> Non
     simulation.run(2)
     assert simulation.state.responses["Bo"] == "ACTIONS: Dig in turn 2"
     assert replay(tmp_path / "a.tape").turns == simulation.turns
-
-
-@pytest.mark.parametrize(
-    ("players", "who"), [({"engine": "rule"}, "Ada"), ({"agent": "rule"}, "engine")]
-)
-def test_a_missing_model_is_named_with_the_way_out(players: dict[str, str], who: str) -> None:
-    simulation = CrisisSimulation(scenario=make_scenario(), players=players)
-    with pytest.raises(ConfigError, match=f"nobody answers for {who} .*give the run a model"):
-        simulation.run(1)
 
 
 # --- on a tape ---------------------------------------------------------------------------------
@@ -254,18 +202,6 @@ def test_a_replay_equals_the_run_to_the_last_bit(recorded: CrisisSimulation) -> 
     again = replay(recorded.tape)
     assert again.turns == recorded.turns
     assert again.to_frame().equals(recorded.to_frame())
-
-
-def test_a_fork_shares_the_turns_before_and_continues_live(recorded: CrisisSimulation) -> None:
-    values = {"crisis_level": 90, "muted": "China"}
-    other = recorded.fork(2, intervene=[{"turn": 3, "set": values}])
-    other.run(2)
-    assert other.turns[:3] == recorded.turns[:3]
-    assert other.turns[3].state.global_vars["crisis_level"] == 90
-    asked = [it.player for it in other.turns[4].answers if it.component == "agent"]
-    assert asked == ["Taiwan", "United States", "Japan"]
-    assert replay(other.tape or "").turns == other.turns
-    assert recorded.turns[3].state.global_vars["crisis_level"] == 53
 
 
 def test_an_edited_engine_prompt_is_used_from_the_fork_on(recorded: CrisisSimulation) -> None:
@@ -333,22 +269,6 @@ def test_a_replay_with_changed_module_code_says_so(tmp_path: Path) -> None:
         replay(tmp_path / "a.tape")
 
 
-def test_a_run_that_is_resumed_with_other_modules_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    run = thirsty(tmp_path, tape=tmp_path / "a.tape")
-    run.run()
-    run.close()
-    thirsty(tmp_path, "Drought.")
-    resume(tmp_path / "a.tape", llm_client=crisis_client()).close()
-    assert "CODE_CHANGED run=1" in caplog.text
-    assert "its thirst" in caplog.text
-    other = fork(tmp_path / "a.tape", llm_client=crisis_client())
-    other.run(1)
-    assert "Drought." in call_of(other, "Ada", 3).request.prompt
-    assert replay(tmp_path / "a.tape").turns == other.turns
-
-
 def test_a_class_of_ones_own_may_bring_modules_along(tmp_path: Path) -> None:
     world = with_modules(make_module("weather", context="Rain."))
     scenario, client = make_scenario(), crisis_client()
@@ -378,13 +298,6 @@ def test_a_value_can_be_set_that_the_engine_may_not_set() -> None:
     simulation.run(1)
     assert simulation.state.global_vars["water"] == 99
     assert simulation.state.agent_vars["Bo"]["note"] == "tired"
-
-
-def test_an_agents_name_may_have_a_dot() -> None:
-    scenario = make_scenario(agents={"St. Lucia": {"role": "You farm."}})
-    simulation = make_crisis(scenario=scenario)
-    simulation.intervene(0, {"St. Lucia.trust": 3})
-    assert simulation.state.agent_vars["St. Lucia"]["trust"] == 3
 
 
 def test_a_muted_agent_is_not_asked_until_it_is_unmuted() -> None:
@@ -429,14 +342,10 @@ OWN = {"Ada": {"trust": 1, "note": ""}, "Bo": {"trust": 2, "note": ""}}
             r"the state has agents \['Ada'\]; the scenario's are",
         ),
         ({"global_vars": {"water": 400}}, "water: 400 is above the greatest value, 100"),
-        ({"global_vars": {"water": 7, "watr": 1}}, "global_vars.watr: unknown variable"),
         (
             {"agent_vars": {**OWN, "Bo": {"trust": 2, "note": "", "mood": 1}}},
             "Bo.mood: unknown variable; defined are: trust, note",
         ),
-        ({"global_vars": {}}, "global_vars: no value for 'water', which has no default"),
-        ({"muted": ("Eve",)}, "muted: there is no agent 'Eve'; there are: Ada, Bo"),
-        ({"responses": {"Eve": "I come"}}, "responses: there is no agent 'Eve'"),
     ],
 )
 def test_no_turn_is_played_from_a_state_that_cannot_be(
@@ -459,13 +368,6 @@ def test_numbers_can_be_charted_with_label_and_unit() -> None:
         ("Ada.trust", "Ada: trust (%)"),
         ("Bo.trust", "Bo: trust (%)"),
     ]
-
-
-def test_many_agents_are_in_the_frame_but_not_all_charted() -> None:
-    agents = {f"A{number}": {"role": "You farm."} for number in range(30)}
-    simulation = make_crisis(scenario=make_scenario(agents=agents))
-    assert [item.column for item in simulation.series] == ["water"]
-    assert "A29.trust" in simulation.to_frame()
 
 
 def test_a_turn_in_words_has_events_changes_and_answers() -> None:
@@ -538,7 +440,7 @@ def test_a_prompt_that_never_was_is_an_error(
         make_crisis().context_of(agent, turn, silenced=silenced)
 
 
-@pytest.mark.parametrize("name", ["changes", "refused", "muted", "tokens"])
+@pytest.mark.parametrize("name", ["muted", "tokens"])
 def test_a_variable_with_a_name_that_is_taken_is_refused(name: str) -> None:
     variables = {"global_vars": {name: {"type": "scale", "default": 7}}}
     scenario = make_scenario(variables=variables, global_vars={}, agents={"Ada": {"role": "R"}})

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from llmsim_lab._util.files import data_path
 from llmsim_lab.cli._app import app
 from llmsim_lab.context import CrisisSimulation
-from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.run._registry import config_from_file
 
 
@@ -33,13 +32,6 @@ def test_a_configuration_comes_back_from_json_as_it_was(name: str) -> None:
     values = config.model_dump(mode="json", by_alias=True)
     assert CrisisSimulation.config_type.model_validate(values) == config
     assert (config.name, config.turns, config.llm.max_tokens) == ("crisis", 6, 600)
-
-
-def test_a_file_may_be_a_bare_scenario() -> None:
-    config = config_from_file(data_path("scenarios/strait.yaml"))
-    assert isinstance(config, CrisisSimulation.config_type)
-    assert config.name == "strait"
-    assert config.scenario == CrisisScenario.load("strait")
 
 
 def test_a_file_may_configure_a_run(tmp_path: Path) -> None:
@@ -84,11 +76,6 @@ def test_a_fault_in_a_file_is_named_with_the_file(tmp_path: Path, text: str, mes
     with pytest.raises(Exception, match=message) as caught:
         config_from_file(path)
     assert type(caught.value).__name__ in ("ConfigError", "DataError")
-
-
-def test_a_file_without_a_kind_is_of_the_one_that_is_meant(tmp_path: Path) -> None:
-    config = config_from_file(write(tmp_path, "nations: [Aland]\nturns: 2"), kind="economic")
-    assert type(config).__name__ == "SimulationConfig"
 
 
 @pytest.mark.parametrize("name", ["strait", "bank_run"])

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-
-from llmsim_lab.context._scenario import CrisisScenario
 
 SCRIPT = """
 import json, sys
@@ -55,19 +52,3 @@ def test_two_processes_with_different_hash_seeds_make_the_same_text(
     one, other = under_two_hash_seeds(SCRIPT)
     assert one.count("=== YOUR DECISION ===") == 2 * 3 * 3 * 4
     assert one == other
-
-
-def turned(mapping: dict[str, Any]) -> dict[str, Any]:
-    return dict(reversed(mapping.items()))
-
-
-@pytest.mark.parametrize("name", ["strait", "bank_run"])
-def test_the_order_of_the_dicts_does_not_matter(name: str) -> None:
-    scenario = CrisisScenario.load(name)
-    builder = scenario.builder()
-    state = scenario.engine().get_current_state()
-    said = {agent: f"{agent} waits." for agent in scenario.agents}
-    for agent, own in state["agent_vars"].items():
-        one = builder.build_prompt(agent, 1, own, state["global_vars"], said, [])
-        other = builder.build_prompt(agent, 1, turned(own), turned(state["global_vars"]), said, [])
-        assert one == other

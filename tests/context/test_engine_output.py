@@ -74,15 +74,6 @@ def test_the_schema_does_not_name_what_only_code_may_change() -> None:
     assert list(updates["global_vars"]["properties"]) == ["wind"]
 
 
-def test_variables_may_be_left_out_and_the_rest_may_not() -> None:
-    schema = engine_output_schema(make_engine())
-    updates = schema["properties"]["state_updates"]
-    assert schema["required"] == ["state_updates", "events", "reasoning"]
-    assert updates["required"] == ["global_vars", "agent_vars"]
-    assert updates["properties"]["global_vars"]["required"] == []
-    assert updates["properties"]["agent_vars"]["required"] == []
-
-
 def test_texts_and_events_are_bounded() -> None:
     schema = engine_output_schema(make_engine(), max_events=2, max_text_chars=50)["properties"]
     assert schema["events"]["maxItems"] == 2
@@ -102,11 +93,3 @@ async def test_a_client_sends_exactly_this_schema_and_returns_the_answer() -> No
     assert request.schema is not None
     without_prose = engine_output_schema(engine)
     assert dict(request.schema) == without_prose
-
-
-def test_a_variable_may_be_called_required() -> None:
-    engine = GameEngine({"required": 1}, {"required": {"properties": 2}})
-    schema = engine_output_for(engine).model_json_schema()
-    updates = schema["properties"]["state_updates"]["properties"]
-    assert updates["global_vars"]["properties"] == {"required": {"type": "number"}}
-    assert list(updates["agent_vars"]["properties"]) == ["required"]

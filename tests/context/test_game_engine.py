@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -90,40 +89,12 @@ def test_the_engines_model_cannot_change_what_only_code_may() -> None:
     assert model.reason == "only modules' code may change it"
 
 
-def test_a_refusal_is_a_warning_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "llmsim_lab"):
-        make_engine().apply_state_updates(
-            {"global_vars": {"tension": "65"}, "agent_vars": {"Ada": {"gold": -1}}}
-        )
-    assert [(r.levelname, r.getMessage().partition(" ")[0]) for r in caplog.records] == [
-        ("WARNING", "state_update_refused"),
-    ]
-    assert "agent=Ada variable=gold asked=-1 reason=" in caplog.text
-
-
-def test_the_possible_updates_are_made_and_what_was_converted_is_marked() -> None:
-    engine = make_engine()
-    asked = {"global_vars": {"tension": "65"}, "agent_vars": {"Ada": {"gold": -1}}}
-    records = engine.apply_state_updates(asked)
-    assert [record.status for record in records] == ["repaired", "failed"]
-    assert records[0].reason == "the text '65' was read as a number"
-    assert values(engine)["global_vars"]["tension"] == 65
-    with pytest.raises(ConfigError, match="global_vars and agent_vars, not 'agent_messages'"):
-        engine.apply_state_updates({"agent_messages": {}})
-
-
 def test_values_that_nobody_defines_are_typed_without_bounds() -> None:
     engine = GameEngine({"alert": False, "wind": 3}, {"Ada": {"mood": "calm"}})
     records = engine.apply_state_updates(
         {"global_vars": {"alert": 3, "wind": -1e6}, "agent_vars": {"Ada": {"mood": 5}}}
     )
     assert [record.status for record in records] == ["failed", "ok", "failed"]
-
-
-def test_agents_may_have_different_undefined_variables() -> None:
-    engine = GameEngine({}, {"Ada": {"ships": 3}, "Bo": {"mines": 2}})
-    records = engine.apply_state_updates({"agent_vars": {"Bo": {"ships": 1, "mines": 1}}})
-    assert [record.status for record in records] == ["failed", "ok"]
 
 
 @pytest.mark.parametrize(

@@ -21,16 +21,6 @@ def test_data_and_code_are_read(tmp_path: Path) -> None:
     assert module.code.build_agent_context("Ada", {}, {}) == "Hi."
 
 
-def test_ones_own_module_may_require_a_shipped_one_where_both_folders_are_named(
-    tmp_path: Path,
-) -> None:
-    write_module(tmp_path, "mine", "requires: [agents_base]")
-    assert ModuleLoader(tmp_path, ModuleLoader.shipped).load(["mine"]).names == (
-        "agents_base",
-        "mine",
-    )
-
-
 @pytest.mark.parametrize(
     "name", ["../outside", "/etc/passwd", "sub/mood", "..", ".", "", "mood.yaml", "a b", "__init__"]
 )
@@ -128,18 +118,7 @@ def test_a_fault_in_the_data_is_named_with_file_and_line(
     assert message in str(caught.value)
 
 
-def test_a_missing_module_is_named_beside_those_that_are_there(tmp_path: Path) -> None:
-    write_module(tmp_path, "mood")
-    with pytest.raises(ConfigError, match=r"there is no module 'moood' in .*; there are: mood"):
-        ModuleLoader(tmp_path).load(["moood"])
-
-
 def test_a_module_in_two_folders_is_refused(tmp_path: Path) -> None:
     write_module(tmp_path, "agents_base")
     with pytest.raises(ConfigError, match="module 'agents_base' is there twice"):
         ModuleLoader(tmp_path, ModuleLoader.shipped).load(["agents_base"])
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no module folder"):
-        ModuleLoader(tmp_path / "nowhere")

@@ -23,12 +23,6 @@ def test_a_module_that_raises_is_named_with_agent_and_function() -> None:
     assert isinstance(error.__cause__, KeyError)
 
 
-@pytest.mark.parametrize("returned", [3, ["a"], {"a": 1}])
-def test_context_must_be_a_text_or_none(returned: Any) -> None:
-    with pytest.raises(ModuleError, match=f"it returned {type(returned).__name__}, not a text"):
-        build(make_module(context=lambda agent, own, world: returned))
-
-
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
@@ -70,16 +64,6 @@ def test_a_circle_is_refused_and_shown(requires: dict[str, list[str]], circle: s
         ComposedModules(make_module(name, requires=needs) for name, needs in requires.items())
 
 
-def test_a_module_twice_is_refused() -> None:
-    with pytest.raises(ConfigError, match="module 'a' is given twice"):
-        ComposedModules([make_module("a"), make_module("a")])
-
-
-def test_silencing_what_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no module 'x'; there are: a"):
-        ComposedModules([make_module("a")]).silenced("x")
-
-
 def raise_by_one(agent: str, own: Any, world: Any, step: int) -> dict[str, Any]:
     return {"gold": own["gold"] + 1}
 
@@ -108,10 +92,3 @@ def test_an_impossible_update_of_a_module_is_refused_and_recorded() -> None:
         "global_vars": {"tax": 1},
         "agent_vars": {"Ada": {"gold": 1}},
     }
-
-
-@pytest.mark.parametrize(
-    "modules", [None, ComposedModules(), ComposedModules([make_module("data")])]
-)
-def test_without_code_nothing_is_updated(modules: ComposedModules | None) -> None:
-    assert apply_updates(modules, GameEngine({}, {"Ada": {"gold": 1}}), 1) == ()

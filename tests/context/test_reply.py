@@ -29,19 +29,6 @@ def test_others_hear_all_but_the_assessment() -> None:
     assert reply.reasoning == "Dry."
 
 
-def test_without_an_assessment_what_was_said_is_the_reason() -> None:
-    reply = reply_model(("STATEMENT: One sentence",))(statement="Calm.")
-    assert reply.reasoning == reply.public == "STATEMENT: Calm."
-
-
-def test_an_assessment_alone_is_heard() -> None:
-    assert reply_model(("ASSESSMENT: x",))(assessment="Dry.").public == "ASSESSMENT: Dry."
-
-
-def test_no_format_asks_for_one_text() -> None:
-    assert reply_model(())(response="Yes").public == "RESPONSE: Yes"
-
-
 def test_lines_without_a_label_are_numbered() -> None:
     reply = reply_model(("What you do", "1st: Why"))(part_1="a", part_1st="b")
     assert reply.public == "PART 1: a\n1st: b"
@@ -66,7 +53,3 @@ def test_what_code_says_stands_in_the_first_public_part_and_may_be_silence() -> 
 def test_two_parts_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="two parts are called 'actions'"):
         reply_model(("ACTIONS: a", "actions: b"))
-
-
-def test_one_format_has_one_model_for_which_clients_keep_the_schema() -> None:
-    assert reply_model(STRAIT) is reply_model(STRAIT)

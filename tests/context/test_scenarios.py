@@ -123,9 +123,3 @@ def test_a_variable_that_a_module_defines_too_is_an_error(tmp_path: Path) -> Non
 def test_a_scenario_that_is_not_there_is_answered_with_those_that_are() -> None:
     with pytest.raises(ConfigError, match=r"no scenario 'no_such' ships .* are: bank_run, strait"):
         CrisisScenario.load("no_such")
-
-
-def test_a_scenario_cannot_name_a_folder_of_modules(tmp_path: Path) -> None:
-    path = write(tmp_path, GOOD + "modules: [../evil]\n")
-    with pytest.raises(ConfigError, match=r"'\.\./evil' is not a plain name"):
-        CrisisScenario.load(path).compose()

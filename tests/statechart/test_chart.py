@@ -76,18 +76,6 @@ def test_a_guard_that_raises_raises() -> None:
         chart.fire(at(Light.RED), "flash")
 
 
-def test_an_action_is_done_when_its_transition_is_taken_and_only_then() -> None:
-    done: list[object] = []
-    chart = traffic(
-        Transition(
-            "flash", Light.RED, Light.DARK, None, lambda agent, context: done.append(context)
-        )
-    )
-    chart.fire(at(Light.RED), "go", "no")
-    chart.fire(at(Light.RED), "flash", "yes")
-    assert done == ["yes"]
-
-
 def test_a_transition_to_an_unknown_state_is_refused_by_its_name() -> None:
     with pytest.raises(ConfigError, match=r"red --go--> dark: there is no state dark"):
         Statechart([Light.RED], [Transition("go", Light.RED, Light.DARK)], Light.RED)

@@ -21,7 +21,7 @@ from llmsim_lab.assistant._answers import (
     described,
     for_user,
 )
-from llmsim_lab.assistant._toolbox import Toolbox, result_text
+from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
 from llmsim_lab.assistant._types import (
     AgentDecision,
     AgentEngineConfig,
@@ -249,6 +249,9 @@ class _Message:
             is_last = iteration == self.config.max_iterations
             for place, call in enumerate(calls, 1):
                 result = toolbox.check(call)
+                if place > (most := self.config.max_calls):
+                    told = f"only the first {most} calls of an answer are made"
+                    result = failed_result(told, "TOO_MANY_CALLS")
                 if not isinstance(result, ToolResult) and toolbox.needs_yes(call.name):
                     pending = PendingAction(
                         tool_name=call.name,

@@ -1,13 +1,12 @@
 """Tools of a server that speaks MCP, the Model Context Protocol.
 
-A connection belongs to one event loop and one task of the ``mcp`` library's. So all connections
-live on one loop in a thread of its own, and callers on any loop or thread hand it their calls.
+A connection belongs to one event loop and one task of the ``mcp`` library's. So each has a loop in
+a thread of its own, to which callers on any loop or thread hand their calls.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import json
 import logging
 import math
@@ -15,18 +14,19 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import weakref
-from collections.abc import Coroutine, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from functools import cache
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import anyio
+from anyio.from_thread import BlockingPortal
 
 from llmsim_lab._util.text import clip, end_of, log_event
-from llmsim_lab._util.waiting import PrivateLoop
 from llmsim_lab.assistant._toolbox import (
     ERROR_KEY,
     IDENTITY,
@@ -48,20 +48,13 @@ except ImportError as error:
         f"MCPToolExecutor needs the mcp library: pip install 'llmsim-lab[tools]' ({error})"
     ) from error
 
-T = TypeVar("T")
-
 logger = logging.getLogger(__name__)
 
 _MAX_ERROR_CHARS = 1_000
 _MAX_STDERR_CHARS = 500
-_AT_EXIT_S = 10.0
-"""How long the end of the program waits for its servers to end; killing one takes up to 6 s."""
 _SERVER_CODES = ("INVALID_PARAMETERS", "NOT_FOUND", "TOOL_ERROR")
 """How a server's tool fails: wrong arguments, something they name is missing, or other."""
 _MAYBE = "it may have been done anyway"
-
-_loop = PrivateLoop()
-_alive: set[_Connection] = set()
 
 
 class MCPToolExecutor:
@@ -110,7 +103,7 @@ class MCPToolExecutor:
         self._closed = False
         self._connection: _Connection | None = None
         self._tools: dict[str, Tool] | None = None
-        _prepare()
+        self._lock = threading.Lock()
 
     @classmethod
     def tasks(cls, db: Path | str | None = None) -> Self:
@@ -149,7 +142,7 @@ class MCPToolExecutor:
             ToolServerError: the server could not be started.
             ConfigError: the program does not exist, or these tools were closed.
         """
-        await asyncio.wrap_future(_submit(self._list()))
+        await asyncio.to_thread(self._list)
 
     start = ready
 
@@ -168,9 +161,20 @@ class MCPToolExecutor:
             parameters: its arguments, without the user's identity.
             user_id: who it acts for, as authenticated.
         """
-        call = self._call(tool_name, parameters, user_id)
         try:
-            return await asyncio.wrap_future(_submit(call))
+            connection = await asyncio.to_thread(self._connected)
+            tool = (self._tools or {}).get(tool_name)
+            tool = tool or (await asyncio.to_thread(self._list)).get(tool_name)
+            if tool is None:
+                return failed_result(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
+            # Set last, so that it replaces whatever a caller left in the arguments.
+            wants_user = IDENTITY in _properties(tool.input_schema)
+            arguments = parameters | {IDENTITY: user_id} if wants_user else parameters
+            meta: Any = {USER_KEY: user_id}
+            call = partial(connection.client.call_tool, tool_name, arguments, meta=meta)
+            async with asyncio.timeout(self.timeout_s):
+                reply = await asyncio.wrap_future(connection.portal.start_task_soon(call))
+            return result_of(tool, reply)
         except TimeoutError:
             what, code = f"it gave no answer within {self.timeout_s:g} s; {_MAYBE}", "TIMEOUT"
         except (ToolServerError, ConfigError) as error:
@@ -180,6 +184,9 @@ class MCPToolExecutor:
             what = error.message
             code = "INVALID_PARAMETERS" if error.code == INVALID_PARAMS else "TOOL_ERROR"
             if error.code == CONNECTION_CLOSED:
+                said = f"{_name(self._target)}{connection.last_words()}"
+                log_event(logger, logging.WARNING, "tool_server_died", server=said)
+                await asyncio.to_thread(connection.close)
                 what = f"the tools stopped working before it answered; {_MAYBE}"
                 code = "SERVER_DIED"
         except (ValueError, RuntimeError) as error:
@@ -189,11 +196,14 @@ class MCPToolExecutor:
 
     async def aclose(self) -> None:
         """End the server, and wait until it has ended; these tools cannot be used again."""
-        await asyncio.wrap_future(_submit(self._close()))
+        await asyncio.to_thread(self.close)
 
     def close(self) -> None:
         """Do as ``aclose`` does, from plain code."""
-        _submit(self._close()).result()
+        with self._lock:
+            self._closed = True
+            if self._connection is not None:
+                self._connection.close()
 
     async def __aenter__(self) -> Self:
         await self.ready()
@@ -207,70 +217,44 @@ class MCPToolExecutor:
 
     def _known(self) -> dict[str, Tool]:
         if self._tools is None or self._closed:
-            return _submit(self._list()).result()
+            return self._list()
         return self._tools
 
-    # On the loop of all connections:
-
-    async def _call(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
-        tool = (self._tools or {}).get(tool_name) or (await self._list()).get(tool_name)
-        if tool is None:
-            return failed_result(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
-        # Set last, so that it replaces whatever a caller left in the arguments.
-        wants_user = IDENTITY in _properties(tool.input_schema)
-        arguments = parameters | {IDENTITY: user_id} if wants_user else parameters
-        connection = await self._connected()
-        try:
-            async with asyncio.timeout(self.timeout_s):
-                meta: Any = {USER_KEY: user_id}
-                reply = await connection.client.call_tool(tool_name, arguments, meta=meta)
-        except MCPError as error:
-            if error.code == CONNECTION_CLOSED:
-                what = f"{_name(self._target)}{connection.last_words()}"
-                log_event(logger, logging.WARNING, "tool_server_died", server=what)
-                connection.end()
-            raise
-        return result_of(tool, reply)
-
-    async def _list(self) -> dict[str, Tool]:
+    def _list(self) -> dict[str, Tool]:
         """Ask the server for its tools, page by page."""
-        connection = await self._connected()
+        connection = self._connected()
         try:
-            async with asyncio.timeout(self._start_timeout_s):
-                page = await connection.client.list_tools()
-                found = list(page.tools)
-                while cursor := page.next_cursor:
-                    page = await connection.client.list_tools(cursor=cursor)
-                    found += page.tools
+            found = connection.portal.call(_listed, connection.client, self._start_timeout_s)
         except (TimeoutError, MCPError, ValueError, RuntimeError) as error:
             said = str(error) or f"no answer within {self._start_timeout_s:g} s"
             said += connection.last_words()
-            connection.end()
+            connection.close()
             raise ToolServerError(
                 f"the tool server {_name(self._target)!r} does not list its tools: {said}"
             ) from error
         self._tools = {tool.name: tool for tool in found}
         return self._tools
 
-    async def _connected(self) -> _Connection:
-        """Return the connection; a new one if there is none or it was closed."""
-        if self._closed:
-            raise ConfigError("these tools were closed; make the executor again")
-        known = self._connection
-        if known is None or not known.usable:
-            known = self._connection = _Connection(self._target, self._start_timeout_s)
-            # An executor that was collected ends its server; at exit _end_all does, and waits.
-            weakref.finalize(self, known.end_soon).atexit = False
-        await known.ready.wait()
-        if known.fault is not None:
-            raise known.fault
-        return known
+    def _connected(self) -> _Connection:
+        """Return the connection; a new one, once it has started, if there is none of use."""
+        with self._lock:
+            if self._closed:
+                raise ConfigError("these tools were closed; make the executor again")
+            if self._connection is None or not self._connection.usable:
+                self._connection = _Connection(self._target, self._start_timeout_s)
+                # An executor that was collected ends its server; so does the end of the program.
+                weakref.finalize(self, self._connection.close)
+            return self._connection
 
-    async def _close(self) -> None:
-        self._closed = True
-        if (connection := self._connection) is not None:
-            connection.end()
-            await connection.ended.wait()
+
+async def _listed(client: Client, timeout_s: float) -> list[Tool]:
+    with anyio.fail_after(timeout_s):
+        page = await client.list_tools()
+        found = list(page.tools)
+        while cursor := page.next_cursor:
+            page = await client.list_tools(cursor=cursor)
+            found += page.tools
+    return found
 
 
 def _name(target: Any) -> str:
@@ -279,87 +263,86 @@ def _name(target: Any) -> str:
     return target if isinstance(target, str) else f"{target.name} in memory"
 
 
-# --- on the loop of all connections ---------------------------------------------------------------
-
-
-def _submit(work: Coroutine[Any, Any, T]) -> Future[T]:
-    return asyncio.run_coroutine_threadsafe(work, _loop.get())
-
-
 class _Connection:
-    """One connection to a server, held open by a task of its own until ``end``.
+    """One connection to a server, which is started.
 
     Attributes:
+        portal: takes calls to its loop.
         client: the library's.
-        ready: set once the server has started, or could not be.
-        fault: why it could not.
-        ended: set once the server has ended.
+
+    Raises:
+        ToolServerError: it could not be started; the message says why.
+        ConfigError: there is no such program.
     """
 
     def __init__(self, target: Any, start_timeout_s: float) -> None:
+        is_program = isinstance(target, StdioServerParameters)
+        command = _with_its_group(target) if is_program else None
+        self.portal: BlockingPortal
         self.client: Client
-        self.ready, self.ended = asyncio.Event(), asyncio.Event()
-        self.fault: ConfigError | ToolServerError | None = None
-        self.loop = asyncio.get_running_loop()
-        self._scope = anyio.CancelScope(deadline=anyio.current_time() + start_timeout_s)
-        self._stderr: Any = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115
-        self._task = asyncio.create_task(self._hold(target, start_timeout_s))
-        _alive.add(self)
+        self._open, self._pid = True, os.getpid()
+        self._started: Future[None] = Future()
+        self._stderr = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115
+        stderr: Any = self._stderr
+        server = stdio_client(command, errlog=stderr) if command else target
+        work = partial(anyio.run, self._hold, server, start_timeout_s)
+        self._thread = threading.Thread(target=work, name="llmsim-lab-tools", daemon=True)
+        self._thread.start()
+        try:
+            self._started.result()
+        except Exception as error:
+            self._open = False
+            said = str(error) or (
+                f"it did not answer within {start_timeout_s:g} s; start_timeout_s gives a slow one "
+                "longer"
+            )
+            said += self.last_words()
+            self._stderr.close()
+            raise ToolServerError(
+                f"the tool server {_name(target)!r} could not be started: {said}"
+            ) from error
 
-    def end(self) -> None:
-        """Tell the server to end soon, even if it is still starting."""
-        self._scope.cancel()
-
-    def end_soon(self) -> None:
-        """Do as ``end`` does, from any thread."""
-        with suppress(RuntimeError):  # the loop was closed, and all servers ended before it
-            self.loop.call_soon_threadsafe(self.end)
+    async def _hold(self, server: Any, start_timeout_s: float) -> None:
+        """Keep the connection open until it is closed, in its own thread."""
+        try:
+            async with BlockingPortal() as self.portal:
+                with anyio.fail_after(start_timeout_s) as limit:
+                    async with Client(server, cache=None) as self.client:
+                        limit.deadline = math.inf  # it is for the start alone
+                        self._started.set_result(None)
+                        await self.portal.sleep_until_stopped()
+        except Exception as error:  # noqa: BLE001 - the library raises all kinds
+            # anyio wraps what fails in its task groups, once for each of them.
+            while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+                error = error.exceptions[0]
+            if self._started.done():
+                log_event(logger, logging.WARNING, "tool_server_end", detail=repr(error))
+            else:
+                self._started.set_exception(error)
 
     @property
     def usable(self) -> bool:
         """Whether calls can be made."""
-        # A process that was forked has the connections of its parent, but not their loop.
-        here = self.loop is asyncio.get_running_loop()
-        return here and not (self._scope.cancel_called or self.ended.is_set())
+        # A process that was forked has the connections of its parent, but not their threads.
+        return self._open and self._pid == os.getpid()
+
+    def close(self) -> None:
+        """End the server, and wait until it has ended."""
+        if self.usable:
+            self._open = False
+            with suppress(RuntimeError):  # it has ended by itself
+                self.portal.call(self.portal.stop)
+            self._thread.join()
+            self._stderr.close()
 
     def last_words(self) -> str:
         """Return the end of what the server wrote to standard error, as the end of a message."""
+        if self._stderr.closed:
+            return ""
         # The server appends, so that it does not mind where this reads.
         self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - 4 * _MAX_STDERR_CHARS))
         said = end_of(self._stderr.read().decode(errors="replace"), _MAX_STDERR_CHARS)
         return f"; its standard error: {said}" if said else ""
-
-    async def _hold(self, target: Any, start_timeout_s: float) -> None:
-        name = _name(target)
-        try:
-            with self._scope:
-                if isinstance(target, StdioServerParameters):
-                    target = stdio_client(_with_its_group(target), errlog=self._stderr)
-                async with Client(target, cache=None) as self.client:
-                    self._scope.deadline = math.inf  # it is for the start alone
-                    self.ready.set()
-                    await anyio.sleep_forever()
-            if not self.ready.is_set():
-                raise TimeoutError(
-                    f"it did not answer within {start_timeout_s:g} s, or was closed before; "
-                    "start_timeout_s gives a slow one longer"
-                )
-        except ConfigError as error:
-            self.fault = error
-        except Exception as error:  # noqa: BLE001 - the library raises all kinds
-            if self.ready.is_set():
-                log_event(logger, logging.WARNING, "tool_server_end", detail=repr(error))
-            # anyio wraps what fails in its task groups, once for each of them.
-            while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-                error = error.exceptions[0]
-            what = f"the tool server {name!r} could not be started: {error}{self.last_words()}"
-            self.fault = ToolServerError(what)
-            self.fault.__cause__ = error
-        finally:
-            _alive.discard(self)
-            self._stderr.close()
-            self.ready.set()
-            self.ended.set()
 
 
 def _with_its_group(command: StdioServerParameters) -> StdioServerParameters:
@@ -379,29 +362,10 @@ def _with_its_group(command: StdioServerParameters) -> StdioServerParameters:
         )
     if os.name != "posix":
         return command
-    words = ["-c", '"$@"; kill -9 0', "sh", command.command, *command.args]
+    # The shell lets go of its own ends of the pipes, so that the server alone can close them.
+    script = 'exec 3<&0; "$@" <&3 3<&- & exec <&- 3<&- >&-; wait; kill -9 0'
+    words = ["-c", script, "sh", command.command, *command.args]
     return command.model_copy(update={"command": "/bin/sh", "args": words})
-
-
-@cache
-def _prepare() -> None:
-    """Register the end of all servers at exit, which must come before that of their loop."""
-    _loop.get()  # first, since atexit runs what was registered last before the rest
-    atexit.register(_end_all)
-
-
-def _end_all() -> None:
-    if _alive:
-        wait([_submit(_all_ended())], _AT_EXIT_S)
-
-
-async def _all_ended() -> None:
-    loop = asyncio.get_running_loop()
-    here = [connection for connection in _alive if connection.loop is loop]
-    for connection in here:
-        connection.end()
-    for connection in here:
-        await connection.ended.wait()
 
 
 # --- what servers say -----------------------------------------------------------------------------

@@ -190,6 +190,7 @@ class AgentEngineConfig:
         timeout_seconds: longest wait for one model call, its retry included, and for one tool,
             seconds.
         max_tokens: longest answer of the model, tokens.
+        max_calls: most tool calls of one answer that are made; the model is told of the rest.
         max_result_chars: longest tool result the model is shown, characters; a longer one is cut,
             and the cut says how much is missing.
         confirm: by tool, whether a call needs the user's yes. Tools not named here need it if they
@@ -201,11 +202,12 @@ class AgentEngineConfig:
     temperature: float = 0.0
     timeout_seconds: float = 30
     max_tokens: int = 1024
+    max_calls: int = 20
     max_result_chars: int = 4000
     confirm: Mapping[str, bool] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_iterations", "max_tokens", "max_result_chars"):
+        for name in ("max_iterations", "max_tokens", "max_calls", "max_result_chars"):
             whole_number(name, getattr(self, name), least=1)
         whole_number("include_history_messages", self.include_history_messages, least=0)
         real_number("temperature", self.temperature, least=0)

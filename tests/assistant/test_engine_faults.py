@@ -222,6 +222,15 @@ async def test_settings_about_tools_that_are_not_there_are_a_warning(
     assert "confirm_unknown names=delete_tsk" in caplog.text
 
 
+async def test_no_more_calls_of_one_answer_are_made_than_the_settings_allow() -> None:
+    tools = MemoryTasks()
+    many = [call("add_task", title=str(n)) for n in range(5)]
+    made = engine(many, "Added.", tools=tools, config=AgentEngineConfig(max_calls=3))
+    await process(made)
+    assert len(tools.ran) == 3
+    assert last_told(made) == "error TOO_MANY_CALLS: only the first 3 calls of an answer are made"
+
+
 @pytest.mark.parametrize(
     "schema",
     [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from llmsim_lab.assistant import MCPToolExecutor, _mcp_executor
+from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools.mcp_kit import FAULTY, RAW, runs, servers, slow_calls, until
 
@@ -62,18 +62,6 @@ async def test_an_executor_that_nobody_holds_ends_its_server() -> None:
     del tools
     gc.collect()
     await until(lambda: not servers())
-
-
-async def test_all_servers_are_ended_at_exit() -> None:
-    tools = [MCPToolExecutor(RAW) for _ in range(2)]
-    for executor in tools:
-        await executor.ready()
-    _mcp_executor._end_all()
-    assert servers() == []
-    assert (await tools[0].execute("no_json", {}, "ann")).success, "it may start again"
-    _mcp_executor._end_all()
-    _mcp_executor._end_all()
-    assert servers() == []
 
 
 def program(body: str, *, folder: Path) -> subprocess.CompletedProcess[str]:

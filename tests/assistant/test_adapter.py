@@ -9,7 +9,7 @@ import pytest
 from assistant_kit import TASK_TOOLS
 from fake_ollama import FakeModel, FakeOllama
 
-from llmsim_lab.assistant import LLMAdapter, OllamaAdapter
+from llmsim_lab.assistant import OllamaAdapter
 from llmsim_lab.assistant._types import (
     FunctionCall,
     LLMError,
@@ -44,13 +44,6 @@ async def generate(adapter: OllamaAdapter, messages: Any = TALK) -> LLMResponse:
     return await adapter.generate(messages, TASK_TOOLS)
 
 
-def test_it_is_an_adapter_and_knows_the_tools_it_was_given() -> None:
-    adapter, _ = make("", tools=TASK_TOOLS)
-    assert isinstance(adapter, LLMAdapter)
-    names = ["list_tasks", "unknown"]
-    assert [tool.name for tool in adapter.get_tool_declarations(names)] == ["list_tasks"]
-
-
 async def test_text_calls_and_reason_come_back() -> None:
     reply = ChatReply(
         text="I will.",
@@ -70,13 +63,6 @@ async def test_text_calls_and_reason_come_back() -> None:
     assert request.tools[0]["function"]["name"] == "add_task"
     assert request.site is not None
     assert request.site.component == "assistant"
-
-
-async def test_an_empty_reply_is_asked_for_again_and_then_an_error() -> None:
-    adapter, backend = make("  ")
-    with pytest.raises(LLMError, match="the reply is empty"):
-        await generate(adapter)
-    assert len(backend.requests) == 2
 
 
 @pytest.mark.parametrize(

@@ -106,13 +106,6 @@ async def test_while_a_message_is_under_way_there_is_no_other_and_no_new_beginni
     assert [exchange.message for exchange in chat.exchanges] == ["Hi"]
 
 
-async def test_beginning_anew_forgets_what_was_said_and_what_waits() -> None:
-    chat = conversation(engine(call("delete_task", task_id=1)))
-    await chat.send("Delete task 1")
-    chat.clear()
-    assert (chat.exchanges, chat.pending) == ((), None)
-
-
 # Who answers
 
 

@@ -121,14 +121,3 @@ async def test_one_users_yes_is_not_used_up_by_an_action_of_anothers_with_the_sa
         yes = context("yes", user_id=user, pending_confirmation=own)
         assert (await made.process_message(yes)).text == "Done: delete task 1."
     assert len(tools.ran) == 2
-
-
-async def test_conversations_of_one_name_on_one_engine_do_not_use_up_each_others_yes() -> None:
-    tools = MemoryTasks(ann=["Buy milk", "Call mum"])
-    made = engine(call("delete_task", task_id=1), tools=tools)
-    first, second = (conversation(made) for _ in range(2))
-    for chat in (first, second, first):
-        chat.clear()
-        await chat.send("Delete task 1")
-        await chat.send("yes")
-    assert len(tools.ran) == 3

@@ -76,13 +76,6 @@ def test_a_missing_or_empty_section_is_named(
         load_constitution(path)
 
 
-def test_a_slot_that_nothing_fills_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "rules.md"
-    path.write_text(GOOD + "{{ mood }}")
-    with pytest.raises(PromptError, match="no value for mood"):
-        load_constitution(path)
-
-
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(PromptError, match="cannot read the constitution"):
         load_constitution(tmp_path / "none.md")

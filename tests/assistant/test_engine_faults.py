@@ -30,7 +30,7 @@ from llmsim_lab.assistant._types import (
     ToolDeclaration,
     ToolResult,
 )
-from llmsim_lab.errors import ConfigError, DataError, TapeMiss
+from llmsim_lab.errors import ConfigError, DataError
 
 TROUBLE = "I'm having trouble processing your request. Please try again."
 
@@ -104,13 +104,6 @@ async def test_calls_before_a_deletion_are_run_and_those_after_it_are_named_as_n
     assert decision.pending_action.parameters == {"task_id": 1}
     assert decision.tool_calls is not None
     assert "One more step has not been done" in decision.text
-
-
-async def test_a_deletion_with_wrong_arguments_is_not_put_to_the_user() -> None:
-    made = engine(call("delete_task", task_id="all"), "Which task do you mean?")
-    decision = await process(made)
-    assert decision.decision_type is DecisionType.ASK_CLARIFICATION
-    assert "'all' is not of type 'integer'" in last_told(made)
 
 
 @pytest.mark.parametrize("said", ["", "   ", None, "<think>hm</think>"])
@@ -265,16 +258,6 @@ async def test_a_schema_cannot_make_the_engine_fetch_anything() -> None:
     assert "the arguments are wrong: Unresolvable" in last_told(made)
 
 
-async def test_tools_that_come_and_go_are_seen_with_the_next_message() -> None:
-    tools = MemoryTasks()
-    made = engine("Fine.", tools=tools)
-    await process(made)
-    tools.get_available_tools = lambda: ["list_tasks"]  # type: ignore[method-assign]
-    await process(made)
-    adapter: Any = made.llm_adapter
-    assert [len(offered) for offered in adapter.offered] == [4, 1]
-
-
 # What users' data may do
 
 
@@ -297,14 +280,6 @@ async def test_an_injection_in_a_tasks_text_reaches_nobody_elses_tasks() -> None
     assert [name for name, _, _ in tools.ran] == ["list_tasks", "list_tasks"]
     await process(made, "yes", pending_confirmation=decision.pending_action)
     assert tools.tasks["bob"] == {1: "Secret", 2: "Plan"}
-
-
-async def test_a_yes_to_a_tool_that_is_gone_runs_nothing() -> None:
-    log = ListLog()
-    gone = PendingAction(tool_name="purge", description="purge everything")
-    decision = await process(engine("unused", log=log), "yes", pending_confirmation=gone)
-    assert decision.text == "I can no longer purge. Please ask me again."
-    assert log.decisions[-1]["outcome_category"] == "ERROR:TOOL_NOT_FOUND"
 
 
 @pytest.mark.parametrize(
@@ -404,19 +379,6 @@ async def test_a_message_that_is_stopped_says_so_in_its_row() -> None:
     last = log.decisions[-1]
     assert (last["decision_type"], last["outcome_category"]) == ("NONE", "ERROR:CancelledError")
     assert last["decision_id"] == log.decisions[0]["decision_id"]
-
-
-@pytest.mark.parametrize(
-    ("fault", "category"),
-    [(TapeMiss("not on the tape"), "ERROR:TapeMiss"), (ConfigError("no"), "ERROR:ConfigError")],
-)
-async def test_a_message_that_the_program_broke_off_says_so_in_its_row(
-    fault: Exception, category: str
-) -> None:
-    log = ListLog()
-    with pytest.raises(type(fault)):
-        await process(engine(fault, log=log))
-    assert log.decisions[-1]["outcome_category"] == category
 
 
 async def test_rows_lost_later_are_error_lines_and_the_user_gets_the_answer(

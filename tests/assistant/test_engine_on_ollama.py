@@ -58,12 +58,6 @@ async def test_a_message_becomes_a_tool_call_and_its_result_an_answer(server: Fa
     assert second["messages"][-1]["tool_name"] == "add_task"
 
 
-async def test_half_a_character_of_the_user_is_sent_as_a_mark(server: FakeOllama) -> None:
-    tools = MemoryTasks()
-    assert (await process(server, "Add Milk \ud83d", tools)).text.startswith("Done, I used add")
-    assert tools.tasks == {"ann": {1: "Milk \ufffd"}}
-
-
 @pytest.mark.parametrize(
     ("fault", "text"),
     [

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from llmsim_lab.assistant import FunctionTools, LLMAgentEngine, ToolExecutor
 from llmsim_lab.assistant._types import AgentEngineConfig, ToolDeclaration
-from llmsim_lab.errors import ConfigError, LabError, TapeMiss
+from llmsim_lab.errors import ConfigError, LabError
 
 
 class Figure(BaseModel):
@@ -90,15 +90,6 @@ async def test_a_result_that_is_not_ready_for_json_is_a_failure() -> None:
     result = await FunctionTools(unready).execute("unready", {}, "ann")
     assert (result.success, result.error_code) == (False, "TOOL_ERROR")
     assert "Unable to serialize unknown type: <class 'object'>" in str(result.error)
-
-
-async def test_a_miss_of_the_tape_passes_through() -> None:
-    def recorded() -> None:
-        """Ask a recording."""
-        raise TapeMiss("no such call")
-
-    with pytest.raises(TapeMiss, match="no such call"):
-        await FunctionTools(recorded).execute("recorded", {}, "ann")
 
 
 async def test_a_function_works_in_a_thread_and_sees_the_callers_context() -> None:

@@ -14,7 +14,7 @@ from llmsim_lab.assistant import FunctionTools, ToolLookup
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient, ScriptedBackend
-from llmsim_lab.run import replay, resume
+from llmsim_lab.run import replay
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
 
@@ -151,20 +151,6 @@ def test_agents_with_different_tools_are_replayed_in_whatever_order_they_started
     assert again.to_frame().equals(live.to_frame())
 
 
-def test_a_run_resumed_with_other_tools_is_replayed_with_each_turns_own(tmp_path: Path) -> None:
-    path = tmp_path / "crisis.tape"
-    live = crisis(path, crisis_client(first_tool), FunctionTools(a_tool("gauge")))
-    live.run(1)
-    live.close()
-    tools = FunctionTools(a_tool("weather"))
-    client = crisis_client(first_tool)
-    going_on = resume(path, llm_client=client, players=players(client, tools))
-    going_on.run(2)
-    going_on.close()
-    again = replay(path, players=players(crisis_client([]), NoTools()))
-    assert again.to_frame().equals(going_on.to_frame())
-
-
 def test_a_model_without_tool_calls_is_found_out_anew_in_each_run(tmp_path: Path) -> None:
     def unable(request: ChatRequest) -> Any:
         if request.tools:
@@ -181,23 +167,6 @@ def test_a_model_without_tool_calls_is_found_out_anew_in_each_run(tmp_path: Path
         live.close()
         again = replay(tmp_path / name, players=players(crisis_client([]), NoTools()))
         assert again.to_frame().equals(live.to_frame())
-
-
-async def test_findings_have_a_limit() -> None:
-    def page(number: int) -> str:
-        """Read a page."""
-        pages.append(number)
-        return "x" * 1400
-
-    pages: list[int] = []
-    many = tuple(ToolCall(name="page", arguments={"number": n}) for n in range(6))
-    client = crisis_client([ChatReply(text="", tool_calls=many), "READY"])
-    lookup = ToolLookup(FunctionTools(page))
-    site = CallSite(component="agent", agent="Ada")
-    prompt = await lookup.look_up("What now?", client, site)
-    assert sorted(pages) == list(range(6))
-    assert prompt.endswith("- (2 more results did not fit in here)")
-    assert prompt.count("- page(") == 4
 
 
 def test_looking_up_must_be_possible_at_least_once() -> None:

@@ -18,7 +18,6 @@ from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.models import SimulationState
 from llmsim_lab.run import replay, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
@@ -190,25 +189,6 @@ def test_an_agent_looks_up_no_more_often_than_it_may() -> None:
         "- series(name='b')",
         "- series(name='c')",
     ]
-
-
-class Terse(ToolUsingNationAgent):
-    """An agent whose prompt is a plain text."""
-
-    def _construct_prompt(self, state: Any) -> str:
-        return f"Turn {state.turn}: what now?"
-
-
-async def test_a_prompt_that_is_plain_text_is_extended_as_well() -> None:
-    written = ChatReply(text="", tool_calls=(ToolCall(name="series", arguments={"name": "a"}),))
-    client, backend = make([written, "READY", policy("Raise the interest rate")])
-    agent = Terse("Aland", client, tools=Series().tools())
-    await agent.decide_action(SimulationState())
-    asking, _, deciding = backend.requests
-    assert asking.messages[0].content.startswith("Turn 0: what now?\n\nBefore you answer")
-    assert deciding.prompt == (
-        'Turn 0: what now?\n\nWhat you looked up:\n- series(name=\'a\'): {"name": "a", "latest": 1}'
-    )
 
 
 # What a tape keeps of a tool

@@ -93,11 +93,6 @@ async def test_a_message_that_is_not_on_the_tape_is_refused(tmp_path: Path) -> N
     assert (await chat.send("Add: water plants")).text == "I have added it."
 
 
-def test_a_run_that_is_no_conversation_is_refused() -> None:
-    with pytest.raises(TapeError, match="is one of economic, and Chat is assistant"):
-        replay_chat(data_path("tapes/first_run.tape"), 1)
-
-
 async def test_the_shipped_conversation_replays_as_it_was_recorded() -> None:
     tape = Tape(data_path("tapes/assistant.tape"), read_only=True)
     chat = Chat.replay(tape)
@@ -105,17 +100,6 @@ async def test_the_shipped_conversation_replays_as_it_was_recorded() -> None:
     assert len(chat.exchanges) == 9
     assert verify(tape) == []
     assert "task" in chat._repr_html_()
-
-
-async def test_a_recording_holds_one_conversation(tmp_path: Path) -> None:
-    path = tmp_path / "chat.tape"
-    client, tools = make_client(["Hello."]), FunctionTools()
-    chat = record_chat(path, client, tools, "Be helpful.")
-    await chat.send("Hi")
-    with pytest.raises(ConfigError, match=r"begin another: Chat\(..., tape="):
-        chat.clear()
-    chat.close()
-    assert (await replay_chat(path).send("Hi")).text == "Hello."
 
 
 async def test_one_run_of_a_conversation_says_yes_and_its_fork_says_no(tmp_path: Path) -> None:
@@ -189,17 +173,6 @@ async def test_a_rerun_asks_the_same_messages_anew(tmp_path: Path) -> None:
     said = [(exchange.message, exchange.decision.text) for exchange in again.exchanges]
     assert said == [("Hi", "Uno."), ("And?", "Due.")]
     assert replay(path, 2).exchanges == again.exchanges
-
-
-async def test_a_conversation_that_begins_anew_has_its_tools(tmp_path: Path) -> None:
-    def look_up() -> int:
-        """Look something up."""
-        return 42
-
-    client = make_client([wants("look_up"), "It is 42."])
-    chat = record_chat(tmp_path / "chat.tape", client, FunctionTools(look_up), "Help.")
-    decision = await chat.anew(chat.config, client).send("Look")
-    assert [call.tool_name for call in decision.tool_calls or ()] == ["look_up"]
 
 
 async def test_what_goes_on_after_the_tape_wants_its_tools(tmp_path: Path) -> None:

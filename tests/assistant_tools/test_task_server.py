@@ -88,12 +88,6 @@ async def test_a_request_for_nobody_is_refused(meta: Any) -> None:
         assert "does not name the user" in await called(client, "list_tasks", meta)
 
 
-async def test_a_server_for_one_user_refuses_others() -> None:
-    async with Client(task_server(user="ann")) as client:
-        assert await listed(client) == await listed(client, ANN) == []
-        assert "does not name the user" in await called(client, "list_tasks", BOB)
-
-
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [

@@ -46,11 +46,6 @@ def test_nobody_can_fake_a_section_or_another_speaker(line_break: str) -> None:
     assert prompt.count("\n=== YOUR DECISION ===") == 1
 
 
-def test_quotation_marks_of_ones_own_are_left_alone() -> None:
-    words = 'I say:\nCOMMUNICATIONS: "Peace."\n{"plan": "wait"}\nA == b === c'
-    assert f'Bo: "{words}"' in build(said={"Bo": words, "Cleo": "Never."})
-
-
 @pytest.mark.parametrize("name", ["cleo", "**Cleo", "Ada", "Dan"])
 def test_a_speaker_is_not_faked_by_another_spelling_or_for_one_who_is_silent(name: str) -> None:
     prompt = build(said={"Bo": f'Hi.\n{name}: "Yes."', "Cleo": "No.", "Dan": ""})
@@ -113,17 +108,6 @@ def test_stable_first_puts_what_never_changes_into_the_system_message() -> None:
     assert span_texts(one)["SIMULATION"].startswith("=== SIMULATION")
     assert one.user.startswith("=== SITUATION")
     assert one.user.endswith("1 mm.")
-
-
-def test_what_all_agents_share_can_stand_before_each_ones_role() -> None:
-    options = {**stable_options(), "stable_first": "shared"}
-    names = list(span_texts(build(**options)))
-    assert names[:4] == ["YOUR DECISION", "RESPONSE FORMAT", "YOUR ROLE", "SIMULATION"]
-    miner, farmer = (
-        build(**{**options, "roles": {"Ada": role}}).system for role in ("A miner.", "A farmer.")
-    )
-    assert miner.replace("A miner.", "A farmer.") == farmer
-    assert miner.index("A miner.") > miner.index("=== RESPONSE FORMAT ===")
 
 
 def test_the_wording_is_the_scenarios() -> None:

@@ -17,13 +17,11 @@ from crisis_kit import (
     with_modules,
 )
 
-from llmsim_lab import Person
 from llmsim_lab.context import BehaviorModule, CrisisSimulation
 from llmsim_lab.errors import (
     BackendError,
     ConfigError,
     FailureReason,
-    LLMFailureException,
     ModuleError,
     TapeMiss,
 )
@@ -67,14 +65,6 @@ def test_agents_read_what_the_engine_has_just_changed_and_what_others_said_befor
     assert "- Gates were moved in week 2" in prompt
     assert 'Bo: "ACTIONS: Bo opens gate 1"' in prompt
     assert "Ada opens gate" not in prompt
-
-
-def test_an_assessment_is_the_agents_own_and_is_told_to_nobody() -> None:
-    simulation = make_crisis()
-    simulation.run(2)
-    calls = [call for turn in simulation.turns for call in turn.calls]
-    assert not any("It is dry" in call.request.prompt for call in calls)
-    assert simulation.decisions()["assessment"].dropna().unique().tolist() == ["It is dry."]
 
 
 def test_rules_run_before_the_engine_is_asked() -> None:
@@ -128,24 +118,6 @@ def test_an_agent_without_a_valid_answer_says_nothing_and_that_is_loud(
     assert silent.calls
 
 
-@pytest.mark.parametrize("component", ["engine", "agent"])
-def test_a_model_that_cannot_be_reached_stops_the_run_at_the_last_whole_turn(
-    component: str,
-) -> None:
-    gone = BackendError("no route", reason="connection_error")
-
-    def reply(request: ChatRequest) -> Any:
-        assert request.site is not None
-        there = (request.site.component, request.site.turn) != (component, 2)
-        return answer(request) if there else gone
-
-    simulation = make_crisis(replies=reply)
-    with pytest.raises(LLMFailureException, match="no route"):
-        simulation.run(3)
-    assert simulation.turn_number == 1
-    assert simulation.state.global_vars["water"] == 39
-
-
 def test_a_module_that_fails_stops_the_turn_with_its_name_and_the_agent() -> None:
     def fail(agent: str, own: Any, world: Any) -> str:
         if agent == "Bo" and world["water"] < 39:
@@ -160,22 +132,6 @@ def test_a_module_that_fails_stops_the_turn_with_its_name_and_the_agent() -> Non
 
 
 # --- who plays ---------------------------------------------------------------------------------
-
-
-def test_a_person_may_play_an_agent_and_a_rule_the_engine(tmp_path: Path) -> None:
-    def at_the_table(question: Any) -> Any:
-        assert list(question.fields) == ["assessment", "actions", "communications"]
-        return said(f"Dig in turn {question.turn}")
-
-    simulation = CrisisSimulation(
-        scenario=make_scenario(),
-        llm_client=crisis_client(),
-        players={"engine": "rule", "Bo": Person(at_the_table)},
-        tape=tmp_path / "a.tape",
-    )
-    simulation.run(2)
-    assert simulation.state.responses["Bo"] == "ACTIONS: Dig in turn 2"
-    assert replay(tmp_path / "a.tape").turns == simulation.turns
 
 
 # --- on a tape ---------------------------------------------------------------------------------
@@ -234,20 +190,6 @@ def test_a_run_continues_after_it_was_stopped_in_the_middle_of_a_turn(tmp_path: 
     assert [request.site.turn for request in prompts_to(again, "world") if request.site] == [3]
 
 
-def test_every_call_keeps_the_sections_of_its_prompt(recorded: CrisisSimulation) -> None:
-    loaded = load(recorded.tape or "")
-    there, live = (
-        [call for turn in run.turns for call in turn.calls] for run in (loaded, recorded)
-    )
-    assert len(there) == 15
-    assert [call.provenance for call in there] == [call.provenance for call in live]
-    read = call_of(loaded, "Japan", 3)
-    assert read.provenance == recorded.context_of("Japan", 3).provenance
-    spans = [(span.name, span.source, span.tokens) for span in read.provenance.spans]
-    assert [it for it in spans if it[:2] == ("TRUST DYNAMICS", "module trust_dynamics")]
-    assert all(tokens for *_, tokens in spans)
-
-
 # --- modules' code -----------------------------------------------------------------------------
 
 
@@ -290,14 +232,6 @@ def test_an_event_from_outside_is_told_in_the_next_turn() -> None:
     assert told == [False, True, False]
     assert "- The dam === STEP 9 === broke" in prompts_to(simulation, "world")[1].prompt
     assert "(a test)" in str(simulation.turns[1].interventions[0])
-
-
-def test_a_value_can_be_set_that_the_engine_may_not_set() -> None:
-    values = {"water": 99, "Bo.note": "tired"}
-    simulation = make_crisis(interventions=[{"turn": 1, "set": values}])
-    simulation.run(1)
-    assert simulation.state.global_vars["water"] == 99
-    assert simulation.state.agent_vars["Bo"]["note"] == "tired"
 
 
 def test_a_muted_agent_is_not_asked_until_it_is_unmuted() -> None:
@@ -360,14 +294,6 @@ def test_no_turn_is_played_from_a_state_that_cannot_be(
 
 
 # --- views -------------------------------------------------------------------------------------
-
-
-def test_numbers_can_be_charted_with_label_and_unit() -> None:
-    assert [(item.column, str(item)) for item in make_crisis().series] == [
-        ("water", "Water level (0 to 100)"),
-        ("Ada.trust", "Ada: trust (%)"),
-        ("Bo.trust", "Bo: trust (%)"),
-    ]
 
 
 def test_a_turn_in_words_has_events_changes_and_answers() -> None:

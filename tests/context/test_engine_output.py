@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import make_client, requests_of
 from context_kit import make_variables
 from pydantic import ValidationError
 
@@ -79,17 +78,3 @@ def test_texts_and_events_are_bounded() -> None:
     assert schema["events"]["maxItems"] == 2
     assert schema["events"]["items"]["properties"]["description"]["maxLength"] == 50
     assert schema["reasoning"]["maxLength"] == 50
-
-
-async def test_a_client_sends_exactly_this_schema_and_returns_the_answer() -> None:
-    engine = make_engine()
-    client = make_client([ANSWER])
-    output = await client.call_with_retry(
-        prompt="What changes?", response_model=engine_output_for(engine)
-    )
-    assert output.state_updates == ANSWER["state_updates"]
-    assert output.call is not None
-    [request] = requests_of(client)
-    assert request.schema is not None
-    without_prose = engine_output_schema(engine)
-    assert dict(request.schema) == without_prose

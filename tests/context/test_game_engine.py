@@ -78,17 +78,6 @@ def test_an_impossible_update_is_refused_and_recorded_with_its_reason(
     assert values(engine) == values(make_engine())
 
 
-def test_the_engines_model_cannot_change_what_only_code_may() -> None:
-    variables = make_variables(
-        global_vars={"tax": {"type": "percent", "default": 10, "engine_may_set": False}}
-    )
-    engine = GameEngine({}, {}, variables=variables)
-    asked = {"global_vars": {"tax": 20}}
-    model, law = (engine.apply_state_updates(asked, source=by)[0] for by in ("engine", "law"))
-    assert (model.status, law.status) == ("failed", "ok")
-    assert model.reason == "only modules' code may change it"
-
-
 def test_values_that_nobody_defines_are_typed_without_bounds() -> None:
     engine = GameEngine({"alert": False, "wind": 3}, {"Ada": {"mood": "calm"}})
     records = engine.apply_state_updates(

@@ -47,22 +47,6 @@ def test_a_digest_tells_modules_apart_by_data_and_by_code(tmp_path: Path) -> Non
     assert len(set(digests)) == 3
 
 
-def test_code_may_define_dataclasses(tmp_path: Path) -> None:
-    code = """
-        from __future__ import annotations
-        from dataclasses import dataclass
-
-        @dataclass
-        class Mood:
-            level: int = 3
-
-        def build_agent_context(agent_name, agent_state, global_state):
-            return str(Mood().level)
-    """
-    write_module(tmp_path, "mood", "", code)
-    assert ModuleLoader(tmp_path).load(["mood"]).modules[0].context_for("Ada", {}, {}) == "3"
-
-
 @pytest.mark.parametrize(
     ("code", "message"),
     [

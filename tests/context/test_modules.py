@@ -64,20 +64,6 @@ def test_a_circle_is_refused_and_shown(requires: dict[str, list[str]], circle: s
         ComposedModules(make_module(name, requires=needs) for name, needs in requires.items())
 
 
-def raise_by_one(agent: str, own: Any, world: Any, step: int) -> dict[str, Any]:
-    return {"gold": own["gold"] + 1}
-
-
-def test_a_modules_updates_are_made_and_recorded_under_its_name() -> None:
-    engine = GameEngine({}, {"Ada": {"gold": 1}, "Bo": {"gold": 5}})
-    records = apply_updates(ComposedModules([make_module("mine", updates=raise_by_one)]), engine, 1)
-    assert [(r.source, r.agent, r.before, r.after, r.status) for r in records] == [
-        ("mine", "Ada", 1, 2, "ok"),
-        ("mine", "Bo", 5, 6, "ok"),
-    ]
-    assert engine.get_current_state()["agent_vars"] == {"Ada": {"gold": 2}, "Bo": {"gold": 6}}
-
-
 def test_an_impossible_update_of_a_module_is_refused_and_recorded() -> None:
     module = make_module(updates={"gold": "much", "silver": 1, "tax": 3})
     engine = GameEngine({"tax": 1}, {"Ada": {"gold": 1}})

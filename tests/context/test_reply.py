@@ -29,11 +29,6 @@ def test_others_hear_all_but_the_assessment() -> None:
     assert reply.reasoning == "Dry."
 
 
-def test_lines_without_a_label_are_numbered() -> None:
-    reply = reply_model(("What you do", "1st: Why"))(part_1="a", part_1st="b")
-    assert reply.public == "PART 1: a\n1st: b"
-
-
 def test_a_label_that_is_taken_gets_another_field() -> None:
     reply = reply_model(("REASONING: Why", "COPY: What"))(part_reasoning="a", part_copy="b")
     assert reply.public == "REASONING: a\nCOPY: b"

@@ -28,12 +28,6 @@ def test_every_shipped_module_says_what_it_is_and_describes_its_variables(name: 
     assert [name for name, variable in variables.items() if not variable.description] == []
 
 
-def test_trust_says_what_moved_it_in_lines_of_readable_length() -> None:
-    text = says("trust_dynamics", {"trust_level": 50, "trust_note": "Word was kept. " * 12}) or ""
-    assert text.startswith("Your trust is stable (50/100). Word was kept.")
-    assert max(map(len, text.splitlines())) <= 76
-
-
 @pytest.mark.parametrize(
     ("own", "expected"),
     [
@@ -130,9 +124,3 @@ def test_fear_spreads_and_calm_restores(
 ) -> None:
     own = {"depositor_confidence": confidence}
     assert changes("contagion", own, {"market_fear": fear}) == expected
-
-
-def test_spreading_fear_is_told_with_its_cost() -> None:
-    text = says("contagion", {}, {"market_fear": 84})
-    assert text == "Fear is spreading (84/100): your depositors lose 4 points a step by it."
-    assert says("contagion", {}, {"market_fear": 60}) is None

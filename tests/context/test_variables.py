@@ -57,21 +57,6 @@ def test_a_documented_conversion_is_made_and_reported(
 
 
 @pytest.mark.parametrize(
-    ("definition", "asked"),
-    [
-        ({"type": "scale"}, 100),
-        ({"type": "percent", "step": 0.25}, 4.75),
-        ({"type": "number"}, -1e9),
-        ({"type": "flag"}, False),
-        ({"type": "text"}, "fine"),
-        ({"type": "choice", "options": ["Open", "Closed"]}, "Closed"),
-    ],
-)
-def test_a_possible_value_is_taken_as_it_is(definition: Any, asked: Any) -> None:
-    assert variable(**definition).accept(asked) == (asked, "")
-
-
-@pytest.mark.parametrize(
     ("definition", "asked", "reason"),
     [
         ({"type": "scale"}, 101, "101 is above the greatest value, 100"),

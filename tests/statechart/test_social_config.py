@@ -35,12 +35,6 @@ def test_a_population_begins_with_the_shipped_profiles_and_continues_with_new_on
     assert population(60, seed=5) == people[:60]
 
 
-@pytest.mark.parametrize("call", [lambda: population(-1), lambda: seed_posts(99)])
-def test_a_population_or_feed_that_cannot_be_is_an_error(call: Any) -> None:
-    with pytest.raises(ConfigError):
-        call()
-
-
 def test_a_population_is_one_number_in_a_call_or_a_file(tmp_path: Path) -> None:
     path = tmp_path / "many.yaml"
     path.write_text("kind: social\npopulation: 50\nseed_posts: 8\nplayers: rule\nseed: 2\n")

@@ -311,9 +311,9 @@ class _Connection:
                         limit.deadline = math.inf  # it is for the start alone
                         self._started.set_result(None)
                         await self.portal.sleep_until_stopped()
-        except Exception as error:  # noqa: BLE001 - the library raises all kinds
+        except BaseException as error:  # noqa: BLE001 - else who waits for it would wait for ever
             # anyio wraps what fails in its task groups, once for each of them.
-            while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+            while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
                 error = error.exceptions[0]
             if self._started.done():
                 log_event(logger, logging.WARNING, "tool_server_end", detail=repr(error))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -150,8 +151,10 @@ def _state_lines(
     ]
 
 
-_TEMPLATE = Prompt("{{ user }}", system="{{ system }}", name="agent_context")
-"""The sections are put together by code; recordings name this in a prompt file's place."""
+# The sections are put together by code; recordings name this template in a prompt file's place.
+@cache
+def _template() -> Prompt:
+    return Prompt("{{ user }}", system="{{ system }}", name="agent_context")
 
 
 class AgentContextBuilder:
@@ -242,7 +245,7 @@ class AgentContextBuilder:
         texts: dict[Role, str] = {
             role: "\n\n".join([part.text for part in parts if part.role == role]) for role in _ROLES
         }
-        return RenderedPrompt(**texts, template=_TEMPLATE, spans=_spans(parts))
+        return RenderedPrompt(**texts, template=_template(), spans=_spans(parts))
 
     def _role(self, agent_name: str) -> list[Part]:
         parts = []

@@ -74,8 +74,3 @@ def test_a_missing_or_empty_section_is_named(
     path.write_text(GOOD.replace(old, new))
     with pytest.raises(PromptError, match=f"rules.md: nothing under {missing}; a constitution"):
         load_constitution(path)
-
-
-def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(PromptError, match="cannot read the constitution"):
-        load_constitution(tmp_path / "none.md")

@@ -296,19 +296,6 @@ def test_no_turn_is_played_from_a_state_that_cannot_be(
 # --- views -------------------------------------------------------------------------------------
 
 
-def test_a_turn_in_words_has_events_changes_and_answers() -> None:
-    simulation = make_crisis()
-    simulation.run(1)
-    assert list(simulation.turns[1].in_words()) == [
-        "event: It has not rained",
-        "event: Gates were moved in week 1",
-        "engine: Water follows use.",
-        "water: 40 -> 39 (engine)",
-        "Ada: ACTIONS: Ada opens gate 1",
-        "Bo: ACTIONS: Bo opens gate 1",
-    ]
-
-
 # --- what an agent read, without some modules' words -------------------------------------------
 
 

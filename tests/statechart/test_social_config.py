@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from social_kit import make_social, social_values
 
-from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import replay
@@ -43,14 +42,6 @@ def test_a_population_is_one_number_in_a_call_or_a_file(tmp_path: Path) -> None:
     assert config.seed_posts == seed_posts(8)
     assert config == SocialSimulation(population=50, seed_posts=8, players="rule", seed=2).config
     assert not config.needs_model
-
-
-def test_the_shipped_scenario_is_valid() -> None:
-    config = config_from_file(data_path("scenarios/harbour_town.yaml"))
-    assert config.needs_model
-    assert len(config.population) == 12
-    assert "Harbour Gazette" in str(config.interventions[0])
-    assert config.by_rules().population == config.population
 
 
 @pytest.mark.parametrize(

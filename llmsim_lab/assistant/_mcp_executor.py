@@ -305,6 +305,8 @@ class _Connection:
     async def _hold(self, server: Any, start_timeout_s: float) -> None:
         """Keep the connection open until it is closed, in its own thread."""
         try:
+            import jsonschema  # noqa: F401 - the library would, within the first call's time limit
+
             async with BlockingPortal() as self.portal:
                 with anyio.fail_after(start_timeout_s) as limit:
                     async with Client(server, cache=None) as self.client:

@@ -201,11 +201,11 @@ class Toolbox:
         async def running() -> dict[str, Any]:
             result = await self._run(name, parameters, user_id)
             try:
-                known = json_ready(result.model_dump(exclude_none=True))
+                known = json_ready(result.model_dump())
             except ValueError as error:  # it has run, so its call must still get onto the tape
                 what = f"its result is not ready for JSON: {error}"
-                known = failed_result(what, "INVALID_RESULT").model_dump(exclude_none=True)
-            return dict(known)
+                known = failed_result(what, "INVALID_RESULT").model_dump()
+            return {key: value for key, value in known.items() if value is not None}
 
         found = await from_outside(
             "tool",

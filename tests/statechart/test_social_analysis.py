@@ -8,14 +8,8 @@ import pytest
 from social_kit import make_social
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run._turn import Turn
 from llmsim_lab.statechart import AgentState, Post, SocialSimulation
-from llmsim_lab.statechart._analysis import (
-    Cascade,
-    cascades,
-    state_frame,
-)
-from llmsim_lab.statechart._state import SocialState
+from llmsim_lab.statechart._analysis import Cascade, state_frame
 
 RULE = {"players": "rule"}
 
@@ -134,9 +128,7 @@ def test_every_post_is_in_one_cascade_and_the_largest_comes_first(
 
 
 def test_answers_to_posts_from_before_the_run_hang_together_all_the_same() -> None:
-    late = (member(8, 3), member(9, 8))
-    turn = Turn(number=5, state=SocialState(at=5, new_posts=late))
-    (cascade,) = cascades([turn])
+    cascade = Cascade((member(8, 3), member(9, 8)))
     assert (cascade.root.id, cascade.size, cascade.depth) == (8, 2, 1)
 
 

@@ -587,8 +587,6 @@ def said(value: Any) -> Any:
         return [value.co_code.hex(), list(value.co_names), [said(it) for it in value.co_consts]]
     if isinstance(value, functools.partial):
         return ["partial", said(value.func), said(value.args), said(value.keywords)]
-    if isinstance(value, type):
-        return f"class {value.__name__}"
     if hasattr(value, "__code__"):
         digest = hashlib.sha256(dumps(_of_function(value)).encode("utf-8", "surrogatepass"))
         return f"function {_called(value)} {digest.hexdigest()[:12]}"

@@ -661,7 +661,7 @@ class Study:
                 rows += [{**head, **row} for row in own]
         return frame_of(rows, columns=["arm", *self.factors, *_COLUMNS[1:]])
 
-    def _kept(self, entry: StudyRun) -> Kept:
+    def contents(self, entry: StudyRun) -> Kept:
         """Return what a run's file says; of one that is done it is read once."""
         if (found := self._read.get(entry.key)) is None:
             with Tape(entry.tape or "", read_only=True) as tape:
@@ -674,7 +674,7 @@ class Study:
     def _rows_of(self, entry: StudyRun, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
         """Return the rows of one job's values, without what they share."""
         job, labels = self._jobs[entry.key], list(self._world.wordings(self._arms[entry.arm]))
-        kept = self._kept(entry) if entry.status == "done" else None
+        kept = self.contents(entry) if entry.status == "done" else None
         rows: list[dict[str, Any]] = []
         for play in job.plays:
             run = None
@@ -687,7 +687,7 @@ class Study:
                 elif isinstance(outcome, str):
                     values = self._by_name(outcome, job, play, kept)
                 else:
-                    run = run or self.simulation(*entry.key, play=play)
+                    run = run or self._loaded(job, play)
                     values = {run.turn_number: _by_function(outcome, run, label, job)}
                 head = {"wording": labels[play[0]], "replicate": play[1], "outcome": label}
                 rows += [
@@ -710,17 +710,9 @@ class Study:
             raise ConfigError(
                 f"outcome {outcome!r} is not a column of these runs{among(column, known)}"
             )
-        return {last: _in_replies(self.simulation(*job.key, play=play).turns[-1], outcome)}
+        return {last: _in_replies(self._loaded(job, play).turns[-1], outcome)}
 
-    def simulation(
-        self,
-        arm: str,
-        unit: Unit,
-        *,
-        wording: str = "",
-        replicate: int = 1,
-        play: Play | None = None,
-    ) -> AnyRun:
+    def simulation(self, arm: str, unit: Unit, *, wording: str = "", replicate: int = 1) -> AnyRun:
         """Return one run to look at: its turns, calls and decisions.
 
         Args:
@@ -728,21 +720,20 @@ class Study:
             unit: the seed, or the recorded situation.
             wording: where the arm has several; the first if not given.
             replicate: which sample of a situation.
-            play: instead of both, the wording's place and the replicate.
 
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        tape, job = Tape(self.tape_of(arm, unit), read_only=True), self._jobs[arm, unit]
+        self.tape_of(arm, unit)
         labels = list(self._world.wordings(self._arms[arm]))
         place = labels.index(wording) if wording in labels else -1 if wording else 0
-        if (info := job.runs_on(tape).get(play or (place, replicate))) is None:
-            there = f"wordings {', '.join(filter(None, labels))}; " if len(labels) > 1 else ""
-            raise ConfigError(
-                f"arm {arm!r}, {job.where} has no wording {wording!r} with replicate {replicate}, "
-                f"or not yet; {there}replicates are 1 to {self._samples}"
-            )
-        return _load(tape, info, None, self._world.given(self._arms[arm]), self._world.cls)
+        return self._loaded(self._jobs[arm, unit], (place, replicate))
+
+    def _loaded(self, job: Job, play: Play) -> AnyRun:
+        tape = Tape(self.tape_of(*job.key), read_only=True)
+        if (info := job.runs_on(tape).get(play)) is None:
+            raise ConfigError(f"arm {job.arm!r}, {job.where} has no sample {play}, or not yet")
+        return _load(tape, info, None, self._world.given(self._arms[job.arm]), self._world.cls)
 
     def tape_of(self, arm: str, unit: Unit) -> Path:
         """Return the file of one run, to replay it, fork it or ask its situations again.
@@ -780,7 +771,7 @@ class Study:
         """Yield the frames' rows of all complete runs."""
         for entry in self._in_order():
             if entry.status == "done":
-                for play, rows in self._kept(entry).rows.items():
+                for play, rows in self.contents(entry).rows.items():
                     first = max(rows) if self._world.again else min(rows)
                     for turn in rows:
                         if turn >= first:
@@ -938,6 +929,8 @@ class Study:
         Args:
             pilot: a smaller study; this one if not given.
         """
+        from pandas import to_numeric
+
         from llmsim_lab.study._effects import smallest_effect
 
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
@@ -958,11 +951,14 @@ class Study:
                 costs["calls"] = self._calls_by_chance() * turns
             except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
                 where += f" failed: {told(error)}"
-        values, smallest = (pilot or self).results, dict.fromkeys(self.outcome)
-        for name in self.outcome if len(values) else ():
+        smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
+        values = (pilot or self).results
+        values = values.assign(value=to_numeric(values["value"], errors="coerce"))
+        for name in smallest if len(values) else ():
             own = values[values["outcome"] == name]
-            numbers = own.assign(value=frame_of(own)["value"].astype(float))
-            means = numbers.pivot_table(index="unit", columns="arm", values="value")
+            means = own.pivot_table(index="unit", columns="arm", values="value")
+            if self.reference not in means:
+                continue
             apart = means.drop(columns=AA, errors="ignore").sub(means[self.reference], axis=0)
             spreads = apart.drop(columns=self.reference).std().dropna()
             if len(means) > 2 and len(spreads):
@@ -1017,9 +1013,8 @@ class Study:
         from llmsim_lab.study._charts import arms_figure, difference_figure
 
         if arm is not None:
-            band = self.by_turn(str(self.outcome.get(outcome, outcome)), arm)
             contrast = f"{arm} \N{MINUS SIGN} {self.reference}"
-            return difference_figure(band, outcome=outcome, contrast=contrast)
+            return difference_figure(self.by_turn(outcome, arm), outcome=outcome, contrast=contrast)
         table = self._values_of(outcome).assign(outcome=outcome)
         return arms_figure(table, outcome, arms=list(self.arms))
 
@@ -1027,31 +1022,27 @@ class Study:
         """Show a table of the runs, and a chart of the first outcome, that follow the playing."""
         from IPython.display import display
 
-        handles: dict[str, Any] = {}
-        shown = -math.inf
+        handles: list[Any] = []
+        latest = -math.inf
 
         def show() -> None:
-            nonlocal shown
-            now = time.monotonic()
-            if self.running and now - shown < _WATCH_S:
+            nonlocal latest
+            if self.running and time.monotonic() - latest < _WATCH_S:
                 return
-            shown = now
-            views: dict[str, Any] = {"table": self}
+            latest, views = time.monotonic(), list[object]([self])
             if self.counts["done"] and self.outcome:
-                views["chart"] = self.chart(next(iter(self.outcome)))
-            for name, view in views.items():
-                if name in handles:
-                    handles[name].update(view)
-                else:
-                    handles[name] = display(view, display_id=True)  # type: ignore[no-untyped-call]
+                views.append(self.chart(next(iter(self.outcome))))
+            for handle, view in zip(handles, views, strict=False):
+                handle.update(view)
+            more = views[len(handles) :]
+            handles.extend(display(it, display_id=True) for it in more)  # type: ignore[no-untyped-call]
 
         show()
         self.listen(show)
 
     def __str__(self) -> str:
-        shown = self._effects_shown()
         lines = [f"{self.name}: {self._about()}", *(f"  {error}" for error in self.errors)]
-        return "\n".join([*lines, *([] if shown is None else [str(shown)])])
+        return "\n".join([*lines, *map(str, self._effects_shown())])
 
     def __repr__(self) -> str:
         return f"<Study {self.name!r}: {self._about()}>"
@@ -1069,16 +1060,16 @@ class Study:
         errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
         return [f"{n} failed: {error:.200}" for error, n in errors.most_common(_MOST_ERRORS)]
 
-    def _effects_shown(self) -> Effects | str | None:
+    def _effects_shown(self) -> list[Effects | str]:
         """Return the effects, or why there are none; nothing while there is nothing to compare."""
         # Not while runs are left: effects so far are shown to those who ask for them.
         done, failed = self.counts["done"], self.counts["failed"]
         if not done or done + failed < len(self._jobs) or len(self.arms) < 2 or self.running:
-            return None
+            return []
         try:
-            return self.effects()
+            return [self.effects()]
         except LabError as error:
-            return f"effects: {error}"
+            return [f"effects: {error}"]
 
     def _repr_html_(self) -> str:
         facts: list[tuple[object, object]] = [
@@ -1087,13 +1078,13 @@ class Study:
             ("tapes", "kept as long as this study" if self._temporary else f"in {self.tape.name}"),
             *(("failed", error) for error in self.errors),
         ]
-        shown = self._effects_shown()
-        below = "" if shown is None else shown
-        below = below if isinstance(below, str) else Markup(below._repr_html_())
         about = pairs(facts, caption=f"Study {self.name!r}")
-        return str(join([about, self._arms_table(), below]))
+        shown = [
+            it if isinstance(it, str) else Markup(it._repr_html_()) for it in self._effects_shown()
+        ]
+        return str(join([about, self.arms_table(), *shown]))
 
-    def _arms_table(self) -> Markup:
+    def arms_table(self) -> Markup:
         """Return how many runs of each arm are done, failed, left."""
         by_arm = Counter[tuple[str, str]]((it.arm, it.status) for it in self.progress())
         rows = [

@@ -302,15 +302,22 @@ class World:
         """
         values = {name: getattr(base, name) for name in base.model_fields_set}
         for path, value in self._parameters(arm):
-            if isinstance(value, float) and not math.isfinite(value):
-                where = ".".join(map(str, path))
-                raise ConfigError(f"{where}={value} is not a finite number; leave the level out")
             old = values.get(path[0], getattr(base, path[0], None))
             values[path[0]] = _with(old, path[1:], value)
         try:
-            return self.cls.config_type.model_validate({**values, **changes})
+            made = self.cls.config_type.model_validate({**values, **changes})
         except ValidationError as error:
             raise ConfigError(f"{self.cls.__name__}: {faults(error)}") from error
+        saved = made.model_dump(mode="json")
+        for path, value in self._parameters(arm):
+            try:
+                dumps(saved[path[0]])
+            except ValueError as error:
+                raise ConfigError(
+                    f"{'.'.join(map(str, path))}={value!r:.60} is not finite, and a tape holds "
+                    "finite numbers alone; leave the level out"
+                ) from error
+        return made
 
     def llm_settings(self, arm: Arm) -> dict[str, Any]:
         """Return the settings of the model's client that the arm says, such as its temperature."""

@@ -55,7 +55,7 @@ _PAGE = """<!DOCTYPE html>
 
 def report_html(study: AnyStudy) -> str:
     """Return a study's report as a page."""
-    begun = [(it, study.contents(it)) for it in study.progress() if it.tape is not None]
+    begun = [(it, study.contents(it)) for it in study.progress() if it.tape and it.turns]
     about = [study._about(), *_facts(begun)]
     parts = [
         Markup("<h1>{}</h1>").format(safe(study.name)),

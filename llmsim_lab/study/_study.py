@@ -32,7 +32,7 @@ from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import among, clip, closest, counted, duration, log_event, roughly
+from llmsim_lab._util.text import among, clip, counted, duration, log_event, roughly
 from llmsim_lab._util.waiting import explain, run_sync
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, Tape
@@ -741,12 +741,10 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        if arm not in self.arms:
-            there = f"; arms are {', '.join(self.arms)}"
-            raise ConfigError(f"there is no arm {arm!r}{closest(str(arm), self.arms)}{there}")
-        if unit not in self.units:
-            there = clip(", ".join(map(str, self.units)), 200)
-            raise ConfigError(f"there is no unit {unit!r}; units are {there}")
+        for what, name, known in (("arm", arm, self.arms), ("unit", unit, self.units)):
+            if name not in known:
+                there = clip(among(name, map(str, known)), 300)
+                raise ConfigError(f"there is no {what} {name!r}{there}")
         if (file := self._entries[arm, unit].tape) is None:
             raise ConfigError(f"arm {arm!r} was not begun at {unit}; run() plays it")
         return file

@@ -153,8 +153,9 @@ def test_levels_may_have_labels() -> None:
         ({"llm.model": ["a", "b"]}, {}, "nothing called 'llm.model' to vary"),
         ({"factor": 2.0}, {}, "neither a list of levels nor a mapping"),
         ({"factor": []}, {}, "is empty"),
-        ({"factor": [1.0, math.nan]}, {}, "arm 'factor=nan': factor=nan is not a finite number"),
-        ({"taste": ["plain"]}, {"factor": -math.inf}, "factor=-inf is not a finite number"),
+        ({"factor": [1.0, math.nan]}, {}, "arm 'factor=nan': factor=nan is not finite, and"),
+        ({"interventions": {"a": [{"turn": 9, "set": {}}]}}, {}, "turn 9 is never reached"),
+        ({"taste": ["plain"]}, {"factor": -math.inf}, "factor=-inf is not finite, and a tape"),
         ({"factor": [1.0, "much"]}, {}, "arm 'much': Water: factor"),
         ({"factor": [1.0, 1.0]}, {}, "two levels called '1'"),
         ({"seed": [1, 2]}, {}, "is not a factor; say Study(..., seeds="),
@@ -479,9 +480,3 @@ def test_the_a_a_arm_has_the_same_world_and_other_call_seeds() -> None:
 def test_a_a_with_a_fixed_call_seed_would_show_nothing() -> None:
     with pytest.raises(ConfigError, match=r"leave llm\.seed out"):
         played(study_of(llm_client=instant_client(seed=7), aa=True))
-
-
-def test_what_is_set_after_the_last_turn_raises_before_anything_is_played() -> None:
-    late = {"as it was": [], "late": [{"turn": 9, "set": {"level": 1}}]}
-    with pytest.raises(ConfigError, match=r"arm 'late': .* turn 9 is never .* end at turn 2.*=10"):
-        study_of(TwoMinds, {"interventions": late}, turns=2)

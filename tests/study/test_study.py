@@ -616,10 +616,10 @@ def test_a_complete_studys_tapes_may_be_packed(path: Path) -> None:
 def test_a_run_that_is_not_there_is_refused_by_what_is_wrong() -> None:
     study = study_of(seeds=[2, 5])
     with pytest.raises(
-        ConfigError, match=r"^there is no arm 'factor=3'.*; arms are factor=1, factor=2$"
+        ConfigError, match=r"^there is no arm 'factor=3'.*; there are factor=1, factor=2$"
     ):
         study.simulation("factor=3", 2)
-    with pytest.raises(ConfigError, match=r"^there is no unit 3; units are 2, 5$"):
+    with pytest.raises(ConfigError, match=r"^there is no unit 3; there are 2, 5$"):
         study.simulation("factor=2", 3)
 
 

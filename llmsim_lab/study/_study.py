@@ -140,7 +140,7 @@ class StudyPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Contents:
     """What a file says of its runs.
 
     Attributes:
@@ -306,7 +306,7 @@ class Study:
         self._player.on_change = self._tell
         self._listeners: list[Callable[[], object]] = []
         self._task: asyncio.Task[Any] | None = None
-        self._read = dict[Key, Kept]()
+        self._read = dict[Key, Contents]()
         self._known: dict[Key, list[dict[str, Any]]] = {}
         self._results: pd.DataFrame | None = None
         self._leaders: dict[str, tuple[Arm, int, int]] = {}
@@ -661,12 +661,14 @@ class Study:
                 rows += [{**head, **row} for row in own]
         return frame_of(rows, columns=["arm", *self.factors, *_COLUMNS[1:]])
 
-    def contents(self, entry: StudyRun) -> Kept:
+    def contents(self, entry: StudyRun) -> Contents:
         """Return what a run's file says; of one that is done it is read once."""
         if (found := self._read.get(entry.key)) is None:
             with Tape(entry.tape or "", read_only=True) as tape:
                 infos = dict(sorted(self._jobs[entry.key].runs_on(tape).items()))
-                found = Kept(infos, {play: tape.frame_rows(it.id) for play, it in infos.items()})
+                found = Contents(
+                    infos, {play: tape.frame_rows(it.id) for play, it in infos.items()}
+                )
             if entry.status == "done":
                 self._read[entry.key] = found
         return found
@@ -695,7 +697,7 @@ class Study:
                 ]
         return rows
 
-    def _by_name(self, outcome: str, job: Job, play: Play, kept: Kept) -> Mapping[int, Any]:
+    def _by_name(self, outcome: str, job: Job, play: Play, kept: Contents) -> Mapping[int, Any]:
         """Return an outcome by turn: a measure of the whole run, a column, a field of replies."""
         cls, rows, column = self._world.cls, kept.rows[play], outcome.removesuffix(LAST)
         last = max(rows)

@@ -140,7 +140,7 @@ def test_a_factorial_s_report_begins_with_the_main_effects(tmp_path: Path) -> No
     captions = [
         *(
             "main effects",
-            f"factor=2 {MINUS} factor=1, level",
+            f"factor=2.0 {MINUS} factor=1.0, level",
             f"taste=sour {MINUS} taste=plain, le",
         ),
         *("each arm minus factor=1 · plain", f"factor=1 · fine {MINUS} factor=1 · plain, level"),

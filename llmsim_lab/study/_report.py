@@ -114,7 +114,7 @@ def _effects(study: AnyStudy) -> Iterator[Markup]:
             continue
         found.label = "; ".join(filter(None, [what, found.label]))
         shown = Markup(found._repr_html_())
-        yield details(found.label, shown) if factorial and formula is None else shown
+        yield details("Arm by arm", shown) if factorial and formula is None else shown
 
 
 def _charts(study: AnyStudy) -> Iterator[Markup]:

@@ -177,36 +177,40 @@ class World:
     """What a study plays: makes a run of an arm and a seed, or continues a recorded one as an arm.
 
     Args:
-        cls: the runs' class.
+        source: a ``Run`` class, or a function that takes the levels by keyword, and ``seed``, and
+            returns a run.
         fixed: what is the same in all arms, by the names that can also be varied.
         factors: what is varied.
         turns: of each run; the configuration's if not given.
         recorded: the configuration of a recorded run whose situations are asked again.
 
     Raises:
-        ConfigError: it is not a class of runs, or a name stands for nothing.
+        ConfigError: it is neither, or a name stands for nothing.
     """
 
     def __init__(
         self,
-        cls: Any,
+        source: Any,
         *,
         fixed: Mapping[str, Any],
         factors: Factors,
         turns: int | None = None,
         recorded: Any = None,
     ) -> None:
-        if not (isinstance(cls, type) and issubclass(cls, Run)):
+        is_class = isinstance(source, type) and issubclass(source, Run)
+        if not is_class and (isinstance(source, type) or not callable(source)):
             raise ConfigError(
-                f"{cls!r:.60} is not something to play; give a Run class: Study(MyWorld, ...)"
+                f"{source!r:.60} is not something to play; give a Run class, or a function that "
+                "takes the levels and seed by keyword and returns a run"
             )
         if twice := fixed.keys() & factors.keys():
             raise ConfigError(f"{', '.join(sorted(twice))} cannot be both fixed and varied")
-        self.cls: type[AnyRun] = cls
+        self.make: Any = None if is_class else source
+        self.cls: type[AnyRun] = source if is_class else Run
         self.fixed, self.again, self.code = dict(fixed), recorded is not None, dict[str, str]()
         self.turns = 0 if turns is None else whole_number("turns", turns, least=1)
-        self.base = recorded or _first_config(cls.config_type, fixed)
-        names = [name for name in (*fixed, *factors) if name not in _SPECIAL]
+        self.base = None if self.make else recorded or _first_config(source.config_type, fixed)
+        names = [name for name in (*fixed, *factors) if name not in _SPECIAL and is_class]
         self._paths = {name: self._path(name) for name in names}
 
     def _path(self, name: str) -> tuple[Any, ...]:
@@ -278,12 +282,11 @@ class World:
             ConfigError: a level is wrong.
         """
         own = {"seed": seed, **({"turns": self.turns} if self.turns else {})}
-        run = self.cls(
-            self.config(arm, own, self.base),
-            llm_client=client,
-            state=self.level(arm, "state"),
-            **self.given(arm),
-        )
+        if self.make is not None:
+            run = self._made(arm, own, client)
+        else:
+            config, state = self.config(arm, own, self.base), self.level(arm, "state")
+            run = self.cls(config, llm_client=client, state=state, **self.given(arm, seed))
         # Wordings have seeds of their own: with the same they would resemble each other more than
         # new ones do. Without a replicate the server draws.
         if run.config.replicate is not None:
@@ -292,6 +295,21 @@ class World:
         self.edit(run, arm, wording)
         for item in self.interventions(arm):
             run.add_intervention(item)
+        return run
+
+    def _made(self, arm: Arm, own: Mapping[str, Any], client: LLMClient | None) -> AnyRun:
+        """Return what the function makes of an arm's levels."""
+        levels, ours = {**self.fixed, **arm.values}, ("prompt", "interventions", "model")
+        values = {name: it for name, it in levels.items() if name not in ours}
+        takes = inspect.signature(self.make).parameters
+        values |= {name: it for name, it in own.items() if name == "seed" or name in takes}
+        run = self.make(**values, **({"llm_client": client} if "llm_client" in takes else {}))
+        if not isinstance(run, Run) or run.config.seed != own["seed"] or run.tape is not None:
+            raise ConfigError(
+                f"{_called(self.make)}(seed={own['seed']}) returned {run!r:.60}; it must return a "
+                "run with that seed, on no tape: return MyWorld(..., seed=seed)"
+            )
+        run.config = run.config.model_copy(update=own)
         return run
 
     def config(self, arm: Arm, changes: Mapping[str, Any], base: Any) -> Any:
@@ -328,9 +346,12 @@ class World:
         found.pop("model", None)  # which is the client's own
         return found
 
-    def given(self, arm: Arm) -> dict[str, Any]:
+    def given(self, arm: Arm, seed: int) -> dict[str, Any]:
         """Return the players of an arm, which no tape can hold."""
         players = self.level(arm, "players")
+        if self.make is not None:
+            made = self.run(arm, seed, None)
+            players = made.players if made.given else None
         return {} if players is None else {"players": players}
 
     def forked(
@@ -340,6 +361,8 @@ class World:
         number: int,
         client: LLMClient | None = None,
         play: tuple[int, int] = (0, 1),
+        *,
+        seed: int = 0,
         since: int = 0,
     ) -> AnyRun:
         """Return a run that continues a recorded one from its last turn as an arm, on no tape yet.
@@ -350,6 +373,7 @@ class World:
             number: the run's.
             client: the model.
             play: which of the arm's wordings, and which sample.
+            seed: the arm's run's own.
             since: how many of the arm's interventions the run has had already.
         """
         info, (wording, sample) = tape.run(number), play
@@ -361,7 +385,7 @@ class World:
             if manifest["llm"]:  # with a seed there, all samples would be one
                 manifest["llm"] = {**manifest["llm"], "seed": None, **self.llm_settings(arm)}
             info = replace(info, manifest=manifest)
-        run: AnyRun = _load(tape, info, client, self.given(arm), self.cls)
+        run: AnyRun = _load(tape, info, client, self.given(arm, seed), self.cls)
         if run.llm_client is not None and isinstance(run.llm_client.backend, NoModel):
             run.llm_client = None  # what is asked is live
         planned = [it for items in run.planned.values() for it in items] if self.again else []
@@ -410,7 +434,10 @@ class World:
             except LabError as error:
                 where = f"arm {arm.name!r}: " if len(arms) > 1 else ""
                 raise ConfigError(f"{where}{error}") from error
-        self.turns = self.turns or runs[0].config.turns
+        if len(names := {type(run).__name__ for run in runs}) > 1:
+            several = ", ".join(sorted(names))
+            raise ConfigError(f"the arms are of several classes ({several}); one study is of one")
+        self.cls, self.turns = type(runs[0]), self.turns or runs[0].config.turns
         if not self.turns and not self.again:
             raise ConfigError("say how many turns each run has: Study(..., turns=20)")
         for arm in [] if self.again else arms:

@@ -160,7 +160,8 @@ class Study:
     to the first turn where they differ, so that its calls are made once.
 
     Args:
-        world: a ``Run`` class.
+        world: a ``Run`` class, or a function that takes the levels by keyword, and ``seed``, and
+            returns a run.
         vary: levels by factor, a list or a mapping of labels to levels. A factor is a parameter of
             the world, or a place in one, such as ``llm.temperature``; ``model``, as ``connect``
             takes it, or clients; ``prompt``: a text, a ``Prompt``, or a function of the old text,
@@ -329,7 +330,7 @@ class Study:
         """Yield what is played, unit by unit: one job an arm."""
         world, digests, groups = self._world, dict[str, str](), dict[str, Arm]()
         code = {name: world.code.get(name) for name in _CODE}
-        shared = [world.cls.kind, code, None, world.fixed, world.again or world.turns]
+        shared = [world.cls.kind, code, world.make, world.fixed, world.again or world.turns]
         # Those that set the least from outside first: others continue their runs.
         for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
             rest = {name: it for name, it in arm.values.items() if name != "interventions"}
@@ -569,7 +570,8 @@ class Study:
         if self._player.models.of(self._world, arm) is not None:
             return ""
         run = self._world.trial(arm, next(iter(self._jobs.values())).run, self._source)
-        return type(run).__name__ if run.config.needs_model and not run.players else ""
+        alone = run.config.needs_model and not run.players and run.llm_client is None
+        return type(run).__name__ if alone else ""
 
     def _warn(self, event: str, **fields: Any) -> None:
         log_event(logger, logging.WARNING, event, study=self.name, **fields)
@@ -735,7 +737,8 @@ class Study:
         tape = Tape(self.tape_of(*job.key), read_only=True)
         if (info := job.runs_on(tape).get(play)) is None:
             raise ConfigError(f"arm {job.arm!r}, {job.where} has no sample {play}, or not yet")
-        return _load(tape, info, None, self._world.given(self._arms[job.arm]), self._world.cls)
+        given = self._world.given(self._arms[job.arm], job.run)
+        return _load(tape, info, None, given, self._world.cls)
 
     def tape_of(self, arm: str, unit: Unit) -> Path:
         """Return the file of one run, to replay it, fork it or ask its situations again.

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from study_kit import Basin, Water, Wish, instant_client
 
-from llmsim_lab import Prompt
+from llmsim_lab import Budget, Prompt
 from llmsim_lab._util.config import Settings
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
@@ -245,6 +245,42 @@ def test_the_state_to_start_from_is_varied() -> None:
         "empty": 0.0,
         "full": 20.0,
     }
+
+
+def forgetful(factor: float, seed: int) -> Water:
+    del seed
+    return Water(factor=factor, llm_client=instant_client(), seed=99)
+
+
+def other(factor: float, seed: int) -> object:
+    return [factor, seed]
+
+
+@pytest.mark.parametrize("make", [forgetful, other])
+def test_a_function_that_makes_no_proper_run_is_told_so(make: Any) -> None:
+    with pytest.raises(ConfigError, match="it must return a run with that seed, on no tape"):
+        study_of(make, {"factor": [1.0]})
+
+
+def test_a_function_makes_the_runs_and_may_give_them_a_client(tmp_path: Any) -> None:
+    client = instant_client()
+
+    def water(factor: float, thirst: str, seed: int) -> Water:
+        return Water(factor=factor, taste=f"very {thirst}", seed=seed, llm_client=client)
+
+    def made() -> Study:
+        vary = {"thirst": ["dry", "wet"], "interventions": {"none": [], "shock": shocked(90, 1)}}
+        more = {"factor": 2.0, "aa": True, "llm_client": None, "outcome": "level"}
+        return study_of(water, vary, tape=tmp_path / "s", **more)
+
+    study = made()
+    study.run(progress=False, budget=Budget(calls=9), parallel=3)
+    assert study.counts["stopped"]
+    study = played(made())
+    assert config_in(study, "wet · none").taste == "very wet"
+    assert config_in(study, "A/A").replicate == 1
+    assert levels_of(study, "wet · shock")[1] == 90
+    assert len(client.backend.requests) == 2 * 2 * (3 * 2 + 2 * 1)
 
 
 # --- prompts -------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ Made without pyplot, so that nothing global changes; matplotlib is imported when
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -143,20 +142,3 @@ def _font() -> Any:
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
     return get_font(findfont(FontProperties()))
-
-
-def spread_out(heights: Sequence[float], *, gap: float, most: float) -> list[float | None]:
-    """Return where labels go so that they do not overlap; None for one that finds no room.
-
-    Args:
-        heights: where each should be.
-        gap: the least distance between two.
-        most: how far one may be moved.
-    """
-    placed: list[float | None] = [None] * len(heights)
-    lowest = float("-inf")
-    for place in sorted(range(len(heights)), key=heights.__getitem__):
-        wanted = max(heights[place], lowest + gap)
-        if wanted - heights[place] <= most:
-            placed[place] = lowest = wanted
-    return placed

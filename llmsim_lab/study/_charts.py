@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llmsim_lab._util.drawing import STYLES, drawable, new_figure, plain_axes, spread_out, told
+from llmsim_lab._util.drawing import STYLES, drawable, new_figure, plain_axes, told
 from llmsim_lab._util.html import SERIES_COLOURS
 from llmsim_lab._util.text import number
 from llmsim_lab.errors import ConfigError
@@ -78,19 +78,14 @@ def _draw_units(
 def _draw_turns(
     axes: Axes, rows: pd.DataFrame, arms: Sequence[str], colours: Mapping[str, str]
 ) -> None:
-    """Draw each arm's mean over units by turn, with its name at the end."""
+    """Draw each arm's mean over units by turn."""
     means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm")
     for place, arm in enumerate(arms):
         own, look = means[arm].dropna(), STYLES[place % len(STYLES)]
-        axes.plot(own.index, own, look, color=colours[arm], linewidth=2)
-    _turns(axes)
-    low, high = axes.get_ylim()
-    ends = [float(means[arm].dropna().iloc[-1]) for arm in arms]
-    heights = spread_out(ends, gap=0.055 * (high - low), most=float("inf"))
-    at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-    for arm, height in zip(arms, heights, strict=True):
         name = drawable(arm, 24)
-        axes.annotate(name, (1, height or 0), (6, 0), color=colours[arm], va="center", **at)
+        axes.plot(own.index, own, look, color=colours[arm], linewidth=2, label=name)
+    _turns(axes)
+    axes.legend(frameon=False, fontsize="small")
     axes.set_title("mean over units", loc="left", size="small")
 
 

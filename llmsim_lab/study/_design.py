@@ -15,7 +15,7 @@ import math
 import re
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product, takewhile
@@ -27,14 +27,13 @@ from pydantic import BaseModel, ValidationError
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import among, closest, faults
-from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
-from llmsim_lab.run._config import StateChange, WorldConfig
+from llmsim_lab.run._config import StateChange, WorldConfig, made_intervention
 from llmsim_lab.run._records import config_of
-from llmsim_lab.run._run import NoModel, _load
-from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.run._run import NoModel, _listed, _load
 
 AnyRun = Any
 """A run of any class."""
@@ -46,7 +45,6 @@ AA = "A/A"
 LAST = "@last"
 """What the name of an outcome ends in that is the last value of a column."""
 _DESIGNS = ("full", "one at a time")
-_MOST_ARMS = 10_000
 _MOST_SAMPLES = 10_000
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
 """What can be varied of any world beside its parameters."""
@@ -119,7 +117,7 @@ def arms_of(factors: Factors, design: Any, *, aa: bool) -> list[Arm]:
     """Return a design's arms, the reference first, the A/A arm last.
 
     Raises:
-        ConfigError: the design is not known, or there are too many arms.
+        ConfigError: the design is not known, or two arms have one name.
     """
     if design not in _DESIGNS:
         raise ConfigError(
@@ -127,11 +125,6 @@ def arms_of(factors: Factors, design: Any, *, aa: bool) -> list[Arm]:
             "'one at a time'"
         )
     if design == "full" or len(factors) == 1:
-        if (count := math.prod(map(len, factors.values()))) > _MOST_ARMS:
-            raise ConfigError(
-                f"a full design of these factors has {count:,} arms; vary less, or "
-                "design='one at a time'"
-            )
         arms = [_arm(factors, labels) for labels in product(*factors.values())]
     else:
         first = {name: next(iter(levels)) for name, levels in factors.items()}
@@ -192,7 +185,7 @@ class World:
         recorded: the configuration of a recorded run whose situations are asked again.
 
     Raises:
-        ConfigError: the source is neither, or a name stands for nothing.
+        ConfigError: it is neither, or a name stands for nothing.
     """
 
     def __init__(
@@ -204,47 +197,33 @@ class World:
         turns: int | None = None,
         recorded: Any = None,
     ) -> None:
-        self.fixed, self.base, self.again = dict(fixed), recorded, recorded is not None
-        self.turns = 0 if turns is None else whole_number("turns", turns, least=1)
-        self.code: dict[str, str] = {}
-        self.make: Callable[..., AnyRun] | None = None
-        if twice := fixed.keys() & factors.keys():
-            raise ConfigError(f"{', '.join(sorted(twice))} cannot be both fixed and varied")
-        if isinstance(source, type) and issubclass(source, Run):
-            self.cls: type[AnyRun] = source
-            self.base = recorded or _first_config(source.config_type, fixed)
-            stands_for = self._target
-        elif callable(source) and not isinstance(source, type):
-            self.make, stands_for = source, self._argument
-            parameters = inspect.signature(source).parameters.values()
-            self._takes = [it.name for it in parameters if it.kind is not it.VAR_KEYWORD]
-            self._needs = [it.name for it in parameters if it.default is it.empty]
-            self._takes_any = len(self._takes) < len(parameters)
-            if "seed" not in self._takes and not self._takes_any:
-                raise ConfigError(
-                    f"{_called(source)} takes no seed, so that all its runs would be one: def "
-                    f"{_called(source)}(..., seed): return MyWorld(..., seed=seed)"
-                )
-        else:
+        is_class = isinstance(source, type) and issubclass(source, Run)
+        if not is_class and (isinstance(source, type) or not callable(source)):
             raise ConfigError(
                 f"{source!r:.60} is not something to play; give a Run class, or a function that "
                 "takes the levels and seed by keyword and returns a run"
             )
-        self._targets = {name: stands_for(name) for name in (*fixed, *factors)}
+        if twice := fixed.keys() & factors.keys():
+            raise ConfigError(f"{', '.join(sorted(twice))} cannot be both fixed and varied")
+        self.make: Any = None if is_class else source
+        self.cls: type[AnyRun] = source if is_class else Run
+        self.fixed, self.again, self.code = dict(fixed), recorded is not None, dict[str, str]()
+        self.turns = 0 if turns is None else whole_number("turns", turns, least=1)
+        self.base = None if self.make else recorded or _first_config(source.config_type, fixed)
+        names = [name for name in (*fixed, *factors) if name not in _SPECIAL and is_class]
+        self._paths = {name: self._path(name) for name in names}
 
-    def _target(self, name: str) -> tuple[Any, ...]:
-        """Return what a name stands for: one of ``_SPECIAL``, or ``config`` and a path in it."""
+    def _path(self, name: str) -> tuple[Any, ...]:
+        """Return the place in the configuration that a name stands for."""
         fields = self.cls.config_type.model_fields
         if name in _OWN:
             raise ConfigError(f"{name!r} is not a factor; say Study(..., {_OWN[name]})")
-        if name in (*_SPECIAL, "llm_client"):
-            return (name.replace("llm_client", "model"),)
         path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
         if name in LLMConfig.model_fields and name not in fields:
             path = ("llm", name)
         settings = LLMConfig.model_fields.keys() - {"model"}  # a factor of that name is the client
         if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= settings):
-            return "config", path
+            return path
         known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
         known += [*_SPECIAL, "llm.temperature"]
         close = closest(name, [*known, *(f"llm.{it}" for it in LLMConfig.model_fields)])
@@ -254,30 +233,13 @@ class World:
             f"{', '.join(known)}"
         )
 
-    def _argument(self, name: str) -> tuple[Any, ...]:
-        """Return what a name stands for where a function makes the runs: mostly its argument."""
-        if name in self._takes:
-            return "argument", name
-        if name in ("prompt", "interventions"):
-            return (name,)
-        if name in ("model", "llm_client") and ("llm_client" in self._takes or self._takes_any):
-            return ("model",)
-        if self._takes_any:
-            return "argument", name
-        raise ConfigError(
-            f"{_called(self.make)} takes no {name!r}{closest(name, self._takes)}; it takes "
-            f"{', '.join(self._takes)}"
-        )
-
-    def levels(self, arm: Arm, kind: str) -> Iterator[tuple[Any, Any]]:
-        """Yield the levels of one kind of target, each with which of them it is for."""
-        for name, value in {**self.fixed, **arm.values}.items():
-            if (target := self._targets[name])[0] == kind:
-                yield target[-1], value
-
-    def level(self, arm: Arm, kind: str) -> Any:
+    def level(self, arm: Arm, name: str) -> Any:
         """Return the level of ``model``, ``prompt``, ...; None where the arm names none."""
-        return next((value for _, value in self.levels(arm, kind)), None)
+        return {**self.fixed, **arm.values}.get(name)
+
+    def _parameters(self, arm: Arm) -> list[tuple[tuple[Any, ...], Any]]:
+        levels = {**self.fixed, **arm.values}
+        return [(path, levels[name]) for name, path in self._paths.items() if name in levels]
 
     def wordings(self, arm: Arm) -> dict[str, Any]:
         """Return what an arm's prompts are edited with; several are wordings of one idea."""
@@ -291,18 +253,9 @@ class World:
 
     def interventions(self, arm: Arm, turn: int = 0) -> list[StateChange]:
         """Return what an arm sets from outside, in order; values alone are set at ``turn``."""
-        level = self.level(arm, "interventions") or []
-        if isinstance(level, Mapping):
-            level = [level if "set" in level else {"set": level}]
-        items = [
-            it if isinstance(it, StateChange) else StateChange(**{"turn": turn, **it})
-            for it in level
-        ]
+        level = self.level(arm, "interventions") or ()
+        items = [made_intervention({"turn": turn, **it}) for it in _listed(level, turn)]
         return sorted(items, key=lambda item: item.turn)
-
-    def sets(self, name: str) -> bool:
-        """Return True for what is set from outside."""
-        return self._targets[name] == ("interventions",)
 
     def shared(self, arm: Arm, leader: Arm) -> tuple[int, int] | None:
         """Return up to which turn arms are one run that differ in what is set from outside alone.
@@ -328,30 +281,12 @@ class World:
         Raises:
             ConfigError: a level is wrong.
         """
-        own: dict[str, Any] = {"seed": seed, **({"turns": self.turns} if self.turns else {})}
-        if self.make is None:
-            given = {name: self.level(arm, name) for name in ("players", "state")}
-            given = {name: it for name, it in given.items() if it is not None}
-            if _is_function(given.get("state")):
-                given["state"] = given["state"]()
-            run = self.cls(self.config(arm, own), llm_client=client, **given)
+        own = {"seed": seed, **({"turns": self.turns} if self.turns else {})}
+        if self.make is not None:
+            run = self._made(arm, own, client)
         else:
-            values = dict(self.levels(arm, "argument"))
-            for name, value in {**own, "llm_client": client}.items():
-                if name == "seed" or name in (self._takes if value else self._needs):
-                    values.setdefault(name, value)
-            run, wrong = self.make(**values), ""
-            if not isinstance(run, Run):
-                wrong = (
-                    f"returned {run!r:.60}; it must return a run: return MyWorld(..., seed=seed)"
-                )
-            elif run.config.seed != seed:
-                wrong = f"gave its run the seed {run.config.seed}; hand the seed on: seed=seed"
-            elif run.tape is not None:
-                wrong = "gave its run a tape; give it to the study: Study(..., tape='study/')"
-            if wrong:
-                raise ConfigError(f"{_called(self.make)}(seed={seed}) {wrong}")
-            run.config = run.config.model_copy(update=own)
+            config, state = self.config(arm, own, self.base), self.level(arm, "state")
+            run = self.cls(config, llm_client=client, state=state, **self.given(arm, seed))
         # Wordings have seeds of their own: with the same they would resemble each other more than
         # new ones do. Without a replicate the server draws.
         if run.config.replicate is not None:
@@ -362,36 +297,61 @@ class World:
             run.add_intervention(item)
         return run
 
-    def config(self, arm: Arm, changes: Mapping[str, Any], base: Any = None) -> Any:
+    def _made(self, arm: Arm, own: Mapping[str, Any], client: LLMClient | None) -> AnyRun:
+        """Return what the function makes of an arm's levels."""
+        levels, ours = {**self.fixed, **arm.values}, ("prompt", "interventions", "model")
+        values = {name: it for name, it in levels.items() if name not in ours}
+        takes = inspect.signature(self.make).parameters
+        values |= {name: it for name, it in own.items() if name == "seed" or name in takes}
+        run = self.make(**values, **({"llm_client": client} if "llm_client" in takes else {}))
+        if not isinstance(run, Run) or run.config.seed != own["seed"] or run.tape is not None:
+            raise ConfigError(
+                f"{_called(self.make)}(seed={own['seed']}) returned {run!r:.60}; it must return a "
+                "run with that seed, on no tape: return MyWorld(..., seed=seed)"
+            )
+        run.config = run.config.model_copy(update=own)
+        return run
+
+    def config(self, arm: Arm, changes: Mapping[str, Any], base: Any) -> Any:
         """Return a configuration, the world's own or a recorded one, with an arm's levels.
 
         Raises:
             ConfigError: a level is wrong.
         """
-        base = base or self.base
         values = {name: getattr(base, name) for name in base.model_fields_set}
-        for path, value in self.levels(arm, "config"):
+        for path, value in self._parameters(arm):
             old = values.get(path[0], getattr(base, path[0], None))
             values[path[0]] = _with(old, path[1:], value)
         try:
-            return self.cls.config_type.model_validate({**values, **changes})
+            made = self.cls.config_type.model_validate({**values, **changes})
         except ValidationError as error:
             raise ConfigError(f"{self.cls.__name__}: {faults(error)}") from error
+        saved = made.model_dump(mode="json")
+        for path, value in self._parameters(arm):
+            try:
+                dumps(saved[path[0]])
+            except ValueError as error:
+                raise ConfigError(
+                    f"{'.'.join(map(str, path))}={value!r:.60} is not finite, and a tape holds "
+                    "finite numbers alone; leave the level out"
+                ) from error
+        return made
 
     def llm_settings(self, arm: Arm) -> dict[str, Any]:
         """Return the settings of the model's client that the arm says, such as its temperature."""
         found: dict[str, Any] = {}
-        for path, value in self.levels(arm, "config"):
+        for path, value in self._parameters(arm):
             if path[0] == "llm":
                 found |= {path[1]: value} if len(path) > 1 else dict(value)
         found.pop("model", None)  # which is the client's own
         return found
 
-    def given(self, arm: Arm, made: AnyRun, info: RunInfo) -> dict[str, Any]:
-        """Return what a recorded run is to be given again, which no tape can hold."""
-        if made is not None:
-            return {name: getattr(made, name) for name in info.manifest["given"]}
+    def given(self, arm: Arm, seed: int) -> dict[str, Any]:
+        """Return the players of an arm, which no tape can hold."""
         players = self.level(arm, "players")
+        if self.make is not None:
+            made = self.run(arm, seed, None)
+            players = made.players if made.given else None
         return {} if players is None else {"players": players}
 
     def forked(
@@ -400,8 +360,9 @@ class World:
         tape: Tape,
         number: int,
         client: LLMClient | None = None,
-        made: AnyRun = None,
         play: tuple[int, int] = (0, 1),
+        *,
+        seed: int = 0,
         since: int = 0,
     ) -> AnyRun:
         """Return a run that continues a recorded one from its last turn as an arm, on no tape yet.
@@ -411,8 +372,8 @@ class World:
             tape: where the run is.
             number: the run's.
             client: the model.
-            made: a run of the arm that begins anew; None where a situation is asked again.
             play: which of the arm's wordings, and which sample.
+            seed: the arm's run's own.
             since: how many of the arm's interventions the run has had already.
         """
         info, (wording, sample) = tape.run(number), play
@@ -424,14 +385,13 @@ class World:
             if manifest["llm"]:  # with a seed there, all samples would be one
                 manifest["llm"] = {**manifest["llm"], "seed": None, **self.llm_settings(arm)}
             info = replace(info, manifest=manifest)
-        run: AnyRun = _load(tape, info, client, self.given(arm, made, info), self.cls)
+        run: AnyRun = _load(tape, info, client, self.given(arm, seed), self.cls)
         if run.llm_client is not None and isinstance(run.llm_client.backend, NoModel):
             run.llm_client = None  # what is asked is live
         planned = [it for items in run.planned.values() for it in items] if self.again else []
         run.take_over(run.turns, planned, None)
         latest, state = run.turns[-1], self.level(arm, "state")
         if self.again and state is not None:
-            state = state(latest.state) if _is_function(state) else state
             run.turns[-1] = replace(latest, state=run._checked_state(state, starts=True))
         self.edit(run, arm, wording)
         for item in self.interventions(arm, latest.number)[since:]:
@@ -445,8 +405,7 @@ class World:
 
     def edit(self, run: AnyRun, arm: Arm, wording: int, *, resumed: bool = False) -> None:
         """Have a run ask with edited prompts: those that it has, and others as they are asked."""
-        level = list(self.wordings(arm).values())[wording]
-        if level is None:
+        if (level := list(self.wordings(arm).values())[wording]) is None:
             return
         # What a resumed run has, it has edited.
         names = {place.partition("#")[0] for place in run.prompts} if resumed else ()
@@ -454,8 +413,13 @@ class World:
         if not resumed:
             run.put_prompts({at: run._edit(prompt) for at, prompt in run.prompts.items()})
 
-    def checked(self, arms: Sequence[Arm], trial: Callable[[Arm], AnyRun]) -> AnyRun:
+    def checked(self, arms: Sequence[Arm], seed: int, source: Tape | None) -> AnyRun:
         """Make a run of each arm on trial; returns that of the first.
+
+        Args:
+            arms: the arms.
+            seed: of the run, or its number on ``source``.
+            source: where the recorded run is that the arms would continue.
 
         Raises:
             ConfigError: a level is wrong, or nothing says how many turns there are.
@@ -463,17 +427,17 @@ class World:
         runs: list[AnyRun] = []
         for arm in arms:
             try:
-                runs.append(trial(arm))
-                self.cls = self.cls if self.make is None else type(runs[0])
-                for wording in range(1, len(self.wordings(arm))):
-                    self.edit(runs[-1], arm, wording)
+                for wording in range(len(self.wordings(arm))):
+                    runs.append(self.trial(arm, seed, source, wording))
+                    if source is not None and runs[-1]._edit is not None:
+                        runs[-1]._edit.check()
             except LabError as error:
                 where = f"arm {arm.name!r}: " if len(arms) > 1 else ""
                 raise ConfigError(f"{where}{error}") from error
         if len(names := {type(run).__name__ for run in runs}) > 1:
             several = ", ".join(sorted(names))
             raise ConfigError(f"the arms are of several classes ({several}); one study is of one")
-        self.turns = self.turns or runs[0].config.turns
+        self.cls, self.turns = type(runs[0]), self.turns or runs[0].config.turns
         if not self.turns and not self.again:
             raise ConfigError("say how many turns each run has: Study(..., turns=20)")
         for arm in [] if self.again else arms:
@@ -486,9 +450,11 @@ class World:
         self.code = runs[0].code_digests  # here, where the sources are: a worker has none
         return runs[0]
 
-
-def _is_function(value: Any) -> bool:
-    return callable(value) and not isinstance(value, BaseModel)
+    def trial(self, arm: Arm, seed: int, source: Tape | None, wording: int = 0) -> AnyRun:
+        """Return a run of an arm without a model; ``seed`` and ``source`` as for ``checked``."""
+        if source is None:
+            return self.run(arm, seed, None, wording=wording)
+        return self.forked(arm, source, seed, play=(wording, 1))
 
 
 def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
@@ -530,47 +496,57 @@ class PromptEdits:
     Args:
         level: a prompt, a text, a function of the old text; or these by a prompt's name.
         names: of the prompts that were edited before.
+
+    Attributes:
+        names: of the prompts so far.
+        changed: whether one of them is another than it was.
     """
 
     def __init__(self, level: Any, names: Iterable[str] = ()) -> None:
         self.level = {level.name: level} if isinstance(level, Prompt) else level
-        self.names = set(names)
+        self.names, self.changed = set(names), False
 
     def __call__(self, prompt: Prompt) -> Prompt:
         """Return the prompt as it is to be asked with.
 
         Raises:
-            ConfigError: one is to be edited, and this is another; or the edit gives no text.
+            PromptError: one is to be edited, and this is another; or the edit gives no text.
         """
         self.names.add(prompt.name)
         edit = self.level.get(prompt.name) if isinstance(self.level, Mapping) else self.level
         if edit is self.level and len(self.names) > 1:
-            raise ConfigError(
+            raise PromptError(
                 f"prompt: there are several, {', '.join(sorted(self.names))}, …; say which is "
                 f"edited: {{{prompt.name!r}: ...}}"
             )
-        if edit is None or isinstance(edit, Prompt):
-            return edit or prompt
         try:
-            text = edit(prompt.text if prompt.system else prompt.user) if callable(edit) else edit
+            old = prompt.text if prompt.system else prompt.user
+            text = edit(old) if callable(edit) else prompt if edit is None else edit
         except Exception as error:
-            raise ConfigError(
+            raise PromptError(
                 f"prompt {prompt.name!r}: {_called(edit)} fails: {type(error).__name__}: {error}"
             ) from error
-        if not isinstance(text, str):
-            raise ConfigError(
+        if not isinstance(text, str | Prompt):
+            raise PromptError(
                 f"prompt {prompt.name!r}: {edit!r:.60} gives {text!r:.40}, not a text; write a "
                 "Prompt, a text, or a function of the old text that returns the new one"
             )
-        return prompt.edit(text)
+        edited = text if isinstance(text, Prompt) else prompt.edit(text)
+        self.changed |= edited.digest != prompt.digest
+        return edited
+
+    @property
+    def missing(self) -> list[str]:
+        """The names of prompts that are edited and were not asked with so far."""
+        wanted = self.level if isinstance(self.level, Mapping) else [] if self.names else ["?"]
+        return [name for name in wanted if name not in self.names]
 
     def check(self) -> None:
-        """Raise ConfigError where a prompt that is edited was never asked with."""
-        wanted = self.level if isinstance(self.level, Mapping) else [] if self.names else ["?"]
-        if missing := [name for name in wanted if name not in self.names]:
+        """Raise PromptError where a prompt that is edited was never asked with."""
+        if missing := self.missing:
             known = among(missing[0], self.names)
             why = "; a text without slots is not a prompt"
-            raise ConfigError(f"prompt: no prompt is called {missing[0]!r}{known}{why}")
+            raise PromptError(f"prompt: no prompt is called {missing[0]!r}{known}{why}")
 
 
 class Models:
@@ -592,28 +568,25 @@ class Models:
             ConfigError: the model cannot be reached, or a setting of it is wrong.
         """
         named = world.level(arm, "model")
-        model, settings = self.given if named is None else named, world.llm_settings(arm)
-        if model is None:
+        if (model := self.given if named is None else named) is None:
             return None
-        key = (model if isinstance(model, str) else id(model), dumps(said(settings)))
+        key = model if isinstance(model, str) else id(model)
         if key not in self._clients:
             client = model
             if isinstance(model, str):
                 client = connect(model, config=getattr(world.base, "llm", None), quiet=True)
             elif not isinstance(model, LLMClient):
-                plain = (key[0], dumps({}))
-                client = self._clients.get(plain) or (model() if callable(model) else model)
-                if not isinstance(client, LLMClient):
-                    raise ConfigError(
-                        f"model={model!r:.60} is, or returned, {client!r:.60}; write 'ollama:NAME' "
-                        "or what else connect() takes, a client, or a function that makes one"
-                    )
-                self._clients[plain] = client
-            if settings:
-                config = type(client.config)(**{**client.config.model_dump(), **settings})
-                client = client.with_config(config)
+                client = model() if callable(model) else model
+            if not isinstance(client, LLMClient):
+                raise ConfigError(
+                    f"model={model!r:.60} is, or returned, {client!r:.60}; write 'ollama:NAME' "
+                    "or what else connect() takes, a client, or a function that makes one"
+                )
             self._clients[key] = client
         client = self._clients[key]
+        if settings := world.llm_settings(arm):
+            config = type(client.config)(**{**client.config.model_dump(), **settings})
+            client = client.with_config(config)
         if arm.further and (seed := client.config.seed) is not None:
             raise ConfigError(
                 f"aa=True draws the model's answers anew, and llm.seed={seed} gives the same ones "
@@ -648,8 +621,6 @@ def said(value: Any) -> Any:
         return [value.co_code.hex(), list(value.co_names), [said(it) for it in value.co_consts]]
     if isinstance(value, functools.partial):
         return ["partial", said(value.func), said(value.args), said(value.keywords)]
-    if isinstance(value, type):
-        return f"class {value.__name__}"
     if hasattr(value, "__code__"):
         digest = hashlib.sha256(dumps(_of_function(value)).encode("utf-8", "surrogatepass"))
         return f"function {_called(value)} {digest.hexdigest()[:12]}"

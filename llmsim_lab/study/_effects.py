@@ -12,11 +12,11 @@ How often each interval contains the true value is in ``benchmarks/coverage.json
 from __future__ import annotations
 
 import math
+import operator
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import cache
 from itertools import combinations, product
 from typing import Any, Literal, get_args
 
@@ -144,7 +144,6 @@ def effects(
     table: pd.DataFrame,
     formula: str | None = None,
     *,
-    factors: Sequence[str] = (),
     contrasts: Sequence[tuple[str, str]] | None = None,
     reference: str | None = None,
     speaks_of: SpeaksOf = "new runs",
@@ -161,7 +160,6 @@ def effects(
         table: a row for each value; the value of a run that failed is NaN.
         formula: such as ``"coins ~ factor * prompt"``: main effects and interactions of a full
             factorial. What stands left of ``~`` names the outcome; all outcomes if nothing does.
-        factors: the columns that may stand in a formula; all that are not fixed if not given.
         contrasts: pairs of arms, the second is subtracted from the first.
         reference: the arm that is subtracted from each other one; the first if not given.
         speaks_of: what the intervals generalise to.
@@ -179,7 +177,7 @@ def effects(
     run_of = pd.factorize(table.drop_duplicates("unit")["run"])[0]
     arms, outcomes, one = levels[0], levels[4], np.eye(len(levels[0]))
     if formula is not None:
-        columns = list(factors) or [str(name) for name in table if name not in _FIXED]
+        columns = [str(name) for name in table if name not in _FIXED]
         weights = factorial_weights(table.drop_duplicates("arm")[columns], formula)
     else:
         base = arms[0 if reference is None else _place("arm", reference, arms)]
@@ -303,20 +301,23 @@ def _of_runs(
     values: Numbers, rows: Rows, run_of: Integers, w: Numbers, effect: Effect
 ) -> tuple[Effect, Numbers | None]:
     """Return Student's t over pairs of runs where arms share units, else Welch's over runs."""
-    units, there = _mean(_mean(values, 3), 1), rows.any(axis=(1, 3))
-    runs, pairs, n = _by_run(units, run_of), None, [int(k) for k in np.isfinite(units).sum(axis=1)]
-    groups, asked, lost, what = [_finite(run) for run in runs], there, np.isnan(units), "runs"
-    how, few = f"Welch over {_and(n)} run means", "an interval takes two runs of each arm"
-    if there.all(axis=0).any():
+    units, asked, pairs = _mean(_mean(values, 3), 1), rows.any(axis=(1, 3)), None
+    runs = _by_run(units, run_of)
+    strata = [(weight, _finite(run)) for weight, run in zip(w, runs, strict=True)]
+    lost, what = np.isnan(units), "runs"
+    how = f"Welch over {' and '.join(str(len(group)) for _, group in strata)} run means"
+    few = "an interval takes two runs of each arm"
+    if asked.all(axis=0).any():
         differences = _rounded(w @ units, units)
         pairs = _by_run(differences, run_of)
-        groups, asked, lost, what = [_finite(pairs)], there.any(0), np.isnan(differences), "pairs"
+        strata = [(1.0, _finite(pairs))]
+        asked, lost, what = asked.any(axis=0), np.isnan(differences), "pairs"
         how = "paired t over run means"
-        few = f"{counted(len(groups[0]), 'pair')} of runs: an interval takes two"
+        few = f"{counted(len(strata[0][1]), 'pair')} of runs: an interval takes two"
         if len(pairs) < len(differences):
             what = "situations"
             few = "one run: its situations say nothing of new runs; ask those of several runs"
-    n = [len(group) for group in groups]
+    n = [len(group) for _, group in strata]
     effect = replace(effect, n=sum(n), method=how)
     if count := int((asked & lost).sum()):
         text = f"{count} of {asked.sum()} {what} left out: a run failed, has no value or no partner"
@@ -326,10 +327,9 @@ def _of_runs(
     if _is_share(runs) and sorted(w) == [-1.0, 1.0] and min(n) > 1:
         effect = _shares(effect, runs[np.argsort(-w)], pairs)
     else:
-        two = _two_valued(runs) and not _is_share(runs)
-        two = two or (pairs is not None and n[0] > 2 and _two_valued(pairs))
-        strata = list(zip(w if pairs is None else [1.0], groups, strict=True))
-        effect = _student(effect, [strata], few, coarse=two)
+        coarse = _two_valued(runs) and not _is_share(runs)
+        coarse = coarse or (pairs is not None and n[0] > 2 and _two_valued(pairs))
+        effect = _student(effect, [strata], few * (min(n) < 2), coarse=coarse)
     if effect.p is None and pairs is not None and effect.n > 1:  # needs no normal distribution
         effect = replace(effect, p=romano_wolf(pairs[:, None])[0], method="sign flips")
     return effect, pairs
@@ -350,9 +350,9 @@ def _of_these(values: Numbers, rows: Rows, w: Numbers, effect: Effect) -> Effect
     if asked > n:
         text = f"{asked - n} of {asked} situations left out: an arm has too few answers"
         effect = _noted(effect, text)
-    few, two = "one answer a situation: an interval takes two", _two_valued(answers)
-    strata = [(1 / n, group) for group in used]
-    return _student(effect, [strata], few, coarse=two and not _is_share(answers))
+    few = "one answer a situation: an interval takes two" if least == 1 else ""
+    coarse = _two_valued(answers) and not _is_share(answers)
+    return _student(effect, [[(1 / n, group) for group in used]] if n else [], few, coarse=coarse)
 
 
 def _of_wordings(values: Numbers, run_of: Integers | None, w: Numbers, effect: Effect) -> Effect:
@@ -365,10 +365,10 @@ def _of_wordings(values: Numbers, run_of: Integers | None, w: Numbers, effect: E
     Tukey 1956, the same journal, 27) and nothing subtracted, so that noise counts twice.
     """
     used = (~np.isnan(values)).any(axis=(1, 3)).all(axis=0)
-    values, blocks, floor = values[:, :, used], [], 0.0
+    values, blocks, floor, few, runs = values[:, :, used], [], 0.0, "", None
     means = [_finite(_mean(_mean(arm, 2), 1)) for arm in values]
     n = [len(mean) for mean in means]
-    effect = replace(effect, n=sum(n), method=f"t over {_and(n)} wordings")
+    how = f"t over {' and '.join(map(str, n))} wordings"
     for arm, weight, mean in zip(values, w, means, strict=True):
         if len(mean) > 1 or run_of is not None:
             # Of a single wording the runs' spread has the answers' already: as good as known.
@@ -379,15 +379,16 @@ def _of_wordings(values: Numbers, run_of: Integers | None, w: Numbers, effect: E
         if _is_share(values):  # a 0 and a 1 more: answers that are all alike have no spread
             share = (np.nansum(arm) + 1) / (count := np.isfinite(arm).sum() + 2)
             floor += weight**2 * share * (1 - share) / count
-    few, least, runs = "an arm's only wording takes two answers a situation", 2.0, None
+    if min((len(group) for block in blocks for _, group in block), default=0) < 2:
+        few = "an arm's only wording takes two answers a situation"
     if run_of is not None:
         runs = _finite(_by_run(w @ _mean(_mean(values, 3), 1), run_of[used]))
-        effect = replace(effect, method=f"{effect.method} and {len(runs)} runs")
-        if len(runs) < 2:
-            few, least = "one run: its situations say nothing of new ones", math.inf
+        how += f" and {len(runs)} runs"
+        few = "one run: its situations say nothing of new ones" if len(runs) < 2 else few
     if any(1 < size < ENOUGH_WORDINGS for size in n):
-        few, least = f"two wordings of an arm: new ones take {ENOUGH_WORDINGS}", math.inf
-    return _student(effect, blocks, few, least=least, floor=floor, runs=runs)
+        few = f"two wordings of an arm: new ones take {ENOUGH_WORDINGS}"
+    effect = replace(effect, n=sum(n), method=how)
+    return _student(effect, blocks, few, floor=floor, runs=runs)
 
 
 def _student(
@@ -395,7 +396,6 @@ def _student(
     blocks: Blocks,
     few: str,
     *,
-    least: float = 2,
     coarse: bool = False,
     floor: float = 0.0,
     runs: Numbers | None = None,
@@ -408,24 +408,22 @@ def _student(
     Args:
         effect: without an estimate.
         blocks: of weights and groups, which have an element for each unit.
-        few: what to say where a group has fewer units than it takes.
-        least: how many it takes.
+        few: why there are too few units for an interval; empty if there are enough.
         coarse: whether values take two values only.
         floor: the least that the blocks' variance is.
         runs: whose mean's variance is added.
     """
     strata = [(w, group) for block in blocks for w, group in block]
-    sizes = [len(group) for _, group in strata]
-    if min(sizes, default=0) == 0:
+    fewest = min((len(group) for _, group in strata), default=0)
+    if fewest == 0:
         return _noted(effect, "an arm has no values")
     estimate = float(sum(w * group.mean() for w, group in strata))
     scale = max(float(np.abs(group).max()) for _, group in strata)
     estimate = 0.0 if abs(estimate) <= 1e-12 * scale else estimate
     effect = replace(effect, estimate=estimate)
-    if min(sizes) < least:
+    if few:
         return _noted(effect, few)
-    spread = max(float(group.std(ddof=1)) for _, group in strata)
-    if spread <= _NOTHING * scale and not floor:
+    if not floor and max(float(group.std(ddof=1)) for _, group in strata) <= _NOTHING * scale:
         if estimate:
             return _noted(effect, "all differ by the same, which says nothing of new ones")
         return _noted(replace(effect, p=1.0), "all differences are exactly 0")
@@ -435,7 +433,7 @@ def _student(
     for block in blocks:
         parts = np.array([w**2 * group.var(ddof=1) / len(group) for w, group in block])
         squares = (parts**2 / [len(group) - 1 for _, group in block]).sum()
-        df = min(df, float(parts.sum() ** 2 / squares) if squares else min(sizes) - 1)
+        df = min(df, float(parts.sum() ** 2 / squares) if squares else fewest - 1)
         variance += float(parts.sum())
     variance = max(variance, floor)
     if runs is not None:
@@ -483,10 +481,6 @@ def _shares(effect: Effect, arms: Numbers, pairs: Numbers | None) -> Effect:
         text = f"{n} runs: an interval of an outcome of 0 and 1 takes {ENOUGH_FOR_SHARES}"
         return _noted(effect, text)
     return _with_t(effect, middle, error, math.inf)
-
-
-def _and(numbers: Sequence[int]) -> str:
-    return " and ".join(map(str, numbers))
 
 
 def _finite(values: Numbers) -> Numbers:
@@ -642,7 +636,6 @@ def energy(
     one: str,
     other: str,
     *,
-    distance: Callable[[Any, Any], float] | None = None,
     speaks_of: SpeaksOf = "new runs",
 ) -> Effect:
     """Return how far apart two arms' texts or categories are, and the permutation p-value.
@@ -652,14 +645,13 @@ def energy(
     (2013), "Energy statistics: a class of statistics based on distances", Journal of Statistical
     Planning and Inference 143. What was repeated is exchanged between arms, ``RANDOM_FLIPS`` times:
     whole runs, those of a seed if arms share seeds; whole wordings; or answers of the same
-    situation, whose own distances are averaged, so that situations may differ as they like.
+    situation, whose own distances are averaged, so that situations may differ as they like. Two
+    values are 0 or 1 apart where at most half of all are different ones, else ``word_distance``.
 
     Args:
         table: rows of one outcome.
         one: an arm.
         other: the arm it is compared with.
-        distance: between two values. If not given, 0 or 1 where at most half of the values are
-            different ones, else ``word_distance``.
         speaks_of: as in ``effects``; of wordings it speaks at these situations only.
     """
     rows = _of_one(table)[table["arm"].isin([one, other]) & table["value"].notna()]
@@ -675,9 +667,8 @@ def energy(
     if rows["arm"].nunique() < 2 or (key == "unit" and not paired):
         return _noted(effect, "there are no answers of both arms")
     codes, items = pd.factorize(rows["value"])
-    if distance is None:
-        distance = word_distance if len(items) > len(rows) / 2 else lambda a, b: float(a != b)
-    apart = np.array([[distance(a, b) for b in items] for a in items])
+    distance = word_distance if len(items) > len(rows) / 2 else operator.ne
+    apart = np.array([[float(distance(a, b)) for b in items] for a in items])
     # A row is what is exchanged as a whole: its share of each different value.
     groups = rows.groupby(["arm", key], sort=False).ngroup().to_numpy()
     cluster = groups if key != "unit" else np.arange(len(rows))
@@ -781,63 +772,24 @@ def sup_t_band(
 # --- how much can be seen -------------------------------------------------------------------------
 
 
-def power_of(shift: float, n: int, level: float, equivalence: bool) -> float:
-    """Return the chance that n pairs show a difference of so many standard deviations.
-
-    The t test's is that of the noncentral t. With ``equivalence``: the chance that two one-sided
-    tests show that a difference, which is none, is smaller than that; it is the mean over the
-    distribution of the sample's standard deviation, at 2,000 quantiles.
-    """
-    if n < 2:
-        return 0.0
-    shift = abs(shift) * math.sqrt(n)
-    if equivalence:
-        chi = stats.chi2.ppf((np.arange(2_000) + 0.5) / 2_000, n - 1)
-        inside = shift - special.stdtrit(n - 1, level) * np.sqrt(chi / (n - 1))
-        return float(np.maximum(0.0, 2 * special.ndtr(inside) - 1).mean())
-    cut = special.stdtrit(n - 1, (1 + level) / 2)
-    # Where next to nothing is left below, as for the far side of a large shift, scipy gives NaN.
-    below, far = (np.nan_to_num(special.nctdtr(n - 1, shift, end)) for end in (cut, -cut))
-    return float(1 - below + far)
-
-
-def smallest_effect(
-    sd: float,
-    n: int,
-    *,
-    pilot: int | None = None,
-    power: float = 0.8,
-    level: float = 0.95,
-    equivalence: bool = False,
-) -> float | None:
-    """Return the smallest true difference that n pairs show; None with one pair.
+def smallest_effect(sd: float, n: int, *, pilot: int | None = None) -> float | None:
+    """Return the smallest true difference that n pairs show with power .8; None with one pair.
 
     Args:
         sd: standard deviation of the pairs' differences.
         n: pairs.
         pilot: how many pairs ``sd`` comes from: its 80 % upper limit is taken then, since a pilot's
             own is too small in half of all cases.
-        power: the chance to show it.
-        level: 1 minus alpha.
-        equivalence: the smallest margin instead within which no difference is shown to lie.
     """
     if n < 2 or (pilot is not None and pilot < 2):
         return None
     upper = math.sqrt((pilot - 1) / stats.chi2.ppf(0.2, pilot - 1)) if pilot is not None else 1.0
-    chance = partial(power_of, n=n, level=level, equivalence=equivalence)
-    return float(sd * upper * optimize.brentq(lambda size: chance(size) - power, 0.0, 1e6))
+    cut = special.stdtrit(n - 1, 0.975)
 
+    def power_beyond(size: float) -> float:
+        shift = size * math.sqrt(n)
+        # Where next to nothing is left below, as for the far side of a large shift, scipy has NaN.
+        below, far = (np.nan_to_num(special.nctdtr(n - 1, shift, end)) for end in (cut, -cut))
+        return float(1 - below + far) - 0.8
 
-def pairs_needed(sd: float, effect: float, **how: Any) -> int | None:
-    """Return how many pairs show a true difference of this size; None if more than 10,000.
-
-    Args:
-        sd: standard deviation of the pairs' differences.
-        effect: the difference, or with ``equivalence`` the margin.
-        how: pilot, power, level, equivalence, as ``smallest_effect`` takes them.
-    """
-    counts = range(2, 10_001)
-    place = bisect_left(
-        counts, True, key=lambda n: (smallest_effect(sd, n, **how) or 0.0) <= abs(effect)
-    )
-    return counts[place] if place < len(counts) else None
+    return float(sd * upper * optimize.brentq(power_beyond, 0.0, 1e6))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import re
 import secrets
 import tempfile
@@ -23,7 +22,7 @@ from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -161,21 +160,15 @@ def digest_of(spec: Any) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def copy_runs(source: Path, runs: Sequence[int], up_to: int, file: Path) -> None:
+def copy_runs(source: Tape, runs: Sequence[int], up_to: int, file: Path) -> None:
     """Make a job's file, with what it forks, unless it is there."""
     if not _content(file):
         part = file.with_suffix(".part")
-        part.write_bytes(_copied(source, tuple(runs), up_to, source.stat().st_mtime_ns))
+        part.unlink(missing_ok=True)
+        with Tape(part) as made:
+            made.take(source, runs, up_to=up_to)
+        _tidy(part)
         part.replace(file)
-
-
-@lru_cache(maxsize=1)  # all arms of a situation begin with the same
-def _copied(source: Path, runs: tuple[int, ...], up_to: int, _changed: int) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
-        file = Path(folder) / "copy.tape"
-        with Tape(source, read_only=True) as tape, Tape(file) as made:
-            made.take(tape, runs, up_to=up_to)
-        return file.read_bytes()
 
 
 def _content(file: Path) -> bytes:
@@ -195,10 +188,9 @@ def sole_player(folder: Path) -> Iterator[None]:
     Raises:
         ConfigError: another one is being played there, or the folder cannot be written to.
     """
-    guard = filelock.FileLock(folder / ".lock", timeout=0, thread_local=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        guard.acquire()
+        guard = filelock.FileLock(folder / ".lock", timeout=0, thread_local=False).acquire()
     except filelock.Timeout:
         raise ConfigError(
             f"another Study is being played in {folder}, here or by another process; wait for it, "
@@ -208,10 +200,8 @@ def sole_player(folder: Path) -> Iterator[None]:
         raise ConfigError(
             f"cannot write to the folder {folder}: {error.strerror}; choose another"
         ) from error
-    try:
+    with guard:
         yield
-    finally:
-        guard.release()
 
 
 # --- one job -------------------------------------------------------------------------------------
@@ -273,16 +263,15 @@ class StudyPlayer:
             tape = Tape(file)
             runs = job.runs_on(tape)
             for play in job.plays:
-                if (info := runs.get(play)) is not None and self.is_done(job, tape, info):
+                info = runs.get(play)
+                if self.is_spent or (info is not None and self.is_done(job, tape, info)):
                     continue
-                if self.is_spent:
-                    break
                 try:
                     await self._play(job, tape, play, info)
                 except Exception as error:  # noqa: BLE001 - kept, and the others are played
-                    errors.append(str(error) or repr(error))
+                    errors.append(told(error))
         except Exception as error:  # noqa: BLE001 - likewise
-            errors.append(str(error) or repr(error))
+            errors.append(told(error))
         finally:
             _tidy(file)
         entry = self.read(job, file)
@@ -299,8 +288,8 @@ class StudyPlayer:
             await run.play_on(max(0, job.end - run.turn_number), progress=False)
             if run._edit and (run.turn_number >= job.end or run.done(run.state)):
                 run._edit.check()
-        except ConfigError as error:
-            run._ended(f"{_FAILED}{error}")
+        except Exception as error:
+            run._ended(f"{_FAILED}{told(error)}")
             raise
         finally:
             unlisten()
@@ -310,24 +299,24 @@ class StudyPlayer:
     def _begun(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> AnyRun:
         """Return one of a job's runs, new or as far as it was played."""
         arm, world, (wording, sample) = self.arms[job.arm], self.world, play
-        client, made = self.models.of(world, arm), None
-        if not world.again:
-            made = world.run(arm, job.run, client, wording=wording)
-            client = client or made.llm_client  # a function may give its runs one of its own
+        client = self.models.of(world, arm)
+        if client is None and world.make is not None:  # it may give its runs one of its own
+            client = world.run(arm, job.run, None).llm_client
         if info is not None:
-            given = world.given(arm, made, info)
-            run = resume(tape, info.id, llm_client=client, kind=world.cls, **given)
+            given = world.given(arm, job.run)
+            run: AnyRun = resume(tape, info.id, llm_client=client, kind=world.cls, **given)
             world.edit(run, arm, wording, resumed=True)
             return run
-        run, number = made, 0
-        if job.forks:
-            number = dict(zip(job.plays, job.forks, strict=True))[play]
-            run = world.forked(arm, tape, number, client, made, play, job.since)
+        number = dict(zip(job.plays, job.forks, strict=False)).get(play)
+        if number is None:
+            run = world.run(arm, job.run, client, wording=wording)
+        else:
+            run = world.forked(arm, tape, number, client, play, seed=job.run, since=job.since)
         parts = [job.arm, list(world.wordings(arm))[wording], job.where]
         name = ", ".join(filter(None, [*parts, f"sample {sample}" if world.again else ""]))
         run.config = run.config.model_copy(update={"name": name})
         known = {"code": world.code, NOTE: job.note(play)}
-        if not job.forks:
+        if number is None:
             run._record(tape, known)
             return run
         at = run.turn_number
@@ -342,6 +331,14 @@ class StudyPlayer:
         except BudgetReached:
             return True
         return self.purse is not None and self.purse.refusal is not None
+
+
+def told(error: BaseException) -> str:
+    """Return an error in words, with its class where it is not one of this package."""
+    text = str(error)
+    if isinstance(error, LabError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else repr(error)
 
 
 # --- many jobs -----------------------------------------------------------------------------------
@@ -368,8 +365,10 @@ async def play_all(  # noqa: C901 - one loop, here and elsewhere
     Raises:
         ConfigError: the executor broke and no function makes another one.
     """
-    pools = None if executor is None else _Pools(executor)
     pickled = b"" if executor is None else packed(player)
+    make = executor if callable(executor) else None
+    pool: Any = make() if make else executor
+    broken = 0
     lost: list[tuple[Job, Path]] = []
     tries = Counter[Key]()
     out: dict[asyncio.Future[Any], tuple[Job, Path]] = {}
@@ -378,43 +377,58 @@ async def play_all(  # noqa: C901 - one loop, here and elsewhere
             while (parallel is None or len(out) < parallel) and not player.is_spent:
                 if (job := lost.pop() if lost else next(jobs, None)) is None:
                     break
-                if pools is None:
+                if pool is None:
                     out[asyncio.create_task(player.play(*job))] = job
                     continue
                 begun, once = _content(job[1]), secrets.token_hex(8)
                 try:
-                    future = pools.now.submit(work, pickled, job[0], begun, once)
+                    future = pool.submit(work, pickled, job[0], begun, once)
                     out[asyncio.wrap_future(future)] = job
-                except BrokenExecutor as broken:
+                except BrokenExecutor as error:
                     lost.append(job)
                     if out:
                         break  # what they bring is waited for
-                    pools.replace(broken)
+                    if make is None or broken >= _TRIES:
+                        raise _broken(pool, broken) from error
+                    pool, broken = make(), broken + 1
             if not out:
                 return
             ended, _ = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
                 job = out.pop(task)
-                error = asyncio.CancelledError() if task.cancelled() else task.exception()
-                if error is None:
-                    if pools is not None:
-                        pools.broken = 0
-                    yield task.result() if pools is None else _put(job[1], *task.result())
+                failed = asyncio.CancelledError() if task.cancelled() else task.exception()
+                if failed is None:
+                    broken = 0
+                    yield task.result() if executor is None else _put(job[1], *task.result())
                     continue
                 # Of a pool that broke, all jobs are lost, and most of them have no part in it.
-                tries[job[0].key] += not isinstance(error, BrokenExecutor)
-                if isinstance(error, LabError) or tries[job[0].key] >= _TRIES:
-                    why = "" if isinstance(error, LabError) else "its worker was lost: "
-                    failed = player.read(*job)
-                    yield replace(failed, status="failed", error=f"{why}{error or repr(error)}")
+                tries[job[0].key] += not isinstance(failed, BrokenExecutor)
+                if isinstance(failed, LabError) or tries[job[0].key] >= _TRIES:
+                    why = "" if isinstance(failed, LabError) else "its worker was lost: "
+                    entry = player.read(*job)
+                    yield replace(entry, status="failed", error=f"{why}{told(failed)}")
                 else:
                     lost.append(job)
     finally:
         for task in out:
             task.cancel()
         await asyncio.gather(*out, return_exceptions=True)
-        if pools is not None:
-            pools.close()
+        if make:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _broken(pool: Executor, times: int) -> ConfigError:
+    """Return what to say where a pool broke and is not replaced."""
+    if times:
+        return ConfigError(
+            f"{times + 1} pools of processes broke one after the other, and no run came to its "
+            "end: look for what ends the processes, such as too little memory for the model in each"
+        )
+    return ConfigError(
+        f"the {type(pool).__name__} lost a process, and the runs with it; what has ended is kept, "
+        "and another study.run(executor=...) continues. With a function this call does so itself: "
+        "study.run(executor=lambda: ProcessPoolExecutor(4))"
+    )
 
 
 def packed(player: StudyPlayer) -> bytes:
@@ -468,71 +482,9 @@ def work(pickled: bytes, job: Job, begun: bytes, _once: str) -> tuple[StudyRun, 
         return run_sync(player.play(job, path)), _content(path)
 
 
-class _Pools:
-    """The executor that was given, or those that a function makes, one after the other.
-
-    Attributes:
-        now: the one that takes jobs.
-        broken: how many broke since a run came back.
-    """
-
-    def __init__(self, given: Executor | MakesExecutor) -> None:
-        self._given, self._made = given, list[Executor]()
-        self.now = given if isinstance(given, Executor) else self._make()
-        self.broken = 0
-
-    def _make(self) -> Executor:
-        made: Any = self._given() if callable(self._given) else None
-        if not isinstance(made, Executor):
-            raise ConfigError(
-                f"executor={self._given!r:.60} returned {made!r:.60}; it must return an executor: "
-                "lambda: ProcessPoolExecutor(4)"
-            )
-        self._made.append(made)
-        return made
-
-    def replace(self, error: BrokenExecutor) -> None:
-        """Make another executor in place of one that broke.
-
-        Raises:
-            ConfigError: no function makes one, or too many of them broke.
-        """
-        self.broken += 1
-        if isinstance(self._given, Executor):
-            raise ConfigError(
-                f"the {type(self._given).__name__} lost a process, and the runs with it; what has "
-                "ended is kept, and another study.run(executor=...) continues. With a function "
-                "this call does so itself: study.run(executor=lambda: ProcessPoolExecutor(4))"
-            ) from error
-        if self.broken > _TRIES:
-            raise ConfigError(
-                f"{self.broken} pools of processes broke one after the other, and no run came to "
-                "its end: look for what ends the processes, such as too little memory for the "
-                "model in each"
-            ) from error
-        self.now = self._make()
-
-    def close(self) -> None:
-        """End those that a function made."""
-        for executor in self._made:
-            executor.shutdown(wait=False, cancel_futures=True)
-
-
 def _put(file: Path, entry: StudyRun, content: bytes) -> StudyRun:
-    """Put a job's tape into the folder, whole, unless more was written there meanwhile."""
-    part, guard = file.with_suffix(".part"), filelock.FileLock(f"{file}.lock", timeout=0)
-    with part.open("wb") as opened:
-        opened.write(content)
-        opened.flush()
-        os.fsync(opened.fileno())
-    with suppress(filelock.Timeout), guard:
-        there = _content(file)
-        # What a worker was given, but for a line that was cut off, and which it then cut too.
-        if content.startswith(there[: there.rfind(b"\n") + 1]):
-            part.replace(file)
-    if not part.exists():
-        _tidy(file)
-        return replace(entry, tape=file)
-    part.unlink()
-    error = f"{file} was continued elsewhere meanwhile; run() takes up what is there"
-    return replace(entry, status="failed", tape=file, error=error)
+    """Put a job's tape into the folder, whole."""
+    part = file.with_suffix(".part")
+    part.write_bytes(content)
+    part.replace(file)
+    return replace(entry, tape=file)

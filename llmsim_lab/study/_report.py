@@ -9,8 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +20,14 @@ from llmsim_lab._util.html import details, join, pairs, pre, safe, styled, table
 from llmsim_lab._util.jsontext import flat
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LabError
-from llmsim_lab.tape import Tape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AnyStudy = Any
 """A ``Study``, whose module imports this one."""
-_STATES = ("done", "failed", "stopped", "left")
+Begun = Sequence[tuple[Any, Any]]
+"""Runs that were begun, each with what its file says."""
 _MOST_DIFFERENCES = 12
 """Differences by turn that are drawn."""
 _CSS = """
@@ -56,69 +55,66 @@ _PAGE = """<!DOCTYPE html>
 
 def report_html(study: AnyStudy) -> str:
     """Return a study's report as a page."""
-    tapes = list(_tapes_of(study))
+    begun = [(it, study.contents(it)) for it in study.progress() if it.tape and it.turns]
+    about = [study._about(), *_facts(begun)]
     parts = [
         Markup("<h1>{}</h1>").format(safe(study.name)),
-        safe(_about(study, tapes)),
-        _section("Effects", _effects(study)),
+        safe("; ".join(about)),
+        _section("Effects", *_effects(study)),
         _section("Charts", *_charts(study)),
-        _section("Design", _design(study), _settings(study, tapes), *_prompts(tapes)),
-        _section("What failed", _failures(study)),
-        _section("Runs", _runs(tapes)),
+        _section("Design", *_design(study), _settings(begun), *_prompts(begun)),
+        _section("What failed", *_failures(study)),
+        _section("Runs", *_runs(begun)),
         styled(f"Written by llmsim-lab {version('llmsim-lab')}.", tag="p"),
     ]
     body = join(parts, between="\n")
     return _PAGE.format(title=safe(f"Study {study.name}"), css=_CSS, body=body)
 
 
-class _Kept:
-    """What the file of one arm and unit says."""
-
-    def __init__(self, study: AnyStudy, entry: Any) -> None:
-        self.entry = entry
-        with Tape(entry.tape, read_only=True) as tape:
-            infos = tape.runs()
-            self.info = infos[-1]
-            self.manifest: Mapping[str, Any] = self.info.manifest
-            self.rows = [row for it in infos for row in tape.frame_rows(it.id).values()]
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the rows without what depends on the machine's speed."""
-        plain = [{name: it for name, it in row.items() if name != "seconds"} for row in self.rows]
-        text = json.dumps(plain, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _tapes_of(study: AnyStudy) -> Iterator[_Kept]:
-    yield from (_Kept(study, it) for it in study.progress() if it.tape is not None and it.turns)
-
-
 def _section(title: str, *parts: object) -> Markup:
     return Markup("<section><h2>{}</h2>{}</section>").format(title, join(parts))
 
 
-def _wide(header: Sequence[object], rows: Iterable[Sequence[object]], name: str) -> Markup:
-    return styled(
-        table(header, rows), **{"class": "wide"}, tabindex="0", role="region", aria_label=name
-    )
+def _wide(content: object, name: str) -> Markup:
+    return styled(content, **{"class": "wide"}, tabindex="0", role="region", aria_label=name)
 
 
-def _about(study: AnyStudy, tapes: Sequence[_Kept]) -> str:
-    models = dict.fromkeys(str((it.manifest["model"] or {}).get("name", "")) for it in tapes)
-    asked = ", ".join(filter(None, models))
-    days = sorted({it.info.started[:10] for it in tapes})
-    when = f" Played {' to '.join(dict.fromkeys([days[0], days[-1]]))}." if days else ""
-    return f"{study._about()}; it asks {asked or 'no model'}.{when}"
+def _manifests(begun: Begun) -> Iterator[Any]:
+    for _, kept in begun:
+        yield from (info.manifest for info in kept.infos.values())
 
 
-def _effects(study: AnyStudy) -> Markup:
+def _facts(begun: Begun) -> Iterator[str]:
+    """Yield which models were asked, when, and with which versions."""
+    models = {str((it["model"] or {}).get("name", "")) for it in _manifests(begun)}
+    yield f"it asks {', '.join(sorted(filter(None, models))) or 'no model'}"
+    if days := sorted(info.started[:10] for _, kept in begun for info in kept.infos.values()):
+        yield f"played {' to '.join(dict.fromkeys([days[0], days[-1]]))}"
+    made = {f"{it['package']}, Python {it['python']}" for it in _manifests(begun)}
+    yield from (f"with {it}" for it in sorted(made))
+
+
+def _effects(study: AnyStudy) -> Iterator[Markup]:
+    """Yield a factorial's main effects, and each arm minus the reference."""
     if len(study.arms) < 2 or not study.counts["done"]:
-        return safe("Nothing is compared: it takes two arms, and runs that are done.")
-    try:
-        return Markup(study.effects()._repr_html_())
-    except LabError as error:  # of an outcome that is a function, such as a user's mistake
-        return safe(f"No effects can be shown. {error}")
+        yield safe("Nothing is compared: it takes two arms, and runs that are done.")
+        return
+    several = [
+        name
+        for name in study.arms[study.reference]
+        if len({levels[name] for levels in study.arms.values()}) > 1
+    ]
+    factorial = study.design == "full" and len(several) > 1
+    formulas = {"main effects": f"~ {' + '.join(study.factors)}"} if factorial else {}
+    for what, formula in {**formulas, f"each arm minus {study.reference}": None}.items():
+        try:
+            found = study.effects(formula)
+        except LabError as error:  # of an outcome that has texts, or of a user's function
+            yield safe(f"Not known, {what}: {error}. ", limit=2_000)
+            continue
+        found.label = "; ".join(filter(None, [what, found.label]))
+        shown = Markup(found._repr_html_())
+        yield details("Arm by arm", shown) if factorial and formula is None else shown
 
 
 def _charts(study: AnyStudy) -> Iterator[Markup]:
@@ -141,75 +137,70 @@ def _figure(figure: Figure) -> Markup:
     )
 
 
-def _design(study: AnyStudy) -> Markup:
-    by_arm = Counter[tuple[str, str]]((it.arm, it.status) for it in study.progress())
-    header = ["arm", *study.arms[study.reference], *_STATES]
-    rows = [
-        [arm, *levels.values(), *(by_arm[arm, state] for state in _STATES)]
-        for arm, levels in study.arms.items()
-    ]
-    facts = [
-        ("reference", study.reference),
-        ("units", f"{len(study.units)}: {clip(', '.join(map(str, study.units)), 200)}"),
-        ("outcomes", ", ".join(study.outcome)),
-    ]
-    return join([pairs(facts), _wide(header, rows, "arms")])
-
-
-def _settings(study: AnyStudy, tapes: Sequence[_Kept]) -> Markup:
-    """Return the settings that differ between arms, and, folded, all the others."""
-    of_arm = {
-        it.entry.arm: flat({**it.manifest["config"], "model": it.manifest["model"]}) for it in tapes
-    }
-    names = dict.fromkeys(
-        name for its in of_arm.values() for name in its if name not in ("name", "seed")
+def _design(study: AnyStudy) -> Iterator[Markup]:
+    yield pairs(
+        [
+            ("reference", study.reference),
+            ("units", f"{len(study.units)}: {clip(', '.join(map(str, study.units)), 200)}"),
+            ("outcomes", ", ".join(study.outcome)),
+        ]
     )
+    yield _wide(study.arms_table(), "arms")
+
+
+def _settings(begun: Begun) -> Markup:
+    """Return the settings that differ between arms, and, folded, all the others."""
+    of_arm = {}
+    for entry, kept in begun:
+        for info in kept.infos.values():
+            of_arm[entry.arm] = flat({**info.manifest["config"], "model": info.manifest["model"]})
+    names = dict.fromkeys(name for its in of_arm.values() for name in its)
     rows = [
-        (name, *(clip(str(its.get(name, "")), 200) for its in of_arm.values())) for name in names
+        (name, *(clip(str(its.get(name, "")), 200) for its in of_arm.values()))
+        for name in names
+        if name not in ("name", "seed")
     ]
     differ = [row for row in rows if len(set(row[1:])) > 1]
     same = [row[:2] for row in rows if len(set(row[1:])) == 1]
-    differing = _wide(["setting", *of_arm], differ, "settings that differ") if differ else ""
-    return join([differing, details("The same in all arms", table(("setting", "value"), same))])
+    differing = _wide(table(["setting", *of_arm], differ), "settings that differ")
+    others = details("The same in all arms", table(("setting", "value"), same))
+    return join([differing if differ else "", others])
 
 
-def _prompts(tapes: Sequence[_Kept]) -> Iterator[Markup]:
+def _prompts(begun: Begun) -> Iterator[Markup]:
     """Yield each prompt that was asked with, once, under a line."""
-    entries = (entry for it in tapes for entry in (it.manifest.get("prompts") or {}).values())
+    entries = [entry for it in _manifests(begun) for entry in (it.get("prompts") or {}).values()]
     for digest, entry in {entry["digest"]: entry for entry in entries}.items():
         yield details(f"prompt {entry['name']}, {digest[:12]}", pre(entry["text"]))
 
 
-def _failures(study: AnyStudy) -> Markup:
+def _failures(study: AnyStudy) -> Iterator[Markup]:
+    if left := study.counts["stopped"] + study.counts["left"]:
+        yield safe(f"{left} runs are not done yet. ")
     failed = [it for it in study.progress() if it.status == "failed"]
-    left = study.counts["stopped"] + study.counts["left"]
-    parts = [safe(f"{left} runs are not done yet. ")] if left else []
     if not failed:
-        return join([*parts, safe("No run failed.")])
-    above = "Left out of all effects, with their partners in other arms."
+        yield safe("No run failed.")
+        return
+    yield safe("Left out of all effects, with their partners in other arms.")
     rows = [(it.arm, it.unit, it.turns, safe(it.error, limit=2_000)) for it in failed]
-    return join(
-        [*parts, safe(above), _wide(("arm", "unit", "turns", "error"), rows, "failed runs")]
-    )
+    yield _wide(table(("arm", "unit", "turns", "error"), rows), "failed runs")
 
 
-def _runs(tapes: Sequence[_Kept]) -> Markup:
-    rows = [
-        (it.entry.arm, it.entry.unit, it.entry.status, it.digest, it.entry.tape.name)
-        for it in tapes
-    ]
-    counts = Counter[str]()
-    for it in tapes:
-        for row in it.rows:
-            counts.update(
-                {name: row.get(name) or 0 for name in ("calls", "repaired", "fallback", "failed")}
-            )
-    facts = [("model calls", counts["calls"])]
-    facts += [(f"decisions {name}", counts[name]) for name in ("repaired", "fallback", "failed")]
-    made = {f"{it.manifest['package']}, Python {it.manifest['python']}" for it in tapes}
-    about = (
+def _runs(begun: Begun) -> Iterator[Markup]:
+    rows = [row for _, kept in begun for its in kept.rows.values() for row in its.values()]
+    names = {"calls": "model calls"}
+    names |= {name: f"decisions {name}" for name in ("repaired", "fallback", "failed")}
+    yield pairs((words, sum(row.get(name) or 0 for row in rows)) for name, words in names.items())
+    files = [(it.arm, it.unit, it.status, _digest(kept), it.tape.name) for it, kept in begun]
+    yield _wide(table(("arm", "unit", "status", "digest", "tape"), files), "runs")
+    yield safe(
         "Digest: SHA-256 of the frame as JSON with sorted keys, without its column seconds; a "
         "replay of the tape gives the same."
     )
-    shown = _wide(("arm", "unit", "status", "digest", "tape"), rows, "runs")
-    return join([pairs([*facts, ("played with", "; ".join(sorted(made)))]), shown, safe(about)])
+
+
+def _digest(kept: Any) -> str:
+    rows = [row for its in kept.rows.values() for row in its.values()]
+    plain = [{name: it for name, it in row.items() if name != "seconds"} for row in rows]
+    text = json.dumps(plain, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,8 +1,8 @@
 """A study: many runs, or recorded situations asked again, so that one number comes out.
 
 ``Study`` says what is varied and over which units; it plays what is left, many at once, and reads
-what came of it into one long table: from its tapes as it is needed, so that a thousand runs take no
-more memory than ten.
+what came of it into one long table. Of a run that is done its tape is read once, and only the rows
+of its frame are kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -32,9 +32,9 @@ from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pairs, table
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import among, clip, closest, counted, duration, log_event, roughly
+from llmsim_lab._util.text import among, clip, counted, duration, log_event, roughly
 from llmsim_lab._util.waiting import explain, run_sync
-from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._scope import Budget, Purse
 from llmsim_lab.run import Run
@@ -42,7 +42,6 @@ from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._registry import class_of_manifest
 from llmsim_lab.run._run import _load
-from llmsim_lab.run._session import load_turns
 from llmsim_lab.study._design import (
     AA,
     LAST,
@@ -65,6 +64,7 @@ from llmsim_lab.study._playing import (
     digest_of,
     play_all,
     sole_player,
+    told,
 )
 from llmsim_lab.tape._lines import RunInfo
 
@@ -139,6 +139,19 @@ class StudyPlan:
     __repr__ = __str__
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a file says of its runs.
+
+    Attributes:
+        infos: the runs.
+        rows: of their frames, by turn.
+    """
+
+    infos: Mapping[Play, RunInfo]
+    rows: Mapping[Play, Mapping[int, Any]]
+
+
 class Study:
     """Runs of a world under different conditions, over seeds that all of them share.
 
@@ -190,6 +203,9 @@ class Study:
         1
     """
 
+    _source: Tape | None = None
+    _samples = 1
+
     def __init__(
         self,
         world: Any,
@@ -205,14 +221,11 @@ class Study:
         aa: bool = False,
         **fixed: Any,
     ) -> None:
-        factors, numbers, self.design = factors_of(vary or {}), seeds_of(seeds), design
-        arms = arms_of(factors, design, aa=aa)
-        self._source: Tape | None = None
+        factors, self.design = factors_of(vary or {}), design
         self._world = World(world, fixed=fixed, factors=factors, turns=turns)
-        trial = self._world.checked(arms, self._trial(numbers[0]))
-        name = name or getattr(world, "__name__", type(trial).__name__)
-        units: list[dict[str, Any]] = [{"unit": it, "run": it, "digest": str(it)} for it in numbers]
-        self._arrange(arms, units, trial, outcome, tape, llm_client, name)
+        units = [{"unit": it, "run": it, "digest": str(it)} for it in seeds_of(seeds)]
+        arms = arms_of(factors, design, aa=aa)
+        self._arrange(arms, units, outcome, tape, llm_client, name or world.__name__)
 
     @classmethod
     def again(
@@ -264,51 +277,27 @@ class Study:
             source = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
         if source is None:
             raise ConfigError("the run is on no tape; make it with tape='my.tape'")
+        infos, factors = _independent(source, run), factors_of(vary or {})
+        kind = world or class_of_manifest(infos[0].id, infos[0].manifest)
         made = cls.__new__(cls)
-        made.design, made._samples = "full", whole_number("samples", samples, least=1)
-        made._source = source
-        infos = _independent(source, run)
-        kind, factors = (
-            world or class_of_manifest(infos[0].id, infos[0].manifest),
-            factors_of(vary or {}),
-        )
+        made.design, made._source = "full", source
+        made._samples = whole_number("samples", samples, least=1)
         recorded = config_of(infos[0], kind)
         made._world = World(kind, fixed=fixed, factors=factors, recorded=recorded)
-        arms = arms_of(factors, "full", aa=False)
-        trial = made._world.checked(arms, made._trial(infos[0].id))
-        units = list(_situations(source, infos, turns))
-        made._arrange(arms, units, trial, outcome, to, llm_client, name or f"{infos[0].name} again")
-        return made
-
-    _samples = 1
-
-    def _trial(self, run: int) -> Callable[[Arm], AnyRun]:
-        """Return what makes a run of an arm without a model, to see whether its levels are right.
-
-        Args:
-            run: its seed, or the recorded run that the arm would continue.
-        """
-
-        def made(arm: Arm) -> AnyRun:
-            if self._source is None:
-                return self._world.run(arm, run, None)
-            found = self._world.forked(arm, self._source, run)
-            if found._edit is not None:
-                found._edit.check()
-            return found
-
+        arms, units = arms_of(factors, "full", aa=False), _situations(source, infos, turns)
+        made._arrange(arms, units, outcome, to, llm_client, name or f"{infos[0].name} again")
         return made
 
     def _arrange(
         self,
         arms: Sequence[Arm],
         units: Sequence[Mapping[str, Any]],
-        trial: AnyRun,
         outcome: Outcomes | None,
         tape: str | Path | None,
         llm_client: Any,
         name: str,
     ) -> None:
+        trial = self._world.checked(arms, units[0]["run"], self._source)
         self.name, self.reference = name, arms[0].name
         self.arms = {arm.name: dict(arm.levels) for arm in arms}
         self.units = [unit["unit"] for unit in units]
@@ -318,7 +307,9 @@ class Study:
         self._player.on_change = self._tell
         self._listeners: list[Callable[[], object]] = []
         self._task: asyncio.Task[Any] | None = None
+        self._read = dict[Key, Contents]()
         self._known: dict[Key, list[dict[str, Any]]] = {}
+        self._results: pd.DataFrame | None = None
         self._leaders: dict[str, tuple[Arm, int, int]] = {}
         self._jobs = {job.key: job for job in self._all_jobs(units)}
         self._temporary = not tape
@@ -342,7 +333,7 @@ class Study:
         shared = [world.cls.kind, code, world.make, world.fixed, world.again or world.turns]
         # Those that set the least from outside first: others continue their runs.
         for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
-            rest = {name: it for name, it in arm.values.items() if not world.sets(name)}
+            rest = {name: it for name, it in arm.values.items() if name != "interventions"}
             leader = groups.setdefault(digest_of([rest, arm.further]), arm)
             if not world.again and (found := world.shared(arm, leader)):
                 self._leaders[arm.name] = leader, *found
@@ -418,8 +409,9 @@ class Study:
             progress: whether a line says how far it is.
 
         Raises:
-            ConfigError: there is no model, the first run has no such column as an outcome names, or
-                the study or another one in its folder is being played already.
+            ConfigError: there is no model, a prompt's name or edit is wrong, the first run has no
+                such column as an outcome names, or the study or another one in its folder is being
+                played already.
         """
         if self.running:
             raise ConfigError("this study is being played; wait for it, or cancel it")
@@ -442,8 +434,9 @@ class Study:
                             f"{what} asks a model, and the study has none: give it llm_client="
                             "connect('auto'), vary={'model': [...]}, or players='rule'"
                         )
-                self._player.purse = None if budget is None else Purse(budget)
                 left = [key for key, it in self._entries.items() if it.status != "done"]
+                await self._rehearse({arm for arm, _ in left})
+                self._player.purse = None if budget is None else Purse(budget)
                 number, last = len(self._jobs) - len(left) + 1, len(self._jobs)
                 line = progress_line("run", number=number, last=last, enabled=progress)
                 async with line as advance:
@@ -467,9 +460,35 @@ class Study:
             self._tell()
         return self
 
+    async def _rehearse(self, arms: Container[str]) -> None:
+        """Play turns by chance with each edited prompt, since what is wrong with one is seen there.
+
+        Raises:
+            PromptError: one has no such name, or its edit gives no prompt.
+        """
+        [first, *_] = self._jobs.values()
+        for arm in [arm for name, arm in self._arms.items() if name in arms]:
+            for place, wording in enumerate(self._world.wordings(arm)):
+                run = self._world.trial(arm, first.run, self._source, place)
+                if (edits := run._edit) is None:
+                    continue
+                try:
+                    while edits.missing and run.turn_number < first.end and not run.done(run.state):
+                        await _by_chance(run).step(progress=False)
+                    edits.check()
+                except PromptError as error:
+                    raise ConfigError(f"arm {arm.name!r}: {error}") from error
+                except Exception as error:  # noqa: BLE001 - a model may answer what chance does not
+                    logger.debug("%s cannot be played by chance: %r", self.name, error)
+                    continue
+                if not edits.changed:
+                    where = {"arm": arm.name, "wording": wording or None}
+                    reason = "the edited prompts are those that the world has"
+                    self._warn("PROMPT_UNCHANGED", **where, reason=reason)
+
     def _take(self, entry: StudyRun) -> None:
         """Take up what was played, as it ends."""
-        self._entries[entry.key] = entry
+        self._enter(entry)
         self._player.playing.pop(entry.key, None)
         self._tell()
         if entry.status == "failed":
@@ -479,27 +498,29 @@ class Study:
             self._chose = False
             # What columns there are, such as one of each player, is known only with the first run,
             # and to say it when all is played would be late.
-            self._rows_of(
-                entry, {name: it for name, it in self.outcome.items() if not callable(it)}
-            )
+            named = {name: it for name, it in self.outcome.items() if not callable(it)}
+            self._rows_of(entry, named)
+
+    def _enter(self, entry: StudyRun) -> None:
+        self._entries[entry.key], self._results = entry, None
 
     def _ready(self, keys: Sequence[Key]) -> Iterator[tuple[Job, Path]]:
         """Yield jobs with their files, which are made as each is taken where it forks something."""
         for key in keys:
             job, file = self._jobs[key], self._files[key]
             if self._source is not None:
-                copy_runs(self._source.path, [job.run], job.at, file)
+                copy_runs(self._source, [job.run], job.at, file)
             elif job.arm in self._leaders:
                 leader = self._leaders[job.arm][0].name, job.unit
                 its = self._entries[leader]
                 if its.status == "failed":
                     why = f"it shares a run with arm {leader[0]!r}, which failed: {its.error}"
-                    self._entries[key] = replace(self._entries[key], status="failed", error=why)
+                    self._enter(replace(self._entries[key], status="failed", error=why))
                 if its.status != "done":
                     continue
                 with Tape(self._files[leader], read_only=True) as tape:
-                    runs = [info.id for info in self._jobs[leader].runs_on(tape).values()]
-                copy_runs(self._files[leader], sorted(runs), job.at, file)
+                    runs = sorted(info.id for info in self._jobs[leader].runs_on(tape).values())
+                    copy_runs(tape, runs, job.at, file)
             yield job, file
 
     def stop(self) -> None:
@@ -548,8 +569,7 @@ class Study:
         """Return what asks a model in an arm for which there is none; empty where there is one."""
         if self._player.models.of(self._world, arm) is not None:
             return ""
-        [first, *_] = self._jobs.values()
-        run = self._trial(first.run)(arm)
+        run = self._world.trial(arm, next(iter(self._jobs.values())).run, self._source)
         alone = run.config.needs_model and not run.players and run.llm_client is None
         return type(run).__name__ if alone else ""
 
@@ -560,7 +580,7 @@ class Study:
         """Read from their files how far runs are that have not ended here."""
         for key, file in self._files.items():
             if self._entries[key].status in ("left", "stopped"):
-                self._entries[key] = self._player.read(self._jobs[key], file)
+                self._enter(self._player.read(self._jobs[key], file))
 
     @property
     def others(self) -> str:
@@ -624,10 +644,12 @@ class Study:
         the recorded run; ``wording``, where an arm has several; ``replicate``, the sample;
         ``turn``; ``outcome``; ``value``, a number or a text; NaN where the run failed.
         """
-        for entry in self._in_order():
-            if entry.status == "done" and entry.key not in self._known:
-                self._known[entry.key] = self._rows_of(entry, self.outcome)
-        return self._table(self.outcome, self._known)
+        if self._results is None:
+            for entry in self._in_order():
+                if entry.status == "done" and entry.key not in self._known:
+                    self._known[entry.key] = self._rows_of(entry, self.outcome)
+            self._results = self._table(self.outcome, self._known)
+        return self._results.copy()
 
     def _table(
         self, outcomes: Mapping[str, Outcome], known: Mapping[Key, list[dict[str, Any]]]
@@ -641,42 +663,47 @@ class Study:
                 rows += [{**head, **row} for row in own]
         return frame_of(rows, columns=["arm", *self.factors, *_COLUMNS[1:]])
 
+    def contents(self, entry: StudyRun) -> Contents:
+        """Return what a run's file says; of one that is done it is read once."""
+        if (found := self._read.get(entry.key)) is None:
+            with Tape(entry.tape or "", read_only=True) as tape:
+                infos = dict(sorted(self._jobs[entry.key].runs_on(tape).items()))
+                found = Contents(
+                    infos, {play: tape.frame_rows(it.id) for play, it in infos.items()}
+                )
+            if entry.status == "done":
+                self._read[entry.key] = found
+        return found
+
     def _rows_of(self, entry: StudyRun, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
         """Return the rows of one job's values, without what they share."""
-        job, rows = self._jobs[entry.key], list[dict[str, Any]]()
-        labels = list(self._world.wordings(self._arms[entry.arm]))
-
-        def add(play: Play, outcome: str, values: Mapping[int, Any]) -> None:
-            head = {"wording": labels[play[0]], "replicate": play[1], "outcome": outcome}
-            rows.extend(
-                {**head, "turn": at, "value": _plain(outcome, it)} for at, it in values.items()
-            )
-
-        if entry.status != "done" or entry.tape is None:
-            for play in job.plays:
-                for label in outcomes:
-                    add(play, label, {entry.turns: None})
-            return rows
-        with Tape(entry.tape, read_only=True) as tape:
-            for play, info in sorted(job.runs_on(tape).items()):
-                frame = tape.frame_rows(info.id)
-                run = None
-                for label, outcome in outcomes.items():
-                    if self._world.again and info.turns < job.end:  # it was over before
-                        add(play, label, {job.end: None})
-                    elif not isinstance(outcome, str):
-                        run = run or self._loaded(tape, job, play)
-                        add(play, label, {info.turns: _by_function(outcome, run, label, job)})
-                    else:
-                        add(play, label, self._by_name(outcome, tape, info, frame))
+        job, labels = self._jobs[entry.key], list(self._world.wordings(self._arms[entry.arm]))
+        kept = self.contents(entry) if entry.status == "done" else None
+        rows: list[dict[str, Any]] = []
+        for play in job.plays:
+            run = None
+            for label, outcome in outcomes.items():
+                values: Mapping[int, Any]
+                if kept is None:
+                    values = {entry.turns: None}
+                elif self._world.again and kept.infos[play].turns < job.end:  # over before
+                    values = {job.end: None}
+                elif isinstance(outcome, str):
+                    values = self._by_name(outcome, job, play, kept)
+                else:
+                    run = run or self._loaded(job, play)
+                    values = {run.turn_number: _by_function(outcome, run, label, job)}
+                head = {"wording": labels[play[0]], "replicate": play[1], "outcome": label}
+                rows += [
+                    {**head, "turn": at, "value": _plain(label, it)} for at, it in values.items()
+                ]
         return rows
 
-    def _by_name(
-        self, outcome: str, tape: Tape, info: RunInfo, rows: Mapping[int, Any]
-    ) -> Mapping[int, Any]:
+    def _by_name(self, outcome: str, job: Job, play: Play, kept: Contents) -> Mapping[int, Any]:
         """Return an outcome by turn: a measure of the whole run, a column, a field of replies."""
-        cls, last, column = self._world.cls, max(rows), outcome.removesuffix(LAST)
-        if measure := cls.measures(config_of(info, cls)).get(outcome):
+        cls, rows, column = self._world.cls, kept.rows[play], outcome.removesuffix(LAST)
+        last = max(rows)
+        if measure := cls.measures(config_of(kept.infos[play], cls)).get(outcome):
             return {last: measure(frame_of(list(rows.values())))}
         known = list(dict.fromkeys(name for row in rows.values() for name in row))
         if column in known:
@@ -687,8 +714,7 @@ class Study:
             raise ConfigError(
                 f"outcome {outcome!r} is not a column of these runs{among(column, known)}"
             )
-        [turn] = load_turns(cls, tape, info.id, tape.turn_records(info.id)[-1:])
-        return {last: _in_replies(turn, outcome)}
+        return {last: _in_replies(self._loaded(job, play).turns[-1], outcome)}
 
     def simulation(self, arm: str, unit: Unit, *, wording: str = "", replicate: int = 1) -> AnyRun:
         """Return one run to look at: its turns, calls and decisions.
@@ -702,17 +728,17 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        tape = Tape(self.tape_of(arm, unit), read_only=True)
+        self.tape_of(arm, unit)
         labels = list(self._world.wordings(self._arms[arm]))
-        place = labels.index(wording) if wording in labels else 0 if not wording else -1
-        return self._loaded(tape, self._jobs[arm, unit], (place, replicate))
+        place = labels.index(wording) if wording in labels else -1 if wording else 0
+        return self._loaded(self._jobs[arm, unit], (place, replicate))
 
-    def _loaded(self, tape: Tape, job: Job, play: Play) -> AnyRun:
+    def _loaded(self, job: Job, play: Play) -> AnyRun:
+        tape = Tape(self.tape_of(*job.key), read_only=True)
         if (info := job.runs_on(tape).get(play)) is None:
             raise ConfigError(f"arm {job.arm!r}, {job.where} has no sample {play}, or not yet")
-        arm, world = self._arms[job.arm], self._world
-        made = None if world.again else world.run(arm, job.run, None, wording=play[0])
-        return _load(tape, info, None, world.given(arm, made, info), world.cls)
+        given = self._world.given(self._arms[job.arm], job.run)
+        return _load(tape, info, None, given, self._world.cls)
 
     def tape_of(self, arm: str, unit: Unit) -> Path:
         """Return the file of one run, to replay it, fork it or ask its situations again.
@@ -720,12 +746,10 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        if arm not in self.arms:
-            there = f"; arms are {', '.join(self.arms)}"
-            raise ConfigError(f"there is no arm {arm!r}{closest(str(arm), self.arms)}{there}")
-        if unit not in self.units:
-            there = clip(", ".join(map(str, self.units)), 200)
-            raise ConfigError(f"there is no unit {unit!r}; units are {there}")
+        for what, name, known in (("arm", arm, self.arms), ("unit", unit, self.units)):
+            if name not in known:
+                there = clip(among(name, map(str, known)), 300)
+                raise ConfigError(f"there is no {what} {name!r}{there}")
         if (file := self._entries[arm, unit].tape) is None:
             raise ConfigError(f"arm {arm!r} was not begun at {unit}; run() plays it")
         return file
@@ -738,18 +762,23 @@ class Study:
         has the name of one of those is called ``factor NAME``.
         """
         rows = []
-        for entry in self._in_order():
-            if entry.status != "done" or entry.tape is None:
-                continue
-            labels = list(self._world.wordings(self._arms[entry.arm]))
-            with Tape(entry.tape, read_only=True) as tape:
-                for (wording, sample), info in sorted(self._jobs[entry.key].runs_on(tape).items()):
-                    own = {"unit": entry.unit, "wording": labels[wording], "replicate": sample}
-                    for turn, row in tape.frame_rows(info.id).items():
-                        if turn == info.turns or not self._world.again:
-                            levels = self._levels(entry.arm, {"arm", *own, *row})
-                            rows.append({"arm": entry.arm, **levels, **own, **row})
+        for entry, (wording, sample), row in self._turns():
+            label = list(self._world.wordings(self._arms[entry.arm]))[wording]
+            own = {"unit": entry.unit, "wording": label, "replicate": sample}
+            rows.append(
+                {"arm": entry.arm, **self._levels(entry.arm, {"arm", *own, *row}), **own, **row}
+            )
         return frame_of(rows)
+
+    def _turns(self) -> Iterator[tuple[StudyRun, Play, Mapping[str, Any]]]:
+        """Yield the frames' rows of all complete runs."""
+        for entry in self._in_order():
+            if entry.status == "done":
+                for play, rows in self.contents(entry).rows.items():
+                    first = max(rows) if self._world.again else min(rows)
+                    for turn in rows:
+                        if turn >= first:
+                            yield entry, play, rows[turn]
 
     def to_xarray(self) -> xr.Dataset:
         """Return ``results`` as pandas gives it to xarray: each outcome by arm, unit, ... and turn.
@@ -839,7 +868,7 @@ class Study:
             return Effects(label="no run has ended")
         alike = values["arm"] == AA
         main = values if contrasts else values[~alike]
-        of_main = effects(main, formula, factors=self.factors, contrasts=contrasts, **how)
+        of_main = effects(main, formula, contrasts=contrasts, **how)
         if alike.any() and contrasts is None and formula is None:
             of_alike = effects(values[alike | (values["arm"] == self.reference)], **how)
             found = [
@@ -883,9 +912,16 @@ class Study:
         others = [name for name in self.arms if name not in (reference, AA)]
         if arm is None and len(others) != 1:
             raise ConfigError(f"say which arm: by_turn({column!r}, 'ARM'); {', '.join(others)}")
-        values = self._table({column: column}, {})
+        values = self._values_of(column)
         found: pd.DataFrame = by_turn(values, arm or others[0], reference, level=level)
         return found
+
+    def _values_of(self, column: str) -> pd.DataFrame:
+        """Return the table of an outcome, by its label, or of a column."""
+        names = [label for label, it in self.outcome.items() if column in (label, it)]
+        if not names:
+            return self._table({column: column}, {})
+        return (table := self.results)[table["outcome"] == names[0]]
 
     def plan(self, pilot: Study | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.
@@ -896,30 +932,36 @@ class Study:
         Args:
             pilot: a smaller study; this one if not given.
         """
+        from pandas import to_numeric
+
         from llmsim_lab.study._effects import smallest_effect
 
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
         turns = sum(len(job.plays) * (job.end - (job.at if job.forks else 0)) for job in left)
-        rows, where = (pilot or self).to_frame(), "the mean of the turns so far"
-        if rows.empty and self._source is not None:
+        rows = [row for _, _, row in (pilot or self)._turns()]
+        where, costs = "the mean of the turns so far", dict[str, float]()
+        if not rows and self._source is not None:
             runs = {job.run for job in self._jobs.values()}
-            rows = frame_of([it for run in runs for it in self._source.frame_rows(run).values()])
+            rows = [row for run in runs for row in self._source.frame_rows(run).values()]
             where = "the mean of the recorded turns"
-        rows = rows if rows.empty else rows[rows["turn"] > 0]
-        costs = {name: rows[name].mean() * turns for name in ("calls", "tokens") if len(rows)}
-        if len(rows):
-            costs["hours"] = rows["seconds"].mean() * turns / 3600
+        if rows := [row for row in rows if row["turn"] > 0]:
+            for name, column in {"calls": "calls", "tokens": "tokens", "hours": "seconds"}.items():
+                costs[name] = fmean(row[column] or 0 for row in rows) * turns
+            costs["hours"] /= 3600
         else:
-            costs, where = {}, "one turn of chance players"
+            where = "one turn of chance players"
             try:
                 costs["calls"] = self._calls_by_chance() * turns
             except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
-                where += f" failed: {str(error) or repr(error)}"
-        values, smallest = (pilot or self).results, dict.fromkeys(self.outcome)
-        for name in self.outcome if self.counts["done"] or pilot else ():
+                where += f" failed: {told(error)}"
+        smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
+        values = (pilot or self).results
+        values = values.assign(value=to_numeric(values["value"], errors="coerce"))
+        for name in smallest if len(values) else ():
             own = values[values["outcome"] == name]
-            numbers = own.assign(value=frame_of(own)["value"].astype(float))
-            means = numbers.pivot_table(index="unit", columns="arm", values="value")
+            means = own.pivot_table(index="unit", columns="arm", values="value")
+            if self.reference not in means:
+                continue
             apart = means.drop(columns=AA, errors="ignore").sub(means[self.reference], axis=0)
             spreads = apart.drop(columns=self.reference).std().dropna()
             if len(means) > 2 and len(spreads):
@@ -937,9 +979,8 @@ class Study:
 
     def _calls_by_chance(self) -> int:
         """Return how many questions of a first turn a model would be asked."""
-        run = self._trial(next(iter(self._jobs.values())).run)(self._arms[self.reference])
-        models = {name: "random" for name, who in run.players.items() if who == "model"}
-        run.players = {"*": "random", **run.players, **models}
+        first, arm = next(iter(self._jobs.values())).run, self._arms[self.reference]
+        run = _by_chance(self._world.trial(arm, first, self._source))
         turn = run_sync(run.step(progress=False))
         seats = [run.seat(answer.player, tag=answer.component) for answer in turn.answers]
         return seats.count("random")
@@ -975,42 +1016,36 @@ class Study:
         from llmsim_lab.study._charts import arms_figure, difference_figure
 
         if arm is not None:
-            band = self.by_turn(str(self.outcome.get(outcome, outcome)), arm)
             contrast = f"{arm} \N{MINUS SIGN} {self.reference}"
-            return difference_figure(band, outcome=outcome, contrast=contrast)
-        known = outcome in self.outcome
-        table = self.results if known else self._table({outcome: outcome}, {})
+            return difference_figure(self.by_turn(outcome, arm), outcome=outcome, contrast=contrast)
+        table = self._values_of(outcome).assign(outcome=outcome)
         return arms_figure(table, outcome, arms=list(self.arms))
 
     def watch(self) -> None:
         """Show a table of the runs, and a chart of the first outcome, that follow the playing."""
         from IPython.display import display
 
-        handles: dict[str, Any] = {}
-        shown = -math.inf
+        handles: list[Any] = []
+        latest = -math.inf
 
         def show() -> None:
-            nonlocal shown
-            now = time.monotonic()
-            if self.running and now - shown < _WATCH_S:
+            nonlocal latest
+            if self.running and time.monotonic() - latest < _WATCH_S:
                 return
-            shown = now
-            views: dict[str, Any] = {"table": self}
+            latest, views = time.monotonic(), list[object]([self])
             if self.counts["done"] and self.outcome:
-                views["chart"] = self.chart(next(iter(self.outcome)))
-            for name, view in views.items():
-                if name in handles:
-                    handles[name].update(view)
-                else:
-                    handles[name] = display(view, display_id=True)  # type: ignore[no-untyped-call]
+                views.append(self.chart(next(iter(self.outcome))))
+            for handle, view in zip(handles, views, strict=False):
+                handle.update(view)
+            more = views[len(handles) :]
+            handles.extend(display(it, display_id=True) for it in more)  # type: ignore[no-untyped-call]
 
         show()
         self.listen(show)
 
     def __str__(self) -> str:
-        shown = self._effects_shown()
         lines = [f"{self.name}: {self._about()}", *(f"  {error}" for error in self.errors)]
-        return "\n".join([*lines, *([] if shown is None else [str(shown)])])
+        return "\n".join([*lines, *map(str, self._effects_shown())])
 
     def __repr__(self) -> str:
         return f"<Study {self.name!r}: {self._about()}>"
@@ -1028,16 +1063,16 @@ class Study:
         errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
         return [f"{n} failed: {error:.200}" for error, n in errors.most_common(_MOST_ERRORS)]
 
-    def _effects_shown(self) -> Effects | str | None:
+    def _effects_shown(self) -> list[Effects | str]:
         """Return the effects, or why there are none; nothing while there is nothing to compare."""
         # Not while runs are left: effects so far are shown to those who ask for them.
         done, failed = self.counts["done"], self.counts["failed"]
         if not done or done + failed < len(self._jobs) or len(self.arms) < 2 or self.running:
-            return None
+            return []
         try:
-            return self.effects()
+            return [self.effects()]
         except LabError as error:
-            return f"effects: {error}"
+            return [f"effects: {error}"]
 
     def _repr_html_(self) -> str:
         facts: list[tuple[object, object]] = [
@@ -1046,16 +1081,27 @@ class Study:
             ("tapes", "kept as long as this study" if self._temporary else f"in {self.tape.name}"),
             *(("failed", error) for error in self.errors),
         ]
+        about = pairs(facts, caption=f"Study {self.name!r}")
+        shown = [
+            it if isinstance(it, str) else Markup(it._repr_html_()) for it in self._effects_shown()
+        ]
+        return str(join([about, self.arms_table(), *shown]))
+
+    def arms_table(self) -> Markup:
+        """Return how many runs of each arm are done, failed, left."""
         by_arm = Counter[tuple[str, str]]((it.arm, it.status) for it in self.progress())
         rows = [
             [arm, *levels.values(), *(by_arm[arm, state] for state in _STATES)]
             for arm, levels in self.arms.items()
         ]
-        header, shown = ["arm", *self.arms[self.reference], *_STATES], self._effects_shown()
-        below = "" if shown is None else shown
-        below = below if isinstance(below, str) else Markup(below._repr_html_())
-        about = pairs(facts, caption=f"Study {self.name!r}")
-        return str(join([about, table(header, rows), below]))
+        return table(["arm", *self.arms[self.reference], *_STATES], rows)
+
+
+def _by_chance(run: AnyRun) -> AnyRun:
+    """Let chance answer in a run on trial, where neither a rule nor a function does."""
+    models = {name: "random" for name, who in run.players.items() if who == "model"}
+    run.players, run._quiet = {"*": "random", **run.players, **models}, True
+    return run
 
 
 def Comparison(  # noqa: N802 - what it gives is one
@@ -1105,12 +1151,13 @@ def _independent(tape: Tape, run: Any) -> list[RunInfo]:
 
 def _situations(
     tape: Tape, infos: Sequence[RunInfo], turns: Sequence[int] | None
-) -> Iterator[dict[str, Any]]:
-    """Yield the turns of runs that were continued, or those of them that are wanted.
+) -> list[dict[str, Any]]:
+    """Return the turns of runs that were continued, or those of them that are wanted.
 
     Raises:
         ConfigError: one that is wanted is not among them, or there are none.
     """
+    units = []
     for info in infos:
         number, parent = 1, info.parent
         while parent is not None:  # which are copied with it
@@ -1124,12 +1171,13 @@ def _situations(
             there.append(turn)
             if turns is None or turn in turns:
                 own = {"unit": f"{info.id}:{turn}", "run": info.id, "number": number}
-                yield {**own, "turn": turn, "digest": so_far.hexdigest()[:16]}
+                units.append({**own, "turn": turn, "digest": so_far.hexdigest()[:16]})
         if not there or (wrong := [turn for turn in turns or () if turn not in there]):
             wanted = f"turn {wrong[0]}" if there else "no turn"
             raise ConfigError(
                 f"{wanted} of run {info.id} was continued by it; {there or 'none'} were"
             )
+    return units
 
 
 def _in_replies(turn: Any, outcome: str) -> Any:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from social_kit import any_option
-from study_kit import KILL, Basin, Water, Wish, instant_client
+from study_kit import Basin, Water, Wish, instant_client
 
 from llmsim_lab import Budget, LLMClient, LLMConfig, Question, ScriptedBackend, State, Tape
 from llmsim_lab.errors import ConfigError
@@ -157,13 +153,6 @@ def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(
     assert study.results["wording"].unique().tolist() == ["", "kind", "<lambda>"]
 
 
-def test_wordings_have_seeds_of_their_own(tape: Path) -> None:
-    words = [lambda text: f"{text} Be kind.", lambda text: f"{text} Be good."]
-    study = played(again(tape, {"prompt": {"kind": words}}, run=1, turns=[0]))
-    assert len({call.options["seed"] for call in asked(study)}) == 2 * 2 * 2
-    assert study.results["wording"].tolist() == ["wording 1"] * 2 + ["wording 2"] * 2
-
-
 def test_players_settings_states_and_parameters_are_varied_too(tape: Path) -> None:
     greedy = lambda question: Wish(amount=9)  # noqa: E731
     vary = {"players": {"model": None, "rule": "rule", "Ann": {"Ann": greedy, "*": "rule"}}}
@@ -271,34 +260,6 @@ def test_the_recording_may_be_elsewhere_and_a_changed_one_is_another(
     assert again(moved, run=1, to=tmp_path / "again").counts == {"done": 8}
     other = again(moved, run=2, to=tmp_path / "again")
     assert other.counts == {"left": 8}
-
-
-KILLED = """
-import sys
-from study_kit import deadly_client
-from test_again import again
-
-again(sys.argv[1], run=1, to=sys.argv[2], llm_client=deadly_client).run(progress=False, parallel=2)
-"""
-
-
-@pytest.mark.process
-def test_a_kill_in_the_middle_loses_no_answer_and_changes_none(tape: Path, tmp_path: Path) -> None:
-    (tmp_path / "kill").touch()
-    places = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
-    environment = {
-        **os.environ,
-        KILL: str(tmp_path / "kill"),
-        "PYTHONPATH": os.pathsep.join(places),
-    }
-    command = [sys.executable, "-c", KILLED, str(tape), str(tmp_path / "again")]
-    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
-    left = again(tape, run=1, to=tmp_path / "again")
-    assert 0 < left.counts["stopped"] + left.counts["done"] < 8
-    subprocess.run(command, env=environment, check=True)
-    study = again(tape, run=1, to=tmp_path / "again")
-    assert study.counts == {"done": 8}
-    assert study.results.equals(played(again(tape, run=1)).results)
 
 
 def test_a_sample_that_fails_is_kept_the_others_are_played_and_it_is_tried_again(

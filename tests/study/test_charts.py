@@ -27,7 +27,7 @@ def test_an_outcome_with_turns_is_drawn_by_turn_and_by_arm() -> None:
     figure: Any = arms_figure(results_of(low=[1, 2], high=[3, 4]), "level", arms=["low", "high"])
     turns, arms = figure.axes
     assert [list(line.get_ydata()) for line in turns.lines] == [[1.5, 2.5], [3.5, 4.5]]
-    assert {text.get_text() for text in turns.texts} == {"low", "high"}
+    assert [text.get_text() for text in turns.get_legend().texts] == ["low", "high"]
     # A line between the arms for each unit, a point for each unit and arm, a bar at each mean.
     assert [list(line.get_ydata()) for line in arms.lines] == [[1.5, 3.5], [2.5, 4.5]]
     assert figure.alt == "level by arm. low: mean 2 of 2; high: mean 4 of 2."

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 import os
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_ollama import FakeOllama
 from study_kit import Basin, Water, Wish, instant_client
 
-from llmsim_lab import LLMConfig, Prompt
+from llmsim_lab import Budget, Prompt
 from llmsim_lab._util.config import Settings
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
@@ -156,6 +153,9 @@ def test_levels_may_have_labels() -> None:
         ({"llm.model": ["a", "b"]}, {}, "nothing called 'llm.model' to vary"),
         ({"factor": 2.0}, {}, "neither a list of levels nor a mapping"),
         ({"factor": []}, {}, "is empty"),
+        ({"factor": [1.0, math.nan]}, {}, "arm 'factor=nan': factor=nan is not finite, and"),
+        ({"interventions": {"a": [{"turn": 9, "set": {}}]}}, {}, "turn 9 is never reached"),
+        ({"taste": ["plain"]}, {"factor": -math.inf}, "factor=-inf is not finite, and a tape"),
         ({"factor": [1.0, "much"]}, {}, "arm 'much': Water: factor"),
         ({"factor": [1.0, 1.0]}, {}, "two levels called '1'"),
         ({"seed": [1, 2]}, {}, "is not a factor; say Study(..., seeds="),
@@ -198,11 +198,6 @@ def test_a_nested_setting_is_named_by_its_path_and_reaches_the_model() -> None:
     sent = [request.options["temperature"] for request in client.backend.requests]
     assert sorted(set(sent)) == [0.1, 0.9]
     assert config_in(study, "llm.temperature=0.9").llm.temperature == 0.9
-
-
-def test_a_setting_of_the_model_may_be_named_alone() -> None:
-    study = played(study_of(vary={"temperature": [0.1, 0.9]}))
-    assert config_in(study, "temperature=0.9").llm.temperature == 0.9
 
 
 class Fields(Settings):
@@ -252,20 +247,6 @@ def test_the_state_to_start_from_is_varied() -> None:
     }
 
 
-def test_a_function_makes_the_runs() -> None:
-    def water(factor: float, thirst: str, seed: int, llm_client: Any) -> Water:
-        return Water(factor=factor, taste=f"very {thirst}", seed=seed, llm_client=llm_client)
-
-    study = played(study_of(water, {"thirst": ["dry", "wet"]}, factor=2.0, aa=True))
-    assert config_in(study, "wet").taste == "very wet"
-    assert config_in(study, "wet").factor == 2.0
-    assert config_in(study, "A/A").replicate == 1
-
-
-def seedless(factor: float) -> Water:
-    return Water(factor=factor)
-
-
 def forgetful(factor: float, seed: int) -> Water:
     del seed
     return Water(factor=factor, llm_client=instant_client(), seed=99)
@@ -275,18 +256,31 @@ def other(factor: float, seed: int) -> object:
     return [factor, seed]
 
 
-@pytest.mark.parametrize(
-    ("make", "vary", "message"),
-    [
-        (seedless, {"factor": [1.0]}, "takes no seed"),
-        (forgetful, {"factor": [1.0]}, "hand the seed on"),
-        (other, {"factor": [1.0]}, "must return a run"),
-        (other, {"facto": [1.0]}, "takes no 'facto' .did you mean 'factor'"),
-    ],
-)
-def test_a_function_that_makes_no_proper_run_is_told_so(make: Any, vary: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        study_of(make, vary)
+@pytest.mark.parametrize("make", [forgetful, other])
+def test_a_function_that_makes_no_proper_run_is_told_so(make: Any) -> None:
+    with pytest.raises(ConfigError, match="it must return a run with that seed, on no tape"):
+        study_of(make, {"factor": [1.0]})
+
+
+def test_a_function_makes_the_runs_and_may_give_them_a_client(tmp_path: Any) -> None:
+    client = instant_client()
+
+    def water(factor: float, thirst: str, seed: int) -> Water:
+        return Water(factor=factor, taste=f"very {thirst}", seed=seed, llm_client=client)
+
+    def made() -> Study:
+        vary = {"thirst": ["dry", "wet"], "interventions": {"none": [], "shock": shocked(90, 1)}}
+        more = {"factor": 2.0, "aa": True, "llm_client": None, "outcome": "level"}
+        return study_of(water, vary, tape=tmp_path / "s", **more)
+
+    study = made()
+    study.run(progress=False, budget=Budget(calls=9), parallel=3)
+    assert study.counts["stopped"]
+    study = played(made())
+    assert config_in(study, "wet · none").taste == "very wet"
+    assert config_in(study, "A/A").replicate == 1
+    assert levels_of(study, "wet · shock")[1] == 90
+    assert len(client.backend.requests) == 2 * 2 * (3 * 2 + 2 * 1)
 
 
 # --- prompts -------------------------------------------------------------------------------------
@@ -341,22 +335,39 @@ def test_a_prompt_is_edited_when_it_is_first_asked_with_and_recorded_as_it_was_a
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (kinder, "there are several, another, wish, …; say which is edited: .'another'"),
         ({"wsh": kinder}, r"no prompt is called 'wsh' \(did you mean 'wish'\?\); there are"),
-        (lambda text: 3, "prompt 'wish': .* gives 3, not a text"),
-        (lambda text: text[999], "prompt 'wish': <lambda> fails: IndexError: string index"),
+        (lambda text: 3, " 'wish': .* gives 3, not a text"),
+        (lambda text: text[999], " 'wish': <lambda> fails: IndexError: string index"),
     ],
 )
-def test_an_edit_that_fits_no_prompt_makes_its_runs_fail_and_not_others(
+def test_an_edit_that_fits_no_prompt_raises_before_anything_is_played(
     edit: Any, message: str
 ) -> None:
     vary = {"prompt": {"as it is": None, "new": edit}}
-    study = played(study_of(TwoMinds, vary, second="another"))
-    runs = {arm: part for arm, part in study.runs.groupby("arm")}  # noqa: C416 - typed
-    assert set(runs["as it is"]["status"]) == {"done"}
-    assert set(runs["new"]["status"]) == {"failed"}
-    assert re.search(message, runs["new"]["error"].iloc[0])
-    assert study.run(progress=False).counts == {"done": 2, "failed": 2}
+    study = study_of(TwoMinds, vary)
+    with pytest.raises(ConfigError, match=f"^arm 'new': prompt.*{message}"):
+        played(study)
+    assert study.counts == {"left": 4}
+
+
+def test_an_edit_that_fits_a_later_prompt_only_is_played_and_one_that_fits_two_fails() -> None:
+    edits = {"as it is": None, "new": kinder, "late": {"another": kinder}}
+    study = played(study_of(TwoMinds, {"prompt": edits}, second="another"))
+    runs = dict(iter(study.runs.groupby("arm")["status"].first().items()))
+    assert runs == {"as it is": "done", "late": "done", "new": "failed"}
+    message = "there are several, another, wish, …; say which is edited: {'another': ...}"
+    assert message in study.runs["error"].iloc[2]
+
+
+@pytest.mark.parametrize(
+    ("edit", "warned"),
+    [(lambda text: text.replace("Yu are", "We are"), True), (kinder, False)],
+)
+def test_an_edit_that_changes_nothing_is_warned_of(
+    edit: Any, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    played(study_of(vary={"prompt": {"as it is": None, "new": edit}}))
+    assert ("PROMPT_UNCHANGED" in caplog.text) == warned
 
 
 def test_an_edit_by_name_leaves_other_prompts_alone() -> None:
@@ -444,18 +455,17 @@ def test_an_arm_that_shares_a_failed_run_says_so_and_follows_once_it_is_played(
     vary = {"interventions": {"none": [], "shock": shocked(90, 1)}}
     study = played(study_of(Dry, vary, outcome="level"))
     assert study.counts == {"failed": 4}
-    assert "shares a run with arm 'none', which failed: the basin" in str(study.runs["error"][3])
+    assert "shares a run with arm 'none', which failed: RuntimeError: the basin" in str(
+        study.runs["error"][3]
+    )
     monkeypatch.setitem(weather, "dry", False)
     assert played(study).counts == {"done": 4}
 
 
-def test_what_is_set_is_varied_with_other_factors_and_a_function_that_makes_runs() -> None:
-    def water(factor: float, seed: int, llm_client: Any) -> Water:
-        return Water(factor=factor, seed=seed, llm_client=llm_client)
-
+def test_what_is_set_is_varied_with_other_factors() -> None:
     client = instant_client()
     vary = {"interventions": {"none": [], "shock": shocked(90, 1)}, "factor": [1.0, 2.0]}
-    study = played(study_of(water, vary, llm_client=client, outcome="level"))
+    study = played(study_of(vary=vary, llm_client=client, outcome="level"))
     assert levels_of(study, "shock · factor=2")[1] == 90
     assert len(client.backend.requests) == 2 * 2 * 2 * (2 + 1)
     with pytest.raises(ConfigError, match="did you mean 'level'"):
@@ -473,23 +483,6 @@ def test_models_are_varied_and_arms_of_one_model_share_its_client() -> None:
     clients = {"one": instant_client(), "two": instant_client()}
     played(study_of(vary={"model": clients, "factor": [1.0, 2.0]}, llm_client=None))
     assert [len(client.backend.requests) for client in clients.values()] == [16, 16]
-
-
-def test_models_are_named_as_connect_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    reply = {"reasoning": "so", "amount": 2, "confidence": 0.5}
-    with FakeOllama(["small", "large"], reply=reply) as server:
-        monkeypatch.setenv("OLLAMA_HOST", server.host)
-        study = study_of(
-            vary={"model": ["ollama:small", "ollama:large"]}, llm_client=None, temperature=0.4
-        )
-        played(study)
-        asked = [json.loads(request.content) for request in server.requests if request.content]
-    chats = [content for content in asked if "messages" in content]
-    assert {(chat["model"], chat["options"]["temperature"]) for chat in chats} == {
-        ("small", 0.4),
-        ("large", 0.4),
-    }
-    assert study.counts == {"done": 4}
 
 
 def test_a_function_that_makes_a_client_is_called_once() -> None:
@@ -523,30 +516,3 @@ def test_the_a_a_arm_has_the_same_world_and_other_call_seeds() -> None:
 def test_a_a_with_a_fixed_call_seed_would_show_nothing() -> None:
     with pytest.raises(ConfigError, match=r"leave llm\.seed out"):
         played(study_of(llm_client=instant_client(seed=7), aa=True))
-
-
-def test_without_a_model_the_study_says_so_before_it_plays() -> None:
-    with pytest.raises(ConfigError, match="asks a model, and the study has none"):
-        played(study_of(llm_client=None))
-
-
-def test_settings_of_the_given_client_stay_where_nothing_is_varied() -> None:
-    client = instant_client(temperature=0.33)
-    played(study_of(llm_client=client))
-    assert client.config == LLMConfig(
-        model="instant", retry_wait_s=0, max_concurrency=64, temperature=0.33
-    )
-    assert {request.options["temperature"] for request in client.backend.requests} == {0.33}
-
-
-def test_what_can_be_varied_is_listed_once() -> None:
-    with pytest.raises(ConfigError) as error:
-        study_of(Water, {"sise": [1, 2]})
-    names = str(error.value).split("there are ")[1].split(", ")
-    assert sorted(set(names)) == sorted(names)
-
-
-def test_what_is_set_after_the_last_turn_raises_before_anything_is_played() -> None:
-    late = {"as it was": [], "late": [{"turn": 9, "set": {"level": 1}}]}
-    with pytest.raises(ConfigError, match=r"arm 'late': .* turn 9 is never .* end at turn 2.*=10"):
-        study_of(TwoMinds, {"interventions": late}, turns=2)

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from study_kit import Basin, Water, instant_client
 
-from llmsim_lab import Ask, Run, replay
+from llmsim_lab import Ask, Run, Tape, replay
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
 
+MINUS = "\N{MINUS SIGN}"
 EVIL = "<script>alert(1)</script> \u202e $x$ #ff0000"
 
 
@@ -119,11 +120,49 @@ def test_a_report_replaces_an_older_one_and_never_a_tape(tmp_path: Path) -> None
     assert study.report(tmp_path / "a.html").stat().st_size > 1000
 
 
+def test_a_damaged_tape_is_reported_as_a_failed_run(tmp_path: Path) -> None:
+    file = played(study_of(tape=tmp_path / "s", seeds=2)).tape_of("factor=1", 0)
+    file.write_bytes(file.read_bytes().replace(b'"seconds":', b'"seconds":1', 1))
+    text = page_of(study_of(tape=tmp_path / "s", seeds=2), tmp_path).text
+    assert "was changed since it was recorded; delete it" in text
+
+
 def test_what_failed_is_reported_and_left_out_with_its_partner(tmp_path: Path) -> None:
     text = page_of(played(study_of(Dry)), tmp_path).text
     assert text.count("the basin is dry") == 2
     assert "Left out of all effects, with their partners in other arms." in text
     assert "2 of 9 pairs left out" in text
+
+
+def test_a_factorial_s_report_begins_with_the_main_effects(tmp_path: Path) -> None:
+    vary = {"factor": [1.0, 2.0], "taste": ["plain", "fine", "sour"]}
+    page = page_of(played(study_of(vary=vary, seeds=3, players="rule", llm_client=None)), tmp_path)
+    captions = [
+        *(
+            "main effects",
+            f"factor=2.0 {MINUS} factor=1.0, level",
+            f"taste=sour {MINUS} taste=plain, le",
+        ),
+        *("each arm minus factor=1 · plain", f"factor=1 · fine {MINUS} factor=1 · plain, level"),
+    ]
+    places = [page.text.index(words) for words in captions]
+    assert places == sorted(places)
+    assert page.text.count("Effects") == 1
+    assert "Effects effects" not in page.text
+
+
+def test_each_run_is_read_once_for_results_charts_plan_and_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played(study_of(tape=tmp_path / "s", seeds=2))
+    study = study_of(tape=tmp_path / "s", seeds=2)
+    read, real = list[int](), Tape.frame_rows
+    monkeypatch.setattr(Tape, "frame_rows", lambda tape, run: read.append(run) or real(tape, run))
+    study.plan()
+    study.chart("level")
+    study.by_turn("shares.Ann")
+    study.report(tmp_path / "out.html")
+    assert len(study.to_frame()) == len(read) * 4 == 2 * 2 * 4
 
 
 def test_settings_that_differ_are_shown_arm_by_arm_and_the_others_are_folded(
@@ -156,4 +195,4 @@ def test_an_outcome_function_that_raises_is_named_in_the_report(tmp_path: Path) 
 
     page = page_of(played(study_of(outcome={"depth": depth}, seeds=2)), tmp_path)
     fault = "outcome 'depth' fails for arm 'factor=1', seed 0: AttributeError: 'Basin' object has"
-    assert f"No effects can be shown. {fault}" in page.text
+    assert f"Not known, each arm minus factor=1: {fault}" in page.text

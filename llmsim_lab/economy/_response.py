@@ -177,11 +177,11 @@ def response_of(
         >>> print(found)
     """
     import numpy as np
-    from scipy.stats import t as student
+    from scipy.special import stdtrit  # quantiles of Student's t
 
     x = np.insert(np.asarray(deviations, dtype=float), 0, 1.0, axis=1)
     slopes, variance, units = _regressed(x, np.asarray(moves, dtype=float), groups)
-    quantile = float(student.ppf((1 + LEVEL) / 2, units - 3))
+    quantile = float(stdtrit(units - 3, (1 + LEVEL) / 2))
     criteria = []
     for name, (weights, bounds) in _CRITERIA.items():
         w = np.array(weights)
@@ -190,7 +190,7 @@ def response_of(
     for name, of_name in (names or {}).items():
         changes = np.asarray(of_name, dtype=float)
         error = changes.std(ddof=1) / sqrt(len(changes))
-        reach = student.ppf((1 + LEVEL) / 2, len(changes) - 1) * error
+        reach = stdtrit(len(changes) - 1, (1 + LEVEL) / 2) * error
         criteria.append(_criterion(name, float(changes.mean()), float(reach), _NAMED))
     verdicts = {one.verdict for one in criteria} - {None}
     return PolicyResponse(

@@ -663,12 +663,14 @@ class Simulation(Run[Economy]):
         config = cls.config_type.model_validate(manifest["config"])
         if model is None or not config.needs_model:
             return ()
-        edited = manifest.get("prompts") or {}  # empty before the first turn
+        used = {its["digest"] for its in (manifest.get("prompts") or {}).values()}
         thin = config.briefing == "thin" or config.moves_bp is None
-        shipped = Prompt.load("agent_rate" if thin else "agent_briefing")
-        own = (it.prompt and Prompt.parse(it.prompt, name=it.name) for it in config.nations)
-        digests = {its["digest"] for its in edited.values()}
-        return gate_notes(model, digests or {(prompt or shipped).digest for prompt in own})
+        # None before the first turn; and words are judged as the moves that they stand for.
+        if not used or config.moves_bp is None:
+            shipped = Prompt.load("agent_rate" if thin else "agent_briefing")
+            own = (it.prompt and Prompt.parse(it.prompt, name=it.name) for it in config.nations)
+            used |= {(prompt or shipped).digest for prompt in own}
+        return gate_notes(model, used)
 
 
 def _stated(made: Any, here: float) -> float | None:

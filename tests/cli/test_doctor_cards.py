@@ -155,9 +155,9 @@ def test_the_doctor_asks_about_economies_and_the_verdict_is_listed_from_then_on(
     llmsim_lab: Run, raiser: FakeOllama, measured: Measured
 ) -> None:
     assert not measured.status
-    assert "120 situations, each in 7 calls of one token (840 in all" in measured.err
+    assert "72 questions, each in 7 calls of one token (504 in all)" in measured.err
     last = measured.out.rstrip().splitlines()[-1]
-    assert last.startswith("Fails the economic gate; direction (fail): raises in 96 of 96")
+    assert "Fails the economic gate. A point more of inflation changes its" in measured.out
     asked = len(raiser.requests)
     _, out, _ = llmsim_lab("doctor", "ollama:smollm2-135m", "--economics", "--json", "-")
     assert json.loads(out)["verdict"] == last
@@ -175,10 +175,10 @@ def test_a_run_of_a_model_that_failed_the_gate_says_so(
     assert "economic gate" not in out
     monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "cards"))
     asked = len(raiser.requests)
-    assert economics_card("ollama:smollm2-135m").finished  # the name alone finds what was measured
+    assert economics_card("ollama:smollm2-135m").outcome  # the name alone finds what was measured
     assert len(raiser.requests) == asked
     _, out, _ = llmsim_lab("run", "run.yaml")
-    assert "smollm2-135m failed the economic gate: of draws raises" in out
+    assert "smollm2-135m failed the economic gate. A point more of inflation" in out
     Path("run.yaml").write_text("turns: 0\nbriefing: thin\nllm: {model: 'ollama:smollm2-135m'}\n")
     _, out, _ = llmsim_lab("run", "run.yaml")
     assert "economic gate" not in out

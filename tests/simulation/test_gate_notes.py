@@ -17,13 +17,13 @@ from llmsim_lab.lab import RateChart
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.simulation._gate import EconomicsCard, Told
 from llmsim_lab.study import economics_card
-from llmsim_lab.study._gate import EconomicsCard
 from llmsim_lab.types import ModelInfo
 
 SENTENCE = (
-    "tiny failed the economic gate: of draws raises 100 %, lowers 0 %, holds 0 % in 96 situations, "
-    "of which 48 call for a rise."
+    "tiny failed the economic gate. A point more of inflation changes its move by 0.00 (0.00 to "
+    "0.00) points; whatever happens, it moves the rate by 0.75 (0.75 to 0.75) points a quarter."
 )
 
 
@@ -39,8 +39,8 @@ class Tiny(ScriptedBackend):
 
 
 @cache
-def raiser() -> EconomicsCard:
-    return economics_card(lambda *, previous_rate, **_: previous_rate + 0.75)
+def raiser(told: Told = "economist") -> EconomicsCard:
+    return economics_card(lambda *, previous_rate, **_: previous_rate + 0.75, told=told)
 
 
 @cache
@@ -61,7 +61,7 @@ def keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keep:
         path = tmp_path / "cards" / "economics" / "tiny.json"
         path.parent.mkdir(parents=True)
         own = {"model": "tiny", "digest": Tiny.digest, **changes}
-        path.write_text(card.model_copy(update=own).kept_json())
+        path.write_text(card.model_copy(update=own).model_dump_json())
         return path
 
     return kept
@@ -123,7 +123,7 @@ def test_nothing_is_said_of_a_model_that_passed_and_little_of_an_undecided_one(
 ) -> None:
     path = keep(ruler())
     assert simulation().run(1, progress=False).attrs["notes"] == []
-    card = path.read_text().replace('"outcome": "pass"', '"outcome": "undecided"')
+    card = path.read_text().replace('"outcome":"pass"', '"outcome":"undecided"')
     path.write_text(card)
     [note] = simulation().run(1, progress=False).attrs["notes"]
     assert note == "tiny is undecided at the economic gate."
@@ -131,8 +131,8 @@ def test_nothing_is_said_of_a_model_that_passed_and_little_of_an_undecided_one(
 
 @pytest.mark.parametrize(
     "other",
-    [{"digest": "cd34"}, {"told": "thin"}, {"version_of_gate": 0}],
-    ids=["another model", "told otherwise", "another gate"],
+    [{"digest": "cd34"}, {"prompt": "ef56"}, {"version_of_gate": 1}],
+    ids=["another model", "another prompt", "another gate"],
 )
 def test_cards_of_something_else_say_nothing(
     keep: Keep, simulation: Make, other: dict[str, Any]
@@ -141,13 +141,18 @@ def test_cards_of_something_else_say_nothing(
     assert simulation().run(1, progress=False).attrs["notes"] == []
 
 
-@pytest.mark.parametrize("thin", [{"briefing": "thin"}, {"moves_bp": None}])
-def test_a_card_is_of_the_briefing_and_the_way_of_deciding(
-    keep: Keep, simulation: Make, thin: dict[str, Any]
+def test_a_card_is_of_the_prompt_and_an_edited_one_has_its_own(
+    keep: Keep, simulation: Make
 ) -> None:
-    keep(raiser(), told="thin")
-    [note] = simulation(**thin).run(1, progress=False).attrs["notes"]
-    assert note == SENTENCE.replace("tiny", "tiny, told four indicators,")
+    keep(raiser("thin"))
+    assert simulation().run(1, progress=False).attrs["notes"] == []
+    in_words, run = simulation(moves_bp=None), simulation(briefing="thin")
+    for told in (in_words, run):
+        [note] = told.run(1, progress=False).attrs["notes"]
+        assert note == SENTENCE.replace("tiny", "tiny, told four indicators,")
+    [prompt] = run.prompts.values()
+    fork = run.fork(0, prompt=prompt.edit(f"{prompt.text} Think of the target."))
+    assert fork.run(1, progress=False).attrs["notes"] == []
 
 
 def test_runs_of_rules_say_nothing(keep: Keep, simulation: Make) -> None:
@@ -165,6 +170,7 @@ def test_a_run_without_a_tape_says_nothing_and_does_not_ask_who_the_model_is(kee
 
 def test_a_file_that_is_not_a_finished_card_is_passed_over(keep: Keep, simulation: Make) -> None:
     path = keep(raiser())
-    path.with_name("half.json").write_text(raiser().model_dump_json())
+    half = raiser().model_copy(update={"outcome": None})
+    path.with_name("half.json").write_text(half.model_dump_json())
     path.with_name("broken.json").write_text("{")
     assert simulation().run(1, progress=False).attrs["notes"] == [SENTENCE]

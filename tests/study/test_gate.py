@@ -1,8 +1,7 @@
-"""The economic gate: who passes and who fails, what it asks, and how its card is kept."""
+"""The economic gate: what it asks, how its card is kept, and who passes."""
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import re
@@ -14,116 +13,37 @@ import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend
+from llmsim_lab.prompts import Prompt
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.simulation._gate import GATE_MOVES_BP, kept_economics_cards, situations
 from llmsim_lab.study import economics_card
-from llmsim_lab.study._gate import (
-    CLEAR,
-    GATE_MOVES_BP,
-    PAIRS,
-    Criterion,
-    EconomicsCard,
-    GateAnswer,
-    drawn_situations,
-    fieller_interval,
-    kept_economics_cards,
-    names,
-    question,
-    response,
-    share_interval,
-    situations,
-    state,
-)
 from llmsim_lab.types import ChatReply, ChatRequest
 
-_RULE = TaylorRule()
+CALLS = len(GATE_MOVES_BP)
 
 
 @pytest.fixture(autouse=True)
-def _cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "cards"))
+    return tmp_path / "cards" / "economics"
 
 
-def verdicts(card: EconomicsCard, decide: str = "sample") -> dict[str, str]:
-    return {one.name: one.verdict for one in card.criteria if one.decide == decide}
-
-
-def criterion(card: EconomicsCard, name: str, decide: str = "mode") -> Criterion:
-    [one] = [one for one in card.criteria if (one.name, one.decide) == (name, decide)]
-    return one
-
-
-# --- players --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("inertia", [0.0, 0.5, 0.8])
-def test_a_taylor_rule_passes_with_and_without_inertia(inertia: float) -> None:
-    card = economics_card(TaylorRule(inertia=inertia))
-    assert {card.outcome(way) for way in ("sample", "mode", "expected")} == {"pass"}
-    assert criterion(card, "response").value == pytest.approx(1.5, abs=0.25)
-    assert card.verdict == (
-        "Passes the economic gate; raises in 48, lowers in 48 of 96 situations, of which 48 call "
-        "for a rise; right in 100 % (set A: 100 %, set B: 100 %)."
-    )
-
-
-def test_a_random_player_fails() -> None:
-    rng = random.Random(3)
-
-    def at_random(*, previous_rate: float, **_: float) -> float:
-        return previous_rate + rng.choice(GATE_MOVES_BP) / 100
-
-    card = economics_card(at_random)
-    assert card.outcome() == "fail"
-    found = verdicts(card)
-    assert (found["direction"], found["state"], found["names"]) == ("fail", "fail", "fail")
-    assert found["response"] != "pass"
-
-
-def test_a_player_that_always_raises_fails_and_the_words_say_so() -> None:
-    card = economics_card(lambda *, previous_rate, **_: previous_rate + 0.75)
-    assert verdicts(card) == {
-        "direction": "fail",
-        "response": "fail",
-        "state": "fail",
-        "names": "pass",
+def read(request: ChatRequest) -> dict[str, float]:
+    """Return what a briefing says of the economy."""
+    text = request.messages[-1].content
+    return {
+        "inflation": float(re.findall(r"Inflation over 4 quarters is (\S+)%,", text)[0]),
+        "output_gap": float(re.findall(r"output gap is (\S+)%", text)[0]),
+        "previous_rate": float(re.findall(r"policy rate is (\S+)%", text)[0]),
     }
-    assert card.verdict.startswith(
-        "Fails the economic gate; direction (fail): raises in 96 of 96 situations, of which 48 "
-        "call for a rise; right in 50 %"
-    )
-    assert "the move is the same whatever inflation is" in card.verdict
-
-
-def test_a_rule_with_its_sign_flipped_fails_although_its_ratio_is_that_of_the_rule() -> None:
-    def flipped(*, previous_rate: float, **seen: float) -> float:
-        return 2 * previous_rate - _RULE.rate(previous_rate=previous_rate, **seen)
-
-    card = economics_card(flipped)
-    found = verdicts(card)
-    assert (found["direction"], found["response"]) == ("fail", "fail")
-    assert criterion(card, "direction").value == 0
-    assert "it comes to rest nowhere" in criterion(card, "response").words
-
-
-def test_a_rule_that_answers_inflation_by_half_does_not_pass() -> None:
-    card = economics_card(TaylorRule(inflation_weight=0.5))
-    assert verdicts(card)["response"] == "fail"
-    assert card.outcome() == "fail"
-
-
-# --- models ---------------------------------------------------------------------------------------
 
 
 def scripted(rate: Callable[[Mapping[str, float]], float], *, mass: float = 0.9) -> ScriptedBackend:
     """Return a model that reads the briefing and gives most probability to its move's letter."""
 
     def reply(request: ChatRequest) -> ChatReply:
-        text = request.messages[-1].content
-        seen = {
-            "inflation": float(re.findall(r"Inflation over 4 quarters is (\S+)%,", text)[0]),
-            "output_gap": float(re.findall(r"output gap is (\S+)%", text)[0]),
-            "previous_rate": float(re.findall(r"policy rate is (\S+)%", text)[0]),
-        }
+        seen, text = read(request), request.messages[-1].content
         wanted = rate(seen) - seen["previous_rate"]
         letters = {
             letter: 0 if move == "no change" else int(move.split()[0])
@@ -131,9 +51,7 @@ def scripted(rate: Callable[[Mapping[str, float]], float], *, mass: float = 0.9)
         }
         best = min(letters, key=lambda letter: abs(letters[letter] / 100 - wanted))
         rest = (1 - mass) / len(letters)
-        top = tuple(
-            (letter, math.log(mass + rest if letter == best else rest)) for letter in letters
-        )
+        top = tuple((one, math.log(mass + rest if one == best else rest)) for one in letters)
         return ChatReply(text=best, top_logprobs=top)
 
     return ScriptedBackend(reply, name="scripted economist")
@@ -143,19 +61,142 @@ def client_of(backend: ScriptedBackend) -> LLMClient:
     return LLMClient(LLMConfig(retry_wait_s=(0, 0)), backend)
 
 
-def test_a_model_that_follows_the_rule_passes_by_letters() -> None:
-    backend = scripted(lambda seen: _RULE.rate(**seen))
+def by_rule(seen: Mapping[str, float]) -> float:
+    return TaylorRule().rate(**seen)
+
+
+# --- players --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inertia", [0.0, 0.5, 0.8, 0.9])
+def test_a_taylor_rule_passes_with_and_without_inertia(inertia: float) -> None:
+    card = economics_card(TaylorRule(inertia=inertia), seed=1)
+    assert card.verdict.startswith("Passes the economic gate. In the end it raises the rate by 1.")
+    assert card.verdict.endswith(" for each point of inflation: it responds.")
+
+
+@pytest.mark.parametrize(
+    ("player", "words"),
+    [
+        (lambda *, previous_rate, **_: previous_rate + 0.75, "it moves the rate by 0.75 (0.75 to"),
+        (lambda question: {"rate_change_bp": 0}, "A point more of inflation changes its move by 0"),
+        (
+            lambda *, previous_rate, **seen: (
+                2 * previous_rate - TaylorRule().rate(previous_rate=previous_rate, **seen)
+            ),
+            "The higher inflation, the lower it sets the rate",
+        ),
+        (
+            lambda question: {
+                "rate_change_bp": {"4": -75, "3": 75}.get((question.state.period or "0")[-1], 0)
+            },
+            "A point more of inflation changes its move by 0",
+        ),
+    ],
+    ids=["always raises", "never moves", "signs flipped", "by the date"],
+)
+def test_players_that_do_not_respond_fail_and_a_sentence_says_why(player: Any, words: str) -> None:
+    card = economics_card(player, seed=1)
+    assert card.outcome == "fail"
+    assert words in card.sentence
+
+
+def test_a_rule_that_is_told_a_name_and_follows_it_fails_by_the_name() -> None:
+    def named(question: Any) -> dict[str, int]:
+        state = question.state
+        rate = TaylorRule(inertia=0.8).rate(
+            inflation=state.inflation,
+            output_gap=state.output_gap,
+            previous_rate=state.interest_rate,
+        )
+        wanted = rate - state.interest_rate + 0.75 * ("Japan" in question.prompt)
+        return {"rate_change_bp": min(GATE_MOVES_BP, key=lambda it: abs(it / 100 - wanted))}
+
+    card = economics_card(named, seed=1)
+    assert card.outcome == "fail"
+    assert card.sentence.startswith("The name Japan, 1999Q1 alone changes its move by 0.")
+
+
+def test_players_that_draw_are_asked_ten_times_and_random_ones_do_not_pass() -> None:
+    card = Simulation(players="random", moves_bp=GATE_MOVES_BP).responds(seed=2)
+    assert card.outcome != "pass"
+    assert "10 draws" in card.heading
+
+    rng = random.Random(3)
+
+    def mostly(*, previous_rate: float, **seen: float) -> float:
+        if rng.random() < 0.1:
+            return previous_rate + rng.choice(GATE_MOVES_BP) / 100
+        return TaylorRule(inertia=0.5).rate(previous_rate=previous_rate, **seen)
+
+    assert economics_card(mostly, seed=2).outcome == "pass"
+
+
+def test_a_model_that_follows_the_rule_passes_in_504_calls_of_one_token() -> None:
+    backend = scripted(by_rule)
+    card = economics_card(client_of(backend), seed=4)
+    assert card.outcome == "pass"
+    assert len(backend.requests) == 72 * CALLS == 504
+
+
+def test_what_24_pairs_do_not_decide_is_asked_of_24_more() -> None:
+    backend = scripted(lambda seen: seen["previous_rate"] + 0.2 * random.Random(str(seen)).gauss())
+    card = economics_card(client_of(backend), seed=4)
+    assert card.outcome == "undecided"
+    assert len(backend.requests) == 1_008
+    assert "Not decided by 48 independent cases" in card.verdict
+
+
+def test_a_model_without_an_answer_fails() -> None:
+    backend = ScriptedBackend(ChatReply(text="no", top_logprobs=(("no", -0.1),)), name="mute")
     card = economics_card(client_of(backend))
-    assert card.outcome() == "pass"
-    assert len(backend.requests) == 120 * len(GATE_MOVES_BP)
-    assert criterion(card, "direction", "sample").value == pytest.approx(0.943, abs=0.01)
-    assert criterion(card, "direction", "mode").value == 1
+    assert (card.outcome, card.sentence) == ("fail", "It gave no answer to 72 of 72 questions.")
 
 
-def test_a_model_that_always_raises_fails_in_each_way_of_deciding() -> None:
-    card = economics_card(client_of(scripted(lambda seen: seen["previous_rate"] + 0.75)))
-    assert {card.outcome(way) for way in ("sample", "mode", "expected")} == {"fail"}
-    assert "raises in 96 of 96 situations" in card.verdict
+# --- a run's own deciding -------------------------------------------------------------------------
+
+
+def test_a_run_is_judged_with_its_prompt_its_moves_and_its_way_of_deciding() -> None:
+    backend = scripted(by_rule, mass=0.3)
+    edited = Prompt.load("agent_briefing").text.replace("Now:", "Think of the target. Now:")
+    run = Simulation(
+        nations=[{"name": "Ann", "prompt": edited}],
+        moves_bp=(-100, 0, 100),
+        decide="mode",
+        llm_client=client_of(backend),
+    )
+    card = run.responds(seed=5)
+    assert card.outcome == "pass"
+    assert {abs(answer.move or 0) for answer in card.answers.values()} <= {0, 1}
+    assert {len(answer.chances) for answer in card.answers.values()} == {3}
+    assert all("Think of the target. Now:" in it.messages[-1].content for it in backend.requests)
+    run = Simulation(nations=["Ann"], llm_client=client_of(backend), decide="sample")
+    assert run.responds(seed=5).prompt != card.prompt
+    assert len(kept_economics_cards()) == 2
+
+
+def test_each_member_of_a_committee_is_judged_by_itself() -> None:
+    run = Simulation(
+        nations=["Ann", "Bo"], players={"Ann": "rule", "Bo": lambda _: {"rate_change_bp": 0}}
+    )
+    assert (run.responds(seed=1).outcome, run.responds("Bo", seed=1).outcome) == ("pass", "fail")
+    with pytest.raises(ConfigError, match="'Cy' is not a member; there are Ann, Bo"):
+        run.responds("Cy")
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"players": Person()}, "neither probabilities nor 10 answers"),
+        ({"players": "rule", "moves_bp": None}, "moves_bp=None .* give the run moves"),
+    ],
+)
+def test_what_cannot_be_judged_is_told_what_it_takes(how: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Simulation(**how).responds()
+
+
+# --- kept cards -----------------------------------------------------------------------------------
 
 
 def test_a_kept_card_is_not_asked_for_again_and_a_stopped_one_is_continued() -> None:
@@ -163,7 +204,7 @@ def test_a_kept_card_is_not_asked_for_again_and_a_stopped_one_is_continued() -> 
     down = True
 
     def reply(request: ChatRequest) -> ChatReply:
-        if down and len(made) == 3 * len(GATE_MOVES_BP):
+        if down and len(made) == 3 * CALLS:
             raise BackendError("the server is gone", reason="connection_error")
         made.append(request)
         return ChatReply(text="A", top_logprobs=(("A", -0.1), ("B", -3.0)))
@@ -175,15 +216,16 @@ def test_a_kept_card_is_not_asked_for_again_and_a_stopped_one_is_continued() -> 
     down = False
     said: list[str] = []
     card = economics_card(client_of(backend), progress=said.append)
-    assert said[0] == "situation 4 of 120"
-    assert said[1].startswith("situation 5 of 120, about ")
-    assert card.finished
+    assert said[0] == "question 4 of 72"
+    assert said[1].startswith("question 5 of 72, about ")
     assert kept_economics_cards() == [card]
     asked = len(made)
+    assert asked % (72 * CALLS) == 0
     assert economics_card(client_of(backend)) == card
     assert len(made) == asked
+    assert economics_card(client_of(backend), again=True).seed != card.seed
     economics_card(client_of(backend), told="thin")  # a card of its own
-    assert len(made) == asked + 120 * len(GATE_MOVES_BP)
+    assert len(kept_economics_cards()) == 2
 
 
 def test_servers_whose_models_have_the_same_name_have_cards_of_their_own() -> None:
@@ -194,221 +236,67 @@ def test_servers_whose_models_have_the_same_name_have_cards_of_their_own() -> No
     assert len(kept_economics_cards()) == 2
 
 
-def test_a_card_that_cannot_be_read_is_measured_anew(tmp_path: Path) -> None:
+def test_a_card_that_cannot_be_read_or_is_of_another_version_is_measured_anew(cards: Path) -> None:
     backend = scripted(lambda seen: seen["previous_rate"])
     economics_card(client_of(backend))
-    [path] = (tmp_path / "cards" / "economics").iterdir()
-    path.write_text(path.read_text()[:100])
-    assert kept_economics_cards() == []
-    assert economics_card(client_of(backend)).finished
-    assert len(backend.requests) == 2 * 120 * len(GATE_MOVES_BP)
+    [path] = cards.iterdir()
+    for text in (path.read_text()[:100], path.read_text().replace('_gate":2', '_gate":1')):
+        path.write_text(text)
+        assert kept_economics_cards() == []
+        assert economics_card(client_of(backend)).outcome == "fail"
+    assert len(backend.requests) == 3 * 504
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigError, match=r"cannot keep the card in .*file.*LLMSIM_CARDS"):
-        economics_card(
-            client_of(scripted(lambda seen: seen["previous_rate"])), folder=tmp_path / "file"
-        )
+        economics_card(client_of(scripted(by_rule)), folder=tmp_path / "file")
 
 
-def test_a_finished_card_ends_in_its_verdicts_which_an_older_one_gets_without_being_asked(
-    tmp_path: Path,
-) -> None:
-    backend = scripted(lambda seen: seen["previous_rate"] + 0.75)
-    economics_card(client_of(backend))
-    [path] = (tmp_path / "cards" / "economics").iterdir()
-    kept = json.loads(path.read_text())
-    words = "raises in 96 of 96 situations, of which 48 call for a rise"
-    assert kept["verdicts"]["mode"] == {"outcome": "fail", "words": words}
-    assert kept["verdicts"].keys() == {"sample", "mode", "expected"}
-    del kept["verdicts"]
-    path.write_text(json.dumps(kept))
-    asked = len(backend.requests)
-    economics_card(client_of(backend))
-    assert len(backend.requests) == asked
-    assert json.loads(path.read_text())["verdicts"]["mode"]["words"] == words
-
-
-def test_a_verdict_in_short_tells_what_failed_and_else_what_was_done() -> None:
-    weak = economics_card(TaylorRule(inflation_weight=0.5)).in_short("mode")
-    assert weak.outcome != "pass"
-    assert weak.words.startswith("for a point of inflation the rate rises by ")
-    good = economics_card(TaylorRule()).in_short("mode")
-    assert good.outcome == "pass"
-    assert good.words.startswith("raises in 48, lowers in 48 of 96 situations")
-
-
-def test_a_card_that_is_not_finished_is_undecided() -> None:
-    card = economics_card(TaylorRule())
-    assert card.outcome() == "pass"
-    half = card.model_copy(update={"answers": dict(list(card.answers.items())[:10])})
-    assert half.outcome() == "undecided"
-    assert half.verdict == (
-        "Undecided: 10 of 120 situations were asked; so far raises in 5, lowers in 5 of 10 "
-        "situations, of which 5 call for a rise; right in 100 % (set A: 100 %)."
-    )
-
-
-def test_situations_without_an_answer_count_as_wrong() -> None:
-    backend = ScriptedBackend(ChatReply(text="no", top_logprobs=(("no", -0.1),)), name="mute")
-    card = economics_card(client_of(backend))
-    assert criterion(card, "direction").value == 0
-    assert "no answer in 96" in criterion(card, "direction").words
-    assert card.outcome() == "fail"
+def test_a_card_is_shown_as_text_html_and_a_frame() -> None:
+    card = economics_card(TaylorRule(), seed=1)
+    frame = card.to_frame().set_index("criterion")
+    assert list(frame.index) == [
+        *("inflation", "long run", "output gap", "drift", "rate"),
+        *("United States, 1979Q3", "Japan, 1999Q1"),
+    ]
+    assert frame["verdict"].drop("rate").eq("pass").all()
+    for text in (str(card), card._repr_html_()):
+        assert "72 questions (seed 1)" in text
+        assert "between -0.25 and 0.25" in text
+        assert card.sentence in text
 
 
 # --- situations -----------------------------------------------------------------------------------
 
 
-def test_each_situation_is_clear_and_has_its_mirror_image() -> None:
-    for which in "AB":
-        found = situations(which)
-        assert len(found) == 2 * PAIRS
-        for one, other in zip(found[::2], found[1::2], strict=True):
-            assert abs(one.move) >= CLEAR
-            asked = _RULE.rate(inflation=one.inflation, output_gap=one.gap, previous_rate=0)
-            assert asked - one.interest_rate == pytest.approx(one.move)
-            assert one.inflation + other.inflation == pytest.approx(4)
-            assert one.interest_rate + other.interest_rate == pytest.approx(8)
-            assert one.gap == -other.gap
-            assert one.pair == other.pair
-
-
-def test_mirrored_quarters_obey_the_macro_model_and_show_the_mirrored_gap() -> None:
-    model = RudebuschSvensson()
-    for one in situations("A")[:8]:
-        assert one.quarters[-1].output_gap == one.gap
-        before, last = one.quarters[-2:]
-        assert before.inflation is not None
-        growth = 400 * math.log(last.real_output / before.real_output)
-        assert growth == pytest.approx(one.growth)
-        # Growth above potential is what the gap rises by, and Okun's law what unemployment falls.
-        rise = (growth - model.potential_growth) / 4
+def test_situations_follow_from_the_seed_and_obey_the_macro_model() -> None:
+    paths, model = situations(8), RudebuschSvensson()
+    assert len(paths) == 48
+    assert paths[0] != situations(9)[0]
+    for path in paths[:8]:
+        before, last = path[-2:]
+        wanted = 4 + 1.5 * (last.inflation - 2) + 0.5 * last.output_gap
+        assert 0 <= wanted <= 8
+        rise = last.output_gap - before.output_gap
         assert last.unemployment == pytest.approx(before.unemployment - model.okun * rise)
 
 
-def test_the_sets_differ_and_are_always_the_same() -> None:
-    assert situations("A")[0].quarters != situations("B")[0].quarters
-    seed = "economic gate, set A, seed 1"
-    assert drawn_situations(random.Random(seed), "A", 2) == situations("A")[:4]
-
-
-def test_names_and_dates_are_all_that_differs_between_the_two_questions() -> None:
-    one = situations("A")[0]
-    masked, named = (question(one, told="economist", named=named) for named in (False, True))
-    assert "a large economy" in masked
+def test_questions_have_the_moves_and_differ_by_mirror_and_by_name_and_dates_alone() -> None:
+    backend = scripted(by_rule)
+    economics_card(client_of(backend), seed=1)
+    texts = [it.messages for it in backend.requests[::CALLS]]
+    plain, turned = read(backend.requests[0]), read(backend.requests[CALLS])
+    assert plain["inflation"] + turned["inflation"] == pytest.approx(4)
+    assert plain["previous_rate"] + turned["previous_rate"] == pytest.approx(8)
+    masked, named = ("\n".join(it.content for it in texts[at]) for at in (0, 48))
+    assert "-200, -75, -25, 0, +25, +75, +200" in masked
+    assert "central bank of a large economy" in masked
     assert not re.search(r"\d{4}Q\d", masked)
-    assert "United States" in named
+    assert "central bank of United States" in named
+    assert "1979Q3 | " in named
     bare = re.sub(
         r"^\d{4}Q\d \|", "X |", named.replace("United States", "a large economy"), flags=re.M
     )
     assert bare == re.sub(r"^(-\d|now) \|", "X |", masked, flags=re.M)
-
-
-@pytest.mark.parametrize("told", ["economist", "thin"])
-def test_the_question_has_the_moves_on_offer(told: Any) -> None:
-    text = question(situations("A")[0], told=told, named=False)
-    assert "-200, -75, -25, 0, +25, +75, +200" in text
-
-
-def test_the_second_set_is_not_printed() -> None:
-    card = economics_card(TaylorRule())
-    shown = str(card) + repr(card) + card._repr_html_() + card.situations().to_string()
-    assert "A07" in shown
-    for one in situations("B"):
-        assert one.name not in shown
-        assert f"{one.inflation:.6f}" not in shown
-    assert all(set(one) <= set(GateAnswer.model_fields) for one in _answers(card).values())
-
-
-def _answers(card: EconomicsCard) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(card.to_json())["answers"]
-    return found
-
-
-# --- statistics -----------------------------------------------------------------------------------
-
-
-def test_the_interval_of_whole_counts_is_clopper_and_pearsons() -> None:
-    from scipy.stats import binomtest
-
-    for hits in (0, 7, 24, 48):
-        exact = binomtest(hits, 48).proportion_ci(0.95, method="exact")
-        assert share_interval(hits, 48) == pytest.approx((exact.low, exact.high))
-
-
-def test_fiellers_interval_holds_the_ratios_that_a_t_test_does_not_reject() -> None:
-    top, bottom, variances, quantile = 1.5, 1.0, (0.04, 0.005, 0.01), 2.0
-    for ratio in fieller_interval(top, bottom, variances=variances, quantile=quantile):
-        error = math.sqrt(variances[0] - 2 * ratio * variances[1] + ratio**2 * variances[2])
-        assert abs(top - ratio * bottom) == pytest.approx(quantile * error)
-    unknown = fieller_interval(1.0, 0.1, variances=variances, quantile=quantile)
-    assert unknown == (-math.inf, math.inf)
-
-
-def answered(of: Callable[[Any], dict[int, float]], **options: Any) -> list[tuple[Any, GateAnswer]]:
-    return [(one, GateAnswer(chances=of(one), **options)) for one in situations("A")]
-
-
-def test_repeats_do_not_count_as_more_evidence() -> None:
-    def unsure(one: Any) -> dict[int, float]:
-        return {-75: 0.4, 75: 0.6} if one.move > 0 else {-75: 0.6, 75: 0.4}
-
-    few, many = (
-        [
-            (one, answer.model_copy(update={"orders": (answer.chances,) * n}))
-            for one, answer in answered(unsure)
-        ]
-        for n in (2, 200)
-    )
-    for check in (response, state):
-        first, second = check(few, "sample"), check(many, "sample")
-        assert (first.low, first.high) == pytest.approx((second.low, second.high))
-
-
-def test_the_state_explains_what_draws_and_orders_leave() -> None:
-    def of(one: Any) -> dict[int, float]:
-        return {75: 1.0} if one.move > 0 else {-75: 1.0}
-
-    always = [
-        (one, answer.model_copy(update={"orders": (answer.chances,) * 3}))
-        for one, answer in answered(of)
-    ]
-    assert state(always, "sample").value == 1
-    # One order turns the move round: of three answers one is due to the order.
-    turned = [
-        (
-            one,
-            answer.model_copy(
-                update={
-                    "orders": (
-                        answer.chances,
-                        answer.chances,
-                        {-m: p for m, p in answer.chances.items()},
-                    )
-                }
-            ),
-        )
-        for one, answer in answered(of)
-    ]
-    value = state(turned, "mode").value
-    assert value is not None
-    assert value < 0.5
-
-
-def test_a_change_with_names_fails_if_it_is_surely_more_than_half_a_move() -> None:
-    asked = answered(lambda one: {-75: 0.0, 75: 1.0})
-    other = {one.name: GateAnswer(chances={-75: 0.2, 75: 0.8}) for one, _ in asked}
-    found = names(asked, other, "sample")
-    assert (found.value, found.verdict) == (pytest.approx(30), "fail")
-    assert names(asked, other, "mode").verdict == "pass"
-    assert names(asked, {}, "mode").verdict == "undecided"
-
-
-def test_a_card_shows_criteria_and_the_first_set_as_tables() -> None:
-    card = economics_card(TaylorRule())
-    frame = card.to_frame()
-    assert len(frame) == 12
-    assert set(frame["verdict"]) == {"pass"}
-    assert card.situations()["situation"].tolist()[:2] == ["A01", "A01 mirrored"]
+    assert "central bank of Japan" in "\n".join(it.content for it in texts[-1])

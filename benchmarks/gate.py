@@ -1,0 +1,257 @@
+"""Measure the economic gate's error rates: how often do players of known behaviour pass and fail?
+
+``nice python benchmarks/gate.py --out benchmarks/gate.json`` lets each player answer 500 cards, one
+whose response is exactly one for one 2,000, and judges them as the gate does: 24 pairs of
+situations, 12 of them again with names, then as many again where these do not decide. Each card
+draws its pairs from 4,800 situations, which are those of 100 cards of the gate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from command import command
+from numpy.typing import NDArray
+from rich.table import Table
+
+from llmsim_lab.economy import response_of
+from llmsim_lab.economy._macro import STEADY_STATE
+from llmsim_lab.economy._response import PolicyResponse
+from llmsim_lab.simulation._gate import DRAWS, GATE_MOVES_BP, NAMED, NAMES, PAIRS, situations
+
+__all__ = ["FULL", "PLAYERS", "QUICK", "Plan", "main", "measure", "pool"]
+
+SEED = 20_370_000
+"""Of the pool's cards, one after the other; no gate was designed with them."""
+MOVES = np.array(sorted(GATE_MOVES_BP, key=abs)) / 100
+"""Of two moves that are equally near the smaller is first."""
+CALLS = 2 * (PAIRS + NAMED) * len(GATE_MOVES_BP)
+
+Numbers = NDArray[np.float64]
+Player = Callable[[Numbers, "int | None", np.random.Generator], Numbers]
+"""Takes deviations of inflation, output gap and rate, which name is told, and random numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much is measured.
+
+    Attributes:
+        cards: of each player.
+        null_cards: of the one whose response is exactly one for one.
+        pool: of how many cards the situations are.
+    """
+
+    cards: int
+    null_cards: int
+    pool: int
+
+
+QUICK = Plan(cards=5, null_cards=5, pool=2)
+FULL = Plan(cards=500, null_cards=2_000, pool=100)
+
+
+def pool(cards: int) -> Numbers:
+    """Return the situations of so many cards: inflation, output gap and rate as deviations."""
+    rest = STEADY_STATE
+    latest = (path[-1] for seed in range(SEED, SEED + cards) for path in situations(seed))
+    return np.array(
+        [
+            (it.inflation - rest.inflation, it.output_gap, it.interest_rate - rest.interest_rate)
+            for it in latest
+        ]
+    )
+
+
+# --- players --------------------------------------------------------------------------------------
+
+
+def nearest(wanted: Numbers) -> Numbers:
+    """Return the moves on offer that are nearest."""
+    return MOVES[np.abs(wanted[:, None] - MOVES).round(9).argmin(1)]
+
+
+def rule(
+    inertia: float, inflation: float = 1.5, gap: float = 0.5, *, always: float = 0.0
+) -> Player:
+    """Return a Taylor rule on the moves on offer, with something that it always adds."""
+    slopes = (1 - inertia) * np.array([inflation, gap, -1])
+    return lambda x, name, rng: nearest(x @ slopes + always)
+
+
+def soft(inertia: float, spread: float, draws: int = 0) -> Player:
+    """Return a rule that is unsure: the mean of its probabilities, or of draws from them."""
+    slopes = (1 - inertia) * np.array([1.5, 0.5, -1])
+
+    def player(x: Numbers, name: int | None, rng: np.random.Generator) -> Numbers:
+        chances = np.exp(-np.abs((x @ slopes)[:, None] - MOVES) / spread)
+        chances /= chances.sum(1, keepdims=True)
+        if not draws:
+            return chances @ MOVES
+        drawn = rng.random((draws, len(x), 1)) > chances.cumsum(1)
+        return MOVES[drawn.sum(2).clip(0, len(MOVES) - 1)].mean(0)
+
+    return player
+
+
+def at_random(draws: int) -> Player:
+    """Return the mean of draws, each move equally likely."""
+    return lambda x, name, rng: rng.choice(MOVES, (draws, len(x))).mean(0)
+
+
+def sometimes(share: float, usual: Player, other: Player) -> Player:
+    """Return a player that is another in some of its draws; the mean of ten."""
+
+    def player(x: Numbers, name: int | None, rng: np.random.Generator) -> Numbers:
+        first, second = usual(x, name, rng), np.stack([other(x, name, rng) for _ in range(DRAWS)])
+        return np.where(rng.random(second.shape) < share, first, second).mean(0)
+
+    return player
+
+
+def by_name(usual: Player, size: float) -> Player:
+    """Return a player that raises for one name and cuts for the other."""
+
+    def player(x: Numbers, name: int | None, rng: np.random.Generator) -> Numbers:
+        moves = usual(x, name, rng)
+        return moves if name is None else nearest(moves + (size if name == 0 else -size))
+
+    return player
+
+
+HOLD = rule(1.0)
+NULL = "long run exactly 1, inertia .8"
+PLAYERS: Mapping[str, tuple[Player, str]] = {
+    "Taylor rule": (rule(0), "passes"),
+    "Taylor rule, inertia .5": (rule(0.5), "passes"),
+    "Taylor rule, inertia .8": (rule(0.8), "passes"),
+    "Taylor rule, inertia .9": (rule(0.9), "passes"),
+    "Taylor rule, inertia .95": (rule(0.95), ""),
+    "inflation alone, inertia .8": (rule(0.8, gap=0), ""),
+    "twice the gap, inertia .8": (rule(0.8, gap=1), ""),
+    NULL: (rule(0.8, 1.0), "at the limit"),
+    "long run .8, inertia .8": (rule(0.8, 0.8), "fails"),
+    "long run .8": (rule(0, 0.8), "fails"),
+    "long run .5, inertia .8": (rule(0.8, 0.5), "fails"),
+    "the gap's sign flipped, inertia .8": (rule(0.8, gap=-0.5), ""),
+    "equal probabilities": (lambda x, name, rng: np.full(len(x), MOVES.mean()), "fails"),
+    "no change": (HOLD, "fails"),
+    "always +75": (rule(1.0, always=0.75), "fails"),
+    "always +25": (rule(1.0, always=0.25), "fails"),
+    "all signs flipped": (lambda x, name, rng: rule(0)(-x, name, rng), "fails"),
+    "by name, 75": (by_name(HOLD, 0.75), "fails"),
+    "inertia .8, and 75 by name": (by_name(rule(0.8), 0.75), "fails"),
+    "inertia .8, and 25 by name": (by_name(rule(0.8), 0.25), ""),
+    "inertia .8, and always +25": (rule(0.8, always=0.25), ""),
+    "inertia .8, and always +75": (rule(0.8, always=0.75), "fails"),
+    "random moves, one draw": (at_random(1), "never passes"),
+    "random moves, ten draws": (at_random(DRAWS), "never passes"),
+    "inertia .5 in .9 of ten draws": (sometimes(0.9, rule(0.5), at_random(1)), ""),
+    "inertia .5 in .7 of ten draws": (sometimes(0.7, rule(0.5), at_random(1)), ""),
+    "unsure, inertia .5: probabilities": (soft(0.5, 0.5), ""),
+    "unsure, inertia .5: ten draws": (soft(0.5, 0.5, DRAWS), ""),
+    "unsure, inertia .5: one draw": (soft(0.5, 0.5, 1), ""),
+    "unsure, inertia .8: probabilities": (soft(0.8, 0.25), ""),
+    "unsure, inertia .8: ten draws": (soft(0.8, 0.25, DRAWS), ""),
+    "unsure, inertia .9: ten draws": (soft(0.9, 0.25, DRAWS), ""),
+}
+"""By name: what it does, and what the gate has to say of it, if anything."""
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def judged(player: Player, x: Numbers, rng: np.random.Generator) -> tuple[PolicyResponse, int]:
+    """Return what the gate finds of a player in 48 pairs, and in how many looks."""
+    pairs = np.arange(len(x))
+    plain, turned = player(x, None, rng), player(-x, None, rng)
+    changes = np.stack(
+        [
+            (player(x, name, rng) + player(-x, name, rng) - plain - turned) / 2
+            for name in range(len(NAMES))
+        ]
+    )
+    for looks in (1, 2):
+        first = pairs[: PAIRS * looks]
+        again = first[first % PAIRS < NAMED]
+        names = {
+            name: changes[at, again[again % len(NAMES) == at]] for at, name in enumerate(NAMES)
+        }
+        found = response_of(
+            np.concatenate([x[first], -x[first]]),
+            np.concatenate([plain[first], turned[first]]),
+            groups=np.tile(first, 2),
+            names=names,
+        )
+        if found.outcome != "undecided":
+            break
+    return found, looks
+
+
+def measure_player(name: str, cards: int, situation_pool: Numbers) -> dict[str, Any]:
+    """Return how often a player passes and fails, and how much has to be asked for it."""
+    player, wanted = PLAYERS[name]
+    rng = np.random.default_rng([SEED, crc32(name.encode())])
+    outcomes, looks, failed = Counter[str](), Counter[int](), Counter[str]()
+    for _ in range(cards):
+        drawn = rng.choice(len(situation_pool), 2 * PAIRS, replace=False)
+        found, looked = judged(player, situation_pool[drawn], rng)
+        outcomes[found.outcome] += 1
+        looks[looked] += 1
+        failed.update(it.name for it in found.criteria if it.verdict == "fail")
+    shares = {it: round(outcomes[it] / cards, 4) for it in ("pass", "fail", "undecided")}
+    return {
+        "player": name,
+        "wanted": wanted,
+        "cards": cards,
+        **shares,
+        "second_stage": round(looks[2] / cards, 4),
+        "mean_calls": round(CALLS * (1 + looks[2] / cards)),
+        "as_wanted": as_wanted(wanted, **shares),
+        "fails_by": {name: round(count / cards, 4) for name, count in failed.most_common()},
+    }
+
+
+def as_wanted(wanted: str, **shares: float) -> bool | None:
+    """Return whether shares are what a player's has to be; None where nothing is said of it."""
+    passes, fails = shares["pass"], shares["fail"]
+    return {
+        "passes": passes >= 0.95,
+        "at the limit": passes <= 0.06,
+        "fails": passes == 0 and fails >= 0.8,
+        "never passes": passes == 0,
+    }.get(wanted)
+
+
+def measure(plan: Plan) -> dict[str, Any]:
+    """Return all players' figures."""
+    situation_pool = pool(plan.pool)
+    sizes = {name: plan.null_cards if name == NULL else plan.cards for name in PLAYERS}
+    rows = [measure_player(name, size, situation_pool) for name, size in sizes.items()]
+    return {"seed": SEED, "situations": len(situation_pool), "players": rows}
+
+
+def as_table(figures: Mapping[str, Any]) -> Table:
+    """Return the players as a table."""
+    titles = ("player", "wanted", "pass", "fail", "undecided", "48 pairs", "calls", "as wanted")
+    table = Table(*titles, title=f"{figures['situations']:,} situations")
+    for row in figures["players"]:
+        shares = [f"{row[it]:.3f}" for it in ("pass", "fail", "undecided", "second_stage")]
+        said = {True: "yes", False: "NO", None: ""}[row["as_wanted"]]
+        table.add_row(row["player"], row["wanted"], *shares, f"{row['mean_calls']:,}", said)
+    return table
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark from the command line."""
+    how: dict[str, Any] = {"measure": measure, "quick": QUICK, "full": FULL, "table": as_table}
+    command(arguments, doc=__doc__, out="gate.json", **how)
+
+
+if __name__ == "__main__":
+    main()

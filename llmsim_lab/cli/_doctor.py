@@ -37,13 +37,7 @@ from llmsim_lab.llm._ollama import SUGGESTED_MODEL, look, parse_host
 from llmsim_lab.llm._openai import HOSTED, OpenAIBackend
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.simulation._gate import (
-    HEADER,
-    EconomicsCard,
-    Told,
-    kept_economics_cards,
-    what_it_takes,
-)
+from llmsim_lab.simulation._gate import EconomicsCard, Told, kept_economics_cards
 from llmsim_lab.study import economics_card
 from llmsim_lab.study._checks import ModelCheck, check_model
 
@@ -99,6 +93,10 @@ _SETTINGS = LLMConfig(
 _NOT_ASKED = "(not asked)"
 _CARD_SETTINGS = LLMConfig(timeout_s=120)
 _GATE_LINE_S = 30.0
+_HOW_MUCH = (
+    "72 questions, each in 7 calls of one token (504 in all), and as many again if they do not "
+    "decide; twice the calls where a backend tells no probabilities"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,11 +151,11 @@ def doctor(
             return
         write_file(Path(json_to), text.encode())
     for one in results:
-        say(one.heading)
         if isinstance(one, ModelCheck):
+            say(one.heading)
             _show_check(one)
         else:
-            _show_card(one)
+            typer.echo(str(one))
     if json_to is not None:
         say(f"Written: {json_to}")
 
@@ -310,7 +308,7 @@ def _checked(model: str, host: str | None) -> ModelCheck:
 
 def _gated(model: str, host: str | None, *, told: Told) -> EconomicsCard:
     with _asking(model, host) as client:
-        say(f"{model}: {what_it_takes()}; stopped, it is continued.", to=errors)
+        say(f"{model}: {_HOW_MUCH}; stopped, it is continued.", to=errors)
         progress = _progress(model, every_s=_GATE_LINE_S)
         try:
             return economics_card(client, told=told, progress=progress)
@@ -325,12 +323,3 @@ def _show_check(check: ModelCheck) -> None:
         style = "yellow" if one.ok is False else ""
         table.add_row(*map(literal, (one.check, one.result, one.note)), style=style)
     console.print(table)
-
-
-def _show_card(card: EconomicsCard) -> None:
-    table = plain_table(*HEADER)
-    for row in card.rows():
-        style = {"pass": "green", "fail": "red", "undecided": "yellow"}.get(row[-1], "")
-        table.add_row(*map(literal, row), style=style)
-    console.print(table)
-    say(card.verdict, style="bold")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from math import sqrt
 from pathlib import Path
@@ -33,7 +32,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def economics_card(
-    player: LLMClient | str | TaylorRule | Rule | Callable[..., Any] = "auto",
+    player: LLMClient | str | TaylorRule | Rule = "auto",
     *,
     told: Told = "economist",
     seed: int | None = None,
@@ -43,12 +42,13 @@ def economics_card(
 ) -> EconomicsCard:
     """Return whether a player responds to the economy: a kept card, completed where need be.
 
-    It is ``Simulation.responds`` of a run with the gate's moves and the shipped prompt.
+    It is ``Simulation.responds`` of a run with the gate's moves and the shipped prompt; so judge
+    what a run takes as ``players=`` by that.
 
     Args:
-        player: a client; what ``connect`` takes; a Taylor rule; any function that takes
+        player: a client; what ``connect`` takes; a Taylor rule; or any function that takes
             ``inflation``, ``output_gap`` and ``previous_rate`` by name, percent, and returns a
-            rate; or what a run takes as ``players=``. Only a model's card is kept.
+            rate. Only a model's card is kept.
         told: ``economist`` asks with the briefing that agents of a ``SimulationConfig`` get,
             ``thin`` with four indicators.
         seed: see ``Simulation.responds``; so are the others.
@@ -60,32 +60,17 @@ def economics_card(
         ConfigError: there is no such model, or the folder cannot be written to.
         LLMFailureException: the server does not answer; what was measured until then is kept.
     """
+    how: Any = {"seed": seed, "again": again, "folder": folder, "progress": progress}
     if isinstance(player, str):
         client = connect(player, quiet=True, timeout_s=300)
         try:
-            return economics_card(
-                client, told=told, seed=seed, again=again, folder=folder, progress=progress
-            )
+            return economics_card(client, told=told, **how)
         finally:
             run_sync(client.aclose())
     who: Any = player
-    if isinstance(player, TaylorRule) or _is_rule(player):
-        name = getattr(player, "__name__", repr(player))
+    if not isinstance(who, LLMClient):
+        name = getattr(who, "__name__", repr(who))
         who = TaylorRuleAgent(name, rule=who, moves_bp=GATE_MOVES_BP)
-    run = Simulation(
-        nations=(Nation(name="a large economy"),),
-        moves_bp=GATE_MOVES_BP,
-        briefing=told,
-        decide="sample",
-        players={"*": who},
-    )
-    return run.responds(seed=seed, again=again, folder=folder, progress=progress)
-
-
-def _is_rule(player: Any) -> bool:
-    """Return True if it takes what a policy rule is told."""
-    try:
-        inspect.signature(player).bind(inflation=2, output_gap=0, previous_rate=4)
-    except (TypeError, ValueError):
-        return False
-    return True
+    nation = Nation(name="a large economy")
+    moves: Any = {"moves_bp": GATE_MOVES_BP, "briefing": told, "decide": "sample"}
+    return Simulation(nations=(nation,), players={"*": who}, **moves).responds(**how)

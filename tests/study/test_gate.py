@@ -16,7 +16,13 @@ from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._gate import GATE_MOVES_BP, kept_economics_cards, situations
+from llmsim_lab.simulation._gate import (
+    GATE_MOVES_BP,
+    EconomicsCard,
+    kept_economics_cards,
+    situations,
+)
+from llmsim_lab.simulation._simulation import Nation
 from llmsim_lab.study import economics_card
 from llmsim_lab.types import ChatReply, ChatRequest
 
@@ -75,28 +81,34 @@ def test_a_taylor_rule_passes_with_and_without_inertia(inertia: float) -> None:
     assert card.verdict.endswith(" for each point of inflation: it responds.")
 
 
+def judged(player: Any) -> EconomicsCard:
+    """Return the card of a player of a run that has the gate's moves."""
+    run = Simulation(players=player, moves_bp=GATE_MOVES_BP, decide="sample")
+    return run.responds(seed=1)
+
+
+def flipped(question: Any) -> dict[str, int]:
+    state = question.state
+    seen = {"inflation": state.inflation, "output_gap": state.output_gap}
+    wanted = state.interest_rate - TaylorRule().rate(**seen, previous_rate=state.interest_rate)
+    return {"rate_change_bp": min(GATE_MOVES_BP, key=lambda it: abs(it / 100 - wanted))}
+
+
 @pytest.mark.parametrize(
     ("player", "words"),
     [
-        (lambda *, previous_rate, **_: previous_rate + 0.75, "it moves the rate by 0.75 (0.75 to"),
-        (lambda question: {"rate_change_bp": 0}, "A point more of inflation changes its move by 0"),
+        (lambda _: {"rate_change_bp": 75}, "it moves the rate by 0.75 (0.75 to 0.75) points"),
+        (lambda _: {"rate_change_bp": 0}, "A point more of inflation changes its move by 0.00"),
+        (flipped, "A point more of inflation changes its move by -1."),
         (
-            lambda *, previous_rate, **seen: (
-                2 * previous_rate - TaylorRule().rate(previous_rate=previous_rate, **seen)
-            ),
-            "The higher inflation, the lower it sets the rate",
-        ),
-        (
-            lambda question: {
-                "rate_change_bp": {"4": -75, "3": 75}.get((question.state.period or "0")[-1], 0)
-            },
-            "A point more of inflation changes its move by 0",
+            lambda question: {"rate_change_bp": -75 if question.state.period else 0},
+            "A point more of inflation changes its move by 0.00 (0.00 to 0.00) points.",
         ),
     ],
     ids=["always raises", "never moves", "signs flipped", "by the date"],
 )
 def test_players_that_do_not_respond_fail_and_a_sentence_says_why(player: Any, words: str) -> None:
-    card = economics_card(player, seed=1)
+    card = judged(player)
     assert card.outcome == "fail"
     assert words in card.sentence
 
@@ -112,15 +124,15 @@ def test_a_rule_that_is_told_a_name_and_follows_it_fails_by_the_name() -> None:
         wanted = rate - state.interest_rate + 0.75 * ("Japan" in question.prompt)
         return {"rate_change_bp": min(GATE_MOVES_BP, key=lambda it: abs(it / 100 - wanted))}
 
-    card = economics_card(named, seed=1)
+    card = judged(named)
     assert card.outcome == "fail"
     assert card.sentence.startswith("The name Japan, 1999Q1 alone changes its move by 0.")
 
 
 def test_players_that_draw_are_asked_ten_times_and_random_ones_do_not_pass() -> None:
-    card = Simulation(players="random", moves_bp=GATE_MOVES_BP).responds(seed=2)
+    card = judged("random")
     assert card.outcome != "pass"
-    assert "10 draws" in card.heading
+    assert "by 10 answers to each" in card.heading
 
     rng = random.Random(3)
 
@@ -160,26 +172,26 @@ def test_a_run_is_judged_with_its_prompt_its_moves_and_its_way_of_deciding() -> 
     backend = scripted(by_rule, mass=0.3)
     edited = Prompt.load("agent_briefing").text.replace("Now:", "Think of the target. Now:")
     run = Simulation(
-        nations=[{"name": "Ann", "prompt": edited}],
+        nations=(Nation(name="Ann", prompt=edited),),
         moves_bp=(-100, 0, 100),
         decide="mode",
         llm_client=client_of(backend),
     )
     card = run.responds(seed=5)
     assert card.outcome == "pass"
-    assert {abs(answer.move or 0) for answer in card.answers.values()} <= {0, 1}
-    assert {len(answer.chances) for answer in card.answers.values()} == {3}
+    assert {abs(move or 0) for move in card.moves.values()} == {0, 1}
     assert all("Think of the target. Now:" in it.messages[-1].content for it in backend.requests)
-    run = Simulation(nations=["Ann"], llm_client=client_of(backend), decide="sample")
+    run = Simulation(llm_client=client_of(backend), decide="sample")
     assert run.responds(seed=5).prompt != card.prompt
     assert len(kept_economics_cards()) == 2
 
 
 def test_each_member_of_a_committee_is_judged_by_itself() -> None:
     run = Simulation(
-        nations=["Ann", "Bo"], players={"Ann": "rule", "Bo": lambda _: {"rate_change_bp": 0}}
+        nations=(Nation(name="Ann"), Nation(name="Bo")), players={"Ann": "rule", "Bo": "random"}
     )
-    assert (run.responds(seed=1).outcome, run.responds("Bo", seed=1).outcome) == ("pass", "fail")
+    assert run.responds(seed=1).outcome == "pass"
+    assert run.responds("Bo", seed=1).outcome != "pass"
     with pytest.raises(ConfigError, match="'Cy' is not a member; there are Ann, Bo"):
         run.responds("Cy")
 
@@ -256,10 +268,8 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 def test_a_card_is_shown_as_text_html_and_a_frame() -> None:
     card = economics_card(TaylorRule(), seed=1)
     frame = card.to_frame().set_index("criterion")
-    assert list(frame.index) == [
-        *("inflation", "long run", "output gap", "drift", "rate"),
-        *("United States, 1979Q3", "Japan, 1999Q1"),
-    ]
+    names = ["United States, 1979Q3", "Japan, 1999Q1"]
+    assert list(frame.index) == ["inflation", "long run", "output gap", "drift", "rate", *names]
     assert frame["verdict"].drop("rate").eq("pass").all()
     for text in (str(card), card._repr_html_()):
         assert "72 questions (seed 1)" in text

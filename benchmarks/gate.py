@@ -203,7 +203,7 @@ def measure_player(name: str, cards: int, situation_pool: Numbers) -> dict[str, 
         found, looked = judged(player, situation_pool[drawn], rng)
         outcomes[found.outcome] += 1
         looks[looked] += 1
-        failed.update(found.criteria.index[found.criteria.verdict == "fail"])
+        failed.update(it.name for it in found.criteria if it.verdict == "fail")
     shares = {it: round(outcomes[it] / cards, 4) for it in ("pass", "fail", "undecided")}
     return {
         "player": name,

@@ -2,55 +2,126 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
 Verdict = Literal["pass", "fail", "undecided"]
-_WORST_FIRST: tuple[Verdict, ...] = ("fail", "undecided", "pass")
-_CRITERIA: Mapping[str, tuple[tuple[int, ...], tuple[float, float, float]]] = {
+
+_NAMED = (-0.25, 0.25, -0.25)
+_CRITERIA: Mapping[str, tuple[tuple[int, ...], tuple[float, float, float] | None]] = {
     "inflation": ((0, 1, 0, 0), (0.0, inf, 0.05)),
     "long run": ((0, 1, 0, 1), (0.0, inf, 0.0)),
     "output gap": ((0, 0, 1, 0), (-0.05, inf, 0.0)),
     "drift": ((1, 0, 0, 0), (-0.25, 0.25, -0.25)),
-    "rate": ((0, 0, 0, 1), (-inf, inf, -inf)),
+    "rate": ((0, 0, 0, 1), None),
 }
 """By name: weights on constant, inflation, output gap and rate; the least and the most that the
 whole interval may be to pass, and what it is surely below where it fails, points a quarter."""
-_NAMED = (-0.25, 0.25, -0.25)
 _AT = (1 + 0.95) / 2
 """The quantile of a 95 % interval; a test that looks at one end of it errs in 2.5 % of cases."""
+_WORST_FIRST: tuple[Verdict, ...] = ("fail", "undecided", "pass")
 _FEWEST = 6
 """Groups: with fewer the intervals are so wide that nothing can be decided."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criterion:
+    """One thing that was measured, and whether it is as it has to be.
+
+    Attributes:
+        name: ``inflation``, ``rate``, ``long run``, ``output gap``, ``drift``, or a name.
+        value: percentage points a quarter.
+        low: of its 95 % interval.
+        high: likewise.
+        needs: what it takes to pass, in words; empty where it is not judged.
+        verdict: None where it is not judged.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    needs: str = ""
+    verdict: Verdict | None = None
+
+    @property
+    def interval(self) -> str:
+        """The value and its interval: ``0.30 (0.21 to 0.39)``."""
+        return _points(self.value, self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyResponse:
     """What ``response_of`` found.
 
     Attributes:
         outcome: ``pass`` if all criteria are passed; ``fail`` if one is failed; else ``undecided``.
-        sentence: the outcome for readers who know no statistics.
-        criteria: a row each, by name: ``value`` and its 95 % interval from ``low`` to ``high``,
-            percentage points a quarter; what it ``takes`` to pass, empty where it is not judged;
-            its ``verdict``.
+        criteria: in the order in which they are told.
         in_the_end: by how many points the rate rises in the end for each point of inflation, with
             its interval; None where no long run can be told.
         units: how many pairs, or other groups of decisions, it rests on.
     """
 
     outcome: Verdict
-    sentence: str
-    criteria: pd.DataFrame
+    criteria: tuple[Criterion, ...]
     in_the_end: tuple[float, float, float] | None
     units: int
+
+    def __getitem__(self, name: str) -> Criterion:
+        """Return a criterion by its name."""
+        return next(one for one in self.criteria if one.name == name)
+
+    @property
+    def sentence(self) -> str:
+        """The outcome for readers who know no statistics."""
+        telling, drift = (
+            [one for one in self.criteria if one.verdict == self.outcome],
+            self["drift"],
+        )
+        words = self._words(telling[0])
+        match self.outcome:
+            case "pass":
+                words = f"{self._long_run()}: it responds"
+            case "fail" if drift in telling[1:]:
+                words += f"; {self._words(drift)}"
+            case "undecided":
+                needs = telling[0].needs
+                words = f"not decided by {self.units} independent cases: {words}; to pass it takes "
+                words += f"{needs}, the interval included"
+        return f"{words[0].upper()}{words[1:]}."
+
+    def _long_run(self, only: str = "") -> str:
+        if self.in_the_end is None:
+            slope = self["inflation"].interval
+            return f"for each point of inflation it raises the rate by {slope} points a quarter"
+        ends = "{:.1f} points ({:.1f} to {:.1f})".format(*self.in_the_end)
+        does = f"raises the rate by {only}" if self.in_the_end[0] > 0 else "moves the rate by "
+        return f"in the end it {does}{ends} for each point of inflation"
+
+    def _words(self, one: Criterion) -> str:
+        changes = f"changes its move by {one.interval} points"
+        match one.name:
+            case "inflation" if one.high < 0:
+                return f"the higher inflation, the lower it sets the rate: a point more {changes}"
+            case "inflation":
+                return f"a point more of inflation {changes}"
+            case "long run" if one.verdict == "fail" and self.in_the_end is not None:
+                return f"{self._long_run('only ')}: it responds too little, so the real rate falls"
+            case "long run":
+                return f"a point more of both inflation and the rate {changes}"
+            case "output gap":
+                return f"a point more of the output gap {changes}"
+            case "drift":
+                return f"whatever happens, it moves the rate by {one.interval} points a quarter"
+        return f"the name {one.name} alone {changes}"
 
     def __str__(self) -> str:
         return self.sentence
@@ -60,7 +131,7 @@ def response_of(
     deviations: ArrayLike,
     moves: ArrayLike,
     *,
-    groups: ArrayLike,
+    groups: Sequence[object] | NDArray[Any],
     names: Mapping[str, ArrayLike] | None = None,
 ) -> PolicyResponse:
     """Return whether a policymaker responds to the economy, from its decisions.
@@ -81,8 +152,8 @@ def response_of(
     - ``drift``: the constant is within 0.25 points of zero;
     - each of ``names``: the mean change is within 0.25 points of zero.
 
-    Intervals are Student's, 95 %, with three degrees of freedom fewer than there are groups; that
-    of the ratio is Fieller's (1954). They hold for one look: of two looks either may err.
+    Intervals are Student's, 95 %, with three degrees of freedom fewer than there are groups. They
+    hold for one look: of two looks at the same player either may err.
 
     Args:
         deviations: a row a decision, three columns: inflation, output gap and rate in force, each
@@ -102,45 +173,37 @@ def response_of(
 
     Example:
         >>> found = response_of(frame[["pi", "gap", "rate"]], frame["move"], groups=frame["seed"])
-        >>> found.outcome, found.criteria.value["inflation"]
+        >>> found.outcome, found["inflation"].value
         >>> print(found)
     """
     import numpy as np
-    import pandas as pd
     from scipy.special import stdtrit  # quantiles of Student's t
 
     x = np.insert(np.asarray(deviations, dtype=float), 0, 1.0, axis=1)
     slopes, variance, units = _regressed(x, np.asarray(moves, dtype=float), groups)
-    reach = float(stdtrit(units - 3, _AT))
-    rows = dict[str, tuple[Any, ...]]()
+    quantile = float(stdtrit(units - 3, _AT))
+    criteria = []
     for name, (weights, bounds) in _CRITERIA.items():
         w = np.array(weights)
-        rows[name] = _judged(w @ slopes, reach * sqrt(max(0.0, w @ variance @ w)), bounds)
+        reach = quantile * sqrt(max(0.0, w @ variance @ w))
+        criteria.append(_criterion(name, float(w @ slopes), reach, bounds))
     for name, of_name in (names or {}).items():
         changes = np.asarray(of_name, dtype=float)
         error = changes.std(ddof=1) / sqrt(len(changes))
-        rows[name] = _judged(changes.mean(), stdtrit(len(changes) - 1, _AT) * error, _NAMED)
-    in_the_end = None
-    if rows["rate"][2] < 0:
-        a, b, c = (
-            slopes[i] * slopes[j] - reach**2 * variance[i, j] for i, j in ((3, 3), (1, 3), (1, 1))
-        )
-        root = sqrt(max(0.0, b * b - a * c))
-        ratio = -slopes[1] / slopes[3]
-        in_the_end = float(ratio), float(-(b + root) / a), float((root - b) / a)
-    outcome = next(it for it in _WORST_FIRST if it in {row[-1] for row in rows.values()})
+        reach = stdtrit(len(changes) - 1, _AT) * error
+        criteria.append(_criterion(name, float(changes.mean()), float(reach), _NAMED))
+    verdicts = {one.verdict for one in criteria} - {None}
     return PolicyResponse(
-        outcome=outcome,
-        sentence=_sentence(outcome, rows, in_the_end, units),
-        criteria=pd.DataFrame.from_dict(
-            rows, orient="index", columns=["value", "low", "high", "takes", "verdict"]
-        ),
-        in_the_end=in_the_end,
+        outcome=next(it for it in _WORST_FIRST if it in verdicts),
+        criteria=tuple(criteria),
+        in_the_end=_fieller(slopes, variance, quantile) if criteria[4].high < 0 else None,
         units=units,
     )
 
 
-def _regressed(x: NDArray[Any], y: NDArray[Any], groups: ArrayLike) -> tuple[Any, Any, int]:
+def _regressed(
+    x: NDArray[Any], y: NDArray[Any], groups: Any
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     """Return coefficients, their variance by the jackknife over groups, and how many groups.
 
     With a decision a group it is HC3 (MacKinnon and White 1985); with more it is CV3J without its
@@ -155,7 +218,7 @@ def _regressed(x: NDArray[Any], y: NDArray[Any], groups: ArrayLike) -> tuple[Any
             f"{len(labels)} groups of decisions decide nothing; it takes {_FEWEST} or more: other "
             "situations, or runs of other seeds"
         )
-    member = (np.arange(len(labels))[:, None] == places).astype(float)
+    member = np.arange(len(labels))[:, None] == places
     squares = np.einsum("gn,ni,nj->gij", member, x, x)
     sums = np.einsum("gn,ni,n->gi", member, x, y)
     rest = squares.sum(0) - squares
@@ -169,44 +232,36 @@ def _regressed(x: NDArray[Any], y: NDArray[Any], groups: ArrayLike) -> tuple[Any
     return slopes, apart.T @ apart, len(labels)
 
 
-def _judged(value: float, reach: float, bounds: tuple[float, float, float]) -> tuple[Any, ...]:
+def _fieller(
+    slopes: NDArray[Any], variance: NDArray[Any], quantile: float
+) -> tuple[float, float, float]:
+    """Return minus inflation's coefficient over the rate's, with its interval.
+
+    Source: Fieller (1954), "Some problems in interval estimation", Journal of the Royal Statistical
+    Society B 16. The rate's coefficient is surely below 0, so that it has two ends.
+    """
+    square = quantile**2
+    a = slopes[3] ** 2 - square * variance[3, 3]
+    b = -slopes[1] * slopes[3] + square * variance[1, 3]
+    c = slopes[1] ** 2 - square * variance[1, 1]
+    root = sqrt(max(0.0, b * b - a * c))
+    return float(-slopes[1] / slopes[3]), float((b - root) / a), float((b + root) / a)
+
+
+def _criterion(
+    name: str, value: float, reach: float, bounds: tuple[float, float, float] | None
+) -> Criterion:
     # Nine places, so that rounding decides nothing where a player's moves are all alike.
     value, low, high = (round(float(it), 9) + 0.0 for it in (value, value - reach, value + reach))
+    found = Criterion(name=name, value=value, low=low, high=high)
+    if bounds is None:
+        return found
     least, most, wrong = bounds
-    takes = f"above {least:g}" if most == inf else f"between {least:g} and {most:g}"
     passed, failed = least < low and high < most, high < wrong or low > most
-    verdict = "pass" if passed else "fail" if failed else "undecided"
-    return (value, low, high, takes, verdict) if least > -inf else (value, low, high, "", "")
+    needs = f"above {least:g}" if most == inf else f"between {least:g} and {most:g}"
+    verdict: Verdict = "pass" if passed else "fail" if failed else "undecided"
+    return replace(found, needs=needs, verdict=verdict)
 
 
-def _sentence(
-    outcome: Verdict, rows: Mapping[str, tuple[Any, ...]], in_the_end: Any, units: int
-) -> str:
-    telling = [name for name, row in rows.items() if row[-1] == outcome]
-    name, drift = telling[0], "whatever happens, it moves the rate by {} points a quarter"
-    value = "{:.2f} ({:.2f} to {:.2f})"
-    changes = f"changes its move by {value.format(*rows[name])} points"
-    ends = "{:.1f} points ({:.1f} to {:.1f}) for each point of inflation"
-    if in_the_end is None or (outcome == "fail" and in_the_end[0] <= 0):
-        steps = f"a point of inflation moves the rate by {value.format(*rows['inflation'])} points"
-        end = f"{steps} a quarter"
-    else:
-        only = "only " if outcome == "fail" else ""
-        end = f"in the end it raises the rate by {only}{ends.format(*in_the_end)}"
-    words = {
-        "inflation": f"a point more of inflation {changes}",
-        "long run": f"a point more of both inflation and the rate {changes}",
-        "output gap": f"a point more of the output gap {changes}",
-        "drift": drift.format(value.format(*rows["drift"])),
-    }
-    said = words.get(name, f"the name {name} alone {changes}")
-    if outcome == "pass":
-        said = f"{end}: it responds"
-    elif outcome == "undecided":
-        said = f"not decided by {units} independent cases: {said}; to pass it takes an interval "
-        said += str(rows[name][3])
-    elif name == "long run":
-        said = f"{end}: it responds too little, so the real rate falls"
-    elif "drift" in telling[1:]:
-        said += f"; {words['drift']}"
-    return f"{said[0].upper()}{said[1:]}."
+def _points(value: float, low: float, high: float) -> str:
+    return f"{value:.2f} ({low:.2f} to {high:.2f})"

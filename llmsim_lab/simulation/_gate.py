@@ -17,6 +17,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from math import inf
@@ -29,13 +30,14 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from llmsim_lab._util.files import economics_folder
 from llmsim_lab._util.html import join, safe, table
+from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip
 from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.agents._briefing import SHOWN
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, response_of
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import STEADY_STATE, Shocks, mirrored, rate_by
-from llmsim_lab.economy._response import PolicyResponse, Verdict
+from llmsim_lab.economy._response import Criterion, PolicyResponse, Verdict
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException
 from llmsim_lab.llm import Person
 from llmsim_lab.llm._chains import LASTING
@@ -57,6 +59,8 @@ DRAWS = 10
 """Answers of a player that draws, to each question; their mean is judged."""
 QUARTERS, SLIP, SLIP_STD = 20, 0.85, 0.4
 """The rate of the past differs from a rule's by an AR(1): else it would hardly ever be far off."""
+
+_COLUMNS = [field.name for field in fields(Criterion)]
 
 Told = Literal["economist", "thin"]
 Quarters = tuple[GlobalState, ...]
@@ -216,25 +220,23 @@ class EconomicsCard(BaseModel):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the criteria, a row each, as ``PolicyResponse`` has them; none without answers."""
-        import pandas as pd
-
-        found = self.response
-        return found.criteria.rename_axis("criterion").reset_index() if found else pd.DataFrame()
+        """Return the criteria, a row each, as ``Criterion`` has them; none without answers."""
+        criteria = self.response.criteria if self.response else ()
+        return plain_frame([asdict(one) for one in criteria], _COLUMNS)
 
     def to_json(self) -> str:
         """Return all answers and the verdict."""
         return json.dumps(self.model_dump(mode="json") | {"verdict": self.verdict}, indent=1)
 
     def __str__(self) -> str:
-        shown = self.to_frame().round(2).to_string(index=False)
+        shown = self.to_frame().round(2).fillna("").to_string(index=False)
         return f"{self.heading}\n{shown}\n{self.verdict}"
 
     def __repr__(self) -> str:
         return f"<EconomicsCard {self.model!r}: {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        frame = self.to_frame().round(2).astype(str)
+        frame = self.to_frame().round(2).fillna("").astype(str)
         rows = frame.itertuples(index=False, name=None)
         return str(join([table(list(frame), rows, caption=self.heading), safe(self.verdict)]))
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import sqrt
+from collections.abc import Callable
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from llmsim_lab._util.waiting import run_sync
@@ -14,21 +12,8 @@ from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._macro import Rule
 from llmsim_lab.llm import LLMClient, connect
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._gate import GATE_MOVES_BP as GATE_MOVES_BP
-from llmsim_lab.simulation._gate import EconomicsCard, Told
+from llmsim_lab.simulation._gate import GATE_MOVES_BP, EconomicsCard, Told
 from llmsim_lab.simulation._simulation import Nation
-
-CLEAR, RIGHT = 0.75, 0.8
-
-
-def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return Student's 95 % interval of a mean; None of fewer than two values."""
-    from scipy.stats import t
-
-    if len(values) < 2:
-        return None
-    reach = float(t.ppf(0.975, len(values) - 1)) * stdev(values) / sqrt(len(values))
-    return fmean(values) - reach, fmean(values) + reach
 
 
 def economics_card(

@@ -45,7 +45,7 @@ def test_a_taylor_rule_passes_and_inertia_leaves_the_long_run_as_it_is(inertia: 
     ("moves", "failed", "words"),
     [
         (np.zeros(48), "inflation", "A point more of inflation changes its move by "),
-        (-rule(), "inflation", "A point more of inflation changes its move by -1.5 (-1.5"),
+        (-rule(), "inflation", "The higher inflation, the lower it sets the rate: a point more"),
         (rule(0.8, 0.8), "long run", "In the end it raises the rate by only 0.8 points"),
         (rule(0.8, gap=-0.5), "output gap", "A point more of the output gap changes its move by"),
         (rule() + 0.75, "drift", "Whatever happens, it moves the rate by 0.7"),
@@ -53,7 +53,7 @@ def test_a_taylor_rule_passes_and_inertia_leaves_the_long_run_as_it_is(inertia: 
 )
 def test_what_fails_is_told_in_a_sentence(moves: Any, failed: str, words: str) -> None:
     found = response_of(AWAY, moves + NOISE / 10, groups=GROUPS)
-    assert found.outcome == found.criteria.verdict[failed] == "fail"
+    assert found.outcome == found[failed].verdict == "fail"
     assert found.sentence.replace(" (", " (").startswith(
         words.replace("0.00 points", "0.00 (")[:40]
     )
@@ -76,19 +76,19 @@ def test_too_much_noise_decides_nothing_and_the_sentence_says_what_it_takes() ->
 def test_a_rule_without_a_pull_back_has_no_long_run_and_passes() -> None:
     found = response_of(AWAY, 0.5 * AWAY[:, 0] + NOISE / 10, groups=GROUPS)
     assert (found.outcome, found.in_the_end) == ("pass", None)
-    assert found.sentence.startswith("A point of inflation moves the rate by 0.5")
+    assert found.sentence.startswith("For each point of inflation it raises the rate by 0.5")
 
 
 def test_names_are_judged_by_equivalence_each_for_itself() -> None:
     names = {"Japan": NOISE[:6], "United States": 0.75 + NOISE[:6]}
     found = response_of(AWAY, rule(), groups=GROUPS, names=names)
-    assert (found.criteria.verdict["Japan"], found.criteria.verdict["United States"]) == (
+    assert (found["Japan"].verdict, found["United States"].verdict) == (
         "pass",
         "fail",
     )
-    assert found.sentence.startswith("The name United States alone changes its move by 0.7")
+    assert found.sentence.startswith("The name United States alone changes its move by 0.")
     ends = stats.ttest_1samp(NOISE[:6], 0).confidence_interval()
-    assert (found.criteria.low["Japan"], found.criteria.high["Japan"]) == pytest.approx(tuple(ends))
+    assert (found["Japan"].low, found["Japan"].high) == pytest.approx(tuple(ends))
 
 
 def test_mirrored_pairs_give_the_regression_of_half_differences_with_hc3() -> None:
@@ -101,16 +101,16 @@ def test_mirrored_pairs_give_the_regression_of_half_differences_with_hc3() -> No
     errors = np.sqrt(np.diag(inverse @ (x.T * left**2) @ x @ inverse))
     reach = stats.t.ppf(0.975, 21) * errors
     for name, at in (("inflation", 0), ("output gap", 1), ("rate", 2)):
-        assert found.criteria.value[name] == pytest.approx(slopes[at])
-        assert found.criteria.high[name] - found.criteria.value[name] == pytest.approx(reach[at])
-    assert found.criteria.value["drift"] == pytest.approx(moves.mean())
+        assert found[name].value == pytest.approx(slopes[at])
+        assert found[name].high - found[name].value == pytest.approx(reach[at])
+    assert found["drift"].value == pytest.approx(moves.mean())
 
 
 def test_the_long_run_passes_where_its_interval_is_above_one() -> None:
     for size in (1, 3, 6, 9):
         found = response_of(AWAY, rule(0.5, 1.3) + size * NOISE, groups=GROUPS)
         assert found.in_the_end is not None
-        assert (found.criteria.verdict["long run"] == "pass") == (found.in_the_end[1] > 1)
+        assert (found["long run"].verdict == "pass") == (found.in_the_end[1] > 1)
 
 
 def test_repeats_within_a_group_are_not_more_evidence() -> None:
@@ -119,7 +119,7 @@ def test_repeats_within_a_group_are_not_more_evidence() -> None:
     often = response_of(
         np.tile(AWAY, (5, 1)), np.tile(moves, 5), groups=[f"seed {it}" for it in [*GROUPS] * 5]
     )
-    assert often.criteria.high["inflation"] == pytest.approx(once.criteria.high["inflation"])
+    assert often["inflation"].high == pytest.approx(once["inflation"].high)
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def flipped(question: Any) -> dict[str, int]:
     [
         (lambda _: {"rate_change_bp": 75}, "it moves the rate by 0.75 (0.75 to 0.75) points"),
         (lambda _: {"rate_change_bp": 0}, "A point more of inflation changes its move by 0.00"),
-        (flipped, "A point more of inflation changes its move by -1."),
+        (flipped, "The higher inflation, the lower it sets the rate: a point more changes"),
         (
             lambda question: {"rate_change_bp": -75 if question.state.period else 0},
             "A point more of inflation changes its move by 0.00 (0.00 to 0.00) points.",
@@ -228,8 +228,7 @@ def test_a_kept_card_is_not_asked_for_again_and_a_stopped_one_is_continued() -> 
     down = False
     said: list[str] = []
     card = economics_card(client_of(backend), progress=said.append)
-    assert said[0] == "question 4 of 72"
-    assert said[1].startswith("question 5 of 72, about ")
+    assert said[0].startswith("question 4 of 72, about ")
     assert kept_economics_cards() == [card]
     asked = len(made)
     assert asked % (72 * CALLS) == 0
@@ -267,7 +266,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 
 def test_a_card_is_shown_as_text_html_and_a_frame() -> None:
     card = economics_card(TaylorRule(), seed=1)
-    frame = card.to_frame().set_index("criterion")
+    frame = card.to_frame().set_index("name")
     names = ["United States, 1979Q3", "Japan, 1999Q1"]
     assert list(frame.index) == ["inflation", "long run", "output gap", "drift", "rate", *names]
     assert frame["verdict"].drop("rate").eq("pass").all()

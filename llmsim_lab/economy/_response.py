@@ -55,10 +55,10 @@ class Criterion:
     @property
     def interval(self) -> str:
         """The value and its interval: ``0.30 (0.21 to 0.39)``."""
-        return _points(self.value, self.low, self.high)
+        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PolicyResponse:
     """What ``response_of`` found.
 
@@ -82,20 +82,15 @@ class PolicyResponse:
     @property
     def sentence(self) -> str:
         """The outcome for readers who know no statistics."""
-        telling, drift = (
-            [one for one in self.criteria if one.verdict == self.outcome],
-            self["drift"],
-        )
-        words = self._words(telling[0])
-        match self.outcome:
-            case "pass":
-                words = f"{self._long_run()}: it responds"
-            case "fail" if drift in telling[1:]:
-                words += f"; {self._words(drift)}"
-            case "undecided":
-                needs = telling[0].needs
-                words = f"not decided by {self.units} independent cases: {words}; to pass it takes "
-                words += f"{needs}, the interval included"
+        telling, *others = [one for one in self.criteria if one.verdict == self.outcome]
+        words = self._words(telling)
+        if self.outcome == "pass":
+            words = f"{self._long_run()}: it responds"
+        elif self.outcome == "undecided":
+            words = f"not decided by {self.units} independent cases: {words}; to pass it takes "
+            words += f"{telling.needs}, the interval included"
+        elif self["drift"] in others:
+            words += f"; {self._words(self['drift'])}"
         return f"{words[0].upper()}{words[1:]}."
 
     def _long_run(self, only: str = "") -> str:
@@ -152,8 +147,9 @@ def response_of(
     - ``drift``: the constant is within 0.25 points of zero;
     - each of ``names``: the mean change is within 0.25 points of zero.
 
-    Intervals are Student's, 95 %, with three degrees of freedom fewer than there are groups. They
-    hold for one look: of two looks at the same player either may err.
+    Intervals are Student's, 95 %, with three degrees of freedom fewer than there are groups; the
+    ratio's is Fieller's (1954, "Some problems in interval estimation", Journal of the Royal
+    Statistical Society B 16). They hold for one look: of two at the same player either may err.
 
     Args:
         deviations: a row a decision, three columns: inflation, output gap and rate in force, each
@@ -192,13 +188,18 @@ def response_of(
         error = changes.std(ddof=1) / sqrt(len(changes))
         reach = stdtrit(len(changes) - 1, _AT) * error
         criteria.append(_criterion(name, float(changes.mean()), float(reach), _NAMED))
-    verdicts = {one.verdict for one in criteria} - {None}
-    return PolicyResponse(
-        outcome=next(it for it in _WORST_FIRST if it in verdicts),
-        criteria=tuple(criteria),
-        in_the_end=_fieller(slopes, variance, quantile) if criteria[4].high < 0 else None,
-        units=units,
-    )
+    in_the_end: Any = None
+    if criteria[4].high < 0:  # else the ratio's interval has no two ends
+        a, b, c = (
+            slopes[i] * slopes[j] - quantile**2 * variance[i, j]
+            for i, j in ((3, 3), (1, 3), (1, 1))
+        )
+        root = sqrt(max(0.0, b * b - a * c))
+        in_the_end = tuple(
+            float(it / a) for it in (-slopes[1] * a / slopes[3], -b - root, root - b)
+        )
+    outcome: Verdict = next(it for it in _WORST_FIRST if it in {one.verdict for one in criteria})
+    return PolicyResponse(outcome, tuple(criteria), in_the_end, units)
 
 
 def _regressed(
@@ -232,22 +233,6 @@ def _regressed(
     return slopes, apart.T @ apart, len(labels)
 
 
-def _fieller(
-    slopes: NDArray[Any], variance: NDArray[Any], quantile: float
-) -> tuple[float, float, float]:
-    """Return minus inflation's coefficient over the rate's, with its interval.
-
-    Source: Fieller (1954), "Some problems in interval estimation", Journal of the Royal Statistical
-    Society B 16. The rate's coefficient is surely below 0, so that it has two ends.
-    """
-    square = quantile**2
-    a = slopes[3] ** 2 - square * variance[3, 3]
-    b = -slopes[1] * slopes[3] + square * variance[1, 3]
-    c = slopes[1] ** 2 - square * variance[1, 1]
-    root = sqrt(max(0.0, b * b - a * c))
-    return float(-slopes[1] / slopes[3]), float((b - root) / a), float((b + root) / a)
-
-
 def _criterion(
     name: str, value: float, reach: float, bounds: tuple[float, float, float] | None
 ) -> Criterion:
@@ -261,7 +246,3 @@ def _criterion(
     needs = f"above {least:g}" if most == inf else f"between {least:g} and {most:g}"
     verdict: Verdict = "pass" if passed else "fail" if failed else "undecided"
     return replace(found, needs=needs, verdict=verdict)
-
-
-def _points(value: float, low: float, high: float) -> str:
-    return f"{value:.2f} ({low:.2f} to {high:.2f})"

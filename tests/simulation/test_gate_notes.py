@@ -85,7 +85,7 @@ def test_frame_page_caption_and_words_of_a_chart_name_a_model_that_failed(
 ) -> None:
     keep(raiser())
     run = simulation()
-    assert run.notes == []  # nothing was asked yet
+    assert not run.notes  # nothing was asked yet
     frame = run.run(1, progress=False)
     assert frame.attrs["notes"] == [SENTENCE]
     assert SENTENCE in run._repr_html_()

@@ -81,18 +81,24 @@ def record_of(cls: RunClass, turn: Turn, planned: Sequence[StateChange] = ()) ->
         "seconds": turn.seconds,
         "interventions": turn.interventions,
         "planned": tuple(planned),
-        **{name: getattr(turn, name) for name in _OWN},
+        "by_code": turn.by_code,
+        "noted": turn.noted,
+        "became": turn.became,
+        "story": turn.story,
     }
-    plain: dict[str, Any] = _plain(_adapter_of(cls.state_type), values, Places(turn.calls))
+    plain = _plain(_adapter_of(cls.state_type), values, Places(turn.calls))
     plain["calls"] = [[call.status, call.numbers] for call in turn.calls]
     return plain
 
 
-def _plain(adapter: TypeAdapter[Any], value: object, places: Places) -> Any:
+def _plain(adapter: TypeAdapter[Any], value: object, places: Places) -> dict[str, Any]:
     try:
-        return adapter.dump_python(value, mode="json", by_alias=True, context=places)
+        found: dict[str, Any] = adapter.dump_python(
+            value, mode="json", by_alias=True, context=places
+        )
     except PydanticSerializationError as error:
         raise TapeError(f"a turn cannot be written: {error}") from error
+    return found
 
 
 @lru_cache(maxsize=64)  # bounded, since a notebook's cell makes its classes anew each time
@@ -198,23 +204,16 @@ def interventions_of(record: Mapping[str, Any], part: str) -> list[StateChange]:
 def entries_of(prompts: Mapping[str, Prompt]) -> dict[str, dict[str, Any]]:
     """Return prompts as a manifest has them, by their places."""
     return {
-        place: {
-            "name": prompt.name,
-            "digest": prompt.digest,
-            "parent": prompt.parent,
-            "text": prompt.text,
-        }
+        place: {part: getattr(prompt, part) for part in ("name", "digest", "parent", "text")}
         for place, prompt in prompts.items()
     }
 
 
 def model_differs(recorded: Mapping[str, Any] | None, info: ModelInfo) -> str | None:
     """Return how a model differs from the recorded one, if any; None for the same one."""
-    if recorded is None:
-        return None
     for key in ("backend", "name", "digest"):
         now = getattr(info, key)
-        if (then := recorded.get(key)) != now:
+        if recorded is not None and (then := recorded.get(key)) != now:
             return f"its {key} is {now!r}, the recorded one's is {then!r}"
     return None
 

@@ -33,7 +33,8 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._records import config_of
-from llmsim_lab.run._run import NoModel, _load
+from llmsim_lab.run._run import NoModel, _load, checked_state
+from llmsim_lab.run._session import Session
 from llmsim_lab.tape._lines import RunInfo
 
 AnyRun = Any
@@ -359,7 +360,7 @@ class World:
             run.config = run.config.model_copy(update={"replicate": draw})
         self.edit(run, arm, wording)
         for item in self.interventions(arm):
-            run.add_intervention(item)
+            run.intervene(item.turn, item.set, note=item.note)
         return run
 
     def config(self, arm: Arm, changes: Mapping[str, Any], base: Any = None) -> Any:
@@ -427,12 +428,11 @@ class World:
         run: AnyRun = _load(tape, info, client, self.given(arm, made, info), self.cls)
         if run.llm_client is not None and isinstance(run.llm_client.backend, NoModel):
             run.llm_client = None  # what is asked is live
-        planned = [it for items in run.planned.values() for it in items] if self.again else []
-        run.take_over(run.turns, planned, None)
+        run._session, run.planned = Session(), run.planned if self.again else {}
         latest, state = run.turns[-1], self.level(arm, "state")
         if self.again and state is not None:
             state = state(latest.state) if _is_function(state) else state
-            run.turns[-1] = replace(latest, state=run._checked_state(state, starts=True))
+            run.turns[-1] = replace(latest, state=checked_state(run, state, "starts from"))
         self.edit(run, arm, wording)
         for item in self.interventions(arm, latest.number)[since:]:
             if self.again and item.turn != latest.number:
@@ -440,7 +440,7 @@ class World:
                     f"turn {item.turn} is not set there: a situation is continued by one turn, and "
                     "what is set is set in it; leave out the turn: {'set': {...}}"
                 )
-            run.add_intervention(item)
+            run.intervene(item.turn, item.set, note=item.note)
         return run
 
     def edit(self, run: AnyRun, arm: Arm, wording: int, *, resumed: bool = False) -> None:
@@ -452,7 +452,8 @@ class World:
         names = {place.partition("#")[0] for place in run.prompts} if resumed else ()
         run._edit = PromptEdits(level, names)
         if not resumed:
-            run.put_prompts({at: run._edit(prompt) for at, prompt in run.prompts.items()})
+            run._prompts |= {at: run._edit(prompt) for at, prompt in run.prompts.items()}
+            run._sources.clear()
 
     def checked(self, arms: Sequence[Arm], trial: Callable[[Arm], AnyRun]) -> AnyRun:
         """Make a run of each arm on trial; returns that of the first.

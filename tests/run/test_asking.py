@@ -15,7 +15,7 @@ from llmsim_lab import Ask, LLMClient, LLMConfig, Prompt, Question, Reply, Run, 
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeMiss
 from llmsim_lab.llm import ScriptedBackend
 from llmsim_lab.run import fork
-from llmsim_lab.run._config import made_intervention
+from llmsim_lab.run._config import StateChange
 from llmsim_lab.types import ChatReply, ChatRequest
 
 NAMES = ["Ann", "Bob", "Cy"]
@@ -457,7 +457,7 @@ def test_half_a_character_from_outside_or_in_a_note_is_whole_on_the_tape(tmp_pat
     item = run.intervene(1, {"coins.Ann": 5}, note=HALF)
     assert run.turns[1].became["Ann"]["word"] == "a \ufffd b"
     assert item.set == {"coins.Ann": 5}
-    assert made_intervention({"turn": 1, "set": {"event": [HALF]}}).set == {"event": ["a \ufffd b"]}
+    assert StateChange(turn=1, set={"event": [HALF]}).set == {"event": ["a \ufffd b"]}
     run.close()
     assert type(run).replay(tmp_path / "run.tape").turns == run.turns
 

@@ -73,7 +73,7 @@ class Recorded:
         for turn in load_turns(Recorded, tape, info.id, tape.turn_records(info.id)):
             row = rows.get(turn.number)
             state = RowState(turn.state, row if isinstance(row, dict) else {})
-            self.turns.append(replace(turn, state=state))
+            self.turns.append(replace(turn, state=state, noted={}))
 
     def prediction(self) -> Mapping[str, float]:
         """Return nothing: what theory says, only the class knows."""

@@ -367,8 +367,11 @@ def _as_asked(value: Any, field: Any, schema: Mapping[str, Any]) -> Any:
         field = schema.get("$defs", {}).get(str(field["$ref"]).rpartition("/")[2], {})
     if not isinstance(field, Mapping) or not isinstance(value, bool | int | float | str):
         return value
-    parts = [part for part in field.get("anyOf", [field]) if isinstance(part, Mapping)]
-    kinds = [kind for part in parts if (kind := part.get("type")) != "null"]
+    kinds: list[Any] = []
+    for part in field.get("anyOf", [field]):
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        kinds += kind if isinstance(kind, list) else [kind]
+    kinds = [kind for kind in kinds if kind != "null"]
     read = _READ.get(kinds[0]) if len(kinds) == 1 and isinstance(kinds[0], str) else None
     if read is None or (kinds == ["number"] and type(value) is int):
         return value

@@ -603,6 +603,12 @@ class Ask:
                 f"{taken[0]!r} has a value in every prompt already ({', '.join(_GIVEN)}); call "
                 "yours something else"
             )
+        for name, value in batch.values.items():
+            if inspect.iscoroutinefunction(value):
+                raise ConfigError(
+                    f"{name}={value!r:.60} is async, and a question does not wait for it; work it "
+                    f"out before the question, and give what came: {name}=lambda name: found[name]"
+                )
         batch.fill = self._filling(batch, whom)
 
     def _filling(self, batch: _Batch, whom: str) -> Callable[[str], Any]:
@@ -809,10 +815,15 @@ def _as_reply(answer: Any, whose: str, reply: type[ReplyT]) -> ReplyT:
         raise ConfigError(f"{whose} returned None; {form}")
     if not isinstance(answer, Mapping) and len(own) == 1:
         answer = {own[0]: answer}  # a number alone will do where only one is asked for
+    if isinstance(answer, Mapping) and (unknown := [it for it in answer if it not in fields]):
+        raise ConfigError(
+            f"{whose} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}, which a "
+            f"{reply.__name__} has no field for; {form}"
+        )
     try:
         return reply.model_validate(answer)
     except ValidationError as error:
-        raise ConfigError(f"{whose} answered {faults(error, list(fields))}; {form}") from error
+        raise ConfigError(f"{whose} answered {faults(error)}; {form}") from error
 
 
 async def from_outside(

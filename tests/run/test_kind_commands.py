@@ -7,13 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders import make_config
 from counter_kit import counter_client, make_counter
 from tape_text import changed_manifest
 
 from llmsim_lab.cli import main
 from llmsim_lab.run import fork
-from llmsim_lab.simulation import Simulation
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -42,15 +40,6 @@ def llmsim_lab(
         return int(end.value.code or 0), out, err
 
     return run
-
-
-def test_runs_of_two_kinds_are_told_apart(llmsim_lab: Run) -> None:
-    other = Simulation(make_config(), tape="a.tape")
-    other.run(1)
-    other.close()
-    status, out, _ = llmsim_lab("tape", "diff", "a.tape", "1", "3")
-    assert status == 0
-    assert "They are of different kinds: counter and economic" in out
 
 
 def test_a_replay_writes_frames_and_no_chart_of_rates(llmsim_lab: Run) -> None:

@@ -596,14 +596,15 @@ class Ask:
                 f"{whom} is asked for {reply!r:.60}; ask for a class derived from Reply: "
                 "class Gift(Reply): amount: int"
             )
-        if wrong := [name for name in names if not isinstance(name, str) or not name.strip()]:
-            raise ConfigError(f"{wrong[0]!r:.60} is not the name of a player; a name is a text")
-        if taken := [name for name in batch.values if name in _GIVEN]:
-            raise ConfigError(
-                f"{taken[0]!r} has a value in every prompt already ({', '.join(_GIVEN)}); call "
-                "yours something else"
-            )
+        for name in names:
+            if not isinstance(name, str) or not name.strip():
+                raise ConfigError(f"{name!r:.60} is not the name of a player; a name is a text")
         for name, value in batch.values.items():
+            if name in _GIVEN:
+                raise ConfigError(
+                    f"{name!r} has a value in every prompt already ({', '.join(_GIVEN)}); call "
+                    "yours something else"
+                )
             if inspect.iscoroutinefunction(value):
                 raise ConfigError(
                     f"{name}={value!r:.60} is async, and a question does not wait for it; work it "
@@ -623,7 +624,7 @@ class Ask:
         prompt, edited = prompt_for(self._run, source, batch.reply)
         config = self._run.config
         known = {
-            "name": lambda name: name,
+            "name": str,
             "state": self._state,
             "run": config,
             "turn": self.turn,
@@ -631,6 +632,8 @@ class Ask:
             **batch.values,
         }
         slots = prompt.slots if isinstance(prompt, Prompt) else ()
+        own: dict[str, Callable[[str], Any]] = {}
+        shared: dict[str, Any] = {}
         for slot in slots:
             if slot not in known:
                 raise PromptError(
@@ -638,16 +641,15 @@ class Ask:
                     f"{closest(slot, known)}; it may use {', '.join(known)}, and what it is given: "
                     f"ask(..., {slot}=...)"
                 )
-        if unused := [name for name in batch.values if name not in slots and not edited]:
+            (own if callable(known[slot]) else shared)[slot] = known[slot]
+        if (unused := batch.values.keys() - {*slots}) and not edited:
             raise PromptError(
-                f"the prompt to {whom} has no slot for {', '.join(unused)}; write "
-                f"{{{{ {unused[0]} }}}} where the value belongs"
+                f"the prompt to {whom} has no slot for {', '.join(sorted(unused))}; write "
+                f"{{{{ {min(unused)} }}}} where the value belongs"
             )
         if isinstance(prompt, str):
             text = prompt
             return lambda _: text
-        own = {slot: known[slot] for slot in slots if callable(known[slot])}
-        shared = {slot: known[slot] for slot in slots if slot not in own}
         filled: list[Callable[..., str]] = []
 
         def fill(name: str) -> str:

@@ -735,10 +735,9 @@ class Run(Generic[StateT]):
                 on no tape that could be copied.
         """
         at = self.turn_number if turn is None else whole_number("turn", turn)
-        first = self.turns[0].number
-        if not first <= at <= self.turn_number:
+        if not 0 <= at <= self.turn_number:
             raise ConfigError(
-                f"turn {at} cannot be forked from: the run has turns {first} to {self.turn_number}"
+                f"turn {at} cannot be forked from: the run has turns 0 to {self.turn_number}"
             )
         from_outside = _listed(intervene, at)
         prompts = [prompt] if isinstance(prompt, Prompt | str) else list(prompt)
@@ -809,9 +808,8 @@ class Run(Generic[StateT]):
         given = {**_others_given(self), "players": {**kept, **others}}
         done = [item for turn in self.turns[1:] for item in turn.interventions]
         ahead = [item for at, its in self.planned.items() if at > self.turn_number for item in its]
-        new: Self = _made(
-            type(self), config, client, self.turns[:1], self.prompts, given, [*done, *ahead]
-        )
+        planned = [*done, *ahead]
+        new: Self = _made(type(self), config, client, self.turns[:1], self.prompts, given, planned)
         if tape is not None:
             new._record(tape if isinstance(tape, Tape) else Tape(tape))
         return new
@@ -825,13 +823,9 @@ class Run(Generic[StateT]):
         state: Any = None,
     ) -> Self:
         """Return a run that continues from one of this run's turns, on no tape; see ``fork``."""
-        turns = list(self.turns[: at - self.turns[0].number + 1])
+        turns = self.turns[: at + 1]
         if state is not None:
-            if not isinstance(state, self.state_type):
-                raise ConfigError(
-                    f"state={state!r:.80} is not a {self.state_type.__name__}, which a state of "
-                    f"{type(self).__name__} is"
-                )
+            state = checked_state(self, state, "is to be forked with")
             turns[-1] = replace(turns[-1], state=state)
         planned = [item for when, items in self.planned.items() if when > at for item in items]
         wanted = {prompt.name: prompt for prompt in prompts}
@@ -1139,8 +1133,10 @@ async def _next_turn(run: Run) -> Turn:
         interventions=tuple(planned),
         seconds=time.perf_counter() - began,
         calls=calls,
-        **{**parts, "by_code": named_in(calls, parts["by_code"])},
+        **parts,
     )
+    if turn.by_code:
+        turn = replace(turn, by_code=named_in(calls, turn.by_code))
     turn = session.done(run, turn)
     run.turns.append(turn)
     return turn

@@ -14,6 +14,7 @@ from typing import Any
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._records import (
     changed_values,
     decode_turn,
@@ -144,7 +145,7 @@ class Recording(Session):
 
     def done(self, run: Any, turn: Turn) -> Turn:
         """Write the turn, whole or not at all, and the prompts that it was the first to use."""
-        prompts = run.prompts
+        prompts: Mapping[str, Prompt] = run._prompts
         if len(prompts) != self._known_prompts:
             if prompts.keys() - self.tape.run(self.number).manifest["prompts"].keys():
                 self._say({"prompts": entries_of(prompts)})

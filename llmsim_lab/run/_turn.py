@@ -314,7 +314,7 @@ def turn_row(turn: Turn) -> dict[str, Any]:
 
 
 def _interventions_in_words(turn: Turn) -> str:
-    return whole_text("; ".join(str(intervention) for intervention in turn.interventions))
+    return whole_text("; ".join(map(str, turn.interventions)))
 
 
 def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:

@@ -442,10 +442,7 @@ class Ask:
         if self._over:
             raise ConfigError(f"{called}: turn {self.turn} is over")
         if not isinstance(player, str) or not isinstance(text, str) or not (text or columns):
-            raise ConfigError(
-                f"{called} notes nothing: ask.note(text='a line of the story'), ask.note(rain=3), "
-                "or with a player's name first, ask.note('Ann', accepted=True)"
-            )
+            raise ConfigError(f"{called} notes nothing: ask.note('Ann', text='...', accepted=True)")
         if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS) & columns.keys():
             raise ConfigError(
                 f"ask.note({min(taken)}=...): every frame has a column of that name; note it under "

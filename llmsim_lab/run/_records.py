@@ -7,8 +7,8 @@ again, and to tell two runs apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, get_type_hints
@@ -131,14 +131,22 @@ def decode_turn(
         TapeError: the record does not hold what it should; the tape is damaged.
     """
     rest = dict(record)
-    # Calls first: the rest names them by their places.
-    try:
+    with _whole(f"turn {record.get('turn')}"):
+        # Calls first: the rest names them by their places.
         calls = _read(_CALLS, rest.pop("calls"), Places(attempts=attempts))
         values = _read(_adapter_of(cls.state_type), rest, Places(calls, attempts))
-        kept = {name: values[name] for name in ("state", "seconds", "interventions", *_OWN)}
-        return Turn(number=values["turn"], calls=calls, **kept)
+        del values["planned"]
+        return Turn(number=values.pop("turn"), calls=calls, **values)
+
+
+@contextmanager
+def _whole(what: str) -> Iterator[None]:
+    """Raise TapeError where something that is read does not hold what it should."""
+    try:
+        yield
     except (KeyError, TypeError, IndexError, ValueError) as error:
-        raise TapeError(f"turn {record.get('turn')} on the tape is damaged: {error}") from error
+        why = faults(error) if isinstance(error, ValidationError) else error
+        raise TapeError(f"{what} on the tape is damaged: {why}") from error
 
 
 def _read(adapter: TypeAdapter[Any], parsed: Any, places: Places) -> Any:
@@ -192,10 +200,8 @@ def interventions_of(record: Mapping[str, Any], part: str) -> list[StateChange]:
     Raises:
         TapeError: it cannot be read; the tape is damaged.
     """
-    try:
+    with _whole(f"turn {record['turn']}"):
         return [StateChange.model_validate(values) for values in record[part]]
-    except (ValidationError, KeyError, TypeError) as error:
-        raise TapeError(f"turn {record['turn']} on the tape is damaged: {error}") from error
 
 
 # --- the manifest --------------------------------------------------------------------------------
@@ -228,16 +234,9 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
     Raises:
         TapeError: this version of the package does not understand it.
     """
-    manifest = info.manifest
-    try:
-        cls = cls or class_of_manifest(info.id, manifest)
-        return cls.config_type.model_validate(manifest["config"])
-    except (KeyError, ValidationError) as error:
-        made_by = manifest.get("package", "an unknown version")
-        raise TapeError(
-            f"the run's configuration, recorded by llmsim-lab {made_by}, is not understood by this "
-            f"version: {error}"
-        ) from error
+    cls, made_by = cls or class_of_manifest(info.id, info.manifest), info.manifest.get("package")
+    with _whole(f"the configuration of run {info.id}, recorded by llmsim-lab {made_by},"):
+        return cls.config_type.model_validate(info.manifest["config"])
 
 
 def check_manifest(info: RunInfo) -> None:
@@ -256,10 +255,8 @@ def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | No
         TapeError: this version of the package does not understand them.
     """
     settings = manifest["llm"]
-    try:
+    with _whole("the settings of the model"):
         return None if settings is None else LLMConfig.model_validate({**settings, **changes})
-    except ValidationError as error:
-        raise TapeError(f"the settings of the model are not understood: {faults(error)}") from error
 
 
 def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:

@@ -260,7 +260,7 @@ def test_what_is_noted_is_in_the_frames_and_in_the_story_and_in_a_replay(tmp_pat
     ("columns", "says"),
     [
         ({"tokens": 1}, r"ask.note\(tokens=...\): every frame has a column of that name"),
-        ({}, r"ask.note\(\{\}\) notes nothing: ask.note\(text="),
+        ({}, r"ask.note\(\{\}\) notes nothing: ask.note\('Ann'"),
         ({"at": {1, 2}}, r"ask.note\(.*set is not JSON serializable"),
         ({"share": float("nan")}, r"ask.note\(.*nan"),
     ],

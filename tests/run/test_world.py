@@ -173,14 +173,6 @@ def test_a_step_offers_a_grid_of_numbers() -> None:
     assert seen == [1.25]
 
 
-def test_a_world_may_end_early_and_is_resumed_no_further() -> None:
-    class Short(PublicGoods):
-        def done(self, state: Pot) -> bool:
-            return bool(state.given)
-
-    assert len(Short(llm_client=pot_client()).run(5)) == 2
-
-
 def test_a_failed_turn_says_what_is_kept_and_how_another_session_continues_it(
     tmp_path: Path,
 ) -> None:
@@ -474,14 +466,6 @@ def test_a_turn_that_is_not_async_is_an_error_when_the_class_is_made() -> None:
         world(lambda self, state, ask: state)
 
 
-def test_a_turn_that_returns_nothing_is_told_what_to_return() -> None:
-    async def turn(self: Any, state: Pot, ask: Ask) -> None:
-        return None
-
-    with pytest.raises(ConfigError, match=r"returned None; .* return state.replace\(...\)"):
-        world(turn)().run(1)
-
-
 def test_a_state_of_a_class_that_was_defined_again_is_told_from_its_twin() -> None:
     class Pot(State):
         pass
@@ -513,7 +497,8 @@ def test_a_state_cannot_be_changed_in_place(change: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["turns", "fork", "state", "seed", "tape", "players", "llm_client"]
+    "name",
+    ["turns", "fork", "state", "tape", "players", "llm_client", "prompts", "given", "config"],
 )
 def test_a_reserved_name_is_an_error_when_the_class_is_made(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"PublicGoods2.{name}: the name '{name}' is taken"):
@@ -1019,17 +1004,6 @@ def test_a_rule_is_told_which_value_is_not_on_the_list() -> None:
 
 
 # --- what a newcomer writes -----------------------------------------------------------------------
-
-
-def test_a_missing_item_is_told_with_what_stands_in_for_it() -> None:
-    question = asking(lambda ask: ask("Ann", Gift, '{{ state.given[name] or "none" }}'))
-    with pytest.raises(
-        PromptError, match=r"has no item 'Ann'; .* write x\[y\] \| default\('none'\)"
-    ):
-        question(llm_client=one()).run(1)
-    asking(lambda ask: ask("Ann", Gift, "{{ state.given[name] | default('none') }}"))(
-        llm_client=one()
-    ).run(1)
 
 
 def test_a_parameter_that_is_to_change_on_the_way_is_sent_to_the_state() -> None:

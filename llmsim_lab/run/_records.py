@@ -140,13 +140,13 @@ def decode_turn(
 
 
 @contextmanager
-def _whole(what: str) -> Iterator[None]:
+def _whole(what: str, wrong: str = "on the tape is damaged") -> Iterator[None]:
     """Raise TapeError where something that is read does not hold what it should."""
     try:
         yield
     except (KeyError, TypeError, IndexError, ValueError) as error:
         why = faults(error) if isinstance(error, ValidationError) else error
-        raise TapeError(f"{what} on the tape is damaged: {why}") from error
+        raise TapeError(f"{what} {wrong}: {why}") from error
 
 
 def _read(adapter: TypeAdapter[Any], parsed: Any, places: Places) -> Any:
@@ -235,7 +235,8 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
         TapeError: this version of the package does not understand it.
     """
     cls, made_by = cls or class_of_manifest(info.id, info.manifest), info.manifest.get("package")
-    with _whole(f"the configuration of run {info.id}, recorded by llmsim-lab {made_by},"):
+    what = f"the run's configuration, recorded by llmsim-lab {made_by},"
+    with _whole(what, "is not understood by this version"):
         return cls.config_type.model_validate(info.manifest["config"])
 
 
@@ -255,7 +256,7 @@ def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | No
         TapeError: this version of the package does not understand them.
     """
     settings = manifest["llm"]
-    with _whole("the settings of the model"):
+    with _whole("the settings of the model", "are not understood"):
         return None if settings is None else LLMConfig.model_validate({**settings, **changes})
 
 

@@ -213,6 +213,9 @@ def config_from_file(path: str | Path, *, kind: str = "") -> Any:
     if not isinstance(name, str):
         what = f"must be a name such as crisis, not {brief(name)}"
         raise ConfigError(source.fault(("kind",), what))
+    if ":" in name:  # a world in a user's file, which would have to be run
+        way = f"name the class: llmsim-lab run {name} --config {path}"
+        raise ConfigError(source.fault(("kind",), f"{name}: data never make code run; {way}"))
     try:
         cls = find_class(name)
     except ConfigError as error:

@@ -8,6 +8,7 @@ what an intervention sets.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Collection, Mapping
 from functools import lru_cache
@@ -268,6 +269,8 @@ def changed_at(state: Any, values: Mapping[str, Any], *, parameters: Collection[
                 f"the state has nothing called {name!r}{closest(name, places)}; it has {listed}"
                 f"{way_out}"
             )
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{name}={value!r} is not a number that a state can hold")
         *path, last = places[name]
         inside = dumped
         for part in path:

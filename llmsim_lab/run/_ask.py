@@ -872,7 +872,7 @@ async def from_outside(
         raise
     finally:
         if watch is not None:
-            watch.ended(waiting, came, taped=False)
+            watch.ended(waiting, came)
     result = _json_ready(what, result)  # as a replay will have it
     record(result=result, **({"once": True} if once else {}))
     return result

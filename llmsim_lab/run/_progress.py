@@ -92,7 +92,8 @@ class ProgressLine(InFlight):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self._show, self._people = show, 0
+        self._show = show
+        self._people: set[int] = set()
         self._unit, self._number, self._last, self._clock = unit, number, last, clock
         self._began = self._unit_began = clock()
         self._seconds: list[float] = []
@@ -110,13 +111,13 @@ class ProgressLine(InFlight):
         """Record that the backend is being asked; while a person is, there is no line."""
         super().began(request)
         if request.model == _HUMAN:
-            self._people += 1
+            self._people.add(id(request))
             self.hide()
 
     def ended(self, request: ChatRequest, attempt: Attempt | None) -> None:
         """Record what became of a request."""
-        super().ended(request, attempt, taped=taped)
-        self._people -= request.model == _HUMAN and not taped
+        super().ended(request, attempt)
+        self._people.discard(id(request))
 
     async def tick(self) -> None:
         """Show the line after a while, and again and again."""

@@ -199,7 +199,7 @@ class Chat(Run[ChatState]):
         for item in (
             item for turn in self.turns if turn.number > at for item in turn.interventions
         ):
-            new._planned.setdefault(item.turn, []).append(item)
+            new.planned = {**new.planned, item.turn: [*new.planned.get(item.turn, ()), item]}
         return new
 
     def _worded(self, message: str) -> tuple[str, str]:
@@ -261,7 +261,7 @@ class Chat(Run[ChatState]):
         if self._stepping:
             raise ConfigError("another message is under way; wait for its answer, or stop it")
         inbox = self.state.inbox
-        if self._session is None or not self._session.is_replay:
+        if not self._session.is_replay:
             if message != inbox or not message:
                 self.intervene(self.turn_number, {"inbox": message})
         elif inbox and message != inbox:
@@ -289,7 +289,7 @@ class Chat(Run[ChatState]):
             )
         first = self.turns[0]  # with what was given as state, but for what was said since
         self.turns = [replace(first, state=first.state.replace(inbox=""), interventions=())]
-        self._planned = {}
+        self.planned = {}
 
     def close(self) -> None:
         """End a recording; afterwards only the file holds it."""

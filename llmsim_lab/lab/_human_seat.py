@@ -29,6 +29,7 @@ from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.run import Run
+from llmsim_lab.run._run import foreseen
 from llmsim_lab.run._turn import Turn
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._headlines import headlines
@@ -584,8 +585,8 @@ class HumanSeat(LabWidget):
             return None
         latest = self.simulation.turns[-1]  # another one, too, where its state was changed
         if self._foreseen[0] is not latest:
-            foreseen = self.simulation.foreseen()
-            self._foreseen = latest, [(who, OpenQuestion(request)) for who, request in foreseen]
+            first = foreseen(self.simulation)
+            self._foreseen = latest, [(who, OpenQuestion(request)) for who, request in first]
         return agent.first(it for who, it in self._foreseen[1] if who is agent.person)
 
     def _in_rates(self, question: OpenQuestion) -> OpenQuestion:

@@ -46,7 +46,7 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._page import module
 from llmsim_lab.run._reading import Reading, RowState
-from llmsim_lab.run._run import NoModel, load, read_into
+from llmsim_lab.run._run import NoModel, about, load, read_into
 from llmsim_lab.run._state import columns_in
 from llmsim_lab.run._turn import Series, Turn, own_numbers
 from llmsim_lab.tape import Tape
@@ -203,7 +203,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         if number is None or number in self.runs:
             number = max(self.runs, default=0) + 1
         more = {"name": name, **more} if name else more
-        info = run.about(number, parent=parent, **more)
+        info = about(run, number, parent=parent, **more)
         self._keep(number, run, info)
         self._changes[number] = changes
         self.reading.add(info, run, changes=changes)

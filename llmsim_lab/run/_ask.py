@@ -11,16 +11,17 @@ import asyncio
 import inspect
 import logging
 import math
+import re
 import textwrap
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from inspect import isawaitable
 from numbers import Integral, Real
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -34,6 +35,7 @@ from llmsim_lab.llm._choose import Decide, numeric, text_of
 from llmsim_lab.llm._extract import allowed_words
 from llmsim_lab.llm._scope import scope
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
 from llmsim_lab.types import (
@@ -48,9 +50,6 @@ from llmsim_lab.types import (
     reply_schema,
 )
 
-if TYPE_CHECKING:
-    from llmsim_lab.run._config import WorldConfig
-
 T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=Decision)
 
@@ -63,27 +62,53 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
 _MOST_VALUES = 101
 """In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
+_MOST_PROMPTS = 64
 _NUMBERS = ("integer", "number")
 """The types that a JSON schema has for numbers."""
 _GIVEN = ("name", "state", "run", "turn", "turns")
 """What every prompt may use without being given it."""
 
 
-class Asking(Protocol):
-    """What ``Ask`` needs of the run."""
+@dataclass(slots=True)
+class _Batch:
+    """What the questions of one ``each`` have in common, and what is made of it once for all."""
+
+    reply: type[Decision]
+    prompt: Source
+    by: str
+    tag: str
+    limits: Limits | Callable[[str], Limits] | None
+    step: Mapping[str, float] | None
+    decide: Decide | None
+    otherwise: Any
+    values: Mapping[str, Any]
+    fill: Callable[[str], Any] = field(init=False)
+    known: dict[str, _Allowed] = field(default_factory=dict)
+    answers: list[Answer] = field(default_factory=list)
 
     @property
-    def config(self) -> WorldConfig:
-        """Its parameters."""
-        ...
+    def component(self) -> str:
+        return self.by or self.tag or "player"
 
-    def seat(self, name: str, *, by: str = "", tag: str = "") -> Any:
-        """Return who answers."""
-        ...
-
-    def prompt_for(self, source: Any, reply: type[Decision]) -> tuple[Prompt | str, bool]:
-        """Return the prompt that a question names, and whether it is an edited one."""
-        ...
+    def allowed(self, player: str) -> _Allowed:
+        """Return what a player may answer; equal limits are worked out once."""
+        limits = (self.limits(player) if callable(self.limits) else self.limits) or {}
+        if not limits and not self.step:
+            return _ALL
+        try:
+            parts = [
+                (name, type(it), *(it.items() if isinstance(it, Mapping) else it))
+                for name, it in limits.items()
+            ]
+        except (TypeError, AttributeError) as error:
+            raise ConfigError(
+                f"limits of {player} are {limits!r:.80}; write by field what is allowed, (lowest, "
+                "highest) or a list: limits={'amount': (0, 5)}"
+            ) from error
+        key = repr(parts)  # as a text, since 1, 1.0 and True are equal
+        if key not in self.known:
+            self.known[key] = _allowed(player, self.reply, limits, self.step or {})
+        return self.known[key]
 
 
 class Question:
@@ -99,31 +124,21 @@ class Question:
         by: who answers, where that is not the player.
     """
 
-    __slots__ = ("_allowed", "_ask", "_batch", "_place", "player", "reply", "state", "turn")
+    __slots__ = ("_allowed", "_ask", "_batch", "_decision", "_number", "_rng", "player")
 
-    def __init__(
-        self, ask: Ask, batch: _Batch, player: str, place: _Place, allowed: _Allowed
-    ) -> None:
-        self._ask, self._batch, self._place, self._allowed = ask, batch, place, allowed
+    def __init__(self, ask: Ask, batch: _Batch, player: str, number: int) -> None:
+        self._ask, self._batch, self._number = ask, batch, number
         self.player = player
-        self.reply = batch.reply
-        self.state = ask._state
-        self.turn = ask.turn
+        self._allowed = batch.allowed(player)
+        self._decision: Any = None
+        self._rng: Random | None = None
 
-    @property
-    def run(self) -> Any:
-        """The world's parameters."""
-        return self._ask._run.config
-
-    @property
-    def tag(self) -> str:
-        """Which of several questions of the turn."""
-        return self._batch.tag
-
-    @property
-    def by(self) -> str:
-        """Who answers, where that is not the player."""
-        return self._batch.by
+    reply = property(lambda self: self._batch.reply)
+    state = property(lambda self: self._ask._state)
+    turn = property(lambda self: self._ask.turn)
+    run = property(lambda self: self._ask._run.config)
+    tag = property(lambda self: self._batch.tag)
+    by = property(lambda self: self._batch.by)
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -140,17 +155,41 @@ class Question:
         The question's, or else the field's own.
         """
         chosen = {name: list(values) for name, values in self._allowed.choices.items()}
-        return {**_own_limits(self.reply), **self._allowed.ranges, **chosen}
+        return {**_own_limits(self._batch.reply), **self._allowed.ranges, **chosen}
 
     @property
     def rng(self) -> Random:
-        """Random numbers of this player's own, the same in a replay."""
-        return self._ask._rng_of(self._batch, self.player, self._place, "rule")
+        """Random numbers of this player's own, the same in a replay.
+
+        Raises:
+            ConfigError: another task asks the player as well, so that they have no order.
+        """
+        if self._rng is None:
+            self._rng = self._random("rule")
+        return self._rng
+
+    def _random(self, what: str) -> Random:
+        if not self._number:
+            raise ConfigError(
+                f"{self.player} is asked by two tasks and answers by chance: a replay may ask in "
+                "another order; tell the questions apart: ask(..., tag='second')"
+            )
+        kind = self._batch.tag or self._batch.by
+        name = f"{self.player}, {kind}" if kind else self.player
+        if self._number > 1:
+            name = f"{name}, question {self._number}"
+        return Random(f"{self._ask._run.config.seed}/{self._ask.turn}/{what} of {name}")
 
     @property
     def prompt(self) -> str:
         """The question as a model would be sent it."""
-        return self._ask._rendered(self._batch, self.player)
+        text = self._batch.fill(self.player)
+        if not isinstance(text, str):
+            raise ConfigError(
+                f"the prompt to {self.player} is {text!r:.60}; a function of the name returns the "
+                "text: self.prompt(...).render(...)"
+            )
+        return text
 
     async def put_to(self, client: LLMClient, prompt: str = "") -> Any:
         """Ask a model, as the run asks its own; for a player who prepares the prompt first.
@@ -162,16 +201,23 @@ class Question:
         Raises:
             LLMFailureException: the model failed to answer.
         """
-        text = prompt or self.prompt
-        return await self._ask._put(client, self._batch, self.player, self._allowed, text)
+        allowed = self._allowed
+        return await client.call_with_retry(
+            prompt=prompt or self.prompt,
+            response_model=self._batch.reply,
+            choices=allowed.choices or None,
+            limits=allowed.ranges or None,
+            check=None if allowed is _ALL else allowed.complaint,
+            site=self.site,
+        )
 
     @property
     def site(self) -> CallSite:
         """Where in the run it is asked."""
-        return self._ask._site(self._batch, self.player)
+        return CallSite(component=self._batch.component, agent=self.player, turn=self._ask.turn)
 
     def __repr__(self) -> str:
-        return f"<Question to {self.player}: {self.reply.__name__}, turn {self.turn}>"
+        return f"<Question to {self.player}: {self._batch.reply.__name__}, turn {self._ask.turn}>"
 
 
 class _GuardedRandom(Random):
@@ -187,19 +233,13 @@ class _GuardedRandom(Random):
         super().__init__(seed)
 
     def _check(self) -> None:
-        try:
-            task = asyncio.current_task()
-        except RuntimeError as error:
+        task = _current_task()
+        self._owner = self._owner or task
+        if task is None or self._owner is not task:
             raise ConfigError(
-                f"{self._name} is drawn from on another thread; draw in the turn, and hand over "
-                "what was drawn"
-            ) from error
-        if self._owner is None:
-            self._owner = task
-        elif self._owner is not task:
-            raise ConfigError(
-                f"{self._name} is drawn from by two tasks, which would draw in another order in a "
-                "replay; draw before the await, or give each player its own: ask.rng_for(name)"
+                f"{self._name} is drawn from by two tasks or threads, which would draw in another "
+                "order in a replay; draw before the await, or give each player its own: "
+                "ask.rng_for(name)"
             )
 
     def random(self) -> float:
@@ -211,47 +251,11 @@ class _GuardedRandom(Random):
         return super().getrandbits(k)
 
 
-class _NoRandom(_GuardedRandom):
-    """Takes the place of a player's random numbers where its questions have no order."""
-
-    def _check(self) -> None:
-        raise ConfigError(
-            f"{self._name} is asked by two tasks and answers by chance: a replay may ask in "
-            "another order; tell the questions apart: ask(..., tag='second')"
-        )
-
-
-class _Place(NamedTuple):
-    """Which of a player's questions with one tag, from 1; ``elsewhere``: another task asks it."""
-
-    number: int
-    elsewhere: bool
-
-
-@dataclass(slots=True)
-class _Batch:
-    """What the questions of one ``each`` have in common, and what is made of it once for all."""
-
-    reply: type[Decision]
-    prompt: Source
-    by: str
-    tag: str
-    limits: Limits | Callable[[str], Limits] | None
-    step: Mapping[str, float] | None
-    decide: Decide | None
-    otherwise: Any
-    values: Mapping[str, Any]
-    alone: bool = True
-    filled: Callable[[], Callable[[str], str]] = field(init=False)
-    bounds: dict[Any, _Allowed] = field(default_factory=dict)
-
-    @property
-    def component(self) -> str:
-        return self.by or self.tag or "player"
-
-
-_Outcome = tuple[Any, Answer | None]
-"""A decision, and the record of it where no call says it by itself."""
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # on a thread without a loop
+        return None
 
 
 class Ask:
@@ -265,7 +269,7 @@ class Ask:
     configuration names; other values are given by keyword.
     """
 
-    def __init__(self, run: Asking, state: Any, turn: int) -> None:
+    def __init__(self, run: Any, state: Any, turn: int) -> None:
         self._run = run
         self._state = state
         self.turn = turn
@@ -329,10 +333,10 @@ class Ask:
             LLMFailureException: a model failed to answer.
         """
         batch = _Batch(reply, prompt, by, tag, limits, step, decide, otherwise, values)
-        places = self._placed(batch, [player])
+        numbers = self._numbered(batch, [player])
 
         async def asking() -> ReplyT:
-            found: list[ReplyT] = await self._all(batch, [player], places)
+            found: list[ReplyT] = await self._all(batch, [player], numbers)
             return found[0]
 
         return self._opened(asking(), str(player))
@@ -370,9 +374,9 @@ class Ask:
             ConfigError: see ``__call__``; or a player is named twice.
         """
         names = [players] if isinstance(players, str) else list(players)
-        batch = _Batch(reply, prompt, by, tag, limits, step, decide, otherwise, values, alone=False)
+        batch = _Batch(reply, prompt, by, tag, limits, step, decide, otherwise, values)
         # At once, while the task that puts the questions is the current one.
-        places = self._placed(batch, names)
+        numbers = self._numbered(batch, names)
 
         async def asking() -> dict[str, ReplyT]:
             if len(set(names)) < len(names):
@@ -380,7 +384,7 @@ class Ask:
                 raise ConfigError(
                     f"{twice!r} is asked twice by one ask.each; name each player once"
                 )
-            return dict(zip(names, await self._all(batch, names, places), strict=True))
+            return dict(zip(names, await self._all(batch, names, numbers), strict=True))
 
         return self._opened(asking(), ", ".join(map(str, names[:3])) or "no player")
 
@@ -440,10 +444,7 @@ class Ask:
         if self._over:
             raise ConfigError(f"{called}: turn {self.turn} is over")
         if not isinstance(player, str) or not isinstance(text, str) or not (text or columns):
-            raise ConfigError(
-                f"{called} notes nothing: ask.note(text='a line of the story'), ask.note(rain=3), "
-                "or with a player's name first, ask.note('Ann', accepted=True)"
-            )
+            raise ConfigError(f"{called} notes nothing: ask.note('Ann', text='...', accepted=True)")
         if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS) & columns.keys():
             raise ConfigError(
                 f"ask.note({min(taken)}=...): every frame has a column of that name; note it under "
@@ -479,26 +480,29 @@ class Ask:
 
     # --- the turn's end ----------------------------------------------------------------------
 
-    def forgotten(self) -> str:
-        """Return the player that was asked without waiting for the answer; empty if none was."""
+    def check_awaited(self) -> None:
+        """Raise ConfigError for a question that was asked without waiting for the answer."""
         # A question begins when it is awaited, as everywhere in Python: one without an await would
         # never be asked, without a word.
-        left = [
-            (whom, asking)
-            for whom, asking in self._open
-            if inspect.getcoroutinestate(asking) == inspect.CORO_CREATED
-        ]
-        for _, asking in left:
-            asking.close()  # else Python warns of it as well
+        left = []
+        for whom, asking in self._open:
+            if inspect.getcoroutinestate(asking) == inspect.CORO_CREATED:
+                asking.close()  # else Python warns of it as well
+                left.append(whom)
         self._open.clear()
-        return left[0][0] if left else ""
+        if left:
+            raise ConfigError(
+                f"{type(self._run).__name__}.turn asked {left[0]} and did not wait for the answer; "
+                "write await before it: gift = await ask(...), gifts = await ask.each(...)"
+            )
 
     def close(self) -> dict[str, Any]:
         """End the turn; return what its record has of it, in an order that any replay has too.
 
         Raises:
-            ConfigError: something from outside is still under way.
+            ConfigError: a question was not awaited, or something from outside is under way.
         """
+        self.check_awaited()
         self._over = True
         if self._under_way:
             raise ConfigError(
@@ -520,325 +524,232 @@ class Ask:
         self._open.append((whom, asking))
         return asking
 
-    def _placed(self, batch: _Batch, names: Sequence[Any]) -> list[_Place]:
-        """Return which of each player's questions of a kind is being asked, and whether in order.
+    def _numbered(self, batch: _Batch, names: Sequence[Any]) -> list[int]:
+        """Return which of each player's questions of a kind is asked, from 1.
 
-        Those that one task asks come in the order of its code, also in a replay.
+        Those that one task asks come in the order of its code, also in a replay; 0 stands for one
+        that another task asks.
         """
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:  # on a thread without a loop
-            task = None
-        places, known = [], self._places
+        task, numbers = _current_task(), []
         for name in names:
             key = (str(name), str(batch.tag), str(batch.by))
-            first, asked = known.get(key, (task, 0))
+            first, asked = self._places.get(key, (task, 0))
             if first is task:
-                known[key] = (task, asked + 1)
-                places.append(_Place(asked + 1, elsewhere=False))
-            else:
-                places.append(_Place(0, elsewhere=True))
-        return places
+                self._places[key] = (task, asked + 1)
+            numbers.append(asked + 1 if first is task else 0)
+        return numbers
 
-    async def _all(self, batch: _Batch, names: Sequence[str], places: Sequence[_Place]) -> Any:
+    async def _all(self, batch: _Batch, names: Sequence[str], numbers: Sequence[int]) -> Any:
         """Ask all, and return their decisions in order."""
-        self._check(batch, names)
-        if not names:
-            return []
-        batch.filled = cache(self._prepared(batch, names[0]))
-        found: list[Any] = [None] * len(names)
+        self._begin(batch, names)
         # Begun once all are known: a prompt that cannot be built would leave the others unawaited.
-        work: list[Callable[[], Coroutine[Any, Any, Sequence[_Outcome]]]] = []
-        those: list[list[int]] = []
-        measured: dict[Any, list[int]] = {}
-        answers: list[Answer | None] = [None] * len(names)
-        for at, (name, place) in enumerate(zip(names, places, strict=True)):
-            who = self._run.seat(name, by=batch.by, tag=batch.tag)
-            allowed = self._bounds(batch, name)
+        work: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        measured: dict[Any, list[Question]] = {}
+        questions = list(map(partial(Question, self, batch), names, numbers))
+        for question in questions:
+            who = self._run.seat(question.player, by=batch.by, tag=batch.tag)
             # Not by its class: a client that wraps another would be a player who answers by chance.
             if not hasattr(who, "call_with_retry"):
-                question = Question(self, batch, name, place, allowed)
-                answer = who(question) if callable(who) else self._by_chance(question)
+                answer = who(question) if callable(who) else _random_reply(question)
                 if isawaitable(answer):
                     work.append(partial(self._waited, answer, question))
-                    those.append([at])
                 else:
-                    found[at], answers[at] = self._settled(answer, question)
+                    self._settle(answer, question)
                 continue
-            text = self._rendered(batch, name)
-            same = (name, batch.tag, batch.by, batch.reply, text)
+            text = question.prompt
+            same = (question.player, batch.tag, batch.by, batch.reply, text)
             if same in self._asked:
                 raise ConfigError(
-                    f"{name} is asked the same {batch.reply.__name__} twice in turn {self.turn}, "
-                    "so that a replay could not tell the answers apart; number them: ask(..., "
-                    "tag='second')"
+                    f"{question.player} is asked the same {batch.reply.__name__} twice in turn "
+                    f"{self.turn}, so that a replay could not tell the answers apart; number them: "
+                    "ask(..., tag='second')"
                 )
             self._asked.add(same)  # before the first await, so that equal questions at once meet it
             if batch.decide is None:
-                work.append(partial(self._called, who, batch, name, allowed, text))
-                those.append([at])
+                work.append(partial(self._put, who, question, text))
             else:
-                field_name, texts = _options(who, batch, name, allowed)
-                measured.setdefault((id(who), text, field_name, *texts.items()), []).append(at)
-        for (_, text, field_name, *options), ats in measured.items():
-            who = self._run.seat(names[ats[0]], by=batch.by, tag=batch.tag)
-            asked = [(names[at], places[at]) for at in ats]
-            work.append(partial(self._chosen, who, batch, text, field_name, dict(options), asked))
-            those.append(ats)
+                name, texts = _options(who, question)
+                key = (id(who), text, name, *texts.items())
+                if key not in measured:
+                    those = measured[key] = []
+                    work.append(partial(self._choose, who, text, name, texts, those))
+                measured[key].append(question)
         begun = [begin() for begin in work]
-        done = await gather_all(begun) if len(begun) > 1 else [await one for one in begun]
-        for ats, outcomes in zip(those, done, strict=True):
-            for at, (decision, record) in zip(ats, outcomes, strict=True):
-                found[at], answers[at] = decision, record
-        self._answers += [answer for answer in answers if answer is not None]
-        return found
+        if len(begun) == 1:
+            await begun[0]
+        elif begun:
+            await gather_all(begun)
+        self._answers += batch.answers
+        return [question._decision for question in questions]
 
-    def _check(self, batch: _Batch, names: Sequence[Any]) -> None:
-        whom = names[0] if names else "nobody"
+    def _begin(self, batch: _Batch, names: Sequence[Any]) -> None:
+        """Check what all are asked, and have it ready to be filled in for each."""
+        reply, whom = batch.reply, names[0] if names else "no player"
         if self._over:
             raise ConfigError(
                 f"turn {self.turn} is over, and {whom} is asked in it: await every question in the "
                 "turn that asks it"
             )
-        for name in names:
-            if not isinstance(name, str) or not name.strip():
-                raise ConfigError(f"{name!r:.60} is not the name of a player; a name is a text")
-        reply = batch.reply
         if not (isinstance(reply, type) and issubclass(reply, Decision)):
             raise ConfigError(
                 f"{whom} is asked for {reply!r:.60}; ask for a class derived from Reply: "
                 "class Gift(Reply): amount: int"
             )
-        for key in ("tag", "by"):
-            if not isinstance(value := getattr(batch, key), str):
-                raise ConfigError(f"{key}={value!r:.40} must be a text")
-        if taken := [name for name in batch.values if name in _GIVEN]:
-            raise ConfigError(
-                f"{taken[0]!r} has a value in every prompt already ({', '.join(_GIVEN)}); call "
-                "yours something else"
-            )
-        made = {"prompt": batch.prompt, "limits": batch.limits, "otherwise": batch.otherwise}
-        for key, value in {**batch.values, **made}.items():
-            if callable(value):
-                _check_takes_a_name(key, value)
-
-    def _bounds(self, batch: _Batch, name: str) -> _Allowed:
-        limits = batch.limits(name) if callable(batch.limits) else batch.limits
-        if not limits and not batch.step:
-            return _ALL
-        if not isinstance(limits, Mapping):
-            return _allowed(name, batch.reply, limits, batch.step)
-        try:  # the values of the same kind, since 1, 1.0 and True are equal
-            key = tuple([(it, type(given), *map(_typed, given)) for it, given in limits.items()])
-            known = batch.bounds.get(key)
-        except TypeError:  # values that have no hash, or limits that are wrong
-            return _allowed(name, batch.reply, limits, batch.step)
-        if known is None:
-            known = batch.bounds[key] = _allowed(name, batch.reply, limits, batch.step)
-        return known
-
-    def _rendered(self, batch: _Batch, name: str) -> str:
-        text = batch.filled()(name)
-        if not isinstance(text, str):
-            raise ConfigError(
-                f"the prompt to {name} is {text!r:.60}; a function of the name returns the text: "
-                "self.prompt(...).render(...)"
-            )
-        return text
-
-    def _prepared(self, batch: _Batch, first: str) -> Callable[[], Callable[[str], str]]:
-        """Return what makes what fills the prompt for a player, once it is needed for one.
-
-        A rule needs none; yet what is wrong with the prompt is said to it too, and a study finds
-        the prompts of a world by a turn of chance.
-        """
-        source, values = batch.prompt, batch.values
-        if callable(source):
-            function = source
-            return lambda: function
-        prompt, edited = self._run.prompt_for(source, batch.reply)
-        if isinstance(prompt, str):
-            if values:
+        for name in names:
+            if not isinstance(name, str) or not name.strip():
+                raise ConfigError(f"{name!r:.60} is not the name of a player; a name is a text")
+        for name, value in batch.values.items():
+            if name in _GIVEN:
                 raise ConfigError(
-                    f"the prompt to {first} has no slot for {', '.join(values)}; write "
-                    f"{{{{ {next(iter(values))} }}}} where the value belongs"
+                    f"{name!r} has a value in every prompt already ({', '.join(_GIVEN)}); call "
+                    "yours something else"
                 )
-            text = prompt
-            return lambda: lambda _: text
+            if inspect.iscoroutinefunction(value):
+                raise ConfigError(
+                    f"{name}={value!r:.60} is async, and a question does not wait for it; work it "
+                    f"out before the question, and give what came: {name}=lambda name: found[name]"
+                )
+        batch.fill = self._filling(batch, whom)
+
+    def _filling(self, batch: _Batch, whom: str) -> Callable[[str], Any]:
+        """Return what fills the prompt for a player; what all share is filled in once.
+
+        A rule needs no prompt; yet what is wrong with it is said to it too, and a study finds the
+        prompts of a world by a turn of chance.
+        """
+        source = batch.prompt
+        if callable(source):
+            return source
+        prompt, edited = prompt_for(self._run, source, batch.reply)
         config = self._run.config
         known = {
-            "name": lambda name: name,
+            "name": str,
             "state": self._state,
             "run": config,
             "turn": self.turn,
             "turns": config.turns,
-            **values,
+            **batch.values,
         }
-        for slot in prompt.slots:
+        slots = prompt.slots if isinstance(prompt, Prompt) else ()
+        own: dict[str, Callable[[str], Any]] = {}
+        shared: dict[str, Any] = {}
+        for slot in slots:
             if slot not in known:
                 raise PromptError(
-                    f"the prompt to {first} has the slot {{{{ {slot} }}}}, which nothing fills"
+                    f"the prompt to {whom} has the slot {{{{ {slot} }}}}, which nothing fills"
                     f"{closest(slot, known)}; it may use {', '.join(known)}, and what it is given: "
                     f"ask(..., {slot}=...)"
                 )
-        wanted = {slot: known[slot] for slot in prompt.slots}
-        if unused := [name for name in values if name not in wanted and not edited]:
+            (own if callable(known[slot]) else shared)[slot] = known[slot]
+        if (unused := batch.values.keys() - {*slots}) and not edited:
             raise PromptError(
-                f"the prompt to {first} has no slot for {', '.join(unused)}; write "
-                f"{{{{ {unused[0]} }}}} where the value belongs"
+                f"the prompt to {whom} has no slot for {', '.join(sorted(unused))}; write "
+                f"{{{{ {min(unused)} }}}} where the value belongs"
             )
-        own = {slot: each for slot, each in wanted.items() if callable(each)}
-        shared = {slot: value for slot, value in wanted.items() if slot not in own}
+        if isinstance(prompt, str):
+            text = prompt
+            return lambda _: text
+        filled: list[Callable[..., str]] = []
 
-        def made() -> Callable[[str], str]:
-            render = partial(prompt.render, **shared) if batch.alone else prompt.sharing(shared)
-            return lambda name: render(**{slot: each(name) for slot, each in own.items()})
+        def fill(name: str) -> str:
+            if not filled:
+                filled.append(prompt.sharing(shared))
+            return filled[0](**{slot: each(name) for slot, each in own.items()})
 
-        return made
+        return fill
 
     # --- who answers -------------------------------------------------------------------------
 
-    async def _called(
-        self, client: LLMClient, batch: _Batch, name: str, allowed: _Allowed, text: str
-    ) -> Sequence[_Outcome]:
+    async def _put(self, client: LLMClient, question: Question, text: str) -> None:
         try:
-            return [(await self._put(client, batch, name, allowed, text), None)]
+            question._decision = await question.put_to(client, text)
         except LLMFailureException as failure:
-            return [self._stand_in(failure, batch, name)]
+            self._stand_in(failure, question)
 
-    async def _put(
-        self, client: LLMClient, batch: _Batch, name: str, allowed: _Allowed, text: str
-    ) -> Any:
-        """Ask a model and return its decision."""
-        limited = allowed.choices or allowed.ranges
-        return await client.call_with_retry(
-            prompt=text,
-            response_model=batch.reply,
-            choices=allowed.choices or None,
-            limits=allowed.ranges or None,
-            check=allowed.complaint if limited else None,
-            site=self._site(batch, name),
-        )
+    async def _waited(self, answer: Awaitable[Any], question: Question) -> None:
+        try:
+            self._settle(await answer, question)
+        except LLMFailureException as failure:  # of a player that asks a model by itself
+            self._stand_in(failure, question)
 
-    def _site(self, batch: _Batch, name: str) -> CallSite:
-        return CallSite(component=batch.component, agent=name, turn=self.turn)
+    def _settle(self, answer: Any, question: Question) -> None:
+        """Take an answer; one that no call says by itself is recorded."""
+        batch, player = question._batch, question.player
+        whose = f"the rule of {batch.by}, about {player}," if batch.by else f"the rule of {player}"
+        question._decision = decision = _as_reply(answer, whose, batch.reply)
+        if complaint := question._allowed.complaint(decision):
+            raise ConfigError(
+                f"{whose} answered {batch.reply.__name__}, {complaint}; question.limits has "
+                "what is allowed"
+            )
+        if decision.call is None:  # else it is of a player that asks a model by itself
+            batch.answers.append(_by_code(decision, question))
 
-    def _stand_in(self, failure: LLMFailureException, batch: _Batch, name: str) -> _Outcome:
-        """Return what stands in for an answer; raise where nothing may, or no model is there."""
-        if batch.otherwise is None or failure.reason not in FORGIVEN:
+    def _stand_in(
+        self, failure: LLMFailureException, question: Question, *, counts: bool = True
+    ) -> None:
+        """Take what stands in for an answer; raise where nothing may, or no model is there."""
+        batch, name = question._batch, question.player
+        otherwise, component = batch.otherwise, batch.component
+        if otherwise is None or failure.reason not in FORGIVEN:
             raise failure
-        otherwise = batch.otherwise
         given = otherwise(name) if callable(otherwise) else otherwise
-        decision = _as_reply(given, f"otherwise= of {name}", batch.reply)
-        if complaint := self._bounds(batch, name).complaint(decision):
+        question._decision = decision = _as_reply(given, f"otherwise= of {name}", batch.reply)
+        if complaint := question._allowed.complaint(decision):
             raise ConfigError(f"otherwise= of {name}: {complaint}") from failure
-        whom = name if batch.component == "player" else f"{batch.component} of {name}"
+        whom = name if component == "player" else f"{component} of {name}"
         _warn(
             "FALLBACK",
             words=f"Turn {self.turn}, {whom}: no valid answer, so another stands in: {failure}",
             agent=name,
-            component=batch.component,
+            component=component,
             turn=self.turn,
             reason=failure.reason,
             detail=failure.detail,
         )
-        answer = self._said(decision, batch, name, why=f"stands in: {failure}", status="fallback")
-        calls = (failure.call,) if failure.call is not None else ()
-        return decision, replace(answer, calls=calls, sure=None)
+        calls = (failure.call,) if counts and failure.call is not None else ()
+        record = _by_code(decision, question, f"stands in: {failure}", "fallback", calls)
+        batch.answers.append(replace(record, sure=None))
 
-    def _by_chance(self, question: Question) -> Any:
-        return _random_reply(question.reply, question._allowed, question.rng)
-
-    async def _waited(self, answer: Awaitable[Any], question: Question) -> Sequence[_Outcome]:
-        try:
-            return [self._settled(await answer, question)]
-        except LLMFailureException as failure:  # of a player that asks a model by itself
-            return [self._stand_in(failure, question._batch, question.player)]
-
-    def _settled(self, answer: Any, question: Question) -> _Outcome:
-        player, reply, allowed = question.player, question.reply, question._allowed
-        whose = f"the rule of {question.by}, about {player}," if question.by else ""
-        whose = whose or f"the rule of {player}"
-        decision = _as_reply(answer, whose, reply)
-        if complaint := allowed.complaint(decision):
-            raise ConfigError(
-                f"{whose} answered {reply.__name__}, {complaint}; question.limits has "
-                "what is allowed"
-            )
-        if decision.call is not None:  # of a player that asks a model by itself
-            return decision, None
-        return decision, self._said(decision, question._batch, player)
-
-    async def _chosen(
+    async def _choose(
         self,
         client: LLMClient,
-        batch: _Batch,
         prompt: str,
-        field_name: str,
+        name: str,
         texts: dict[Any, str],
-        asked: Sequence[tuple[str, _Place]],
-    ) -> Sequence[_Outcome]:
+        questions: Sequence[Question],
+    ) -> None:
         """Measure the probability of each answer once, and decide for each who is asked."""
-        how, choice = batch.decide, None
+        batch, choice = questions[0]._batch, None
         calls: tuple[CallRecord, ...] = ()
-        assert how is not None
+        how: Any = batch.decide
         if len(texts) > 1:
-            agent = asked[0][0] if len(asked) == 1 else None
-            site = CallSite(component=batch.component, agent=agent, turn=self.turn)
+            agent = questions[0].player if len(questions) == 1 else None
+            site = replace(questions[0].site, agent=agent)
             try:
                 choice = await client.choose(prompt, texts, site=site)
             except LLMFailureException as failure:
-                stand_ins = [self._stand_in(failure, batch, name) for name, _ in asked]
-                # The call is the first one's: none counts twice.
-                rest = [(made, it and replace(it, calls=())) for made, it in stand_ins[1:]]
-                return [stand_ins[0], *rest]
+                for question in questions:  # the call is the first one's: none counts twice
+                    self._stand_in(failure, question, counts=question is questions[0])
+                return
             calls = choice.calls
-        found: list[_Outcome] = []
-        for name, place in asked:
+        for question in questions:
             [value, *_], why = texts, "there was nothing else to choose"
             if choice is not None:
-                value = choice.decided(how, self._rng_of(batch, name, place, "draw"))
+                value = choice.decided(how, question._random("draw"))
                 mean = (
                     f", nearest to the mean {choice.expectation:.4g}" if how == "expected" else ""
                 )
                 why = (
-                    f"{how}: {field_name} {texts[value]} has {choice.probabilities[value]:.1%}"
+                    f"{how}: {name} {texts[value]} has {choice.probabilities[value]:.1%}"
                     f"{mean}; {choice.mass:.1%} of all answers are options"
                 )
-            fields = {field_name: value} | ({"reasoning": why} if _reasons(batch.reply) else {})
-            decision = batch.reply.model_validate(fields)
+            reasoned = "reasoning" in batch.reply.model_fields
+            fields = {name: value} | ({"reasoning": why} if reasoned else {})
+            question._decision = batch.reply.model_validate(fields)
             # Of several who were asked the same the first has the calls: none counts twice.
-            answer = replace(self._said(decision, batch, name, why=why), calls=calls)
+            batch.answers.append(_by_code(question._decision, question, why, calls=calls))
             calls = ()
-            found.append((decision, answer))
-        return found
-
-    def _rng_of(self, batch: _Batch, player: str, place: _Place, what: str) -> Random:
-        """Return the random numbers of one question, for its rule or its draw.
-
-        A generator for each: each may be answered in a task of its own, and a generator serves one
-        task only.
-        """
-        kind = batch.tag or batch.by
-        name = f"{player}, {kind}" if kind else player
-        if place.number > 1:
-            name = f"{name}, question {place.number}"
-        if place.elsewhere:
-            return _NoRandom("", player)
-        return self._rng(f"the random numbers of {name}'s {what}", f"{what} of {name}")
-
-    def _said(
-        self, decision: Any, batch: _Batch, player: str, *, why: str = "", status: Status = "ok"
-    ) -> Answer:
-        """Return the record of a decision that no call says by itself."""
-        return Answer(
-            player=player,
-            component=batch.component,
-            status=status,
-            why=why or getattr(decision, "reasoning", ""),
-            sure=getattr(decision, "confidence", None),
-            given=decision.model_dump(mode="json"),
-        )
 
 
 class Foresight(Ask):
@@ -848,22 +759,20 @@ class Foresight(Ask):
         requests: those that people would be asked, with who asks them.
     """
 
-    def __init__(self, run: Asking, state: Any, turn: int) -> None:
+    def __init__(self, run: Any, state: Any, turn: int) -> None:
         super().__init__(run, state, turn)
         self.requests: list[tuple[Person, ChatRequest]] = []
 
-    async def _all(self, batch: _Batch, names: Sequence[str], places: Sequence[_Place]) -> Any:
-        self._check(batch, names)
-        batch.filled = cache(self._prepared(batch, names[0]))
-        for name in names:
-            who = self._run.seat(name, by=batch.by, tag=batch.tag)
+    async def _all(self, batch: _Batch, names: Sequence[str], numbers: Sequence[int]) -> Any:
+        self._begin(batch, names)
+        for question in map(partial(Question, self, batch), names, numbers):
+            who = self._run.seat(question.player, by=batch.by, tag=batch.tag)
             person = getattr(who, "backend", None)
             if isinstance(person, Person):
-                allowed, text = self._bounds(batch, name), self._rendered(batch, name)
+                allowed = question._allowed
                 narrowed = (allowed.choices or None, allowed.ranges or None)
-                site = self._site(batch, name)
-                request = who.request_of(text, batch.reply, *narrowed, site=site)
-                self.requests.append((person, request))
+                asked = question.prompt, batch.reply, *narrowed
+                self.requests.append((person, who.request_of(*asked, site=question.site)))
         raise _ForeseenError
 
     def outside(self, what: str, *_: Any, **__: Any) -> Any:
@@ -875,55 +784,23 @@ class _ForeseenError(Exception):
     """The turn's first questions are known."""
 
 
-def _typed(value: Any) -> tuple[type, Any]:
-    return type(value), value
-
-
-def _reasons(reply: type[Decision]) -> bool:
-    return "reasoning" in reply.model_fields
-
-
-def _options(
-    client: LLMClient, batch: _Batch, player: str, allowed: _Allowed
-) -> tuple[str, dict[Any, str]]:
-    """Return the field that is to be decided by probabilities, and its values with their texts.
-
-    Raises:
-        ConfigError: that cannot be done.
-    """
-    how, reply = batch.decide, batch.reply
-    if how not in get_args(Decide):
-        raise ConfigError(
-            f"decide={how!r:.40} of {player} must be one of {', '.join(get_args(Decide))}"
-        )
-    if isinstance(client.backend, Person):
-        raise ConfigError(
-            f"{player} is a person, who gives one answer and no probabilities; leave out decide"
-        )
-    field_name, texts = _one_field(player, reply, allowed)
-    if how == "expected" and not numeric(list(texts)):
-        raise ConfigError(
-            f"decide='expected' of {player} needs numbers, and {reply.__name__}.{field_name} has "
-            f"{clip(', '.join(texts.values()), 80)}; take 'sample' or 'mode'"
-        )
-    return field_name, texts
-
-
-def _check_takes_a_name(key: str, function: Callable[..., Any]) -> None:
-    if inspect.iscoroutinefunction(function):
-        raise ConfigError(
-            f"{key}={function!r:.60} is async, and a question does not wait for it; work it out "
-            f"before the question, and give what came: {key}=lambda name: found[name]"
-        )
-    try:
-        inspect.signature(function).bind("Ann")
-    except TypeError as error:
-        raise ConfigError(
-            f"{key}={function!r:.60} cannot be called with a player's name ({error}); ask.each "
-            f"calls it for each: {key}=lambda name: ..."
-        ) from error
-    except ValueError:  # a function of C's, which does not say what it takes
-        return
+def _by_code(
+    decision: Any,
+    question: Question,
+    why: str = "",
+    status: Status = "ok",
+    calls: tuple[CallRecord, ...] = (),
+) -> Answer:
+    """Return the record of a decision that no call says by itself."""
+    return Answer(
+        player=question.player,
+        component=question._batch.component,
+        status=status,
+        calls=calls,
+        why=why or getattr(decision, "reasoning", ""),
+        sure=getattr(decision, "confidence", None),
+        given=decision.model_dump(mode="json"),
+    )
 
 
 def _as_reply(answer: Any, whose: str, reply: type[ReplyT]) -> ReplyT:
@@ -941,8 +818,8 @@ def _as_reply(answer: Any, whose: str, reply: type[ReplyT]) -> ReplyT:
         answer = {own[0]: answer}  # a number alone will do where only one is asked for
     if isinstance(answer, Mapping) and (unknown := [it for it in answer if it not in fields]):
         raise ConfigError(
-            f"{whose} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}, "
-            f"which a {reply.__name__} has no field for; {form}"
+            f"{whose} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}, which a "
+            f"{reply.__name__} has no field for; {form}"
         )
     try:
         return reply.model_validate(answer)
@@ -1053,42 +930,56 @@ class _Allowed(NamedTuple):
 
 _ALL = _Allowed({}, {})
 
-# Both are kept, since a schema takes much longer to make than an answer to validate.
+# Kept, since a schema takes much longer to make than an answer to validate.
 _schema_of = lru_cache(maxsize=1024)(reply_schema)
 
 
-def _one_field(player: str, reply: type[Decision], allowed: _Allowed) -> tuple[str, dict[Any, str]]:
-    """Return the one field that a reply has of its own, and its values, each with its text.
+def _options(client: LLMClient, question: Question) -> tuple[str, dict[Any, str]]:
+    """Return the field that is decided by probabilities, and its values, each with its text.
 
     Raises:
-        ConfigError: there are more fields, or the values cannot be listed.
+        ConfigError: that cannot be done.
     """
+    how: Any = question._batch.decide
+    player, reply, allowed = question.player, question._batch.reply, question._allowed
+    if how not in get_args(Decide):
+        raise ConfigError(
+            f"decide={how!r:.40} of {player} must be one of {', '.join(get_args(Decide))}"
+        )
+    if isinstance(client.backend, Person):
+        raise ConfigError(
+            f"{player} is a person, who gives one answer and no probabilities; leave out decide"
+        )
     fields = [name for name in reply.model_fields if name not in Reply.model_fields]
     if len(fields) != 1:
         raise ConfigError(
             f"decide needs one thing to choose, and {reply.__name__} of {player} has "
             f"{', '.join(fields) or 'nothing'}; ask for each in a reply of its own"
         )
-    [name] = fields
-    whole = _schema_of(reply)
-    part = whole["properties"][name]
-    if "$ref" in part:
-        part = whole["$defs"][part["$ref"].rpartition("/")[2]]
-    values = list(allowed.choices.get(name, part.get("enum", ())))
+    [name], schema = fields, _schema_of(reply)
+    part = _resolved(schema["properties"][name], schema.get("$defs", {}))
     if part.get("type") == "boolean":
         return name, {True: "yes", False: "no"}
+    values = list(allowed.choices.get(name, part.get("enum", ())))
     if not values and part.get("type") == "integer":
         lowest, highest = allowed.ranges.get(name) or _own_range(part)
         if highest - lowest < _MOST_VALUES:
             values = list(range(int(lowest), int(highest) + 1))
-    if not values:
+    if not values or (how == "expected" and not numeric(values)):
+        needed = "numbers" if values else f"the values, at most {_MOST_VALUES}"
         raise ConfigError(
-            f"decide needs the values of {reply.__name__}.{name} for {player}, at most "
-            f"{_MOST_VALUES}: annotate it as Literal or an enum, give bounds of whole numbers, or "
-            f"ask(..., limits={{{name!r}: (lowest, highest)}}, step={{{name!r}: 0.25}})"
+            f"decide={how!r} needs {needed}, of {reply.__name__}.{name} for {player}: annotate it "
+            "as Literal or an enum, give bounds of whole numbers, or ask(..., "
+            f"limits={{{name!r}: (lowest, highest)}}, step={{{name!r}: 0.25}})"
         )
     words = allowed.wording.get(name, {})
     return name, {value: words[value] if value in words else text_of(value) for value in values}
+
+
+def _resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a part of a schema, or the definition that it refers to."""
+    found: Mapping[str, Any] = part
+    return known[found["$ref"].rpartition("/")[2]] if "$ref" in found else found
 
 
 @lru_cache(maxsize=1024)
@@ -1101,19 +992,20 @@ def _own_limits(reply: type[Decision]) -> Mapping[str, tuple[float, float] | lis
         if "enum" in schema:
             found[name] = list(schema["enum"])
         elif schema.get("type") in _NUMBERS:
-            lowest, highest = _own_range(schema)
-            if not (math.isinf(lowest) or math.isinf(highest)):
-                found[name] = (lowest, highest)
+            ends = _own_range(schema)
+            if all(map(math.isfinite, ends)):
+                found[name] = ends
     return found
 
 
 def _allowed(
-    player: str, reply: type[Decision], limits: Limits | None, step: Mapping[str, float] | None
+    player: str, reply: type[Decision], limits: Limits, step: Mapping[str, float]
 ) -> _Allowed:
-    """Return what is allowed: a reply's own bounds narrowed by a question's."""
-    limits, step = limits or {}, step or {}
-    if not limits and not step:
-        return _Allowed({}, {})
+    """Return what is allowed: a reply's own bounds narrowed by a question's.
+
+    Raises:
+        ConfigError: a field is not there or cannot be limited so, or nothing is left to choose.
+    """
     fields = _schema_of(reply).get("properties", {})
     choices: dict[str, tuple[Any, ...]] = {}
     ranges: dict[str, tuple[float, float]] = {}
@@ -1124,50 +1016,37 @@ def _allowed(
                 f"limits name {name!r}{closest(name, fields)}, which {reply.__name__} lacks; its "
                 f"fields are {', '.join(fields)}"
             )
-        schema = fields[name]
-        given, grid = limits.get(name), step.get(name)
-        is_number, whole = schema.get("type") in _NUMBERS, schema.get("type") == "integer"
-        if given is not None and not _is_range(given):
-            choices[name] = _listed(name, player, schema, given)
-        elif given is not None and is_number and "enum" in schema:
-            lowest, highest = given
-            within = [value for value in schema["enum"] if lowest <= value <= highest]
-            choices[name] = _listed(name, player, schema, within)
-        elif not is_number:
+        schema, given = fields[name], limits.get(name)
+        is_range = isinstance(given, tuple) and len(given) == 2 and all(map(_is_number, given))
+        if isinstance(given, tuple) and is_range and "enum" in schema:
+            given, is_range = [it for it in schema["enum"] if given[0] <= it <= given[1]], False
+        if given is not None and not is_range:
+            if isinstance(given, str) or not list(given):
+                raise ConfigError(
+                    f"limits of {name} for {player} are {given!r:.60}; give (lowest, highest) or a "
+                    "list of at least one value"
+                )
+            if schema.get("type") in ("array", "object"):
+                raise ConfigError(
+                    f"limits of {name}: it holds several values, which no question can limit; ask "
+                    "for one, or name the values in its annotation: list[Literal['Ann', 'Bob']]"
+                )
+            choices[name] = tuple(map(_plain, given))
+        elif schema.get("type") not in _NUMBERS:
             raise ConfigError(
                 f"limits of {name}: it is not a number; give the values allowed, as a list"
             )
         else:
-            lowest, highest = _range(player, name, schema, given, whole=whole)
-            if grid is None:
-                ranges[name] = (lowest, highest)
+            ends = _range(player, name, schema, given)
+            if name in step:
+                choices[name] = _grid(name, *ends, step[name], schema)
             else:
-                choices[name] = _grid(name, lowest, highest, grid, whole=whole)
+                ranges[name] = ends
     return _Allowed(choices, ranges, wording)
 
 
-def _listed(name: str, player: str, schema: Mapping[str, Any], given: Any) -> tuple[Any, ...]:
-    """Return the values allowed, as JSON has them."""
-    if isinstance(given, str) or not list(given):
-        raise ConfigError(
-            f"limits of {name} for {player} are {given!r:.60}; give (lowest, highest) or a "
-            "list of at least one value"
-        )
-    if schema.get("type") in ("array", "object"):
-        raise ConfigError(
-            f"limits of {name}: it holds several values, which no question can limit; ask for one, "
-            "or name the values in its annotation: list[Literal['Ann', 'Bob']]"
-        )
-    values = tuple(_plain(value) for value in given)
-    if schema.get("type") in _NUMBERS:
-        lowest, highest = _own_range(schema)
-        for value in values:
-            if isinstance(value, int | float) and not lowest <= value <= highest:
-                raise ConfigError(
-                    f"limits of {name} for {player} allow {value:g}, and the field itself is from "
-                    f"{lowest:g} to {highest:g}"
-                )
-    return values
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _plain(value: Any) -> Any:
@@ -1176,17 +1055,9 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if not _is_number(value):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
-
-
-def _is_range(given: Any) -> bool:
-    return (
-        isinstance(given, tuple)
-        and len(given) == 2
-        and all(isinstance(end, Real) and not isinstance(end, bool) for end in given)
-    )
 
 
 def _own_range(schema: Mapping[str, Any]) -> tuple[float, float]:
@@ -1201,21 +1072,18 @@ def _own_range(schema: Mapping[str, Any]) -> tuple[float, float]:
     return lowest, highest
 
 
-def _range(
-    player: str, name: str, schema: Mapping[str, Any], given: Any, *, whole: bool
-) -> tuple[float, float]:
+def _range(player: str, name: str, schema: Mapping[str, Any], given: Any) -> tuple[float, float]:
     """Return the narrower of a field's own bounds and those given, rounded inwards."""
     lowest, highest = _own_range(schema)
     if given is not None:
-        if any(map(math.isnan, given)):
-            raise ConfigError(f"limits of {name} for {player} are {given}; NaN is not a bound")
         first, last = map(_plain, given)
-        lowest, highest = max(lowest, first), min(highest, last)
-    if math.isinf(lowest) or math.isinf(highest):
+        lowest, highest = max(first, lowest), min(last, highest)  # in this order NaN stays
+    if not (math.isfinite(lowest) and math.isfinite(highest)):
         raise ConfigError(
             f"{name} for {player} has no bound on one side: from {lowest:g} to {highest:g}; give "
             f"both, limits={{{name!r}: (lowest, highest)}}, or Field(ge=..., le=...)"
         )
+    whole = schema.get("type") == "integer"
     if whole:
         lowest, highest = math.ceil(lowest), math.floor(highest)
     if lowest > highest:
@@ -1227,7 +1095,7 @@ def _range(
 
 
 def _grid(
-    name: str, lowest: float, highest: float, step: float, *, whole: bool
+    name: str, lowest: float, highest: float, step: Any, schema: Mapping[str, Any]
 ) -> tuple[float, ...]:
     if not isinstance(step, int | float) or not 0 < step < math.inf:
         raise ConfigError(f"step of {name} is {step!r:.40}; it must be a number above 0")
@@ -1240,23 +1108,20 @@ def _grid(
         )
     # 3 * 0.1 is 0.30000000000000004, which no model would write.
     values = (round(place * step, 10) for place in range(first, last + 1))
-    return tuple(int(value) if whole else value for value in values)
+    return tuple(int(value) if schema["type"] == "integer" else value for value in values)
 
 
 # --- answers by chance ---------------------------------------------------------------------------
 
 
-def _random_reply(reply: type[ReplyT], allowed: _Allowed, rng: Random) -> ReplyT:
+def _random_reply(question: Question) -> Decision:
     """Return a reply drawn evenly from what is allowed."""
-    schema = _schema_of(reply)
-    drawn: dict[str, Any] = {}
-    if _reasons(reply):
-        drawn["reasoning"] = "A random answer."
+    reply, allowed, rng = question._batch.reply, question._allowed, question.rng
+    schema, fields = _schema_of(reply), reply.model_fields
+    drawn: dict[str, Any] = {"reasoning": "A random answer."} if "reasoning" in fields else {}
     for name, part in schema["properties"].items():
         # A contract's reply must have a confidence; others may leave it out.
-        if name in drawn or (
-            name in Reply.model_fields and not reply.model_fields[name].is_required()
-        ):
+        if name in drawn or (name in Reply.model_fields and not fields[name].is_required()):
             continue
         if name in allowed.choices:
             part = {"enum": allowed.choices[name]}
@@ -1274,8 +1139,7 @@ def _random_reply(reply: type[ReplyT], allowed: _Allowed, rng: Random) -> ReplyT
 
 
 def _drawn(part: Mapping[str, Any], known: Mapping[str, Any], rng: Random) -> Any:
-    if "$ref" in part:
-        part = known[part["$ref"].rpartition("/")[2]]
+    part = _resolved(part, known)
     if "const" in part:
         return part["const"]
     if "enum" in part:
@@ -1287,8 +1151,6 @@ def _drawn(part: Mapping[str, Any], known: Mapping[str, Any], rng: Random) -> An
             return _drawn_number(part, rng)
         case "boolean":
             return rng.random() < 0.5
-        case "array" if "prefixItems" in part:
-            return [_drawn(inside, known, rng) for inside in part["prefixItems"]]
         case "array":
             least = part.get("minItems", 0)
             items = range(rng.randint(least, part.get("maxItems", least + 3)))
@@ -1317,17 +1179,46 @@ def _drawn_number(part: Mapping[str, Any], rng: Random) -> float:
 # --- prompts -------------------------------------------------------------------------------------
 
 
-def prompt_from(source: str | Path | Prompt, name: str, folder: Path | None) -> Prompt | str:
-    """Return the prompt that a question names; a text without slots stays a text.
+def prompt_for(run: Any, source: Any, reply: type[Decision] | None) -> tuple[Prompt | str, bool]:
+    """Return the prompt that a question names, or the one that a fork put in its place.
 
     Args:
-        source: a text; a ``Path``, or one word that ends in ``.md``, for a file; or a prompt.
-        name: what a text's prompt is called.
-        folder: where files are looked for that are not named from the root.
+        run: the run, which keeps its prompts by their places.
+        source: as ``ask`` takes it: a text, a file, or a prompt.
+        reply: what is asked for; a text's prompt is called after it.
+
+    Returns:
+        The prompt, or a text without slots; and whether it is another than the source names.
 
     Raises:
         PromptError: the file cannot be read, or a template is wrong.
+        ConfigError: it is not a prompt, or there are too many different ones.
     """
+    try:
+        return run._sources[source, reply]  # type: ignore[no-any-return]
+    except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
+        pass
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", getattr(reply, "__name__", "")).lower()
+    prompt = _prompt_from(source, name, file_of(type(run)))
+    if isinstance(prompt, str):
+        return prompt, False
+    # A fork keeps its edited prompt at the place of the one that the source still names.
+    place = f"{prompt.name}#{prompt.digest[:8]}"
+    if place not in run._prompts:
+        if len(run._prompts) >= _MOST_PROMPTS:
+            raise ConfigError(
+                f"{type(run).__name__} asks with more than {_MOST_PROMPTS} different prompts: "
+                "a template is put together anew each time. Give what changes a slot: "
+                "ask(..., '... {{ offer }} ...', offer=offer)"
+            )
+        run._prompts[place] = prompt if run._edit is None else run._edit(prompt)
+    used: Prompt = run._prompts[place]
+    run._sources[source, reply] = found = used, used.digest != prompt.digest
+    return found
+
+
+def _prompt_from(source: str | Path | Prompt, name: str, world: Path | None) -> Prompt | str:
+    """Return a prompt of the name from a text, or from a file beside the world's own."""
     if isinstance(source, Prompt):
         return source
     if not isinstance(source, str | Path):
@@ -1336,11 +1227,9 @@ def prompt_from(source: str | Path | Prompt, name: str, folder: Path | None) -> 
             "Prompt"
         )
     if isinstance(source, Path) or (source.endswith(".md") and len(source.split()) == 1):
-        path = Path(source)
-        return Prompt.load(path if path.is_absolute() or folder is None else folder / path)
+        return Prompt.load(Path(source) if world is None else world.parent / source)
     # The first line stands behind the quotes, the others where the source is indented to.
     first, newline, rest = source.partition("\n")
     text = f"{first.strip()}{newline}{textwrap.dedent(rest)}".strip()
-    if any(sign in text for sign in ("{{", "{%", "{#")):
-        return Prompt(text, name=name)
-    return text
+    is_template = any(sign in text for sign in ("{{", "{%", "{#"))
+    return Prompt(text, name=name) if is_template else text

@@ -22,8 +22,6 @@ from typing import (
 from pydantic import (
     ConfigDict,
     Field,
-    TypeAdapter,
-    ValidationError,
     create_model,
     field_validator,
     model_validator,
@@ -33,7 +31,7 @@ from pydantic_core import PydanticUndefined
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import Settings
-from llmsim_lab._util.text import clip, faults, whole
+from llmsim_lab._util.text import clip, whole
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.run._registry import RunClass
@@ -70,12 +68,11 @@ class StateChange(Settings):
     @classmethod
     def _known(cls, values: Any) -> Any:
         # Here, so that a file and a world's call show the right form too.
-        if isinstance(values, Mapping):
-            for name in values.keys() - cls.model_fields.keys():
-                raise ValueError(
-                    f"{name}: unknown; there are {', '.join(cls.model_fields)}; new values go by "
-                    "name: {'turn': 3, 'set': {'coins.Ann': 5}}"
-                )
+        for name in values.keys() - cls.model_fields.keys() if isinstance(values, Mapping) else ():
+            raise ValueError(
+                f"{name}: unknown; there are {', '.join(cls.model_fields)}; new values go by "
+                "name: {'turn': 3, 'set': {'coins.Ann': 5}}"
+            )
         return values
 
     @field_validator("set", mode="before")
@@ -154,20 +151,6 @@ class WorldConfig(Settings):
         return self.model_copy(update={"players": {"*": "rule"}})
 
 
-def made_intervention(values: Mapping[str, Any]) -> StateChange:
-    """Return an intervention made of a dict.
-
-    Raises:
-        ConfigError: a key or value is wrong; the message names it.
-    """
-    try:
-        return StateChange.model_validate(values)
-    except ValidationError as error:
-        names = list(StateChange.model_fields)
-        at = values.get("turn", "?")
-        raise ConfigError(f"intervention at turn {at}: {faults(error, names)}") from error
-
-
 # --- a world's parameters ------------------------------------------------------------------------
 
 
@@ -181,7 +164,7 @@ class Parameter:
     def __get__(self, run: Any, owner: type) -> Any:
         if run is not None:
             return getattr(run.config, self.name)
-        if self.default is ...:
+        if self.default in (..., PydanticUndefined):
             raise AttributeError(f"{owner.__name__}.{self.name} has no default")
         return self.default
 
@@ -224,7 +207,9 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
         if hasattr(base, name) or name in WorldConfig.model_fields or name in taken:
             raise _taken(cls, name, "the parameter")
         fields[name] = (hint, default)
-        setattr(cls, name, Parameter(name, _checked_default(cls, name, hint, default)))
+        if isinstance(default, FieldInfo):
+            default = default.get_default(call_default_factory=True)
+        setattr(cls, name, Parameter(name, default))
     _check_names(cls, base)
     # Last, so that runs are called after this class and not after its parent.
     parent: type[WorldConfig] = cls.config_type
@@ -240,30 +225,10 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     return made
 
 
-def _checked_default(cls: type, name: str, hint: Any, default: Any) -> Any:
-    """Return a parameter's default value, also that of a ``Field(...)``; ``...`` for none."""
-    value = default
-    if isinstance(default, FieldInfo):
-        hint = Annotated[hint, default]  # with its limits
-        value = default.get_default(call_default_factory=True)
-    if value is ... or value is PydanticUndefined:
-        return ...
-    # When the class is made, so that a wrong default shows where it is written, not in a run.
-    try:
-        TypeAdapter(hint).validate_python(value)
-    except ValidationError as error:
-        raise ConfigError(
-            f"{cls.__name__}.{name} = {value!r:.60} does not fit its annotation: {faults(error)}"
-        ) from error
-    return value
-
-
 def _annotations(cls: type) -> Mapping[str, Any]:
-    own = inspect.get_annotations(cls)
-    if not own:
-        return {}
     # Of the class itself get_type_hints would return those of all its bases as well.
-    shim = type("Annotations", (), {"__annotations__": dict(own), "__module__": cls.__module__})
+    own = dict(inspect.get_annotations(cls))
+    shim = type("Annotations", (), {"__annotations__": own, "__module__": cls.__module__})
     try:
         return get_type_hints(shim, localns=dict(vars(cls)), include_extras=True)
     except (NameError, TypeError) as error:
@@ -279,19 +244,16 @@ def _check_names(cls: RunClass, base: RunClass) -> None:
         if name.startswith("_") or isinstance(value, Parameter | type):
             continue
         known = inspect.getattr_static(base, name, None)  # of a property, the property itself
-        if hasattr(type(value), "__get__"):  # a method, a property, or what else is like one
-            if isinstance(known, property) and not hasattr(type(value), "__set__"):
-                raise _taken(cls, name, "the method")
-            continue
-        if name in base.__annotations__:
-            continue
-        if known is not None:
+        is_method = hasattr(type(value), "__get__")  # or a property, or what else is like one
+        if isinstance(known, property) if is_method else name in cls.config_type.model_fields:
+            if not hasattr(type(value), "__set__"):
+                raise ConfigError(
+                    f"{cls.__name__}.{name}: {name} is something that every run has; call yours "
+                    f"something else; a parameter's new default is annotated: {name}: "
+                    f"{type(value).__name__} = {value!r:.60}"
+                )
+        elif not is_method and known is not None and name not in base.__annotations__:
             raise _taken(cls, name, "it")
-        if name in cls.config_type.model_fields:
-            raise ConfigError(
-                f"{cls.__name__}.{name} = {value!r:.60} has no annotation, and {name} is a "
-                f"parameter; write {name}: {type(value).__name__} = {value!r:.60}"
-            )
 
 
 def _taken(cls: type, name: str, what: str) -> ConfigError:

@@ -7,25 +7,19 @@ that a person runs. Pipes, tests, nbconvert and nbval get nothing.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import shutil
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from llmsim_lab._util.text import clip, end_of, log_event, printable
+from llmsim_lab._util.text import clip, printable
 from llmsim_lab.llm._scope import InFlight, scope, scoped
 from llmsim_lab.types import Attempt, ChatRequest
-
-if TYPE_CHECKING:
-    from rich.live import Live
-
-logger = logging.getLogger(__name__)
 
 Show = Callable[[str], object]
 """Shows a text instead of the one before; an empty one removes the line."""
@@ -33,13 +27,10 @@ Show = Callable[[str], object]
 _PATIENCE_S = 1.5
 """Work that is done by then shows nothing."""
 _TICK_S = 0.5
-_LEAST_WRITTEN, _MOST_WRITTEN = 20, 60
-"""How many characters are shown of what is being written; on a terminal, as many as fit."""
-_HUMAN = "human"
-"""The model's name in requests to a person, who may be typing where the line would be."""
-
 _terminal = threading.Lock()
 """Held by the line on the terminal, which has room for one."""
+_HUMAN = "human"
+"""The model's name in requests to a person, who may be typing where the line would be."""
 
 
 @asynccontextmanager
@@ -59,23 +50,25 @@ async def progress_line(
     # The task's context says whether a line counts already: step() inside run(), or run() inside
     # a comparison, is part of what that one counts.
     around = scope()
-    wanted = enabled and not around.counted and around.watch is None
-    show = _screen() if wanted else None
-    with scoped(counted=True):
-        if show is None:
+    if around.counted:
+        yield lambda: None
+        return
+    show = _screen() if enabled and around.watch is None else None
+    if show is None:
+        with scoped(counted=True):
             yield lambda: None
-            return
-        line = ProgressLine(show, unit=unit, number=number, last=last)
-        ticker = asyncio.create_task(line.tick())
-        try:
-            with scoped(watch=line):
-                yield line.advance
-        finally:
-            ticker.cancel()
-            # Waited for, so that it cannot show the line once more after it was hidden.
-            with suppress(asyncio.CancelledError):
-                await ticker
-            line.hide()
+        return
+    line = ProgressLine(show, unit=unit, number=number, last=last)
+    ticker = asyncio.create_task(line.tick())
+    try:
+        with scoped(counted=True, watch=line):
+            yield line.advance
+    finally:
+        ticker.cancel()
+        # Waited for, so that it cannot show the line once more after it was hidden.
+        with suppress(asyncio.CancelledError, Exception):
+            await ticker
+        line.hide()
 
 
 class ProgressLine(InFlight):
@@ -100,12 +93,11 @@ class ProgressLine(InFlight):
     ) -> None:
         super().__init__()
         self._show = show
-        self._unit, self._number, self._last = unit, number, last
-        self._clock = clock
+        self._people: set[int] = set()
+        self._unit, self._number, self._last, self._clock = unit, number, last, clock
         self._began = self._unit_began = clock()
         self._seconds: list[float] = []
         self._finished_before = 0
-        self._people: set[int] = set()
 
     def advance(self) -> None:
         """Record that a unit is done; the next one has begun."""
@@ -132,59 +124,36 @@ class ProgressLine(InFlight):
         await asyncio.sleep(_PATIENCE_S)
         while True:
             if not self._people:
-                self._safely(self.text)
+                self._show(self.text)
             await asyncio.sleep(_TICK_S)
 
     def hide(self) -> None:
-        """Take the line away."""
-        self._safely("")
-
-    def _safely(self, text: str) -> None:
-        try:
-            self._show(text)
-        except Exception as error:  # noqa: BLE001 - a terminal that is gone is no reason to end a run
-            self._show = str  # which shows nothing, so that this is logged once
-            log_event(logger, logging.INFO, "PROGRESS_NOT_SHOWN", error=repr(error))
+        """Take the line away; a terminal that is gone is no reason to end a run."""
+        with suppress(Exception):
+            self._show("")
 
     @property
     def text(self) -> str:
         """What the line says now, such as ``turn 3 of 8 · waiting for 2 of 4 answers · 1:20 left``.
 
-        The time left follows from the median of the units so far. Where replies are read as they
-        are written, the end of the oldest one follows.
+        The time left follows from the median of the units so far.
         """
+        waiting, now, last = self.waiting, self._clock(), self._last
         # After the last one it stays on that, while a callback or a file takes its time.
-        unit = self._number if self._last is None else min(self._number, self._last)
-        of = "" if self._last is None else f" of {self._last}"
-        parts = [f"{self._unit} {unit}{of}"]
-        waiting = self.waiting
+        parts = [f"{self._unit} {self._number}"]
+        if last is not None:
+            parts = [f"{self._unit} {min(self._number, last)} of {last}"]
         if len(waiting) == 1:
             parts.append(f"waiting for {clip(printable(str(waiting[0])), 40)}")
         elif waiting:
             asked = len(waiting) + self.finished - self._finished_before
             parts.append(f"waiting for {len(waiting)} of {asked} answers")
-        parts.append(self._time())
-        if written := next((call.text for call in waiting if call.text), ""):
-            # Line breaks separate words; all else that a terminal obeys is taken out.
-            columns = shutil.get_terminal_size(fallback=(200, 24)).columns
-            room = columns - len(" · ".join(parts)) - len(" · ") - 1
-            room = max(_LEAST_WRITTEN, min(room, _MOST_WRITTEN))
-            parts.append(end_of(printable(written, keep="\n\t"), room))
-        return " · ".join(parts)
-
-    def _time(self) -> str:
-        now = self._clock()
-        if self._last is None or not self._seconds:
-            return f"{_minutes(now - self._began)} so far"
-        usual = median(self._seconds)
-        left = usual * (self._last - self._number) + max(0.0, usual - (now - self._unit_began))
-        return f"{_minutes(max(0.0, left))} left"
-
-
-def _minutes(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+        left, word = now - self._began, "so far"
+        if last is not None and self._seconds:
+            usual, word = median(self._seconds), "left"
+            left = usual * (last - self._number) + max(0.0, usual - (now - self._unit_began))
+        minutes = str(timedelta(seconds=round(max(0.0, left)))).removeprefix("0:")
+        return " · ".join([*parts, f"{minutes.removeprefix('0')} {word}"])
 
 
 def _screen() -> Show | None:
@@ -205,16 +174,13 @@ def _in_cell() -> Show:
     from IPython.display import DisplayHandle
 
     make: Any = DisplayHandle  # which has no types
-    handle, displayed = make(), False
+    handle = make()
+    shown: list[str] = []
 
     def show(text: str) -> None:
-        nonlocal displayed
-        content = {"text/plain": text}
-        if displayed:
-            handle.update(content, raw=True)
-        elif text:
-            handle.display(content, raw=True)
-            displayed = True
+        if shown or text:
+            (handle.update if shown else handle.display)({"text/plain": text}, raw=True)
+            shown[:] = ["it has a place"]
 
     return show
 
@@ -230,24 +196,18 @@ def _on_terminal() -> Show | None:
     console = Console(file=stream)
     if not console.is_interactive:  # such as TERM=dumb, where a line cannot be written anew
         return None
-    live: Live | None = None
+    # What is printed meanwhile appears above the line, unless it goes elsewhere.
+    above = sys.stdout is not None and sys.stdout.isatty()
+    live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=above)
 
     def show(text: str) -> None:
-        nonlocal live
-        if text and live is None and _terminal.acquire(blocking=False):
-            # What is printed meanwhile appears above the line, unless it goes elsewhere.
-            above = sys.stdout is not None and sys.stdout.isatty()
-            live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=above)
+        if text and not live.is_started and _terminal.acquire(blocking=False):
             live.start()
-        if text and live is not None:
+        if live.is_started:
             line = Text(text, style="dim", no_wrap=True, overflow="ellipsis")
-            live.update(line, refresh=True)
-        elif live is not None:
-            # First: what is thrown while it is taken away must not leave a line that is gone.
-            gone, live = live, None
-            try:
-                gone.stop()
-            finally:
+            live.update(line, refresh=bool(text))
+            if not text:
+                live.stop()
                 _terminal.release()
 
     return show

@@ -11,17 +11,17 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Any
-
-from pydantic import ValidationError
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import TapeError
 from llmsim_lab.run._registry import kind_name
+from llmsim_lab.run._session import load_turns
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import (
     Answer,
@@ -33,7 +33,7 @@ from llmsim_lab.run._turn import (
 )
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._lines import RecordedCall, RunInfo
-from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest, Status
+from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
 
 Record = dict[str, Any]
 
@@ -58,48 +58,22 @@ class Recorded:
         series: the columns to chart first.
     """
 
+    state_type = dict[str, Any]
+
     def __init__(self, tape: Tape, info: RunInfo, series: Sequence[Series]) -> None:
         self.tape, self.run_id = tape, info.id
-        self._rows = tape.frame_rows(info.id)
         self.series = series
         self.notes = [
             f"Run {info.id} is shown as it was recorded, without its class, "
             f"{kind_name(info.manifest)}: what its class would add is not told."
         ]
         self.last_planned = info.turns
-        known = {call.id: call.attempt for call in tape.calls(info.id, forgotten=True)}
-
-        def attempt(number: int) -> Attempt:
-            # One of an earlier turn may be a parent's.
-            return known[number] if number in known else tape.attempt(number)
-
-        try:
-            self.turns = [self._turn(record, attempt) for record in tape.turn_records(info.id)]
-        except (KeyError, IndexError, TypeError, ValueError, ValidationError) as error:
-            what = f"a turn of run {info.id} is damaged: {clip(str(error), 200)}"
-            raise TapeError(what) from error
-
-    def _turn(self, record: Mapping[str, Any], attempt: Callable[[int], Attempt]) -> Turn:
-        def call(status: Status, numbers: Sequence[int]) -> CallRecord:
-            return CallRecord(history=tuple(map(attempt, numbers)), status=status)
-
-        calls = tuple(call(*named) for named in record["calls"])
-        row = self._rows.get(record["turn"])
-        row = row if isinstance(row, dict) else {}
-        done = row.get("interventions")
-        common: dict[str, Any] = {
-            "number": record["turn"],
-            "state": RowState(record["state"], row),
-            "interventions": (done,) if done else (),
-            "seconds": float(record["seconds"]),
-            "calls": calls,
-        }
-        answers = (
-            Answer(**{**fields, "calls": tuple(calls[at] for at in fields["calls"])})
-            for fields in record["by_code"]
-        )
-        story, became = tuple(record["story"]), record["became"]
-        return Turn(by_code=tuple(answers), became=became, story=story, **common)
+        rows = tape.frame_rows(info.id)
+        self.turns = []
+        for turn in load_turns(Recorded, tape, info.id, tape.turn_records(info.id)):
+            row = rows.get(turn.number)
+            state = RowState(turn.state, row if isinstance(row, dict) else {})
+            self.turns.append(replace(turn, state=state, noted={}))
 
     def prediction(self) -> Mapping[str, float]:
         """Return nothing: what theory says, only the class knows."""

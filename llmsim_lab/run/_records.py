@@ -7,8 +7,8 @@ again, and to tell two runs apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, get_type_hints
@@ -81,18 +81,24 @@ def record_of(cls: RunClass, turn: Turn, planned: Sequence[StateChange] = ()) ->
         "seconds": turn.seconds,
         "interventions": turn.interventions,
         "planned": tuple(planned),
-        **{name: getattr(turn, name) for name in _OWN},
+        "by_code": turn.by_code,
+        "noted": turn.noted,
+        "became": turn.became,
+        "story": turn.story,
     }
-    plain: dict[str, Any] = _plain(_adapter_of(cls.state_type), values, Places(turn.calls))
+    plain = _plain(_adapter_of(cls.state_type), values, Places(turn.calls))
     plain["calls"] = [[call.status, call.numbers] for call in turn.calls]
     return plain
 
 
-def _plain(adapter: TypeAdapter[Any], value: object, places: Places) -> Any:
+def _plain(adapter: TypeAdapter[Any], value: object, places: Places) -> dict[str, Any]:
     try:
-        return adapter.dump_python(value, mode="json", by_alias=True, context=places)
+        found: dict[str, Any] = adapter.dump_python(
+            value, mode="json", by_alias=True, context=places
+        )
     except PydanticSerializationError as error:
         raise TapeError(f"a turn cannot be written: {error}") from error
+    return found
 
 
 @lru_cache(maxsize=64)  # bounded, since a notebook's cell makes its classes anew each time
@@ -125,14 +131,22 @@ def decode_turn(
         TapeError: the record does not hold what it should; the tape is damaged.
     """
     rest = dict(record)
-    # Calls first: the rest names them by their places.
-    try:
+    with _whole(f"turn {record.get('turn')}"):
+        # Calls first: the rest names them by their places.
         calls = _read(_CALLS, rest.pop("calls"), Places(attempts=attempts))
         values = _read(_adapter_of(cls.state_type), rest, Places(calls, attempts))
-        kept = {name: values[name] for name in ("state", "seconds", "interventions", *_OWN)}
-        return Turn(number=values["turn"], calls=calls, **kept)
+        del values["planned"]
+        return Turn(number=values.pop("turn"), calls=calls, **values)
+
+
+@contextmanager
+def _whole(what: str, wrong: str = "on the tape is damaged") -> Iterator[None]:
+    """Raise TapeError where something that is read does not hold what it should."""
+    try:
+        yield
     except (KeyError, TypeError, IndexError, ValueError) as error:
-        raise TapeError(f"turn {record.get('turn')} on the tape is damaged: {error}") from error
+        why = faults(error) if isinstance(error, ValidationError) else error
+        raise TapeError(f"{what} {wrong}: {why}") from error
 
 
 def _read(adapter: TypeAdapter[Any], parsed: Any, places: Places) -> Any:
@@ -186,10 +200,8 @@ def interventions_of(record: Mapping[str, Any], part: str) -> list[StateChange]:
     Raises:
         TapeError: it cannot be read; the tape is damaged.
     """
-    try:
+    with _whole(f"turn {record['turn']}"):
         return [StateChange.model_validate(values) for values in record[part]]
-    except (ValidationError, KeyError, TypeError) as error:
-        raise TapeError(f"turn {record['turn']} on the tape is damaged: {error}") from error
 
 
 # --- the manifest --------------------------------------------------------------------------------
@@ -198,23 +210,16 @@ def interventions_of(record: Mapping[str, Any], part: str) -> list[StateChange]:
 def entries_of(prompts: Mapping[str, Prompt]) -> dict[str, dict[str, Any]]:
     """Return prompts as a manifest has them, by their places."""
     return {
-        place: {
-            "name": prompt.name,
-            "digest": prompt.digest,
-            "parent": prompt.parent,
-            "text": prompt.text,
-        }
+        place: {part: getattr(prompt, part) for part in ("name", "digest", "parent", "text")}
         for place, prompt in prompts.items()
     }
 
 
 def model_differs(recorded: Mapping[str, Any] | None, info: ModelInfo) -> str | None:
     """Return how a model differs from the recorded one, if any; None for the same one."""
-    if recorded is None:
-        return None
     for key in ("backend", "name", "digest"):
         now = getattr(info, key)
-        if (then := recorded.get(key)) != now:
+        if recorded is not None and (then := recorded.get(key)) != now:
             return f"its {key} is {now!r}, the recorded one's is {then!r}"
     return None
 
@@ -229,16 +234,10 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
     Raises:
         TapeError: this version of the package does not understand it.
     """
-    manifest = info.manifest
-    try:
-        cls = cls or class_of_manifest(info.id, manifest)
-        return cls.config_type.model_validate(manifest["config"])
-    except (KeyError, ValidationError) as error:
-        made_by = manifest.get("package", "an unknown version")
-        raise TapeError(
-            f"the run's configuration, recorded by llmsim-lab {made_by}, is not understood by this "
-            f"version: {error}"
-        ) from error
+    cls, made_by = cls or class_of_manifest(info.id, info.manifest), info.manifest.get("package")
+    what = f"the run's configuration, recorded by llmsim-lab {made_by},"
+    with _whole(what, "is not understood by this version"):
+        return cls.config_type.model_validate(info.manifest["config"])
 
 
 def check_manifest(info: RunInfo) -> None:
@@ -257,10 +256,8 @@ def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | No
         TapeError: this version of the package does not understand them.
     """
     settings = manifest["llm"]
-    try:
+    with _whole("the settings of the model", "are not understood"):
         return None if settings is None else LLMConfig.model_validate({**settings, **changes})
-    except ValidationError as error:
-        raise TapeError(f"the settings of the model are not understood: {faults(error)}") from error
 
 
 def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:

@@ -19,10 +19,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from llmsim_lab._util.config import YamlFile
-from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError, TapeError
 
@@ -66,32 +63,25 @@ def identity(cls: type) -> str:
     return f"{stem}:{cls.__qualname__}"
 
 
-def code_digests(cls: RunClass, base: RunClass, base_config: type[BaseModel]) -> dict[str, str]:
-    """Return SHA-256 digests of what a world's turns follow from, by name.
+def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
+    """Return a SHA-256 digest of what a world's turns follow from, under what it is of.
 
-    ``file``: of the whole file, where there is one. ``methods``: of their sources. ``parameters``
-    and ``state``: of their JSON schemas.
+    ``file``: its file, and those of its state and of its bases. Without one, as in a notebook,
+    ``methods``: their sources.
 
     Args:
         cls: the world's class.
         base: ``Run``, whose own code is not in the digests: its package's version is recorded.
-        base_config: ``WorldConfig``, whose settings, the same for all worlds, are not either.
     """
-    found: dict[str, str] = {}
-    path = file_of(cls)
-    if path is not None:
-        with suppress(OSError):  # a zip, or it is gone
-            found["file"] = hashlib.sha256(path.read_bytes()).hexdigest()
     own = [one for one in cls.__mro__ if issubclass(one, base) and one is not base]
-    found["methods"] = _digest(source for one in own for source in _sources(one))
-    whole, shared = (one.model_json_schema() for one in (cls.config_type, base_config))
-    own_parts = {
-        part: {name: it for name, it in whole.get(part, {}).items() if name not in shared[part]}
-        for part in ("properties", "$defs")
-    }
-    found["parameters"] = _digest([dumps(own_parts)])
-    found["state"] = _digest([dumps(cls.state_type.model_json_schema())])
-    return found
+    paths = dict.fromkeys(file_of(one) for one in (*own, cls.state_type) if not is_shipped(one))
+    with suppress(OSError, AttributeError):  # a zip, or it is gone; or there is none
+        contents = [path.read_bytes() for path in paths]  # type: ignore[union-attr]
+        return {"file": hashlib.sha256(b"\0".join(contents)).hexdigest()}
+    # NUL is in no source, so that no two lists of texts join to the same one. A text may hold half
+    # a character (a surrogate), which UTF-8 alone cannot encode.
+    text = "\0".join(source for one in own for source in _sources(one))
+    return {"methods": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
 
 
 def _sources(cls: type) -> Iterable[str]:
@@ -105,12 +95,6 @@ def _sources(cls: type) -> Iterable[str]:
         except (OSError, TypeError):
             code = function.__code__
             yield f"{name} {code.co_code!r} {code.co_consts!r} {code.co_names!r}"
-
-
-def _digest(texts: Iterable[str]) -> str:
-    # NUL is in no source, so that no two lists of texts join to the same one. A text may hold half
-    # a character (a surrogate), which UTF-8 alone cannot encode.
-    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 # --- the classes by their names ------------------------------------------------------------------
@@ -147,18 +131,13 @@ def find_class(name: str) -> RunClass:
     """Return the class of runs that has a name, such as ``crisis``.
 
     Raises:
-        ConfigError: none is known by that name, or the package that has it cannot be imported.
+        ConfigError: none is known by that name.
     """
     if name in _known:
         return _known[name]
     announced = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
     if entry := announced.get(name):
-        try:
-            entry.load()  # defines the class, which registers itself
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(
-                f"the kind of simulation {name!r} cannot be imported from {entry.value}: {error}"
-            ) from error
+        entry.load()  # defines the class, which registers itself
     if name not in _known:
         there = ", ".join(sorted(one for one in {*_known, *announced} if ":" not in one))
         raise ConfigError(
@@ -206,14 +185,15 @@ def class_of_config(config: object) -> RunClass:
     Raises:
         ConfigError: it is not a configuration of any known class.
     """
-    found = [cls for cls in _known.values() if isinstance(config, cls.config_type)]
-    if not found:
-        there = ", ".join(sorted(cls.config_type.__name__ for cls in _known.values()))
-        raise ConfigError(
-            f"{type(config).__name__} is not a configuration of a simulation; there are: {there}"
-        )
     # An exact one first: a configuration's base may be another class's configuration.
-    return next((cls for cls in found if type(config) is cls.config_type), found[0])
+    for known in (type(config), *type(config).__mro__):
+        for cls in _known.values():
+            if cls.config_type is known:
+                return cls
+    there = ", ".join(sorted(cls.config_type.__name__ for cls in _known.values()))
+    raise ConfigError(
+        f"{type(config).__name__} is not a configuration of a simulation; there are: {there}"
+    )
 
 
 def config_from_file(path: str | Path, *, kind: str = "") -> Any:

@@ -15,11 +15,11 @@ import asyncio
 import copy
 import inspect
 import logging
+import math
 import platform
-import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -27,7 +27,7 @@ from functools import cache, partial
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 
 from markupsafe import Markup
 from pydantic import ValidationError
@@ -50,13 +50,12 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import Budget, CallLog, Purse, scoped
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._ask import Ask, Foresight, prompt_from
+from llmsim_lab.run._ask import Ask, Foresight, prompt_for
 from llmsim_lab.run._config import (
     Parameter,
     StateChange,
     WorldConfig,
     config_type_of,
-    made_intervention,
     state_type_of,
 )
 from llmsim_lab.run._page import write_page
@@ -75,7 +74,6 @@ from llmsim_lab.run._records import (
 from llmsim_lab.run._registry import (
     class_of_manifest,
     code_digests,
-    file_of,
     identity,
     kind_name,
     register,
@@ -92,7 +90,7 @@ from llmsim_lab.run._turn import (
     turn_row,
 )
 from llmsim_lab.tape._lines import RunInfo, Verb
-from llmsim_lab.types import CallRecord, ChatRequest, Decision, FrozenDict, Status
+from llmsim_lab.types import CallRecord, ChatRequest, FrozenDict, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,14 +104,11 @@ Tapes = Tape | str | Path
 AnyRun = Any
 """A run of any class."""
 
-_MOST_PROMPTS = 64
 _FORESIGHT_S = 1.0
 """How long a turn may take to its first question, for its form to be known before."""
 _LATEST_SHOWN = 5
 _MOST_COLUMNS_SHOWN = 8
-_SINGLE_BRACES = re.compile(r"(?<!\{)\{\s*((?:name|state|run|turns?)\b(?!\s*:\s)[^{}\n]*)\}(?!\})")
-"""A slot as an f-string has it, and no form of an answer: ``{name: ..., amount: ...}``."""
-_SET_IN_A_TURN = ("turns", "unrecorded", "llm_client")
+_SET_IN_A_TURN = ("turns", "planned", "unrecorded", "llm_client")
 """What others may set of a run while it plays a turn."""
 CLIENT_SETTINGS = (
     *("model", "timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive"),
@@ -121,21 +116,7 @@ CLIENT_SETTINGS = (
 """Settings that say where and how patiently to ask, not what: the client's, not a recording's."""
 
 
-def _option(*, default: Any = None, alias: str = "", kw_only: bool = True) -> Any:
-    """Declare an argument of every run for type checkers, which read it from the class."""
-    return default, alias, kw_only
-
-
-@dataclass_transform(kw_only_default=True, field_specifiers=(_option,))
-class _Parameters:
-    """Lets editors and type checkers know a world's annotated fields as its arguments.
-
-    A class of its own, since type checkers read no fields from the decorated class itself, and
-    those of ``Run`` below are arguments of every world.
-    """
-
-
-class Run(_Parameters, Generic[StateT]):
+class Run(Generic[StateT]):
     """The base of all simulations; a world of one's own derives from ``Run[ItsState]``.
 
     Its annotated fields are parameters, which are given by keyword, read from files and written on
@@ -170,17 +151,6 @@ class Run(_Parameters, Generic[StateT]):
         ConfigError: a parameter is unknown or wrong.
     """
 
-    # Read by type checkers alone: the arguments that every world takes beside its own fields.
-    _config_: Any = _option(default=None, alias="config", kw_only=False)
-    _client_: LLMClient | None = _option(default=None, alias="llm_client")
-    _players_: Any = _option(default=None, alias="players")
-    _state_: Any = _option(default=None, alias="state")
-    _tape_: Tape | str | Path | None = _option(default=None, alias="tape")
-    _name_: str = _option(default="", alias="name")
-    _seed_: int = _option(default=0, alias="seed")
-    _turns_: int = _option(default=8, alias="turns")
-    _interventions_: Sequence[Any] = _option(default=(), alias="interventions")
-
     kind: ClassVar[str] = ""
     config_type: ClassVar[type[Any]] = WorldConfig
     state_type: ClassVar[Any] = State
@@ -188,6 +158,8 @@ class Run(_Parameters, Generic[StateT]):
     """Other defaults of the parameters that every run has: ``{"turns": 6}``."""
     gone: ClassVar[Mapping[str, str]] = {}
     """What to write in place of parameters that there were: sentences by their names."""
+    name = Parameter("name", "run")
+    seed = Parameter("seed", 0)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -218,7 +190,16 @@ class Run(_Parameters, Generic[StateT]):
         self._sources: dict[Any, tuple[Prompt | str, bool]] = {}
         self._edit: Callable[[Prompt], Prompt] | None = None  # a study's, of what is first asked
         self._seats: dict[str, None] = {}
-        self._told_of_braces: set[str] = set()
+        self._quiet = False  # in a study, which has warned of the same thing in an earlier run
+        self._session = Session()
+        self._listeners: list[Callable[[Turn], object]] = []
+        self._stepping = False  # while a turn is played: no second one, and no change under it
+        self._purse: Purse | None = None
+        self._told_to_reach = 0
+        self.unrecorded = ""
+        """Why a run that one would expect to be recorded is not; empty if it is as asked."""
+        self.planned: Mapping[int, Sequence[StateChange]] = {}
+        """What was or is to be done from outside, by turn."""
         players = {} if players is None else players
         if not isinstance(players, Mapping):
             players = {"*": players}
@@ -227,20 +208,10 @@ class Run(_Parameters, Generic[StateT]):
         seated, self.given = _seated(self, players)
         self.players: Mapping[str, Any] = FrozenDict(seated)
         self.ready()
-        start = self.start() if state is None else state
-        self.turns: list[Turn] = [Turn(number=0, state=self._checked_state(start, starts=True))]
-        self.unrecorded = ""
-        """Why a run that one would expect to be recorded is not; empty if it is as asked."""
-        self._listeners: list[Callable[[Turn], object]] = []
-        self._planned: dict[int, list[StateChange]] = {}
-        self._told_to_reach = 0
-        self._stepping = False  # while a turn is played: no second one, and no change under it
-        self._purse: Purse | None = None
-        self._quiet = False  # in a study, which has warned of the same thing in an earlier run
-        self._session: Session | None = None
-        for intervention in self.config.interventions:
-            self._plan(intervention)
-            _warn_if_unreached(self, intervention)
+        start = checked_state(self, self.start() if state is None else state, "starts from")
+        self.turns: list[Turn] = [Turn(number=0, state=start)]
+        for item in self.config.interventions:
+            self.intervene(item.turn, item.set, note=item.note)
         if tape is not None:
             self._record(tape if isinstance(tape, Tape) else Tape(tape))
 
@@ -313,60 +284,33 @@ class Run(_Parameters, Generic[StateT]):
                 if place.partition("#")[0] == source:
                     return prompt
             source = Prompt.load(source)
-        return cast("Prompt", self.prompt_for(source, None)[0])
+        return cast("Prompt", prompt_for(self, source, None)[0])
 
-    def prompt_for(self, source: Any, reply: type[Decision] | None) -> tuple[Prompt | str, bool]:
-        """Return the prompt that a question names, or the one that a fork put in its place.
-
-        Args:
-            source: as ``ask`` takes it: a text, a file, or a prompt.
-            reply: what is asked for; a text's prompt is called after it.
-
-        Returns:
-            The prompt, or a text without slots; and whether it is another than the source names.
-
-        Raises:
-            PromptError: the file cannot be read, or a template is wrong.
-            ConfigError: there are too many different ones.
-        """
-        try:
-            return self._sources[source, reply]
-        except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
-            pass
-        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", getattr(reply, "__name__", "")).lower()
-        path = file_of(type(self))
-        prompt = prompt_from(source, name, path.parent if path else None)
-        if isinstance(prompt, str):
-            _warn_of_single_braces(self, prompt)
-            return prompt, False
-        # A fork keeps its edited prompt at the place of the one that the source still names.
-        place = f"{prompt.name}#{prompt.digest[:8]}"
-        if place not in self._prompts:
-            if len(self._prompts) >= _MOST_PROMPTS:
-                raise ConfigError(
-                    f"{type(self).__name__} asks with more than {_MOST_PROMPTS} different prompts: "
-                    "a template is put together anew each time. Give what changes a slot: "
-                    "ask(..., '... {{ offer }} ...', offer=offer)"
-                )
-            self._prompts[place] = prompt if self._edit is None else self._edit(prompt)
-        used = self._prompts[place]
-        self._sources[source, reply] = used, used.digest != prompt.digest
-        _warn_of_single_braces(self, used.text)
-        return self._sources[source, reply]
-
-    def _record(self, tape: Tape, known: Mapping[str, Any] | None = None) -> None:
-        """Begin a run on a tape.
+    def _record(
+        self,
+        tape: Tape,
+        known: Mapping[str, Any] | None = None,
+        *,
+        verb: Verb = "run",
+        parent: int | None = None,
+        fork_turn: int | None = None,
+    ) -> Self:
+        """Begin a run on a tape, with the latest turn.
 
         Args:
-            tape: the tape.
+            tape: the tape, which has the turns before where the run is a fork.
             known: parts of the manifest that are known already, or that a study adds: its runs
                 share the code, and where a class came from a notebook only the notebook knows it.
+            verb: how the run came about.
+            parent: the run that it is a fork or a rerun of.
+            fork_turn: for a fork, the turn of the parent that it starts from.
         """
-        cls = type(self)
         # Before anything is written: what raises here leaves no run on the tape.
-        first = tape_turn(cls, self.turns[0], self._planned)
-        run = tape.add_run(self._new_manifest(known), name=self.config.name, first=first)
-        self._session = Recording(cls, tape, run)
+        first = tape_turn(type(self), self.turns[-1], self.planned)
+        origin: dict[str, Any] = {"verb": verb, "parent": parent, "fork_turn": fork_turn}
+        number = tape.add_run(self._new_manifest(known), name=self.name, first=first, **origin)
+        self._session = Recording(type(self), tape, number)
+        return self
 
     def _new_manifest(self, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return what defines the run; which model answers is added when it is first asked."""
@@ -470,42 +414,6 @@ class Run(_Parameters, Generic[StateT]):
         """
         return ()
 
-    def _checked_state(self, state: Any, *, starts: bool = False, whole: bool = True) -> StateT:
-        """Return what a turn led to, or what the run starts from.
-
-        Args:
-            state: the state.
-            starts: whether the run starts from it.
-            whole: whether a tape is to be tried on it, which takes long.
-
-        Raises:
-            ConfigError: it is not a state of this run.
-        """
-        name, wanted = type(self).__name__, self.state_type.__name__
-        if isinstance(state, self.state_type):
-            if whole:
-                check_kept(state, self.state_type)
-            return cast("StateT", state)
-        if starts:
-            raise ConfigError(
-                f"{name} starts from {state!r:.60}; its state is a {wanted}: def start(self) -> "
-                f"{wanted} returns one"
-            )
-        if state is None:
-            raise ConfigError(
-                f"{name}.turn returned None; end it with the next state: return state.replace(...)"
-            )
-        if type(state).__name__ == wanted:  # as after a second run of its notebook cell
-            raise ConfigError(
-                f"{name}.turn returned a {wanted}, but not the class {wanted} that {name} was made "
-                f"with: {wanted} was defined again since. Define {name} again as well (run its "
-                "cell), and make a new run of it"
-            )
-        raise ConfigError(
-            f"{name}.turn returned {state!r:.60}; it must return a {wanted}: return "
-            "state.replace(...)"
-        )
-
     @property
     def prompts(self) -> dict[str, Prompt]:
         """The prompts in use, by their places; a world's own are known once they were asked."""
@@ -515,7 +423,7 @@ class Run(_Parameters, Generic[StateT]):
     def code_digests(self) -> dict[str, str]:
         """Digests of code that is not the package's and that the run depends on, by name."""
         shipped = type(self).__module__.startswith("llmsim_lab.")
-        return {} if shipped else code_digests(type(self), Run, WorldConfig)
+        return {} if shipped else code_digests(type(self), Run)
 
     # --- what a run has been through ---------------------------------------------------------
 
@@ -530,14 +438,11 @@ class Run(_Parameters, Generic[StateT]):
         return self.turns[-1].number
 
     @property
-    def seed(self) -> int:
-        """Of everything random but the model; see ``ask.rng``."""
-        return cast("int", self.config.seed)
-
-    @property
-    def name(self) -> str:
-        """The run's name, for charts and records."""
-        return cast("str", self.config.name)
+    def people(self) -> list[Person]:
+        """The people who are asked in this run, whoever's place they take."""
+        clients = (self.llm_client, *map(_client_of, self.players.values()))
+        backends = (getattr(one, "backend", None) for one in clients)
+        return list(dict.fromkeys(one for one in backends if isinstance(one, Person)))
 
     @property
     def calls(self) -> list[CallRecord]:
@@ -608,30 +513,14 @@ class Run(_Parameters, Generic[StateT]):
         return max(self.turn_number, self._told_to_reach, configured)
 
     @property
-    def planned(self) -> Mapping[int, Sequence[StateChange]]:
-        """What was or is to be done from outside, by turn."""
-        return self._planned
-
-    @property
     def tape(self) -> Tape | None:
         """The tape that the run is recorded on or replayed from, if any."""
-        return self._session.tape if self._session else None
+        return self._session.tape
 
     @property
     def run_id(self) -> int | None:
         """The run's number on its tape."""
-        return self._session.run if self._session else None
-
-    def take_over(
-        self, turns: Sequence[Turn], planned: Sequence[StateChange], session: Session | None
-    ) -> Self:
-        """Continue with another run's turns, what was planned for later ones, and a tape."""
-        self.turns = list(turns)
-        self._planned = {}
-        for intervention in planned:
-            self._planned.setdefault(intervention.turn, []).append(intervention)
-        self._session = session
-        return self
+        return self._session.number
 
     # --- what is done from outside -----------------------------------------------------------
 
@@ -650,51 +539,41 @@ class Run(_Parameters, Generic[StateT]):
         Raises:
             ConfigError: the turn has passed or is being played, or a name or value is wrong.
         """
-        if values is not None:
-            more["set"] = values
-        return self.add_intervention(made_intervention({"turn": turn, **more}))
-
-    def add_intervention(self, intervention: StateChange) -> StateChange:
-        """Do what ``intervene`` does with an intervention that was made before."""
-        if self._stepping and intervention.turn <= self.turn_number + 1:
+        item = StateChange(turn=turn, **more, **({} if values is None else {"set": values}))
+        now, latest, planned = self.turn_number, self.turns[-1], self.planned
+        if self._stepping and item.turn <= now + 1:
             raise ConfigError(
-                f"turn {intervention.turn} cannot be changed while turn {self.turn_number + 1} is "
-                "being played; wait until it is done, or intervene at turn "
-                f"{self.turn_number + 2} or later"
+                f"turn {item.turn} cannot be changed while turn {now + 1} is being played; wait "
+                f"until it is done, or intervene at turn {now + 2} or later"
             )
-        # Undone where the tape raises, so that the run stays what its tape says.
-        turns, planned = list(self.turns), {at: list(its) for at, its in self._planned.items()}
-        self._plan(intervention)
-        if self._session is not None:
-            try:
-                self._session.changed(self.turns[-1], self._planned)
-            except BaseException as error:
-                self.turns, self._planned = turns, planned
-                # Ctrl-C may be noticed when the tape has it: then it is undone there as well.
-                if not isinstance(error, TapeError):
-                    self._session.changed(self.turns[-1], self._planned)
-                raise
-        _warn_if_unreached(self, intervention)
-        return intervention
-
-    def _plan(self, intervention: StateChange) -> None:
-        at, now = intervention.turn, self.turn_number
-        if at < now:
+        if item.turn < now:
             raise ConfigError(
-                f"turn {at} has been played (the run is at turn {now}); intervene at turn {now} or "
-                "later, or start a new run"
+                f"turn {item.turn} has been played (the run is at turn {now}); intervene at turn "
+                f"{now} or later, or start a new run"
             )
         # Done to the latest state on trial: what this run has no place for raises now.
-        _intervened(self, self.turns[-1].state, [intervention])
-        if at == now:
-            latest = self.turns[-1]
-            self.turns[-1] = replace(
-                latest,
-                state=_intervened(self, latest.state, [intervention]),
-                interventions=(*latest.interventions, intervention),
-            )
+        state = self.changed(latest.state, item.set)
+        if item.turn == now:
+            done = (*latest.interventions, item)
+            self.turns[-1] = replace(latest, state=state, interventions=done)
         else:
-            self._planned.setdefault(at, []).append(intervention)
+            self.planned = {**planned, item.turn: [*planned.get(item.turn, ()), item]}
+        try:
+            self._session.changed(self)
+        except BaseException as error:
+            # Undone, so that the run stays what its tape says. Ctrl-C may be noticed when the tape
+            # has it: then it is undone there as well.
+            self.turns[-1], self.planned = latest, planned
+            if not isinstance(error, TapeError):
+                self._session.changed(self)
+            raise
+        end = now + self.config.turns
+        if self.config.turns and item.turn >= end:  # with 0 turns it is stepped by hand
+            reason = f"run() called now ends at turn {end}"
+            if item.turn == end:
+                reason += ", and what is set there acts on the way to the next"
+            _warn("INTERVENTION_NOT_REACHED", planned=item, reason=reason)
+        return item
 
     # --- playing -----------------------------------------------------------------------------
 
@@ -716,11 +595,10 @@ class Run(_Parameters, Generic[StateT]):
             async with progress_line(
                 "turn", number=self.turn_number + 1, last=None, enabled=progress
             ):
-                with self._session.playing() if self._session else nullcontext():
-                    turn = await self._next_turn()
+                with self._session.playing():
+                    turn = await _next_turn(self)
         except BaseException as error:  # also a cancellation: what was answered is kept either way
-            if self._session is not None:
-                self._session.failed(error)
+            self._session.failed(error)
             if isinstance(error, LLMFailureException | asyncio.CancelledError):
                 explain(error, _what_now(self))
             raise
@@ -728,70 +606,6 @@ class Run(_Parameters, Generic[StateT]):
             self._stepping = False
         for callback in tuple(self._listeners):  # which may remove itself, or register another
             callback(turn)
-        return turn
-
-    @property
-    def people(self) -> list[Person]:
-        """The people who are asked in this run, whoever's place they take."""
-        return [it.backend for it in _clients(self) if isinstance(it.backend, Person)]
-
-    def foreseen(self) -> list[tuple[Person, ChatRequest]]:
-        """Return what people will be asked first in the next turn, without asking anything.
-
-        Empty where others come first: it is then known when it is asked.
-        """
-        twin, number = copy.copy(self), self.turn_number + 1  # which may note prompts and seats
-        twin._prompts, twin._sources, twin._seats = {**self._prompts}, {}, {}
-        ask = Foresight(twin, self.state, number)
-
-        async def begin() -> None:
-            # A turn that cannot be played says so when it is played.
-            with suppress(Exception):
-                await asyncio.wait_for(twin.turn(self.state, ask), _FORESIGHT_S)
-
-        # A loop and a thread for itself, since this may be called on any loop.
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(asyncio.run, begin()).result()
-        ask.forgotten()
-        return ask.requests
-
-    async def _next_turn(self) -> Turn:
-        before = self.turns[-1]
-        planned: Sequence[StateChange] = self._planned.get(before.number + 1, [])
-        if self._session is not None:
-            others = {name: _client_of(who) for name, who in self.players.items()}
-            others = {name: one for name, one in others.items() if isinstance(one, LLMClient)}
-            await self._session.before_turn(self.llm_client, others)
-            planned = self._session.planned(before.number + 1, planned)
-        if len(self.turns) == 1 and _is_live(self):
-            for doubt in self.doubts():
-                _warn("LINT", **doubt)
-        began, known_prompts = time.perf_counter(), len(self._prompts)
-        replicate = self.config.replicate
-        sampling = None if replicate is None else (self.config.seed, replicate)
-        log = CallLog(self.config.name, before.number + 1, self._purse, sampling=sampling)
-        recorder = self._session.recorder if self._session else None
-        # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
-        # this turn's log and recorder in the context variable that ``scoped`` sets.
-        with scoped(recorder=recorder, log=log):
-            turn = await _played(self, before)
-            calls = log.close()
-        # An agent may have caught the failed call and decided without an answer.
-        if self._purse is not None and self._purse.refusal is not None:
-            raise self._purse.refusal
-        turn = replace(
-            turn,
-            by_code=named_in(calls, turn.by_code),
-            state=_intervened(self, turn.state, planned),
-            interventions=tuple(planned),
-            seconds=time.perf_counter() - began,
-            calls=calls,
-        )
-        if self._session is not None:
-            if len(self._prompts) > known_prompts:
-                self._session.uses(self.prompts)
-            turn = self._session.done(turn, self._planned)
-        self.turns.append(turn)
         return turn
 
     async def arun(
@@ -821,12 +635,12 @@ class Run(_Parameters, Generic[StateT]):
         """
         self._purse = Purse(budget) if budget is not None else None
         try:
-            await self.play_on(turns, on_turn=on_turn, progress=progress)
+            await self._play(turns, on_turn=on_turn, progress=progress)
         finally:
             self._purse = None
         return self.to_frame()
 
-    async def play_on(
+    async def _play(
         self,
         turns: int | None = None,
         *,
@@ -841,15 +655,12 @@ class Run(_Parameters, Generic[StateT]):
         """
         wanted = self.config.turns if turns is None else turns
         count, before = whole_number("turns", wanted, least=0), self.turn_number
-        with self._session.playing() if self._session else nullcontext():
-            self._told_to_reach = before + count
+        with self._session.playing():
+            self._told_to_reach = last = before + count
             try:
-                async with progress_line(
-                    "turn", number=before + 1, last=before + count, enabled=progress
-                ) as advance:
-                    for _ in range(count):
-                        if not beyond_done and self.done(self.state):
-                            break
+                line = progress_line("turn", number=before + 1, last=last, enabled=progress)
+                async with line as advance:
+                    while self.turn_number < last and (beyond_done or not self.done(self.state)):
                         if self._purse is not None:
                             self._purse.check()
                         turn = await self.step()
@@ -861,23 +672,20 @@ class Run(_Parameters, Generic[StateT]):
                         await asyncio.sleep(0)
             except BudgetReached as error:
                 self._ended(f"stopped: {error}")
-                _warn("BUDGET_REACHED", run=self.config.name, turn=self.turn_number, reason=error)
+                _warn("BUDGET_REACHED", run=self.name, turn=self.turn_number, reason=error)
                 return
-            except Exception as error:
-                self._ended(f"failed: {error}")
-                raise
-            except BaseException:  # Ctrl-C, or the task was cancelled
-                self._ended("interrupted")
+            except BaseException as error:  # also Ctrl-C, or the task was cancelled
+                failed = isinstance(error, Exception)
+                self._ended(f"failed: {error}" if failed else "interrupted")
                 raise
             self._ended("done")
             _warn_of_players_never_asked(self)
 
     def _ended(self, outcome: str) -> None:
         """Write the outcome on the tape."""
-        if self._session is not None:
-            # After a failure that failure is what has to be raised, not another one of the tape's.
-            with suppress(TapeError) if outcome != "done" else nullcontext():
-                self._session.ended(outcome)
+        # After a failure that failure is what has to be raised, not another one of the tape's.
+        with suppress(TapeError) if outcome != "done" else nullcontext():
+            self._session.ended(outcome)
 
     def run(
         self,
@@ -927,18 +735,16 @@ class Run(_Parameters, Generic[StateT]):
                 on no tape that could be copied.
         """
         at = self.turn_number if turn is None else whole_number("turn", turn)
-        first = self.turns[0].number
-        if not first <= at <= self.turn_number:
+        if not 0 <= at <= self.turn_number:
             raise ConfigError(
-                f"turn {at} cannot be forked from: the run has turns {first} to {self.turn_number}"
+                f"turn {at} cannot be forked from: the run has turns 0 to {self.turn_number}"
             )
         from_outside = _listed(intervene, at)
         prompts = [prompt] if isinstance(prompt, Prompt | str) else list(prompt)
         if any(not isinstance(item, Prompt) for item in prompts):
-            names = [f"run.prompts[{place!r}].edit('...')" for place in self.prompts]
+            names = " or ".join(f"run.prompts[{place!r}].edit('...')" for place in self.prompts)
             raise ConfigError(
-                f"prompt={prompt!r:.60} is not an edited prompt; edit one of the run's: "
-                f"prompt={' or '.join(names) or 'prompt.edit(...)'}"
+                f"prompt={prompt!r:.60} is not an edited prompt; edit one of the run's: {names}"
             )
         client = _checked_client(llm_client) or self.llm_client
         lacks_model = client is not None and isinstance(client.backend, NoModel)
@@ -946,25 +752,26 @@ class Run(_Parameters, Generic[StateT]):
             client, lacks_model = None, False
         new = self.branch(at, client, prompts, state=state)
         for values in from_outside:
-            new.add_intervention(made_intervention(values))
+            new.intervene(**values)
         if lacks_model:  # after the rest, which is wrong with a model as well
             raise ConfigError(
                 "what comes after a fork is live: give it a model, fork(..., "
                 "llm_client=connect('auto'))"
             )
-        if to is not None:
-            if self.tape is None:
-                raise ConfigError("to= copies the run's tape, and it has none: give it a tape=")
-            tape, info = _copied(self.tape, self.tape.run(self.run_id), to, up_to=at)
-            return new._continue_on(tape, verb="fork", parent=info.id, fork_turn=at)
         if self.tape is None:
+            if to is not None:
+                raise ConfigError("to= copies the run's tape, and it has none: give it a tape=")
             new.unrecorded = self.unrecorded
             return new
-        if not self.tape.read_only:
-            return new._continue_on(self.tape, verb="fork", parent=self.run_id, fork_turn=at)
-        new.unrecorded = f"the tape {self.tape.path} is open for reading only"
-        _warn("FORK_NOT_RECORDED", reason=new.unrecorded)
-        return new
+        if to is None and self.tape.read_only:
+            new.unrecorded = f"the tape {self.tape.path} is open for reading only"
+            _warn("FORK_NOT_RECORDED", reason=new.unrecorded)
+            return new
+        tape, parent = self.tape, self.run_id
+        if to is not None:
+            tape, info = _copied(tape, tape.run(parent), to, up_to=at)
+            parent = info.id
+        return new._record(tape, verb="fork", parent=parent, fork_turn=at)
 
     def counterfactual(
         self,
@@ -998,11 +805,11 @@ class Run(_Parameters, Generic[StateT]):
         client = _checked_client(llm_client) or self.llm_client
         if client is not None and isinstance(client.backend, NoModel):
             client = None  # a recorded run's, which answers nothing
-        start, given = self.turns[:1], {**_others_given(self), "players": {**kept, **others}}
-        new: Self = _made(type(self), config, client, start[0].state, self.prompts, given)
+        given = {**_others_given(self), "players": {**kept, **others}}
         done = [item for turn in self.turns[1:] for item in turn.interventions]
         ahead = [item for at, its in self.planned.items() if at > self.turn_number for item in its]
-        new.take_over(start, [*done, *ahead], None)
+        planned = [*done, *ahead]
+        new: Self = _made(type(self), config, client, self.turns[:1], self.prompts, given, planned)
         if tape is not None:
             new._record(tape if isinstance(tape, Tape) else Tape(tape))
         return new
@@ -1016,21 +823,23 @@ class Run(_Parameters, Generic[StateT]):
         state: Any = None,
     ) -> Self:
         """Return a run that continues from one of this run's turns, on no tape; see ``fork``."""
-        turns = list(self.turns[: at - self.turns[0].number + 1])
+        turns = self.turns[: at + 1]
         if state is not None:
-            if not isinstance(state, self.state_type):
-                raise ConfigError(
-                    f"state={state!r:.80} is not a {self.state_type.__name__}, which a state of "
-                    f"{type(self).__name__} is"
-                )
+            state = checked_state(self, state, "is to be forked with")
             turns[-1] = replace(turns[-1], state=state)
         planned = [item for when, items in self.planned.items() if when > at for item in items]
         wanted = {prompt.name: prompt for prompt in prompts}
-        check_used(wanted, [prompt.name for prompt in self.prompts.values()])
+        used = {prompt.name for prompt in self.prompts.values()}
+        if lost := wanted.keys() - used:
+            none = "none, or none yet: what a world's turn asks with is known once it was asked"
+            raise ConfigError(
+                f"the run uses no prompt named {', '.join(sorted(lost))}; its prompts are: "
+                f"{', '.join(sorted(used)) or none}"
+            )
         edited = {place: wanted.get(prompt.name, prompt) for place, prompt in self.prompts.items()}
         given = _others_given(self)
-        made: Self = _made(type(self), self.config, client, turns[-1].state, edited, given)
-        return made.take_over(turns, planned, None)
+        made: Self = _made(type(self), self.config, client, turns, edited, given, planned)
+        return made
 
     def anew(self, config: Any, client: LLMClient | None) -> Self:
         """Return a run that begins anew with another configuration, recorded on the same tape.
@@ -1046,38 +855,10 @@ class Run(_Parameters, Generic[StateT]):
             new._record(self.tape)
         return new
 
-    def put_prompts(self, prompts: Mapping[str, Prompt]) -> None:
-        """Ask with other prompts than those that the class's ``turn`` names, by their places."""
-        self._prompts |= prompts
-        self._sources.clear()
-
-    def _continue_on(
-        self,
-        tape: Tape,
-        *,
-        verb: Verb,
-        parent: int | None,
-        fork_turn: int | None = None,
-        known: Mapping[str, Any] | None = None,
-    ) -> Self:
-        """Begin a run on a tape that has its turns already; ``known`` is as in ``_record``."""
-        number = tape.add_run(
-            self._new_manifest(known),
-            name=self.config.name,
-            first=tape_turn(type(self), self.turns[-1], self.planned),
-            verb=verb,
-            parent=parent,
-            fork_turn=fork_turn,
-        )
-        planned = [item for items in self.planned.values() for item in items]
-        return self.take_over(self.turns, planned, Recording(type(self), tape, number))
-
     @classmethod
-    def replay(
-        cls, tape: Tapes, run: int | None = None, *, turns: int | None = None, **given: Any
-    ) -> Self:
+    def replay(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
         """Play a recorded run of this class again, as ``llmsim_lab.replay`` does."""
-        return cast("Self", replay(tape, run, turns=turns, kind=cls, **given))
+        return cast("Self", replay(tape, run, kind=cls, **given))
 
     @classmethod
     def load(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
@@ -1085,28 +866,14 @@ class Run(_Parameters, Generic[StateT]):
         return cast("Self", load(tape, run, kind=cls, **given))
 
     @classmethod
-    def resume(
-        cls,
-        tape: Tapes,
-        run: int | None = None,
-        *,
-        llm_client: LLMClient | None = None,
-        **given: Any,
-    ) -> Self:
+    def resume(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
         """Return a recorded run of this class, ready to continue, as ``llmsim_lab.resume`` does."""
-        return cast("Self", resume(tape, run, llm_client=llm_client, kind=cls, **given))
+        return cast("Self", resume(tape, run, kind=cls, **given))
 
     @classmethod
-    def rerun(
-        cls,
-        tape: Tapes,
-        run: int | None = None,
-        *,
-        llm_client: LLMClient | None = None,
-        **given: Any,
-    ) -> Self:
+    def rerun(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
         """Return a new run with a recorded one's configuration, as ``llmsim_lab.rerun`` does."""
-        return cast("Self", rerun(tape, run, llm_client=llm_client, kind=cls, **given))
+        return cast("Self", rerun(tape, run, kind=cls, **given))
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -1146,31 +913,8 @@ class Run(_Parameters, Generic[StateT]):
         if tape is not None and run is not None:
             return page(tape, path, run=run)
         reading = Reading(self.name)
-        reading.add(self.about(1), self)
+        reading.add(about(self, 1), self)
         return write_page(path, reading, start=1)
-
-    def about(self, number: int, *, parent: int | None = None, **more: Any) -> RunInfo:
-        """Return what a tape would say of this run, if it were on one.
-
-        Args:
-            number: of the run.
-            parent: of the run that it came from.
-            more: other fields of it.
-        """
-        made = RunInfo(
-            id=number,
-            name=self.name,
-            parent=parent,
-            fork_turn=None,
-            verb="run",
-            started="",
-            ended=None,
-            outcome=None,
-            turns=self.turn_number,
-            calls=sum(call.attempts for call in self.calls),
-            manifest=self._new_manifest(),
-        )
-        return replace(made, **more)
 
     def manifest(self) -> dict[str, Any]:
         """Return what defines the run, JSON-ready: what it takes to make the same one again.
@@ -1196,8 +940,7 @@ class Run(_Parameters, Generic[StateT]):
 
     def close(self) -> None:
         """Let others write to this run on its tape; the run can still be looked at."""
-        if self._session is not None:
-            self._session.close()
+        self._session.close()
 
     def __repr__(self) -> str:
         lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
@@ -1220,7 +963,19 @@ class Run(_Parameters, Generic[StateT]):
         for at in sorted(at for at in self.planned if at > self.turn_number):
             facts += [("planned", item) for item in self.planned[at]]
         about = pairs(facts, caption=f"{type(self).__name__} {self.config.name!r}")
-        return str(join([about, _latest_html(self)]))
+        columns = [series.column for series in self.series if series.short][:_MOST_COLUMNS_SHOWN]
+        turns = [(turn, turn.columns()) for turn in self.turns[-_LATEST_SHOWN:]]
+        rows = [
+            [
+                turn.number,
+                *(cell(row.get(column)) for column in columns),
+                "; ".join(map(str, turn.interventions)),
+            ]
+            for turn, row in turns
+        ]
+        header = ["turn", *(name.replace("_", " ") for name in columns), "interventions"]
+        title = "the latest turns" if len(self.turns) > len(turns) else "its turns"
+        return str(join([about, table(header, rows, caption=title)]))
 
 
 def _configured(
@@ -1228,25 +983,17 @@ def _configured(
 ) -> Any:
     """Return the configuration that parameters make, or a given one with them."""
     fields = cls.config_type.model_fields
-    for name in parameters:
-        if name in cls.gone:
-            raise ConfigError(f"{cls.__name__} takes no {name}: {cls.gone[name]}")
-        if name not in fields:
-            raise ConfigError(
-                f"{cls.__name__} has no parameter {name!r}{closest(name, fields)}; it takes "
-                f"{', '.join(name for name in fields if name != 'llm')}, and llm_client, tape, "
-                "state"
-            )
-    # Of the players a configuration holds what a file can say; ``_seat`` has the rest.
+    if name := next((name for name in parameters if name in cls.gone), ""):
+        raise ConfigError(f"{cls.__name__} takes no {name}: {cls.gone[name]}")
+    # Of the players a configuration holds what a file can say; ``_seated`` has the rest.
     words = {name: who for name, who in players.items() if isinstance(who, str)}
     words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
     values = dict(parameters)
     if config is not None:
         if not isinstance(config, cls.config_type):
-            first = next((name for name in fields if name not in WorldConfig.model_fields), "")
             raise ConfigError(
                 f"config={config!r:.60} is not a {cls.config_type.__name__}; give parameters "
-                f"by keyword: {cls.__name__}({first}=...)"
+                f"by keyword: {cls.__name__}(seed=1)"
             )
         if not values and not words:
             return config
@@ -1256,7 +1003,7 @@ def _configured(
     try:
         return cls.config_type.model_validate(values)
     except ValidationError as error:
-        what = faults(error)
+        what = faults(error, fields)
     # In the name of the class that was called; without a context, as in ``Settings``.
     raise ConfigError(f"{cls.__name__}: {what}")
 
@@ -1264,26 +1011,19 @@ def _configured(
 def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """Return who answers for whom, and whether a tape cannot hold some of it."""
     seated: dict[str, Any] = {}
-    # A person's answers are all on the tape; a function, or what another client is, cannot be.
-    given = False
+    given = False  # a person's answers are all on the tape; what else is not a word cannot be
     for name, who in {**run.config.players, **players}.items():
-        if isinstance(who, str):
-            seated[name] = human_client(Person()) if who == "person" else who
-        elif isinstance(who, Person):
-            seated[name] = human_client(who)
-        elif isinstance(who, LLMClient):
-            seated[name] = who
-            given = given or not isinstance(who.backend, Person)
-        elif hasattr(who, "chat"):
-            config = run.llm_client.config if run.llm_client else LLMConfig()
-            seated[name], given = LLMClient(config, who), True
-        elif callable(who) or hasattr(who, "call_with_retry"):
-            seated[name], given = who, True
-        else:
+        who = Person() if who == "person" else who
+        if hasattr(who, "chat") and not isinstance(who, Person):
+            who = LLMClient(run.llm_client.config if run.llm_client else LLMConfig(), who)
+        seated[name] = human_client(who) if isinstance(who, Person) else who
+        if not (isinstance(who, str) or callable(who) or hasattr(seated[name], "call_with_retry")):
             raise ConfigError(
                 f"players[{name!r}] is {who!r:.60}; a player is 'model', 'rule', 'random', a "
                 "function of the question, a Person() or a client"
             )
+        backend = getattr(seated[name], "backend", None)
+        given = given or not (isinstance(who, str) or isinstance(backend, Person))
     if "rule" in seated.values() and getattr(run, "rule", None) is None:
         raise ConfigError(
             f"{type(run).__name__} has no rule; define def rule(self, question) -> "
@@ -1292,70 +1032,119 @@ def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], bool]
     return seated, given
 
 
-def _warn_of_single_braces(run: Run, text: str) -> None:
-    """Log a WARNING for ``{name}``, as an f-string or R's glue has it: it is sent as it is."""
-    found = _SINGLE_BRACES.search(text)
-    if found and found[0] not in run._told_of_braces and not run._quiet:
-        run._told_of_braces.add(found[0])
-        _warn(
-            "SLOT_NOT_FILLED",
-            words=f"{found[0]} in a prompt is sent to the model as it stands: a slot has "
-            f"double braces, {{{{ {found[1].rstrip()} }}}}",
-            run=run.config.name,
-            text=found[0],
-            reason="with single braces it is sent to the model as it stands",
-            way_out=f"{{{{ {found[1].rstrip()} }}}}",
-        )
+def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
+    """Return what people will be asked first in the next turn, without asking anything.
+
+    Empty where others come first: it is then known when it is asked.
+    """
+    twin = copy.copy(run)  # which may note prompts and seats
+    twin._prompts, twin._sources, twin._seats = {**run._prompts}, {}, {}
+    ask = Foresight(twin, run.state, run.turn_number + 1)
+
+    async def begin() -> None:
+        # A turn that cannot be played says so when it is played.
+        with suppress(Exception):
+            await asyncio.wait_for(twin.turn(run.state, ask), _FORESIGHT_S)
+
+    # A loop and a thread for itself, since this may be called on any loop.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, begin()).result()
+    with suppress(ConfigError):
+        ask.check_awaited()
+    return ask.requests
 
 
-def _intervened(run: Run[StateT], state: StateT, interventions: Sequence[StateChange]) -> StateT:
-    """Return the state with what is done from outside.
+def about(run: Run, number: int, *, parent: int | None = None, **more: Any) -> RunInfo:
+    """Return what a tape would say of a run, if it were on one.
+
+    Args:
+        run: the run.
+        number: of the run.
+        parent: of the run that it came from.
+        more: other fields of it.
+    """
+    info = RunInfo(
+        id=number,
+        name=run.name,
+        parent=parent,
+        fork_turn=None,
+        verb="run",
+        started="",
+        ended=None,
+        outcome=None,
+        turns=run.turn_number,
+        calls=sum(call.attempts for call in run.calls),
+        manifest=run._new_manifest(),
+    )
+    return replace(info, **more)
+
+
+def checked_state(run: Run[StateT], state: Any, verb: str = "turn returned") -> StateT:
+    """Return what a turn led to, or what a run starts from.
 
     Raises:
-        ConfigError: it cannot be done.
+        ConfigError: it is not a state of this run.
     """
-    for item in interventions:
-        state = run.changed(state, item.set)
-    return state
+    name, wanted = type(run).__name__, run.state_type.__name__
+    if isinstance(state, run.state_type):
+        if not hasattr(run, "turns") or len(run.turns) == 1:  # whole, which takes long
+            check_kept(state, run.state_type)
+        return cast("StateT", state)
+    way_out = f"it must be a {wanted}: return state.replace(...)"
+    if type(state).__name__ == wanted:  # as after a second run of its notebook cell
+        way_out = (
+            f"{wanted} was defined again since {name} was made. Define {name} again as well (run "
+            "its cell), and make a new run of it"
+        )
+    raise ConfigError(f"{name} {verb} {state!r:.60}; {way_out}")
 
 
-def _warn_if_unreached(run: Run, intervention: StateChange) -> None:
-    """Log a WARNING where something is planned that no turn of ``run()`` is played with."""
-    end = run.turn_number + run.config.turns
-    # What is set in a state acts on the way to the next one, so that the last has none.
-    if run.config.turns and intervention.turn >= end:  # with 0 turns it is stepped by hand
-        reason = f"run() called now ends at turn {end}"
-        if intervention.turn == end:
-            reason += ", and what is set there acts on the way to the next"
-        _warn("INTERVENTION_NOT_REACHED", planned=intervention, reason=reason)
-
-
-def _clients(run: Run) -> list[LLMClient]:
-    """Return the clients that this run asks with, each once."""
-    found = [run.llm_client, *map(_client_of, run.players.values())]
-    return list({id(one): one for one in found if isinstance(one, LLMClient)}.values())
-
-
-async def _played(run: Run, before: Turn) -> Turn:
-    """Play one turn and return it, its calls left out."""
+async def _next_turn(run: Run) -> Turn:
+    """Play one turn, and keep it."""
+    before, session = run.turns[-1], run._session
     number = before.number + 1
+    planned = await session.begin(run, number)
+    if len(run.turns) == 1 and _is_live(run):
+        for doubt in run.doubts():
+            _warn("LINT", **doubt)
+    began, replicate = time.perf_counter(), run.config.replicate
+    sampling = None if replicate is None else (run.seed, replicate)
+    log = CallLog(run.name, number, run._purse, sampling=sampling)
     ask = Ask(run, before.state, number)
-    try:
-        after = await run.turn(before.state, ask)
-    except Exception as error:
-        # First, since the answer that was not waited for is often what the turn failed on.
-        if whom := ask.forgotten():
-            raise _not_awaited(run, whom) from error
-        raise
-    if whom := ask.forgotten():
-        raise _not_awaited(run, whom)
-    state = run._checked_state(after, whole=number == 1)
-    return Turn(number=number, state=state, **ask.close())
+    # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
+    # this turn's log and recorder in the context variable that ``scoped`` sets.
+    with scoped(recorder=session.recorder, log=log):
+        try:
+            after = await run.turn(before.state, ask)
+        except Exception:
+            ask.check_awaited()  # what was not waited for is often what the turn failed on
+            raise
+        parts = ask.close()
+        after = checked_state(run, after)
+        calls = log.close()
+    # An agent may have caught the failed call and decided without an answer.
+    if run._purse is not None and run._purse.refusal is not None:
+        raise run._purse.refusal
+    for item in planned:
+        after = run.changed(after, item.set)
+    turn = Turn(
+        number=number,
+        state=after,
+        interventions=tuple(planned),
+        seconds=time.perf_counter() - began,
+        calls=calls,
+        **parts,
+    )
+    if turn.by_code:
+        turn = replace(turn, by_code=named_in(calls, turn.by_code))
+    turn = session.done(run, turn)
+    run.turns.append(turn)
+    return turn
 
 
 def _is_live(run: Run) -> bool:
     """Whether what there is to warn of is news: not in a replay, nor in a study's next run."""
-    return not run._quiet and isinstance(run._session, Recording | None)
+    return not run._quiet and not run._session.is_replay
 
 
 def _warn_of_players_never_asked(run: Run) -> None:
@@ -1374,11 +1163,10 @@ def _what_now(run: Run) -> str:
     """Return which turn a run that was stopped is at, and how it continues."""
     at, left = run.turn_number, max(1, run._told_to_reach - run.turn_number)
     later = ""
-    if isinstance(run._session, Recording):
+    if run.tape is not None and not run._session.is_replay:
         model = ", llm_client=..." if run.llm_client is not None else ""
-        file = f"{str(run._session.tape.path)!r}, {run.run_id}{model}"
-        name = type(run).__name__
-        later = f" (in another session, {name}.resume({file}).run({left}))"
+        file = f"{str(run.tape.path)!r}, {run.run_id}{model}"
+        later = f" (in another session, {type(run).__name__}.resume({file}).run({left}))"
     return (
         f"Turn {at + 1} was not finished: the run is kept up to turn {at}, and .run({left}) "
         f"continues it{later}."
@@ -1391,29 +1179,9 @@ def _others_given(run: Run) -> dict[str, Any]:
     return {**others, "players": run.players}
 
 
-def _latest_html(run: Run) -> Markup:
-    columns = [series.column for series in run.series if series.short][:_MOST_COLUMNS_SHOWN]
-    turns = run.turns[-_LATEST_SHOWN:]
-    rows = []
-    for turn in turns:
-        own = turn.columns()
-        numbers = [cell(own.get(column)) for column in columns]
-        rows.append([turn.number, *numbers, "; ".join(map(str, turn.interventions))])
-    header = ["turn", *(name.replace("_", " ") for name in columns), "interventions"]
-    title = "the latest turns" if len(run.turns) > len(turns) else "its turns"
-    return table(header, rows, caption=title)
-
-
 def _client_of(player: Any) -> Any:
     """Return the client of a player that asks a model by itself; else the player."""
     return getattr(player, "llm_client", player)
-
-
-def _not_awaited(run: Run, whom: str) -> ConfigError:
-    return ConfigError(
-        f"{type(run).__name__}.turn asked {whom} and did not wait for the answer; write await "
-        "before it: gift = await ask(...), gifts = await ask.each(...)"
-    )
 
 
 def _check_world(cls: type[Run]) -> None:
@@ -1423,12 +1191,6 @@ def _check_world(cls: type[Run]) -> None:
             f"{cls.__name__}.turn is a plain function, which cannot wait for answers; write async "
             "def turn(self, state, ask)"
         )
-    for name in ("start", "done"):
-        if inspect.iscoroutinefunction(getattr(cls, name)):
-            raise ConfigError(
-                f"{cls.__name__}.{name} is async, and nobody waits for it; write def {name}(self"
-                f"{', state' if name == 'done' else ''})"
-            )
     state = cls.state_type
     if not (isinstance(state, type) and issubclass(state, State)) or state is State:
         named = getattr(state, "__name__", state)
@@ -1468,24 +1230,17 @@ def replay(
     """
     tape = _reading(tape)
     info = tape.run(run)
-    cls = _class_of(info, kind)
-    lines = tape.turn_lines(info.id)
-    records = [line["record"] for line in lines.values()]
     # A fork's turns up to there are its parent's, which were played by another run: not again.
-    first = records[0]["turn"] if info.fork_turn is None else info.fork_turn
-    shared = [record for record in records if record["turn"] <= first]
-    loaded = load_turns(cls, tape, info.id, shared)
-    simulation = _rebuild(cls, info, _no_model(cls, info), given, loaded[-1].state)
-    planned = planned_in(records)
-    simulation.take_over(loaded, planned, Replaying(cls, tape, info.id, lines))
-    wanted = info.turns if turns is None else turns
+    first, wanted = info.fork_turn or 0, info.turns if turns is None else turns
+    simulation = _rebuild(tape, info, kind, _no_model(info), given, up_to=first)
+    simulation._session = Replaying(type(simulation), tape, info.id, tape.turn_lines(info.id))
     if not first <= wanted <= info.turns:
         raise ConfigError(
             f"turns={wanted}: run {info.id} can be replayed up to turn {first} to {info.turns}"
         )
     try:
         # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
-        run_sync(simulation.play_on(wanted - first, beyond_done=True))
+        run_sync(simulation._play(wanted - first, beyond_done=True))
     except TapeError as error:
         if changed := _code_changes(info, simulation):
             raise type(error)(f"{error}. Mind that {changed}") from error
@@ -1518,11 +1273,7 @@ def resume(
     """
     tape = existing_tape(tape)
     info = tape.run(run)
-    cls = _class_of(info, kind)
-    records = tape.turn_records(info.id)
-    turns = load_turns(cls, tape, info.id, records)
-    simulation = _rebuild(cls, info, llm_client, given, turns[-1].state)
-    planned = planned_in(records)
+    simulation = _rebuild(tape, info, kind, llm_client, given)
     if changed := _code_changes(info, simulation):
         _warn(
             "CODE_CHANGED",
@@ -1530,7 +1281,8 @@ def resume(
             reason=f"{changed}, so the turns to come are played by other code than those before",
             way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
         )
-    return simulation.take_over(turns, planned, Recording(cls, tape, info.id))
+    simulation._session = Recording(type(simulation), tape, info.id)
+    return simulation
 
 
 def rerun(
@@ -1559,19 +1311,16 @@ def rerun(
     info = tape.run(run)
     if to is not None:
         tape, info = _copied(tape, info, to, up_to=None)
-    cls = _class_of(info, kind)
     records = tape.turn_records(info.id)
-    start = load_turns(cls, tape, info.id, records[:1])
     done = (interventions_of(record, "interventions") for record in records[1:])
     planned = [*chain(*done), *interventions_of(records[-1], "planned")]
-    simulation = _rebuild(cls, info, llm_client, given, start[0].state)
-    simulation.take_over(start, planned, None)
+    simulation = _rebuild(tape, info, kind, llm_client, given, up_to=0, planned=planned)
     if simulation.config.replicate is not None:
         # Else a server that keeps to its seeds would give the same answers, which is no sample.
         others = (other.manifest["config"].get("replicate") or 0 for other in tape.runs())
         changes = {"replicate": max(others) + 1}
         simulation.config = simulation.config.model_copy(update=changes)
-    return simulation._continue_on(tape, verb="rerun", parent=info.id)
+    return simulation._record(tape, verb="rerun", parent=info.id)
 
 
 def fork(
@@ -1719,19 +1468,13 @@ def _load(
     given: Mapping[str, Any],
     kind: type[Run] | None = None,
 ) -> AnyRun:
-    cls = _class_of(info, kind)
-    records = tape.turn_records(info.id)
-    turns = load_turns(cls, tape, info.id, records)
-    if not turns:
-        raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
-    client = llm_client or _no_model(cls, info)
-    simulation = _rebuild(cls, info, client, given, turns[-1].state)
-    planned = planned_in(records)
+    simulation = _rebuild(tape, info, kind, llm_client or _no_model(info), given)
     # There is no turn to compare, only a tape to name.
-    return simulation.take_over(turns, planned, Replaying(cls, tape, info.id, {}))
+    simulation._session = Replaying(type(simulation), tape, info.id, {})
+    return simulation
 
 
-def _no_model(cls: type[Run], info: RunInfo) -> LLMClient | None:
+def _no_model(info: RunInfo) -> LLMClient | None:
     check_manifest(info)
     config = llm_config_of(info.manifest)
     return LLMClient(config, NoModel()) if config else None
@@ -1748,15 +1491,18 @@ def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClien
 
 
 def _rebuild(
-    cls: type[Run],
+    tape: Tape,
     info: RunInfo,
+    kind: type[Run] | None,
     llm_client: LLMClient | None,
     others: Mapping[str, Any],
-    state: Any,
+    *,
+    up_to: float = math.inf,
+    planned: Iterable[StateChange] | None = None,
 ) -> AnyRun:
-    """Return a simulation of a recorded run's configuration, prompts and settings."""
+    """Return a run with a recorded one's configuration, prompts, settings and turns; on no tape."""
     check_manifest(info)
-    client = _with_recorded_settings(info, llm_client)
+    cls = _class_of(info, kind)
     given = {name: it for name, it in others.items() if it is not None}
     taken = ("players", *own_arguments(cls))
     if unknown := given.keys() - set(taken):
@@ -1771,7 +1517,16 @@ def _rebuild(
             f"run {info.id} was given players of its own, which no tape can hold; pass the same "
             "again: players=..."
         )
-    return _made(cls, config_of(info, cls), client, state, prompts_of(info.manifest), given)
+    records = tape.turn_records(info.id)
+    turns = load_turns(cls, tape, info.id, [it for it in records if it["turn"] <= up_to])
+    if not turns:
+        raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
+    client, config = _with_recorded_settings(info, llm_client), config_of(info, cls)
+    planned, prompts = (
+        planned_in(records) if planned is None else planned,
+        prompts_of(info.manifest),
+    )
+    return _made(cls, config, client, turns, prompts, given, planned)
 
 
 def own_arguments(cls: type[Run]) -> list[str]:
@@ -1784,23 +1539,28 @@ def _made(
     cls: type[Run],
     config: Any,
     client: LLMClient | None,
-    state: Any,
+    turns: Sequence[Turn],
     prompts: Mapping[str, Prompt],
     given: Mapping[str, Any],
+    planned: Iterable[StateChange],
 ) -> AnyRun:
-    """Return a run of a configuration, and of what no configuration holds; without turns yet."""
+    """Return a run with turns that were played, and of what no configuration holds; on no tape."""
     # Interventions are not planned anew: the turns' records say which were, and which came in.
     bare = config.model_copy(update={"interventions": ()})
-    made = cls(bare, llm_client=client, state=state, prompts=prompts, **given)
+    made = cls(bare, llm_client=client, state=turns[-1].state, prompts=prompts, **given)
     # With the interventions again, as a manifest has them; with the players that were given.
     made.config = made.config.model_copy(update={"interventions": config.interventions})
+    made.turns, by_turn = list(turns), dict[int, list[StateChange]]()
+    for item in planned:
+        by_turn.setdefault(item.turn, []).append(item)
+    made.planned = by_turn
     return made
 
 
 def _code_changes(info: RunInfo, simulation: AnyRun) -> str:
     """Return what of a run's own code is not as it was recorded; empty where nothing is."""
     then, now = as_mapping(info.manifest.get("code")), simulation.code_digests
-    changed = [name for name in {**then, **now} if then and then.get(name) != now.get(name)]
+    changed = [name for name in now if then.get(name, now[name]) != now[name]]
     if not changed:
         return ""
     return f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
@@ -1836,13 +1596,11 @@ def _checked_client(client: Any) -> LLMClient | None:
     """Return a client or None; a text would be taken for a player, and answer by chance."""
     if client is None or (hasattr(client, "call_with_retry") and not isinstance(client, type)):
         return cast("LLMClient | None", client)
-    if isinstance(client, str):
-        right = f"connect({client!r})"
-    elif hasattr(client, "chat"):
-        right = "LLMClient(LLMConfig(model='script'), backend)"
-    else:
-        right = "connect('auto')"
-    raise ConfigError(f"llm_client={client!r:.80} is not a client; make one: llm_client={right}")
+    right = repr(client) if isinstance(client, str) else "'auto'"
+    raise ConfigError(
+        f"llm_client={client!r:.80} is not a client; make one: llm_client=connect({right}), or "
+        "LLMClient(LLMConfig(model='script'), backend)"
+    )
 
 
 def _listed(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
@@ -1864,13 +1622,3 @@ def _listed(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
             "intervene=[{'turn': 3, ...}]; or new values by name, {'coins.Ann': 5}"
         )
     return items
-
-
-def check_used(wanted: Collection[str], used: Collection[str]) -> None:
-    """Raise ConfigError for prompts that no part would use; it names them, and those there are."""
-    if lost := set(wanted) - set(used):
-        none = "none, or none yet: what a world's turn asks with is known once it was asked"
-        raise ConfigError(
-            f"the run uses no prompt named {', '.join(sorted(lost))}; "
-            f"its prompts are: {', '.join(sorted(set(used))) or none}"
-        )

@@ -14,10 +14,8 @@ from typing import Any
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.llm._scope import Recorder
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._records import (
-    Planned,
     changed_values,
     decode_turn,
     entries_of,
@@ -33,48 +31,35 @@ from llmsim_lab.types import Attempt
 
 
 class Session:
-    """What a run tells its tape, and asks it; a replay, where nothing is written, keeps most of it.
-
-    Args:
-        cls: the run's class.
-        tape: the tape.
-        run: the run's number on it.
-        recorder: what answers and keeps the run's calls.
+    """What a run tells its tape, and asks it; this one is of a run that is on none.
 
     Attributes:
+        tape: the tape.
+        number: the run's number on it.
+        recorder: what answers and keeps the run's calls.
         is_replay: whether all calls are answered from the tape.
     """
 
+    tape: Tape | None = None
+    number: int | None = None
+    recorder: Any = None
     is_replay = False
-
-    def __init__(self, cls: RunClass, tape: Tape, run: int, recorder: Recorder) -> None:
-        self.tape = tape
-        self.run = run
-        self.recorder = recorder
-        self._cls = cls
 
     def playing(self) -> AbstractContextManager[None]:
         """Return what holds the tape while the run plays."""
         return nullcontext()
 
-    async def before_turn(self, client: LLMClient | None, players: Mapping[str, LLMClient]) -> None:
-        """Prepare for a turn in which these models answer."""
+    async def begin(self, run: Any, turn: int) -> Sequence[Any]:
+        """Begin a turn; returns what is to be done from outside at its end."""
+        return run.planned.get(turn, ())  # type: ignore[no-any-return]
 
-    def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
-        """Return what is to be done from outside at a turn, given what the run has planned."""
-        del turn
-        return planned
-
-    def done(self, turn: Turn, planned: Planned) -> Any:
+    def done(self, run: Any, turn: Turn) -> Turn:
         """Record or compare a whole turn; returns it as it stands on the tape."""
-        raise NotImplementedError
+        del run
+        return turn
 
-    def uses(self, prompts: Mapping[str, Prompt]) -> None:
-        """Record the prompts that the run was found to use."""
-
-    def changed(self, turn: Turn, planned: Planned) -> None:
+    def changed(self, run: Any) -> None:
         """Record that the latest turn, or what is planned, was changed from outside."""
-        raise NotImplementedError
 
     def failed(self, error: BaseException) -> None:
         """Record that the turn failed, and why."""
@@ -92,92 +77,87 @@ class Recording(Session):
     Args:
         cls: the run's class.
         tape: the tape.
-        run: the run, already on it with the turn it starts from.
+        number: of the run, already on it with the turn it starts from.
     """
 
+    tape: Tape
+    number: int
     recorder: LiveRecorder
 
-    def __init__(self, cls: RunClass, tape: Tape, run: int) -> None:
-        super().__init__(cls, tape, run, LiveRecorder(tape, run))
-        self._begun = False
-        self._ended = True
-        self._wrong_model = False
+    def __init__(self, cls: RunClass, tape: Tape, number: int) -> None:
+        self._cls, self.tape, self.number = cls, tape, number
+        self.recorder = LiveRecorder(tape, number)
+        # Both of those that answer: a resumed run must have the same models.
+        self._begun, self._ended, self._wrong_model = False, True, False
+        self._known_prompts = -1
+        self.playing = self.recorder.writing  # type: ignore[method-assign]
+        self.close = self.recorder.close  # type: ignore[method-assign]
+        # What was answered is kept for the next try.
+        self.failed = self.recorder.restart_turn  # type: ignore[method-assign]
 
-    def playing(self) -> AbstractContextManager[None]:
-        """Return what keeps other processes from writing to the tape."""
-        return self.recorder.writing()
-
-    async def before_turn(self, client: LLMClient | None, players: Mapping[str, LLMClient]) -> None:
-        """Write down, once, which models answer; a resumed run must have the same.
+    async def begin(self, run: Any, turn: int) -> Sequence[Any]:
+        """Begin a turn on the tape; returns what the run has planned.
 
         Raises:
-            TapeError: another model answers than the one recorded.
+            TapeError: another model answers than the one recorded, the run was closed, or the tape
+                has the turn already.
         """
         if not self._begun:
-            await self._check_models(client, players)
+            await self._check_models(run)
             self._begun = True
         # The run is under way again; if this process is killed its tape has to show that.
         if self._ended:
             with self.recorder.writing():
-                self.tape.end_run(self.run, None)
+                self.tape.end_run(self.number, None)
             self._ended = False
+        self.recorder.begin_turn(turn)
+        return run.planned.get(turn, ())  # type: ignore[no-any-return]
 
-    async def _check_models(
-        self, client: LLMClient | None, players: Mapping[str, LLMClient]
-    ) -> None:
-        for name, model in [(None, client), *players.items()]:
-            if model is None:
+    async def _check_models(self, run: Any) -> None:
+        """Write down which models answer; a resumed run must have the same."""
+        players = {name: getattr(who, "llm_client", who) for name, who in run.players.items()}
+        for name, model in {"": run.llm_client, **players}.items():
+            if not isinstance(model, LLMClient) and (name or model is None):
                 continue
             info = await model.model_info()
             # Read after the wait: another task may have changed the manifest meanwhile.
-            manifest = self.tape.run(self.run).manifest
+            manifest = self.tape.run(self.number).manifest
             others = manifest.get("players", {})
-            recorded = manifest["model"] if name is None else others.get(name)
+            recorded = others.get(name) if name else manifest["model"]
             if difference := model_differs(recorded, info):
                 self._wrong_model = True
                 whose, wanted = "", "Connect to that one"
-                if name is not None:
+                if name:
                     whose, wanted = f" for {name}", f"Give it that one, players={{{name!r}: ...}},"
                 raise TapeError(
-                    f"run {self.run} was begun with another model{whose}: {difference}. {wanted} "
-                    "to continue, or fork the run to continue with this one"
+                    f"run {self.number} was begun with another model{whose}: {difference}. "
+                    f"{wanted} to continue, or fork the run to continue with this one"
                 )
             if recorded is None:
                 mine = asdict(info)
-                added = {"model": mine} if name is None else {"players": {**others, name: mine}}
-                with self.recorder.writing():
-                    self.tape.update_manifest(self.run, {**manifest, **added})
+                self._say({"players": {**others, name: mine}} if name else {"model": mine})
 
-    def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
-        """Begin the turn on the tape; returns what the run has planned.
+    def _say(self, more: Mapping[str, Any]) -> None:
+        """Write more into the run's manifest."""
+        with self.recorder.writing():
+            manifest = self.tape.run(self.number).manifest
+            self.tape.update_manifest(self.number, {**manifest, **more})
 
-        Raises:
-            TapeError: the run was closed, or the tape has the turn already.
-        """
-        self.recorder.begin_turn(turn)
-        return planned
-
-    def done(self, turn: Turn, planned: Planned) -> Any:
-        """Write the turn, whole or not at all."""
+    def done(self, run: Any, turn: Turn) -> Turn:
+        """Write the turn, whole or not at all, and the prompts that it was the first to use."""
+        prompts: Mapping[str, Prompt] = run._prompts
+        if len(prompts) != self._known_prompts:
+            if prompts.keys() - self.tape.run(self.number).manifest["prompts"].keys():
+                self._say({"prompts": entries_of(prompts)})
+            self._known_prompts = len(prompts)
         # Written first: some of the turn's calls may be nowhere but in memory until then.
-        self.recorder.commit_turn(*tape_turn(self._cls, turn, planned))
-        _leave_calls(turn, self.tape)
+        self.recorder.commit_turn(*tape_turn(self._cls, turn, run.planned))
+        leave_calls(turn, self.tape)
         return turn
 
-    def uses(self, prompts: Mapping[str, Prompt]) -> None:
-        """Write the prompts into the run's manifest, where they are not there yet."""
-        manifest = self.tape.run(self.run).manifest
-        if prompts.keys() - manifest["prompts"].keys():
-            with self.recorder.writing():
-                self.tape.update_manifest(self.run, {**manifest, "prompts": entries_of(prompts)})
-
-    def changed(self, turn: Turn, planned: Planned) -> None:
+    def changed(self, run: Any) -> None:
         """Write the latest turn again."""
-        self.recorder.replace_turn(*tape_turn(self._cls, turn, planned))
-
-    def failed(self, error: BaseException) -> None:
-        """Keep what was answered for the next try."""
-        self.recorder.restart_turn(error)
+        self.recorder.replace_turn(*tape_turn(self._cls, run.turns[-1], run.planned))
 
     def ended(self, outcome: str) -> None:
         """Write the outcome."""
@@ -185,11 +165,7 @@ class Recording(Session):
         # With the wrong model nothing was played, so what is recorded of the outcome stays true.
         if not self._wrong_model:
             with self.recorder.writing():
-                self.tape.end_run(self.run, outcome)
-
-    def close(self) -> None:
-        """Let others write to the run."""
-        self.recorder.close()
+                self.tape.end_run(self.number, outcome)
 
 
 class Replaying(Session):
@@ -198,40 +174,44 @@ class Replaying(Session):
     Args:
         cls: the run's class.
         tape: the tape.
-        run: the run.
+        number: of the run.
         lines: those of its turns that are to be played again, by number.
     """
 
+    tape: Tape
+    number: int
     recorder: ReplayRecorder
     is_replay = True
 
     def __init__(
-        self, cls: RunClass, tape: Tape, run: int, lines: Mapping[int, Mapping[str, Any]]
+        self, cls: RunClass, tape: Tape, number: int, lines: Mapping[int, Mapping[str, Any]]
     ) -> None:
-        super().__init__(cls, tape, run, ReplayRecorder(tape, run))
+        self._cls, self.tape, self.number = cls, tape, number
+        self.recorder = ReplayRecorder(tape, number)
         self._lines = dict(lines)
 
-    def planned(self, turn: int, planned: Sequence[Any]) -> Sequence[Any]:
+    async def begin(self, run: Any, turn: int) -> Sequence[Any]:
         """Return what was done from outside at the recorded turn."""
+        del run
         if turn not in self._lines:
             raise TapeError(
-                f"run {self.run} ends at turn {self.tape.last_turn(self.run)}; turn {turn} was not "
-                "recorded. Resume or fork the run to continue: resume(tape, run, "
+                f"run {self.number} ends at turn {self.tape.last_turn(self.number)}; turn {turn} "
+                "was not recorded. Resume or fork the run to continue: resume(tape, run, "
                 "llm_client=connect('auto')) or run.fork(llm_client=connect('auto'))"
             )
-        del planned
         self.recorder.begin_turn(turn)
         return interventions_of(self._lines[turn]["record"], "interventions")
 
-    def done(self, turn: Turn, planned: Planned) -> Any:
+    def done(self, run: Any, turn: Turn) -> Turn:
         """Return the turn as recorded, with the time it took then.
 
         Raises:
             TapeError: the turn came out differently, which only other code can cause.
         """
-        del planned
+        del run
         line = self._lines[turn.number]
-        recorded, there = decode_turn(self._cls, line["record"], self.recorder.attempt), line["row"]
+        recorded: Turn = decode_turn(self._cls, line["record"], self.recorder.attempt)
+        there = line["row"]
         now = replace(turn, seconds=recorded.seconds)
         # Through JSON, as the recorded row went: tuples become lists, and keys texts.
         row = json.loads(dumps(turn_row(now)))
@@ -241,18 +221,18 @@ class Replaying(Session):
                 where = f"in its row of the frame, {changed_values(there, row)}"
             where = where or "in something that its record does not show"
             raise TapeError(
-                f"turn {turn.number} of run {self.run} came out differently from its recording: "
+                f"turn {turn.number} of run {self.number} came out differently from its recording: "
                 f"{where}. The same calls were answered alike, so something else decided: other "
                 "code than it was recorded with (by llmsim-lab "
-                f"{self.tape.run(self.run).manifest['package']}), or chance or a clock, which a "
+                f"{self.tape.run(self.number).manifest['package']}), or chance or a clock, which a "
                 "turn may only draw on through the run's seed, as with ask.rng"
             )
         # The turn itself has all of it now: a long replay would hold everything twice.
         del self._lines[turn.number]
-        _leave_calls(recorded, self.tape)
+        leave_calls(recorded, self.tape)
         return recorded
 
-    def changed(self, turn: Turn, planned: Planned) -> None:
+    def changed(self, run: Any) -> None:
         """Raise TapeError: a replay is what it was."""
         raise TapeError(
             "a replay cannot be changed; fork it: simulation.fork(turn=..., intervene=...)"
@@ -281,12 +261,12 @@ def load_turns(
             return found if found is not None else tape.call(number).attempt
 
         turn = decode_turn(cls, record, attempt)
-        _leave_calls(turn, tape)
+        leave_calls(turn, tape)
         turns.append(turn)
     return turns
 
 
-def _leave_calls(turn: Turn, tape: Tape) -> None:
+def leave_calls(turn: Turn, tape: Tape) -> None:
     """Leave a turn's calls on the tape, and read each again when somebody looks at it."""
     read = tape.attempt
     for call in turn.calls:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Self, get_args
 
@@ -110,9 +110,6 @@ class State(BaseModel):
             f"state.replace({name}={clip(repr(value), 40)})"
         )
 
-    def __delattr__(self, name: str) -> None:
-        raise ConfigError(f"a state is never changed in place: {name} stays where it is")
-
 
 _PLAIN = frozenset((int, float, bool, type(None), FrozenDict, FrozenList))
 
@@ -146,19 +143,13 @@ def _frozen(value: Any, where: str) -> Any:
         return FrozenDict({key: _frozen(item, f"{where}.{key}") for key, item in value.items()})
     if isinstance(value, list):
         return FrozenList([_frozen(item, where) for item in value])
-    if isinstance(value, set | frozenset):
-        raise ConfigError(
-            f"{where} holds a set, whose order is another one in each process, and so in a replay; "
-            "make it a tuple: tuple(sorted(...))"
-        )
-    if isinstance(value, BaseModel):
-        raise ConfigError(
-            f"{where} holds a {cls.__name__}, which can be changed in place; derive it from "
-            f"State: class {cls.__name__}(State)"
-        )
+    way_out = "make it @dataclass(frozen=True)"
+    if isinstance(value, set | frozenset):  # in an order that differs between processes
+        way_out = "make it a tuple: tuple(sorted(...))"
+    elif isinstance(value, BaseModel):
+        way_out = f"derive it from State: class {cls.__name__}(State)"
     raise ConfigError(
-        f"{where} holds a {cls.__name__}, which can be changed in place; make it "
-        "@dataclass(frozen=True)"
+        f"{where} holds a {cls.__name__}, which can be changed in place or has no order; {way_out}"
     )
 
 
@@ -182,29 +173,26 @@ def check_kept(state: State, state_type: type[State]) -> None:
         state: the state.
         state_type: the class that it is read back as.
     """
-    name = state_type.__name__
+    name, why = state_type.__name__, ""
     # pydantic warns of a value of another type; here it is an error, as what is read back shows.
     try:
         text = state_type.__pydantic_serializer__.to_json(state, warnings=False)
         back = state_type.model_validate_json(text)
+        if back == state:
+            return
+        if type(state) is not state_type:
+            why = f"it is a {type(state).__name__}: write Run[{type(state).__name__}]"
+        for field, value in state.__dict__.items():
+            if not why and value != back.__dict__[field]:
+                why = (
+                    f"{field} is {clip(repr(value), 80)}, and comes back as "
+                    f"{clip(repr(back.__dict__[field]), 80)}: annotate just what it holds. Of "
+                    "several classes each needs a field that tells it, such as kind: "
+                    "Literal['car'] = 'car'"
+                )
     except ValueError as error:
-        raise ConfigError(
-            f"this {name} cannot be written on a tape and read back: {clip(str(error), 200)}"
-        ) from error
-    if back == state:
-        return
-    if type(state) is not state_type:
-        raise ConfigError(
-            f"the state is a {type(state).__name__}, of which a tape gives back a {name}; name "
-            f"the class that it is: Run[{type(state).__name__}]"
-        )
-    read = back.__dict__
-    field, was = next((key, value) for key, value in state.__dict__.items() if value != read[key])
-    raise ConfigError(
-        f"{name}.{field} is {clip(repr(was), 80)}, and a tape gives back "
-        f"{clip(repr(read[field]), 80)}: annotate just what it holds. Of several classes "
-        "each needs a field that tells it, such as kind: Literal['car'] = 'car'"
-    )
+        why = clip(str(error), 200)
+    raise ConfigError(f"a tape would not give this {name} back as it is: {why}")
 
 
 def places_in(state: State) -> dict[str, tuple[str, ...]]:
@@ -214,7 +202,7 @@ def places_in(state: State) -> dict[str, tuple[str, ...]]:
         ConfigError: two values have one name, as with a key that holds a dot.
     """
     found: dict[str, tuple[str, ...]] = {}
-    for path, _ in _walk(state, ()):
+    for path, _ in _walk(state, (), []):
         name = ".".join(path)
         if name in found:
             raise ConfigError(
@@ -231,27 +219,26 @@ def columns_in(state: State) -> dict[str, Any]:
     Raises:
         ConfigError: two of them have one name, as with a key that holds a dot.
     """
-    found = [
-        (".".join(path), value)
-        for path, value in _walk(state, ())
-        if isinstance(value, int | float) or (len(path) == 1 and isinstance(value, str))
-    ]
-    columns = dict(found)
-    if len(columns) < len(found):
+    columns, count = {}, 0
+    for path, value in _walk(state, (), []):
+        if isinstance(value, int | float) or (len(path) == 1 and isinstance(value, str)):
+            columns[".".join(path)] = value
+            count += 1
+    if len(columns) < count:
         places_in(state)  # raises, and names the two
     return columns
 
 
-def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    items: Iterable[tuple[str, Any]] = ()
-    if isinstance(value, BaseModel):
-        items = value.__dict__.items()
-    elif isinstance(value, Mapping):
-        items = value.items()
-    for name, item in items:
-        yield (*path, name), item
+_Found = list[tuple[tuple[str, ...], Any]]
+
+
+def _walk(value: Any, path: tuple[str, ...], found: _Found) -> _Found:
+    """Return what is in a state, each with its path."""
+    for name, item in (value.__dict__ if isinstance(value, BaseModel) else value).items():
+        found.append(((*path, name), item))
         if isinstance(item, BaseModel | Mapping):
-            yield from _walk(item, (*path, name))
+            _walk(item, (*path, name), found)
+    return found
 
 
 def changed_at(state: Any, values: Mapping[str, Any], *, parameters: Collection[str] = ()) -> Any:
@@ -272,12 +259,12 @@ def changed_at(state: Any, values: Mapping[str, Any], *, parameters: Collection[
     for name, value in values.items():
         if name not in places:
             listed = ", ".join(list(places)[:12]) + (", …" if len(places) > 12 else "")
-            way_out = (
-                f"; {name} is a parameter, which a run keeps to its end: for what changes on the "
-                "way, give the state a field"
-                if name in parameters
-                else ""
-            )
+            way_out = ""
+            if name in parameters:
+                way_out = (
+                    f"; {name} is a parameter, which a run keeps to its end: for what changes on "
+                    "the way, give the state a field"
+                )
             raise ConfigError(
                 f"the state has nothing called {name!r}{closest(name, places)}; it has {listed}"
                 f"{way_out}"

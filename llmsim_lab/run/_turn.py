@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ConfigDict, FiniteFloat, TypeAdapter, ValidationError
 
-from llmsim_lab._util.html import badge, cell, details, join, pairs, safe, table
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip, whole_text
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 _STATUSES: tuple[Status, ...] = get_args(Status)
 _MOST_SERIES = 12
-_MOST_ANSWERS = 30
-"""How many of a turn's decisions its repr shows."""
 
 _BEFORE = ("run", "seed", "period", "turn", "player", "component")
 REASONS = ("reasoning", "confidence")
@@ -46,35 +43,6 @@ _READ: dict[Any, Callable[[Any], Any]] = {
 
 _MOST_OUTSIDE = 500
 """How much of what came from outside is shown, characters."""
-
-
-def turn_html(turn: Turn) -> str:
-    """Return a turn as a notebook shows it: its cost, its decisions, and the state, folded."""
-    facts: list[tuple[object, object]] = [("tokens", turn.tokens)]
-    facts += [("from outside", str(item)) for item in turn.interventions]
-    answers = turn.answers
-    parts: list[object] = [pairs(facts, caption=f"{type(turn).__name__} {turn.number}")]
-    if answers:
-        header = ("component", "agent", "status", "confidence", "reasoning")
-        decisions = (
-            (
-                answer.component,
-                answer.player,
-                badge(answer.status),
-                cell(answer.confidence),
-                safe(answer.reasoning, limit=500),
-            )
-            for answer in answers[:_MOST_ANSWERS]
-        )
-        parts.append(table(header, decisions))
-    if len(answers) > _MOST_ANSWERS:
-        parts.append(safe(f"… and {len(answers) - _MOST_ANSWERS} more decisions"))
-    return str(join([*parts, details("state", cell(turn.state))]))
-
-
-def told_of(turn: Turn) -> list[tuple[Answer, Mapping[str, Any]]]:
-    """Return a turn's decisions, each with what became of it, by column."""
-    return [(answer, turn.became.get(answer.player, {})) for answer in turn.answers]
 
 
 def answer_in_words(fields: Mapping[str, Any]) -> str:
@@ -108,6 +76,11 @@ def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
             f"{clip(f'{what} {wanted}'.rstrip(), _MOST_OUTSIDE)}: {clip(got, _MOST_OUTSIDE)}"
         )
     return said
+
+
+def told_of(turn: Turn) -> list[tuple[Answer, Mapping[str, Any]]]:
+    """Return a turn's decisions, each with what became of it, by column."""
+    return [(answer, turn.became.get(answer.player, {})) for answer in turn.answers]
 
 
 def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,17 +170,26 @@ class Turn:
     def answers(self) -> tuple[Answer, ...]:
         """The decisions: first those of code, then those that models and people gave."""
         named = {id(call) for answer in self.by_code for call in answer.calls}
-        left = [call for call in self.calls if id(call) not in named and not _only_measures(call)]
+        # A call that only measured what a choice is made of is none; one that failed is kept.
+        left = [
+            call
+            for call in self.calls
+            if id(call) not in named and not (call.status == "ok" and measures(call.request))
+        ]
         return (*self.by_code, *map(_answer_in, left))
 
     @property
     def statuses(self) -> Counter[Status]:
         """How the turn's calls came out, and of decisions without a call those that went wrong."""
-        wrong = [answer for answer in self.by_code if answer.status != "ok"]
-        by_call = {id(call): answer.status for answer in wrong for call in answer.calls}
-        counts = Counter(by_call.get(id(call), call.status) for call in self.calls)
-        counts.update(answer.status for answer in wrong if not answer.calls)
-        return counts
+        counts: Counter[Status] = Counter()
+        by_call: dict[int, Status] = {}
+        for answer in self.by_code:
+            if answer.status != "ok":
+                by_call |= {id(call): answer.status for call in answer.calls}
+                counts[answer.status] += not answer.calls
+        for call in self.calls:
+            counts[by_call.get(id(call), call.status)] += 1
+        return +counts
 
     @property
     def tokens(self) -> int:
@@ -233,25 +215,15 @@ class Turn:
         columns = [f"{name} {value}" for name, value in self.columns().items()]
         return self.story or [f"it led to: {', '.join(columns)}"]
 
-    def _repr_html_(self) -> str:
-        """Return why, from outside and at what cost it happened; the state is folded."""
-        return turn_html(self)
-
-
-def _only_measures(call: CallRecord) -> bool:
-    """Return True if a call only measured what a choice is made of; one that failed is kept."""
-    return call.status == "ok" and measures(call.request)
-
 
 def named_in(calls: Sequence[CallRecord], answers: Iterable[Answer]) -> tuple[Answer, ...]:
     """Return answers that name the turn's own calls, also where a failure has a copy of one."""
     known = {id(call.history[-1]): call for call in calls}
-
-    def its(answer: Answer) -> tuple[CallRecord, ...]:
-        last = [id(call.history[-1]) for call in answer.calls if call.history]
-        return tuple(known[at] for at in last if at in known)
-
-    return tuple(replace(it, calls=its(it)) if it.calls else it for it in answers)
+    found = []
+    for answer in answers:
+        its = [known.get(id(call.history[-1])) for call in answer.calls if call.history]
+        found.append(replace(answer, calls=tuple(filter(None, its))) if its else answer)
+    return tuple(found)
 
 
 def _answer_in(call: CallRecord) -> Answer:
@@ -342,7 +314,7 @@ def turn_row(turn: Turn) -> dict[str, Any]:
 
 
 def _interventions_in_words(turn: Turn) -> str:
-    return whole_text("; ".join(str(intervention) for intervention in turn.interventions))
+    return whole_text("; ".join(map(str, turn.interventions)))
 
 
 def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:
@@ -352,9 +324,6 @@ def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:
     reply_columns: dict[str, None] = {}
     outcome_columns: dict[str, None] = {}
     for turn in source.turns:
-        found = told_of(turn)
-        if not found:
-            continue
         shared = {
             "run": run,
             "seed": seed,
@@ -362,7 +331,7 @@ def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:
             "turn": turn.number,
             "interventions": _interventions_in_words(turn),
         }
-        for answer, became in found:
+        for answer, became in told_of(turn):
             taken = DECISION_COLUMNS | became.keys()
             fields: dict[str, Any] = {}
             for name, value in answer.fields.items():
@@ -372,7 +341,7 @@ def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:
                 fields[name] = value
             reply_columns |= dict.fromkeys(fields)
             outcome_columns |= dict.fromkeys(became)
-            decisions.append({**fields, **became, **shared, **decision_columns(answer)})
+            decisions.append({**fields, **became, **shared, **_decision_columns(answer)})
     between = dict.fromkeys([*reply_columns, *REASONS, *outcome_columns])
     dated = any("period" in turn.columns() for turn in source.turns)
     before = [name for name in _BEFORE if dated or name != "period"]
@@ -394,10 +363,16 @@ def reply_of(call: CallRecord | None) -> dict[str, Any]:
 def _as_asked(value: Any, field: Any, schema: Mapping[str, Any]) -> Any:
     """Return a number or truth value that was written as another type, as the world got it."""
     # Otherwise one such answer would make its column one of texts, whose sum is a long text.
-    if not isinstance(value, bool | int | float | str):
+    if isinstance(field, Mapping) and "$ref" in field:
+        field = schema.get("$defs", {}).get(str(field["$ref"]).rpartition("/")[2], {})
+    if not isinstance(field, Mapping) or not isinstance(value, bool | int | float | str):
         return value
-    kinds = [kind for kind in _types_in(field, schema) if kind != "null"]
-    read = _READ.get(kinds[0]) if len(kinds) == 1 else None
+    kinds: list[Any] = []
+    for part in field.get("anyOf", [field]):
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        kinds += kind if isinstance(kind, list) else [kind]
+    kinds = [kind for kind in kinds if kind != "null"]
+    read = _READ.get(kinds[0]) if len(kinds) == 1 and isinstance(kinds[0], str) else None
     if read is None or (kinds == ["number"] and type(value) is int):
         return value
     with suppress(ValidationError):
@@ -405,21 +380,7 @@ def _as_asked(value: Any, field: Any, schema: Mapping[str, Any]) -> Any:
     return value
 
 
-def _types_in(field: Any, schema: Mapping[str, Any]) -> list[str]:
-    """Return the types that a field of a schema may have; none where it does not say."""
-    # Anybody's schema: JSON allows True for one, and a list of types.
-    if not isinstance(field, Mapping):
-        return []
-    if "$ref" in field:
-        field = schema.get("$defs", {}).get(str(field["$ref"]).rpartition("/")[2], {})
-    found: list[str] = []
-    for part in field.get("anyOf", [field]):
-        kind = part.get("type", "any") if isinstance(part, Mapping) else "any"
-        found += [kind] if isinstance(kind, str) else kind
-    return found
-
-
-def decision_columns(answer: Answer) -> dict[str, Any]:
+def _decision_columns(answer: Answer) -> dict[str, Any]:
     """Return what every decision's row of a frame has; its cost is that of the calls behind it."""
     calls = answer.calls
     return {

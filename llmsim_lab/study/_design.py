@@ -31,9 +31,10 @@ from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
-from llmsim_lab.run._config import StateChange, WorldConfig, made_intervention
+from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._records import config_of
-from llmsim_lab.run._run import NoModel, _listed, _load
+from llmsim_lab.run._run import NoModel, _listed, _load, checked_state
+from llmsim_lab.run._session import Session
 
 AnyRun = Any
 """A run of any class."""
@@ -254,7 +255,7 @@ class World:
     def interventions(self, arm: Arm, turn: int = 0) -> list[StateChange]:
         """Return what an arm sets from outside, in order; values alone are set at ``turn``."""
         level = self.level(arm, "interventions") or ()
-        items = [made_intervention({"turn": turn, **it}) for it in _listed(level, turn)]
+        items = [StateChange(**{"turn": turn, **it}) for it in _listed(level, turn)]
         return sorted(items, key=lambda item: item.turn)
 
     def shared(self, arm: Arm, leader: Arm) -> tuple[int, int] | None:
@@ -294,7 +295,7 @@ class World:
             run.config = run.config.model_copy(update={"replicate": draw})
         self.edit(run, arm, wording)
         for item in self.interventions(arm):
-            run.add_intervention(item)
+            run.intervene(item.turn, item.set, note=item.note)
         return run
 
     def _made(self, arm: Arm, own: Mapping[str, Any], client: LLMClient | None) -> AnyRun:
@@ -388,11 +389,10 @@ class World:
         run: AnyRun = _load(tape, info, client, self.given(arm, seed), self.cls)
         if run.llm_client is not None and isinstance(run.llm_client.backend, NoModel):
             run.llm_client = None  # what is asked is live
-        planned = [it for items in run.planned.values() for it in items] if self.again else []
-        run.take_over(run.turns, planned, None)
+        run._session, run.planned = Session(), run.planned if self.again else {}
         latest, state = run.turns[-1], self.level(arm, "state")
         if self.again and state is not None:
-            run.turns[-1] = replace(latest, state=run._checked_state(state, starts=True))
+            run.turns[-1] = replace(latest, state=checked_state(run, state, "starts from"))
         self.edit(run, arm, wording)
         for item in self.interventions(arm, latest.number)[since:]:
             if self.again and item.turn != latest.number:
@@ -400,7 +400,7 @@ class World:
                     f"turn {item.turn} is not set there: a situation is continued by one turn, and "
                     "what is set is set in it; leave out the turn: {'set': {...}}"
                 )
-            run.add_intervention(item)
+            run.intervene(item.turn, item.set, note=item.note)
         return run
 
     def edit(self, run: AnyRun, arm: Arm, wording: int, *, resumed: bool = False) -> None:
@@ -411,7 +411,8 @@ class World:
         names = {place.partition("#")[0] for place in run.prompts} if resumed else ()
         run._edit = PromptEdits(level, names)
         if not resumed:
-            run.put_prompts({at: run._edit(prompt) for at, prompt in run.prompts.items()})
+            run._prompts |= {at: run._edit(prompt) for at, prompt in run.prompts.items()}
+            run._sources.clear()
 
     def checked(self, arms: Sequence[Arm], seed: int, source: Tape | None) -> AnyRun:
         """Make a run of each arm on trial; returns that of the first.

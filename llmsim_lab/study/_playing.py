@@ -285,7 +285,7 @@ class StudyPlayer:
         self.playing[job.key] = run
         self.on_change()
         try:
-            await run.play_on(max(0, job.end - run.turn_number), progress=False)
+            await run._play(max(0, job.end - run.turn_number), progress=False)
             if run._edit and (run.turn_number >= job.end or run.done(run.state)):
                 run._edit.check()
         except Exception as error:
@@ -317,10 +317,8 @@ class StudyPlayer:
         run.config = run.config.model_copy(update={"name": name})
         known = {"code": world.code, NOTE: job.note(play)}
         if number is None:
-            run._record(tape, known)
-            return run
-        at = run.turn_number
-        return run._continue_on(tape, verb="fork", parent=number, fork_turn=at, known=known)
+            return run._record(tape, known)
+        return run._record(tape, known, verb="fork", parent=number, fork_turn=run.turn_number)
 
     @property
     def is_spent(self) -> bool:

@@ -12,9 +12,8 @@ from counter_kit import Addition, Total, answer
 from llmsim_lab import Ask, Run, State
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.run import load, replay
-from llmsim_lab.tape import verify
 from llmsim_lab.types import CallSite
 
 
@@ -70,17 +69,6 @@ def test_every_call_is_in_turns_frames_and_statuses(silent: Silent) -> None:
     assert decisions["player"].tolist() == ["Ann", "Bob", "Cy"] * 2
     assert decisions["component"].unique().tolist() == ["adder"]
     assert all(decisions["reasoning"])
-
-
-def test_the_tape_names_every_call_of_a_turn(tmp_path: Path) -> None:
-    Silent(llm_client=silent_client(), tape=tmp_path / "x.tape").run(2)
-    with Tape(tmp_path / "x.tape", read_only=True) as tape:
-        assert verify(tape) == []
-        assert [record["calls"] for record in tape.turn_records(1)] == [
-            [],
-            [("ok", [1]), ("ok", [2]), ("ok", [3])],
-            [("ok", [4]), ("ok", [5]), ("ok", [6])],
-        ]
 
 
 class Forgiving(Silent):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import in_words, make_client, policy, requests_of
+from builders import in_words, make_client, requests_of
 from pydantic import Field
 
 from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
-from llmsim_lab.models import PolicyDecision
 from llmsim_lab.run import rerun, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import ChatRequest
@@ -71,19 +69,8 @@ def test_arms_draw_the_same_numbers_whatever_is_asked_and_of_whom() -> None:
     assert seeds(wording="Your bid?", name="arm B", llm={"model": "other"}) == seeds()
 
 
-def test_a_seed_of_the_clients_own_is_every_calls() -> None:
-    assert seeds(llm={"seed": 5}) == [5] * 6
-
-
 def test_without_a_replicate_the_server_draws() -> None:
     assert seeds(replicate=None) == [None] * 6
-
-
-def test_calls_outside_a_run_have_no_seed() -> None:
-    client = make_client(policy())
-    assert requests_of(client) == []
-    asyncio.run(client.call_with_retry(prompt="What now?", response_model=PolicyDecision))
-    assert seeds_of(client) == [None]
 
 
 def test_an_answer_of_no_use_is_asked_for_with_another_seed_and_a_lost_one_with_the_same() -> None:
@@ -124,15 +111,6 @@ def test_a_resumed_run_asks_as_one_that_never_stopped(tmp_path: Path) -> None:
     client = client_of()
     resume(tmp_path / "a.tape", llm_client=client, kind=Auction).run(1)
     assert seeds_of(client) == seeds()[3:]
-
-
-def test_a_recorded_request_has_no_seed_so_that_keys_are_what_they_were(tmp_path: Path) -> None:
-    run = Auction(llm_client=client_of(), tape=tmp_path / "a.tape")
-    run.run(1)
-    assert run.tape is not None
-    assert all("seed" not in call.attempt.request.options for call in run.tape.calls(1))
-    run.close()
-    assert Auction.replay(tmp_path / "a.tape").state == run.state
 
 
 def test_each_rerun_is_another_replicate(tmp_path: Path) -> None:

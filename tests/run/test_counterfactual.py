@@ -98,15 +98,6 @@ def test_some_seats_change_and_the_others_stay() -> None:
     assert run.config.players == {"*": "random", "Cy": "random"}
 
 
-def test_what_is_planned_ahead_stays_planned() -> None:
-    run = pot()
-    run.run(1)
-    run.intervene(3, {"coins.Ann": 50}, note="a gift")
-    other = run.counterfactual("random")
-    other.run(3)
-    assert other.turns[3].state.coins["Ann"] == 50
-
-
 def test_a_person_keeps_the_seat_and_a_model_its_seat() -> None:
     client, person = make_client(lambda _: FIVE), Person()
     run = PublicGoods(players={"Ann": person, "Bob": "random"}, llm_client=client)
@@ -134,8 +125,3 @@ def test_a_recorded_run_brings_its_prompts_and_no_model(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nobody answers for Ann: give the run a model"):
         recorded.counterfactual({}).run(1)
     recorded.counterfactual("random").run(1)
-
-
-def test_a_players_name_that_is_no_player_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"players\['Ann'\] is 7"):
-        pot().counterfactual({"Ann": 7})

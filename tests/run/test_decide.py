@@ -116,9 +116,9 @@ def test_decisions_show_what_was_taken_and_why_and_not_the_calls_that_measured()
     ("reply", "more", "fault"),
     [
         (Two, {}, "one thing to choose, and Two of Ann has first, second"),
-        (Rate, {}, "decide needs the values of Rate.rate for Ann"),
+        (Rate, {}, "needs the values, at most 101, of Rate.rate for Ann"),
         (Move, {"decide": "best"}, "decide='best' of Ann must be one of sample, mode, expected"),
-        (Move, {"decide": "expected"}, "needs numbers, and Move.way has up, down; take 'sample'"),
+        (Move, {"decide": "expected"}, "decide='expected' needs numbers, of Move.way for Ann"),
     ],
 )
 def test_what_cannot_be_decided_so_is_an_error(

@@ -36,12 +36,6 @@ def test_a_loaded_run_has_its_decisions(name: str, columns: set[str], tmp_path: 
     assert len(pd.read_parquet(tmp_path / "x.parquet")) == len(frame)
 
 
-def test_what_a_user_of_the_network_decided_is_where_it_went() -> None:
-    frame = load(data_path("tapes/social.tape"), 1).decisions()
-    decided = frame.query("component == 'reasoner' and status == 'ok'").dropna(subset="next_state")
-    assert (decided.next_state == decided.moved_to).all()
-
-
 def test_a_replays_decisions_are_those_recorded() -> None:
     path = data_path("tapes/first_run.tape")
     assert csv_text(replay(path, 1).decisions()) == csv_text(load(path, 1).decisions())
@@ -87,12 +81,6 @@ def test_a_number_that_a_model_wrote_as_a_text_is_a_number_in_the_table() -> Non
     assert frame.support.dtype == "int64"
     assert (frame.support.sum(), frame["share"].sum()) == (15, 3.75)
     assert frame.said.tolist() == ["3"] * 4  # a text that is asked for stays one
-
-
-def test_only_turns_that_have_a_period_have_a_column_of_it() -> None:
-    answer = {"support": 1, "share": 0.5, "tokens": 1, "said": "so"}
-    assert "period" not in voters(answer, answer, answer, answer)
-    assert "period" in load(data_path("tapes/first_run.tape"), 1).decisions()
 
 
 class Size(IntEnum):

@@ -126,15 +126,6 @@ def test_a_page_of_a_class_that_is_not_known_here_lacks_only_what_became_of_deci
     assert made == [turn["decisions"] for turn in known.turns.values()]
 
 
-def test_a_run_that_lost_its_turns_is_shown_as_far_as_it_is_there(tmp_path: Path) -> None:
-    tape = tmp_path / "cut.tape"
-    hostile_game(tape=tape)
-    rewrite(tape, lambda line: None if "record" in line and line["turn"] else line)
-    shown = PageData(page(tape, tmp_path / "cut.html"))
-    assert list(shown.turns) == [(1, 0)]
-    assert len(shown.calls) == 8
-
-
 @pytest.mark.parametrize(
     ("answer", "message"),
     [

@@ -14,6 +14,7 @@ from worlds import Gift, PublicGoods
 from llmsim_lab import Ask, Person, Run, Simulation, State
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.run import fork, resume
+from llmsim_lab.run._run import foreseen
 
 FIVE = {"reasoning": "So.", "amount": 5, "confidence": 0.5}
 
@@ -31,7 +32,7 @@ async def test_what_a_turn_begins_with_is_known_before(world: Callable[[Person],
     person = Person()
     run = world(person)
     before = dict(run.prompts)
-    [(who, expected)] = run.foreseen()
+    [(who, expected)] = foreseen(run)
     assert (who, dict(run.prompts), person.questions) == (person, before, ())
     task = asyncio.create_task(run.step())
     asked = (await person.asked()).request
@@ -67,7 +68,7 @@ class Begins(Run[Talk]):
 )
 def test_no_more_is_known_than_the_first_questions(how: str, known: int) -> None:
     run = Begins(how=how, players={"*": "person", "Cy": lambda _: pytest.fail("it was asked")})
-    assert len(run.foreseen()) == known
+    assert len(foreseen(run)) == known
 
 
 def test_a_fork_with_another_model_leaves_the_person_in_the_seat(tmp_path: Path) -> None:

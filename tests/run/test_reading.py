@@ -12,6 +12,7 @@ from worlds import PublicGoods
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.run import Ask, Run, State
 from llmsim_lab.run._reading import Reading, plain
+from llmsim_lab.run._run import about
 from llmsim_lab.run._turn import Turn
 
 
@@ -26,7 +27,7 @@ GIFT = {"amount": 3, "reasoning": "So.", "confidence": 0.5}
 
 def read(run: PublicGoods) -> Reading:
     reading = Reading("a game")
-    reading.add(run.about(1), run)
+    reading.add(about(run, 1), run)
     return reading
 
 
@@ -68,7 +69,7 @@ def test_what_came_from_outside_ends_a_turns_story(tmp_path: Path) -> None:
     walk = Walk(tape=tmp_path / "walk.tape")
     walk.run(1)
     reading = Reading("a walk")
-    reading.add(walk.about(1), walk)
+    reading.add(about(walk, 1), walk)
     assert [reading.text(words) for words in reading.turns[1, 1]["words"]] == [
         "They looked out.",
         'weather {"in":"Rome"}: {"rain":true}',
@@ -91,12 +92,12 @@ def test_the_log_only_grows_and_what_changed_comes_again() -> None:
     run = PublicGoods(players="random")
     reading = read(run)
     run.run(2)
-    reading.add(run.about(1), run)
+    reading.add(about(run, 1), run)
     before = list(reading.records)
-    reading.add(run.about(1), run)
+    reading.add(about(run, 1), run)
     assert reading.records == before
     run.intervene(2, {"coins.Ann": 5})
-    reading.add(run.about(1), run)
+    reading.add(about(run, 1), run)
     [again] = reading.since(len(before))
     assert again["turn"]["n"] == 2
     assert again["turn"]["done"] == ["turn 2: coins.Ann = 5"]
@@ -112,7 +113,7 @@ def test_a_turn_costs_what_is_new_however_long_the_run_is(monkeypatch: pytest.Mo
     run.run(1)
     own = Turn.columns
     monkeypatch.setattr(Turn, "columns", lambda turn: asked.append(turn) or own(turn))
-    reading.add(run.about(1), run)
+    reading.add(about(run, 1), run)
     assert {turn.number for turn in asked} == {31}
 
 
@@ -123,7 +124,7 @@ def test_numbers_that_come_later_can_be_charted() -> None:
         f"coins.{it}" for it in run.state.coins
     ]
     run.run(1)
-    reading.add(run.about(1), run)
+    reading.add(about(run, 1), run)
     assert "given.Di" in [it["column"] for it in reading.runs[1]["series"]]
     assert reading.records[-2]["run"]["series"] == reading.runs[1]["series"]
 
@@ -134,7 +135,7 @@ def test_a_fork_has_its_own_turns_and_its_parents_before() -> None:
     fork = run.fork(1)
     fork.run(1)
     reading = read(run)
-    reading.add(fork.about(2, parent=1, verb="fork", fork_turn=1), fork, changes=["a change"])
+    reading.add(about(fork, 2, parent=1, verb="fork", fork_turn=1), fork, changes=["a change"])
     assert [n for at, n in reading.turns if at == 2] == [2]
     assert reading.turn(2, 1) is reading.turns[1, 1]
     assert reading.turn(2, 3) is None
@@ -147,7 +148,7 @@ def test_calls_on_a_tape_have_its_numbers_and_others_come_after(tmp_path: Path) 
     loose = PublicGoods(llm_client=client(*[GIFT] * 4))
     loose.run(1)
     reading = read(taped)
-    reading.add(loose.about(2), loose)
+    reading.add(about(loose, 2), loose)
     assert sorted(reading.calls) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert reading.turns[1, 1]["calls"] == [1, 2, 3, 4]
 
@@ -165,7 +166,7 @@ def test_what_a_fork_changed_in_the_turn_it_was_made_at_is_its_own() -> None:
     reading = read(run)
     same, poorer = run.fork(1), run.fork(1, intervene={"coins.Ann": 3})
     for number, fork in ((2, same), (3, poorer)):
-        reading.add(fork.about(number, parent=1, fork_turn=1), fork)
+        reading.add(about(fork, number, parent=1, fork_turn=1), fork)
     of_run, of_same, of_poorer = (reading.turn(number, 1) for number in (1, 2, 3))
     assert of_run is of_same
     assert of_run is not None

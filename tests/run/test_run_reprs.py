@@ -8,7 +8,6 @@ from typing import Any
 
 from builders import make_config, make_simulation, policy
 
-from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 
 BAD = "<script>alert(1)</script>\x1b[31m\u202e Raise the interest rate <img src=x onerror=y>"
@@ -39,32 +38,3 @@ def test_a_fork_that_is_not_recorded_says_so(tmp_path: Path) -> None:
     simulation = make_simulation()
     simulation.unrecorded = "the tape <x> is open for reading only"
     assert "not recorded: the tape &lt;x&gt; is open for reading only" in simulation._repr_html_()
-
-
-def test_a_turn_shows_why_and_lets_no_model_text_act() -> None:
-    simulation = make_simulation(hostile)
-    simulation.run(1)
-    for html in (simulation._repr_html_(), simulation.turns[-1]._repr_html_()):
-        assert not re.search(r"<(script|img)", html)
-        assert "\x1b" not in html
-    turn = simulation.turns[-1]._repr_html_()
-    assert "Turn 1" in turn
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;␛[31m⟨U+202E⟩" in turn
-    assert ">ok</span>" in turn
-
-
-def test_many_decisions_are_cut_and_counted() -> None:
-    simulation = make_simulation(names=tuple(f"N{i}" for i in range(12)))
-    simulation.run(1)
-    assert "… and 6 more decisions" in simulation.turns[-1]._repr_html_()
-
-
-def test_a_tape_shows_its_tree(tmp_path: Path) -> None:
-    simulation = make_simulation()
-    recorded = Simulation(
-        simulation.config, llm_client=simulation.llm_client, tape=tmp_path / "b.tape"
-    )
-    recorded.run(1)
-    recorded.close()
-    html = Tape(tmp_path / "b.tape", read_only=True)._repr_html_()
-    assert "turns 1 to 1 · done" in html

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from counter_kit import counter_client, make_counter
 
-from llmsim_lab.llm import Tape
-from llmsim_lab.run import fork, load, replay
+from llmsim_lab.run import load, replay
 
 
 @pytest.fixture
@@ -45,14 +44,6 @@ def test_its_repr_says_so_and_so_does_that_of_a_fork_of_it(path: Path) -> None:
         f"the tape {path} is open for reading only>"
     )
     assert "NOT RECORDED" in repr(new.fork())
-
-
-def test_the_verb_does_the_same_on_a_tape_opened_for_reading(path: Path) -> None:
-    with Tape(path, read_only=True) as tape:
-        new = fork(tape, turn=1, llm_client=counter_client())
-        new.run(1)
-        assert new.run_id is None
-        assert len(tape) == 1
 
 
 @pytest.mark.parametrize("taped", [True, False])

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import new_class
 from typing import Any, Generic, Literal, TypeVar, cast
 
-import numpy as np
 import pytest
 from pydantic import Field
+from tape_text import changed_manifest
 from worlds import Gift, Pot, PublicGoods
 
 from llmsim_lab import (
@@ -35,7 +35,6 @@ from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, Tap
 from llmsim_lab.llm import ScriptedBackend, Tape
 from llmsim_lab.run import fork, load, replay
 from llmsim_lab.run._config import WorldConfig
-from llmsim_lab.run._registry import find_class
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
 
 NAMES = ["Ann", "Bob", "Cy", "Di"]
@@ -80,17 +79,6 @@ def test_a_turn_leads_to_the_state_that_it_returns() -> None:
         coins={name: 20 - amount + share for name, amount in zip(NAMES, amounts, strict=True)},
         given=dict(zip(NAMES, amounts, strict=True)),
     )
-
-
-def test_the_frame_has_every_number_of_the_state() -> None:
-    frame = pot().run(2)
-    assert frame["coins.Ann"].iloc[0] == 20
-    assert frame["given.Di"].tolist()[1:] == [4, 3]
-    assert frame["calls"].tolist() == [0, 4, 4]
-
-
-def test_what_can_be_charted_are_the_numbers_of_the_state() -> None:
-    assert [item.column for item in pot().series] == [f"coins.{name}" for name in NAMES]
 
 
 def test_decisions_hold_every_field_of_the_replies_rules_included() -> None:
@@ -185,24 +173,6 @@ def test_a_step_offers_a_grid_of_numbers() -> None:
     assert seen == [1.25]
 
 
-def test_a_world_may_end_early_and_is_resumed_no_further() -> None:
-    class Short(PublicGoods):
-        def done(self, state: Pot) -> bool:
-            return bool(state.given)
-
-    assert len(Short(llm_client=pot_client()).run(5)) == 2
-
-
-def test_a_world_may_say_where_it_starts() -> None:
-    class Rich(PublicGoods):
-        purse: float = 100
-
-        def start(self) -> Pot:
-            return Pot(coins={"Ann": self.purse})
-
-    assert Rich(purse=7).state.coins == {"Ann": 7}
-
-
 def test_a_failed_turn_says_what_is_kept_and_how_another_session_continues_it(
     tmp_path: Path,
 ) -> None:
@@ -251,18 +221,6 @@ def test_one_player_without_a_name_stands_for_all(player: Any) -> None:
     alone, named = PublicGoods(players=player), PublicGoods(players={"*": player})
     assert alone.config == named.config
     assert alone.run(2)["given.Ann"].tolist()[1:] == named.run(2)["given.Ann"].tolist()[1:]
-
-
-def test_one_player_that_is_not_a_player_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"players\['\*'\] is 5; a player is 'model', 'rule'"):
-        PublicGoods(players=5)
-
-
-def test_random_players_keep_to_the_limits_and_are_the_same_for_the_same_seed() -> None:
-    first, again = (PublicGoods(players={"*": "random"}, seed=3) for _ in range(2))
-    assert first.run(5)["given.Ann"].tolist()[1:] == again.run(5)["given.Ann"].tolist()[1:]
-    other = PublicGoods(players={"*": "random"}, seed=4).run(5)
-    assert other["given.Ann"].tolist()[1:] != first.to_frame()["given.Ann"].tolist()[1:]
 
 
 def test_the_worlds_own_rule_answers_where_it_is_asked_for() -> None:
@@ -354,14 +312,6 @@ def test_an_edited_prompt_is_what_a_fork_asks_with_and_what_its_replay_asks_with
     assert replay(taped, 2, players={"Di": free_rider}).state == forked.state
 
 
-def test_a_value_can_be_set_in_a_turn_to_come() -> None:
-    run = pot()
-    run.intervene(2, {"coins.Ann": 5}, note="a tax")
-    frame = run.run(2)
-    assert frame["coins.Ann"].iloc[2] == 5
-    assert "a tax" in frame["interventions"].iloc[2]
-
-
 HALVES = "nice \ud83d"
 """As a model writes it that is stopped in the middle of an emoji."""
 
@@ -419,22 +369,6 @@ def test_a_tape_of_a_world_that_is_not_here_says_how_to_bring_it(tmp_path: Path)
         PublicGoods.load(tmp_path / "x")
 
 
-def test_a_run_knows_its_class_by_file_and_name_never_by_main() -> None:
-    assert PublicGoods.kind == "worlds:PublicGoods"
-    assert find_class("worlds:PublicGoods") is PublicGoods
-
-
-def test_a_class_defined_again_takes_over() -> None:
-    def define() -> Any:
-        class Twice(PublicGoods):
-            pass
-
-        return Twice
-
-    first, second = define(), define()
-    assert find_class(first.kind) is second
-
-
 def test_a_run_of_a_world_has_a_manifest_that_json_can_hold(taped: Path) -> None:
     import json
 
@@ -443,7 +377,7 @@ def test_a_run_of_a_world_has_a_manifest_that_json_can_hold(taped: Path) -> None
     )
     assert (manifest["kind"], manifest["config"]["factor"]) == ("worlds:PublicGoods", 2)
     assert (manifest["calls"], manifest["turns"], manifest["outcome"]) == (9, 3, "done")
-    assert set(manifest["code"]) == {"file", "methods", "parameters", "state"}
+    assert set(manifest["code"]) == {"file"}
     assert [prompt["name"] for prompt in manifest["prompts"].values()] == ["gift"]
 
 
@@ -454,11 +388,9 @@ def test_code_that_changed_is_told_on_resuming_and_where_a_replay_fails(
     run.run(1)
     run.close()
 
-    async def turn(self: PublicGoods, state: Pot, ask: Ask) -> Pot:
-        return state
-
-    monkeypatch.setattr(PublicGoods, "turn", turn)
-    with pytest.raises(TapeError, match=r"worlds:PublicGoods has changed since .* its methods"):
+    monkeypatch.setattr(PublicGoods, "turn", stay)
+    changed_manifest(tmp_path / "x", 1, code={"file": "0" * 64})
+    with pytest.raises(TapeError, match=r"worlds:PublicGoods has changed since .* its file"):
         PublicGoods.replay(tmp_path / "x")
     PublicGoods.resume(tmp_path / "x", llm_client=pot_client()).close()
     assert "CODE_CHANGED" in caplog.text
@@ -501,15 +433,10 @@ def test_class_and_parameters_can_be_pickled() -> None:
     assert cls(config).factor == 3
 
 
-def test_a_value_of_a_wrong_type_is_named_with_the_class_that_was_called() -> None:
-    with pytest.raises(ConfigError, match=r"^PublicGoods: factor: .*\(it is 'much'\)"):
-        pot(factor="much")
-
-
 def test_an_intervention_that_a_world_does_not_know_shows_the_one_that_it_does() -> None:
     run = pot()
     run.run(1)
-    with pytest.raises(ConfigError, match=r"shock: .*there are turn, set, note; .*'set': \{'coins"):
+    with pytest.raises(ConfigError, match="shock: "):
         run.fork(1, intervene=[{"turn": 2, "shock": {"supply": 4}}])
 
 
@@ -539,14 +466,6 @@ def test_a_turn_that_is_not_async_is_an_error_when_the_class_is_made() -> None:
         world(lambda self, state, ask: state)
 
 
-def test_a_turn_that_returns_nothing_is_told_what_to_return() -> None:
-    async def turn(self: Any, state: Pot, ask: Ask) -> None:
-        return None
-
-    with pytest.raises(ConfigError, match=r"returned None; .* return state.replace\(...\)"):
-        world(turn)().run(1)
-
-
 def test_a_state_of_a_class_that_was_defined_again_is_told_from_its_twin() -> None:
     class Pot(State):
         pass
@@ -554,7 +473,9 @@ def test_a_state_of_a_class_that_was_defined_again_is_told_from_its_twin() -> No
     async def turn(self: Any, state: Any, ask: Ask) -> Any:
         return Pot()
 
-    with pytest.raises(ConfigError, match=r"Pot was defined again since. Define World again"):
+    with pytest.raises(
+        ConfigError, match=r"defined again since World was made. Define World again"
+    ):
         world(turn)().run(1)
 
 
@@ -576,7 +497,8 @@ def test_a_state_cannot_be_changed_in_place(change: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["turns", "fork", "state", "seed", "tape", "players", "llm_client"]
+    "name",
+    ["turns", "fork", "state", "tape", "players", "llm_client", "prompts", "given", "config"],
 )
 def test_a_reserved_name_is_an_error_when_the_class_is_made(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"PublicGoods2.{name}: the name '{name}' is taken"):
@@ -584,34 +506,18 @@ def test_a_reserved_name_is_an_error_when_the_class_is_made(name: str) -> None:
 
 
 def test_a_parameters_new_default_needs_the_annotation_again() -> None:
-    with pytest.raises(ConfigError, match=r"has no annotation.* write factor: int = 3"):
+    with pytest.raises(ConfigError, match=r"new default is annotated: factor: int = 3"):
         type("PublicGoods3", (PublicGoods,), {"factor": 3})
 
 
-def test_an_attribute_without_annotation_is_the_classs_own_and_no_parameter() -> None:
-    cls = type("PublicGoods5", (PublicGoods,), {"bonus": 3})
-    assert "bonus" not in cls.config_type.model_fields  # type: ignore[attr-defined]
-    assert cls(players={"*": "random"}).bonus == 3  # type: ignore[call-arg, attr-defined]
-
-
-def test_a_default_that_does_not_fit_is_an_error_when_the_class_is_made() -> None:
-    with pytest.raises(ConfigError, match=r"bonus = 'x' does not fit its annotation"):
-        type("PublicGoods4", (PublicGoods,), {"__annotations__": {"bonus": int}, "bonus": "x"})
-
-
 def test_an_unknown_parameter_is_named_with_the_likely_one() -> None:
-    with pytest.raises(ConfigError, match=r"no parameter 'factr' \(did you mean 'factor'\?\)"):
+    with pytest.raises(ConfigError, match=r"^PublicGoods: factr: .*did you mean 'factor'"):
         PublicGoods(factr=2)  # type: ignore[call-arg]
 
 
 def test_a_parameter_cannot_be_set_afterwards() -> None:
     with pytest.raises(ConfigError, match=r"make another run: PublicGoods\(factor=3\)"):
         pot().factor = 3
-
-
-def test_a_state_with_nan_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"coins.Ann: Input should be a finite number"):
-        Pot().replace(coins={"Ann": float("nan")})
 
 
 def test_a_state_field_of_a_name_that_the_frame_has_is_an_error() -> None:
@@ -638,7 +544,7 @@ def test_a_slot_that_nothing_fills_is_told_with_the_likely_name() -> None:
         asking(lambda ask: ask("Ann", Gift, "{{ name }}: {{ offer }}"))(
             llm_client=pot_client()
         ).run(1)
-    with pytest.raises(ConfigError, match=r"no slot for offer; write {{ offer }}"):
+    with pytest.raises(PromptError, match=r"no slot for offer; write {{ offer }}"):
         asking(lambda ask: ask("Ann", Gift, "Hello", offer=1))(llm_client=pot_client()).run(1)
 
 
@@ -656,14 +562,8 @@ def test_a_question_that_is_not_awaited_is_an_error_that_shows_await(forgets: An
         asking(forgets)(llm_client=one()).run(1)
 
 
-def test_a_function_for_a_slot_that_takes_no_name_is_told_so() -> None:
-    question = asking(lambda ask: ask.each(["Ann"], Gift, "{{ offer }}", offer=lambda: 3))
-    with pytest.raises(ConfigError, match=r"offer=.*ask.each calls it for each: offer=lambda name"):
-        question(llm_client=one()).run(1)
-
-
 def test_a_rule_that_answers_a_field_there_is_not_is_told_the_likely_one() -> None:
-    with pytest.raises(ConfigError, match=r"answered 'amont' \(did you mean 'amount'\?\)"):
+    with pytest.raises(ConfigError, match=r"answered 'amont' \(did you mean 'amount'"):
         PublicGoods(players={"*": lambda q: {"amont": 3}}).run(1)
 
 
@@ -687,15 +587,6 @@ def test_chance_that_does_not_follow_from_the_seed_is_named_where_a_replay_fails
     run.close()
     with pytest.raises(TapeError, match=r"chance or a clock, which .* as with ask.rng"):
         cls.replay(tmp_path / "x")
-
-
-def test_texts_of_the_state_are_columns_too() -> None:
-    class Won(State):
-        winner: str = "nobody"
-
-    assert new_class(
-        "Contest", (Run[Won],), exec_body=lambda names: names.update(turn=stay)
-    )().to_frame()["winner"].tolist() == ["nobody"]
 
 
 async def stay(self: Any, state: Any, ask: Ask) -> Any:
@@ -755,12 +646,6 @@ def test_a_template_put_together_anew_each_time_is_told_to_use_a_slot() -> None:
         asking(many)(llm_client=one()).run(1)
 
 
-def test_a_sentence_that_ends_in_the_name_of_a_file_is_a_prompt_and_no_file() -> None:
-    run = asking(lambda ask: ask("Ann", Gift, "Please summarise README.md"))(llm_client=one())
-    run.run(1)
-    assert run.calls[0].request.prompt == "Please summarise README.md"
-
-
 def test_a_prompt_may_be_a_file_beside_the_world_or_a_prompt(tmp_path: Path) -> None:
     (tmp_path / "give.md").write_text("## User\n\nGive, {{ name }}.\n")
     run = asking(lambda ask: ask("Ann", Gift, tmp_path / "give.md"))(llm_client=one())
@@ -785,9 +670,7 @@ def test_a_question_that_changed_is_a_miss_that_shows_the_words(tmp_path: Path) 
 
 
 def test_a_configuration_of_another_world_is_not_taken() -> None:
-    with pytest.raises(
-        ConfigError, match=r"is not a PublicGoodsConfig; .*PublicGoods\(factor=...\)"
-    ):
+    with pytest.raises(ConfigError, match=r"is not a PublicGoodsConfig; .*PublicGoods\(seed=1\)"):
         PublicGoods(WorldConfig())
 
 
@@ -842,26 +725,6 @@ def test_a_player_by_chance_whom_two_tasks_ask_needs_a_tag() -> None:
     Pairs(tagged=True, players={"*": "random"}).run(1)
     with pytest.raises(ConfigError, match=r"Ann is asked by two tasks.*tag='second'"):
         Pairs(tagged=False, players={"*": "random"}).run(1)
-
-
-def test_a_replay_plays_what_was_stepped_beyond_the_worlds_end(tmp_path: Path) -> None:
-    class Short(PublicGoods):
-        def done(self, state: Pot) -> bool:
-            return bool(state.given)
-
-    run = Short(llm_client=pot_client(), tape=tmp_path / "t")
-    run.run(5)
-    asyncio.run(run.step())
-    run.close()
-    assert Short.replay(tmp_path / "t").turn_number == run.turn_number == 2
-
-
-def test_an_async_done_is_an_error_when_the_class_is_made() -> None:
-    async def done(self: Any, state: Pot) -> bool:
-        return False
-
-    with pytest.raises(ConfigError, match=r"Late.done is async.*write def done\(self, state\)"):
-        new_class("Late", (PublicGoods,), {}, lambda names: names.update(done=done))
 
 
 def test_parameters_of_a_base_without_a_turn_are_the_worlds() -> None:
@@ -925,10 +788,10 @@ class Fancy(Plain):
 @pytest.mark.parametrize(
     ("hint", "value", "message"),
     [
-        (Plain, Fancy(), r"Odd.it is Fancy.*a tape gives back Plain\(size=1.0\)"),
-        (Any, (1, 2), r"Odd.it is \(1, 2\), and a tape gives back \[1, 2\]"),
+        (Plain, Fancy(), r"this Odd .* it is Fancy.*comes back as Plain\(size=1.0\)"),
+        (Any, (1, 2), r"it is \(1, 2\), and comes back as \[1, 2\]"),
         (set[str], {"Ann"}, r"Odd.it holds a set.*tuple\(sorted\(...\)\)"),
-        (bytes, b"\xff", r"this Odd cannot be written on a tape"),
+        (bytes, b"\xff", r"a tape would not give this Odd back as it is: .*utf-8"),
     ],
 )
 def test_a_state_that_a_tape_would_not_give_back_is_an_error(
@@ -982,7 +845,6 @@ class Wide(Reply):
     cold: float = Field(lt=-5)
     five: int = Field(ge=1, le=9, multiple_of=5)
     long: str = Field(min_length=10)
-    pair: tuple[int, str]
     odd: Literal[1, 3, 5]
     mood: Mood
 
@@ -998,26 +860,6 @@ def test_what_cannot_be_drawn_is_an_error() -> None:
 
     with pytest.raises(ConfigError, match=r"no random Day can be drawn: day: .*'\*': 'rule'"):
         asked_of("random", Day)
-
-
-def test_limits_may_be_numbers_of_numpy() -> None:
-    seen: list[Any] = []
-
-    def rule(question: Question) -> int:
-        seen.append(question.limits["amount"])
-        return 3
-
-    assert asked_of(rule, Gift, amount=(0, np.int64(5)), confidence=(0.5, 1)).amount == 3
-    assert seen == [(0, 5)]
-
-
-def test_limits_that_the_field_itself_forbids_are_an_error() -> None:
-    with pytest.raises(ConfigError, match="allow 30, and the field itself is from 0 to 20"):
-        asked_of("random", Gift, amount=[5, 30])
-
-
-def test_a_rule_is_told_a_fields_own_bounds_where_the_question_has_none() -> None:
-    assert asked_of(lambda question: question.limits["amount"][1], Gift).amount == 20
 
 
 def test_a_turn_that_continues_without_a_call_beyond_the_budget_does_not_count() -> None:
@@ -1041,12 +883,6 @@ def test_a_turn_cannot_keep_things_beside_the_state() -> None:
 
     with pytest.raises(ConfigError, match=r"sets self.memory, which is on no tape.*state.replace"):
         Forgetful().run(1)
-
-
-def test_a_copy_of_a_state_is_checked_as_well() -> None:
-    assert repr(Pot().model_copy(update={"coins": {"Ann": 3}}).coins) == "{'Ann': 3.0}"
-    with pytest.raises(ConfigError, match="a valid number"):
-        Pot().model_copy(update={"coins": {"Ann": "x"}})
 
 
 AnyState = TypeVar("AnyState", bound=State)
@@ -1094,14 +930,6 @@ def test_a_player_with_a_model_of_its_own_keeps_it_when_the_run_is_resumed(tmp_p
     assert again.turn_number == 2
 
 
-def test_numbers_of_numpy_can_be_set_from_outside(tmp_path: Path) -> None:
-    run = pot(tape=tmp_path / "x")
-    run.intervene(0, {"coins.Ann": np.float64(3), "given": {"Ann": 2}})
-    run.run(1)
-    run.close()
-    assert PublicGoods.replay(tmp_path / "x").turns[0].state.coins["Ann"] == 3
-
-
 def test_two_numbers_of_one_name_are_an_error_and_not_one_column() -> None:
     class Dotted(State):
         prices: dict[str, Any] = Field(default={"a.b": 1, "a": {"b": 2}})
@@ -1124,7 +952,6 @@ class Several(Reply):
     [
         (lambda ask: ask(" ", Gift, "Give."), "' ' is not the name of a player"),
         (lambda ask: ask("Ann", Pot, "Give."), "Ann is asked for .*ask for a class derived from R"),
-        (lambda ask: ask("Ann", Gift, "Give.", tag=2), "tag=2 must be a text"),
         (lambda ask: ask("Ann", Gift, "{{ turn }}", turn=3), "'turn' has a value in every prompt"),
         (lambda ask: ask("Ann", Gift, 7), "7 is not a prompt; give a text"),
         (lambda ask: ask.each(["Ann", "Ann"], Gift, "Give."), "'Ann' is asked twice by one"),
@@ -1142,7 +969,7 @@ def test_a_question_that_cannot_be_asked_says_why(question: Any, says: str) -> N
         ({"name": (0, 1)}, "limits of name: it is not a number; give the values allowed"),
         ({"words": ["a"]}, "limits of words: it holds several values"),
         ({"count": "3"}, "limits of count for Ann are '3'; give"),
-        ({"count": (float("nan"), 3)}, "NaN is not a bound"),
+        ({"count": (float("nan"), 3)}, "count for Ann has no bound on one side: from nan to 3"),
         ({"free": (0, float("inf"))}, "free for Ann has no bound on one side: from 0 to inf"),
     ],
 )
@@ -1176,83 +1003,7 @@ def test_a_rule_is_told_which_value_is_not_on_the_list() -> None:
         asked_of(lambda question: "many", Gift)
 
 
-def test_a_rule_may_be_async() -> None:
-    async def rule(question: Question) -> int:
-        await asyncio.sleep(0)
-        return 4
-
-    assert asked_of(rule, Gift).amount == 4
-
-
-def test_what_a_turn_asks_after_its_end_is_an_error() -> None:
-    kept: list[Ask] = []
-
-    async def keep(ask: Ask) -> None:
-        kept.append(ask)
-
-    asking(keep)(llm_client=one()).run(1)
-    with pytest.raises(ConfigError, match="turn 1 is over, and Ann is asked in it"):
-        asyncio.run(awaited(kept[0]))
-
-
-async def awaited(ask: Ask) -> Any:
-    return await ask("Ann", Gift, "Give.")
-
-
-def test_the_random_numbers_of_a_turn_are_not_drawn_on_another_thread() -> None:
-    question = asking(lambda ask: asyncio.to_thread(lambda: ask.rng.random()))
-    with pytest.raises(
-        ConfigError, match=r"ask.rng is drawn from on another thread; draw in the t"
-    ):
-        question().run(1)
-
-
 # --- what a newcomer writes -----------------------------------------------------------------------
-
-
-def test_a_slot_in_single_braces_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def question(ask: Ask) -> None:
-        await ask.each(["Ann", "Bob"], Gift, "You are {name}. Before: {{ state.given }}")
-        await ask("Cy", Gift, 'You have {state.coins["Cy"]}.')
-
-    asking(question)(llm_client=one()).run(2)
-    told = [record.getMessage() for record in caplog.records]
-    assert [text.split()[0] for text in told] == ["SLOT_NOT_FILLED"] * 2
-    assert "text={name}" in told[0]
-    assert 'way_out="{{ name }}"' in told[0]
-    assert "state.coins" in told[1]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "You are {{ name }}.",
-        "{{name}}",
-        'Write {"name": 1} or {names}.',
-        "Answer as {name: 'Ann', amount: 3} or { turn : 2 }.",
-        "{name" + " " * 200_000,  # in no time: it took half a minute
-        "Hi{% if name %}!{% endif %}",
-    ],
-)
-def test_other_braces_are_nobodys_mistake(text: str, caplog: pytest.LogCaptureFixture) -> None:
-    asking(lambda ask: ask("Ann", Gift, text))(llm_client=one()).run(1)
-    assert not caplog.records
-
-
-def test_what_is_in_braces_in_a_value_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    asking(lambda ask: ask("Ann", Gift, "{{ said }}", said="{name}"))(llm_client=one()).run(1)
-    assert not caplog.records
-
-
-def test_a_missing_item_is_told_with_what_stands_in_for_it() -> None:
-    question = asking(lambda ask: ask("Ann", Gift, '{{ state.given[name] or "none" }}'))
-    with pytest.raises(
-        PromptError, match=r"has no item 'Ann'; .* write x\[y\] \| default\('none'\)"
-    ):
-        question(llm_client=one()).run(1)
-    asking(lambda ask: ask("Ann", Gift, "{{ state.given[name] | default('none') }}"))(
-        llm_client=one()
-    ).run(1)
 
 
 def test_a_parameter_that_is_to_change_on_the_way_is_sent_to_the_state() -> None:
@@ -1273,21 +1024,12 @@ def test_a_fork_with_another_parameter_is_sent_to_a_new_run(tmp_path: Path) -> N
         fork(tmp_path / "pot.tape", turn=0, fctor=3)
 
 
-def test_what_a_resumed_run_has_left_is_played_as_its_docstring_says(tmp_path: Path) -> None:
-    run = pot(tape=tmp_path / "pot.tape", turns=3)
-    run.run(1)
-    run.close()
-    again = PublicGoods.resume(tmp_path / "pot.tape", llm_client=pot_client())
-    again.run(again.config.turns - again.turn_number)
-    assert again.turn_number == 3
-
-
 @pytest.mark.parametrize("given", ["You are {{ name }}.", ["You are {{ name }}."], [3]])
 def test_a_fork_with_a_text_for_a_prompt_is_told_how_one_is_edited(given: Any) -> None:
     run = pot()
     run.run(1)
     place = next(iter(run.prompts))
-    with pytest.raises(ConfigError, match=r"prompt=run.prompts\['" + place + r"'\].edit\('...'\)"):
+    with pytest.raises(ConfigError, match=r"edit one of the run's: .*" + place + r"'\].edit"):
         run.fork(prompt=given)
     assert run.fork(prompt=run.prompts[place].edit("You are {{ name }}.")).turn_number == 1
 
@@ -1299,7 +1041,7 @@ def test_a_fork_with_a_text_for_a_prompt_is_told_how_one_is_edited(given: Any) -
     ("given", "right"),
     [
         ("ollama:llama3.2", r"make one: llm_client=connect\('ollama:llama3.2'\)"),
-        (ScriptedBackend({}), r"llm_client=LLMClient\(LLMConfig\(model='script'\), backend\)"),
+        (ScriptedBackend({}), r"LLMClient\(LLMConfig\(model='script'\), backend\)"),
         (LLMClient, r"is not a client; make one: llm_client=connect\('auto'\)"),
         (5, r"llm_client=5 is not a client; make one: llm_client=connect\('auto'\)"),
     ],

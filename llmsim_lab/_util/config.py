@@ -229,12 +229,9 @@ def _known_keys(root: type[BaseModel], location: Sequence[str | int]) -> set[str
     """Return the keys that a place in the file may have."""
     models = [root]
     for part in location:
-        fields = [_fields(model).get(part) for model in models]
         # What is no field is a place in a list, a name in a mapping, or names a union's member.
-        if inside := [model for field in fields for model in _models_in(field)]:
-            models = inside
-        elif named := [model for model in models if part in _names(model)]:
-            models = named
+        fields = (_fields(model).get(part) for model in models)
+        models = [model for field in fields for model in _models_in(field)] or models
     return {str(key) for model in models for key in _fields(model)}
 
 
@@ -247,8 +244,3 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for argument in get_args(annotation):
         yield from _models_in(argument)
-
-
-def _names(model: type[BaseModel]) -> tuple[Any, ...]:
-    """Return what pydantic calls a member of a union: by its tag, else by its class."""
-    return (model.__name__, *get_args(_fields(model).get("type")))

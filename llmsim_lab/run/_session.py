@@ -161,7 +161,6 @@ class Recording(Session):
         """Write the turn, whole or not at all."""
         # Written first: some of the turn's calls may be nowhere but in memory until then.
         self.recorder.commit_turn(*tape_turn(self._cls, turn, planned))
-        _leave_calls(turn, self.tape)
         return turn
 
     def uses(self, prompts: Mapping[str, Prompt]) -> None:
@@ -249,7 +248,6 @@ class Replaying(Session):
             )
         # The turn itself has all of it now: a long replay would hold everything twice.
         del self._lines[turn.number]
-        _leave_calls(recorded, self.tape)
         return recorded
 
     def changed(self, turn: Turn, planned: Planned) -> None:
@@ -281,13 +279,5 @@ def load_turns(
             return found if found is not None else tape.call(number).attempt
 
         turn = decode_turn(cls, record, attempt)
-        _leave_calls(turn, tape)
         turns.append(turn)
     return turns
-
-
-def _leave_calls(turn: Turn, tape: Tape) -> None:
-    """Leave a turn's calls on the tape, and read each again when somebody looks at it."""
-    read = tape.attempt
-    for call in turn.calls:
-        call.leave_on_tape(read)

@@ -74,27 +74,8 @@ def test_what_tools_answered_in_a_turn_is_shown_once(llmsim_lab: Run) -> None:
     assert 'tool delete_task({"task_id": 2}) for ann: {"success":true,' in said
 
 
-def test_a_decision_without_a_confidence_is_shown_without_one(llmsim_lab: Run) -> None:
-    social = str(data_path("tapes/social.tape"))
-    status, out, _ = llmsim_lab("tape", "show", social, "--turn", "3")
-    assert status == 0
-    assert ": ok" in out
-    assert "confidence None" not in out
-
-
 def frame(folder: str) -> pd.DataFrame:
     return pd.read_csv(f"{folder}/turns.csv")
-
-
-def test_a_run_is_recorded_where_a_tape_is_named(llmsim_lab: Run, server: FakeOllama) -> None:
-    Path("run.yaml").write_text(yaml_text(CONFIG))
-    status, out, err = llmsim_lab(
-        "run", "run.yaml", "--tape", "a.tape", "--turns", "2", "--host", server.host
-    )
-    assert (status, err) == (0, "")
-    assert "All of it is recorded as run 1 of a.tape." in out
-    with Tape("a.tape", read_only=True) as tape:
-        assert (tape.run().turns, tape.run().calls) == (2, 6)
 
 
 def test_a_runs_decisions_are_written_where_no_spreadsheet_can_run_them(llmsim_lab: Run) -> None:
@@ -126,18 +107,13 @@ def test_a_replay_gives_the_same_files_and_asks_no_model(
     assert tape.read_bytes() == before
 
 
-def test_a_replay_ends_at_the_turn_asked_for(llmsim_lab: Run, tape: Path) -> None:
-    assert llmsim_lab("replay", "a.tape", "--turns", "2")[0] == 0
-    assert frame("out/replay")["turn"].tolist() == [0, 1, 2]
-
-
 @pytest.mark.usefixtures("drawn")
 def test_a_fork_continues_live_with_the_recorded_model_and_says_which_turns_are_which(
     llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
     status, out, err = llmsim_lab(
-        *("fork", "a.tape", "--turn", "2", "--set", "inflation=15", "--shock", "supply=2"),
-        *("--shock", "demand=-1", "--host", server.host),
+        *("fork", "a.tape", "--turn", "2", "--set", "inflation=15", "--set", "shock.supply=2"),
+        *("--set", "shock.demand=-1", "--host", server.host),
     )
     assert (status, err) == (0, "")
     assert "Using llama3.2" in out
@@ -231,16 +207,6 @@ def test_a_rerun_makes_fresh_calls_beside_the_recorded_run(
     ]
 
 
-def test_a_fork_whose_model_fails_says_that_no_turn_was_live(
-    llmsim_lab: Run, tape: Path, server: FakeOllama
-) -> None:
-    server.fail_next(Fault.status(400, "no"), times=9)
-    status, out, err = llmsim_lab("fork", "a.tape", "--turn", "1", "--host", server.host)
-    assert status == 1
-    assert "Turns up to 1 are from the tape; no turn was played live" in out
-    assert "The run ended early: 1 of 4 turns" in err
-
-
 @pytest.fixture
 def rules(llmsim_lab: Run) -> Path:
     """A tape of a run without a model, ``rules.tape``."""
@@ -269,14 +235,13 @@ def test_a_run_without_a_model_continues_without_one(llmsim_lab: Run, rules: Pat
         (("resume", "nowhere.tape"), "/nowhere.tape"),
         (("tape", "ls", "run.txt"), "run.txt is not a tape"),
         (("replay", "rules.tape", "--run", "7"), "has no run 7; it has: 1"),
-        (("replay", "rules.tape", "--turns", "9"), "turn"),
         (("fork", "rules.tape", "--turn", "3", "--turns", "1"), "turn 3"),
         (("fork", "rules.tape", "--turn", "99"), "run 1 has 2 turns of the 3"),
         (("resume", "rules.tape", "--run", "7"), "the tape rules.tape has no run 7"),
         (("fork", "rules.tape", "--set", "inflation"), "'inflation' is not a name and a value"),
         (("fork", "rules.tape", "--set", "luck=9"), "luck"),
         (
-            ("fork", "rules.tape", "--shock", "supply=x"),
+            ("fork", "rules.tape", "--set", "shock.supply=x"),
             "shock.supply: Input should be a valid number",
         ),
         (("fork", "rules.tape", "--prompt", "none.md"), "cannot read the prompt file none.md"),
@@ -309,19 +274,7 @@ def test_a_run_recorded_with_a_script_needs_a_model_named(llmsim_lab: Run) -> No
         simulation.close()
     status, _, err = llmsim_lab("fork", "script.tape")
     assert status == 1
-    assert "recorded with the model 'scripted' of the backend 'scripted'" in err
-    assert "--model" in err
-
-
-def test_a_run_that_never_asked_its_model_continues_with_the_configured_one(
-    llmsim_lab: Run, server: FakeOllama
-) -> None:
-    Path("run.yaml").write_text(yaml_text(CONFIG))
-    run = ("run", "run.yaml", "--tape", "a.tape", "--turns", "0", "--host", server.host)
-    assert llmsim_lab(*run)[0] == 0
-    status, out, _ = llmsim_lab("resume", "a.tape", "--turns", "1", "--host", server.host)
-    assert status == 0
-    assert "turns 1 to 1 are live" in out
+    assert "'scripted:scripted'" in err
 
 
 def test_a_run_is_shown_with_what_defines_it(llmsim_lab: Run, tape: Path) -> None:
@@ -329,12 +282,11 @@ def test_a_run_is_shown_with_what_defines_it(llmsim_lab: Run, tape: Path) -> Non
     assert status == 0
     assert "Run 1, mine: run" in out
     engine = Prompt.load("engine_interest_rate")
-    assert f"prompt:        engine_interest_rate {engine.digest[:12]}" in out
-    columns = "turn quarter rate infl. unem. model decisions from outside"
+    assert f"prompt: engine_interest_rate {engine.digest[:12]}" in out
+    columns = "turn quarter rate infl. unem. model ok from outside"
     assert columns.split() in [line.split() for line in out.splitlines()]
     assert "1980Q3" in out
-    assert "3 ok" in out
-    assert "nan" not in out
+    assert "nan" not in out.lower()
 
 
 def test_a_turn_is_shown_with_prompts_and_replies(llmsim_lab: Run, tape: Path) -> None:
@@ -342,7 +294,7 @@ def test_a_turn_is_shown_with_prompts_and_replies(llmsim_lab: Run, tape: Path) -
     assert status == 0
     assert "Turn 2 of run 1" in out
     assert "Aland proposed (accepted): Raise the interest rate" in out
-    assert "agent of Aland: ok, confidence 0.8" in out
+    assert "agent of Aland: ok, from call 4, confidence 0.8" in out
     assert "Propose ONE specific economic policy action." in out
     assert '"reasoning": "It is monetary."' in out
 
@@ -351,7 +303,7 @@ def test_a_call_is_shown_with_its_settings(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "show", "a.tape", "--call", "3")
     assert status == 0
     assert "Call 3 of run 1: engine of Aland, turn 1" in out
-    assert '"num_ctx": 4096' in out
+    assert '"num_ctx":4096' in out
     assert "new_interest_rate" in out
 
 
@@ -383,17 +335,9 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     status, out, _ = llmsim_lab("tape", "show", str(rules), "--call", "1")
     assert status == 0
     assert "Call 1 of run 1: outside a turn" in out
-    assert 'tools: [{"type": "function", "function": {"name": "look"}}]' in out
+    assert 'tools: [{"type":"function","function":{"name":"look"}}]' in out
     assert "--- answered (1.50 s, 7 tokens read, 3 written, cut at its length)\nHm.\n" in out
     assert 'look({"at":"rates"})' in out
-
-
-def test_runs_with_other_prompts_say_which_only_one_has(llmsim_lab: Run, tape: Path) -> None:
-    with Tape(tape) as recorded:
-        Simulation(nations=["Aland"], llm_client=make_client(), tape=recorded).run(1)
-    out = llmsim_lab("tape", "diff", "a.tape", "1", "2")[1]
-    assert "Only run 1 has the prompt engine_interest_rate#" in out
-    assert "Only run 2 has the prompt agent_briefing#" in out
 
 
 def test_a_forks_page_says_where_it_comes_from_and_what_was_edited(
@@ -411,8 +355,7 @@ def test_a_forks_page_says_where_it_comes_from_and_what_was_edited(
 def test_runs_that_are_the_same_have_no_differences(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "diff", "a.tape", "1", "1")
     assert status == 0
-    assert "Configuration, model and versions are the same." in out
-    assert "The prompts that both have are the same." in out
+    assert "Configuration, model, versions and prompts are the same." in out
     assert "Turns 0 to 4, which both have, led to the same." in out
 
 
@@ -462,13 +405,6 @@ def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
     assert "--run" in llmsim_lab(*prune)[2]
     assert "/b.tape" in llmsim_lab("tape", "prune", "b.tape", "--run", "1")[2]
     assert not Path("b.tape").exists()
-
-
-def test_a_situation_asked_again_is_a_packed_tape_like_any_other(llmsim_lab: Run) -> None:
-    [tape] = data_path("tapes/prompt_experiment").glob("hawkish_run1turn2*.gz")
-    status, out, _ = llmsim_lab("tape", "verify", str(tape), "--replay")
-    assert status == 0
-    assert "is sound: 5 runs, 17 calls" in out
 
 
 def test_a_damaged_tape_ends_with_status_1(llmsim_lab: Run, tape: Path) -> None:
@@ -557,22 +493,3 @@ def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
         assert "\u202e" not in out
         if arguments[1] != "verify":
             assert "[2J$x^{ [bold]" in " ".join(out.split())
-
-
-@pytest.mark.usefixtures("drawn")
-def test_a_fork_and_a_rerun_on_another_tape_bring_what_they_come_from(
-    llmsim_lab: Run, tape: Path, server: FakeOllama
-) -> None:
-    before = tape.read_bytes()
-    fork = ("fork", "a.tape", "--turn", "2", "--turns", "1", "--to", "b.tape")
-    assert llmsim_lab(*fork, "--host", server.host)[0] == 0
-    rerun = ("rerun", "a.tape", "--turns", "1", "--to", "c.tape", "--host", server.host)
-    assert llmsim_lab(*rerun)[0] == 0
-    assert tape.read_bytes() == before
-    with Tape("b.tape", read_only=True) as there:
-        assert [(it.id, it.parent, it.fork_turn, it.turns) for it in there.runs()] == [
-            (1, None, None, 2),
-            (2, 1, 2, 3),
-        ]
-    for name in ("b.tape", "c.tape"):
-        assert llmsim_lab("tape", "verify", name, "--replay")[0] == 0

@@ -10,7 +10,7 @@ import pytest
 from llmsim_lab import Simulation, SimulationConfig, connect
 from llmsim_lab.cli import main
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.run import replay, resume
+from llmsim_lab.run import replay
 from tests.live.conftest import Live
 
 
@@ -41,15 +41,6 @@ def test_a_replay_gives_the_same_and_asks_nobody(run: Simulation, tmp_path: Path
     again = replay(tmp_path / "live.tape")
     assert again.to_frame().equals(run.to_frame())
     assert again.turns[1].answers == run.turns[1].answers
-
-
-def test_a_run_is_resumed_on_the_model(run: Simulation, live: Live) -> None:
-    assert run.tape is not None
-    run.close()
-    resumed = resume(run.tape, llm_client=client_of(live))
-    resumed.run(1)
-    assert resumed.turn_number == 2
-    assert len(run.tape.calls(1, turn=2)) >= 2
 
 
 def test_a_fork_asks_the_model_about_what_was_changed(run: Simulation) -> None:

@@ -231,7 +231,8 @@ def _known_keys(root: type[BaseModel], location: Sequence[str | int]) -> set[str
     for part in location:
         # What is no field is a place in a list, a name in a mapping, or names a union's member.
         fields = (_fields(model).get(part) for model in models)
-        models = [model for field in fields for model in _models_in(field)] or models
+        inside = [model for field in fields for model in _models_in(field)]
+        models = inside or [model for model in models if part in _names(model)] or models
     return {str(key) for model in models for key in _fields(model)}
 
 
@@ -244,3 +245,8 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for argument in get_args(annotation):
         yield from _models_in(argument)
+
+
+def _names(model: type[BaseModel]) -> tuple[Any, ...]:
+    """Return what pydantic calls a member of a union: by its tag, else by its class."""
+    return (model.__name__, *get_args(_fields(model).get("type")))

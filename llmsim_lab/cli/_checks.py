@@ -25,7 +25,7 @@ _SEED, _TEMPERATURE = 7, 0.7
 """Fixed, so that models compare."""
 
 
-class Finding(NamedTuple):
+class Ability(NamedTuple):
     """What one check found.
 
     Attributes:
@@ -46,7 +46,7 @@ async def findings(
     progress: Callable[[str], object] = lambda _: None,
     *,
     only: Container[str] = (),
-) -> list[Finding]:
+) -> list[Ability]:
     """Return what a model can do, as asked here and now.
 
     Args:
@@ -59,7 +59,7 @@ async def findings(
     """
     # Without waits, since an invalid answer is a finding here.
     client = _with(client, temperature=_TEMPERATURE, max_text_chars=400, retry_wait_s=(0.0, 0.0))
-    found: list[Finding] = []
+    found: list[Ability] = []
     for name, check in _CHECKS.items():
         if only and name not in only:
             continue
@@ -70,7 +70,7 @@ async def findings(
             if failure.reason in LASTING or not found:
                 raise
             result, ok, note = "failed", False, clip(str(failure), 200)
-        found.append(Finding(name, result, ok, note))
+        found.append(Ability(name, result, ok, note))
     return found
 
 

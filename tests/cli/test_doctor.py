@@ -20,7 +20,7 @@ from ollama_rules import refusal
 
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli import main
-from llmsim_lab.cli._checks import PAIRS, Finding, findings
+from llmsim_lab.cli._checks import PAIRS, Ability, findings
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
 from llmsim_lab.llm._embedded.weights import CATALOGUE
@@ -105,7 +105,7 @@ def without_tools(request: ChatRequest) -> Any:
     return obeys(request)
 
 
-def found_of(answer: Callable[[ChatRequest], Any]) -> dict[str, Finding]:
+def found_of(answer: Callable[[ChatRequest], Any]) -> dict[str, Ability]:
     backend = ScriptedBackend(answer, name="scripted")
     client = LLMClient(LLMConfig(model="scripted"), backend)
     return {one.check: one for one in run_sync(findings(client))}

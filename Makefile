@@ -9,6 +9,8 @@ LOWEST := build/lowest
 LAB_EXTRAS := embedded,notebooks,parquet,tools
 
 WORKERS = -p no:nbval -n logical --maxprocesses 8 --dist worksteal
+# Tests that start programs wait for them more than they compute.
+WAITING = -p no:nbval -n 4 --dist
 NBVAL = --nbval --nbval-current-env --nbval-cell-timeout 60 --timeout 300 \
 	--nbval-sanitize-with notebooks/nbval_sanitize.cfg
 
@@ -46,7 +48,7 @@ check-static: .venv/.ready-all ## check format, lint and types
 	$(BIN)/python -m mypy
 
 check-process: .venv/.ready-test ## run the tests that start programs or take long
-	$(BIN)/python -m pytest -m process $(WORKERS)
+	$(BIN)/python -m pytest -m process $(if $(ARGS),$(ARGS),$(WAITING) worksteal)
 
 coverage: .venv/.ready-test ## measure what the quick tests and those that start programs cover, with branches
 	$(BIN)/python -m pytest $(WORKERS) --cov --cov-report=
@@ -70,7 +72,7 @@ check-notebooks: .venv/.ready-test ## run the notebooks and compare their output
 	$(BIN)/python -m pytest $(NBVAL) -n 2 --dist loadfile notebooks
 
 check-browser: .venv/.ready-browser ## test the widgets in a real JupyterLab (needs Chromium and npm)
-	$(BIN)/python -m pytest -m browser $(if $(ARGS),$(ARGS),-p no:nbval -n 2 --dist loadfile tests/browser)
+	$(BIN)/python -m pytest -m browser $(if $(ARGS),$(ARGS),$(WAITING) loadfile tests/browser)
 
 screenshots: .venv/.ready-browser ## take the README's animation of the window again
 	$(BIN)/python tests/browser/take_screenshots.py

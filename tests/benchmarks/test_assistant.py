@@ -14,8 +14,7 @@ from assistant_kit import ScriptedAdapter, call
 
 from llmsim_lab._util.config import read_config
 from llmsim_lab.assistant import AgentDecision, DecisionType
-from llmsim_lab.assistant._types import LLMError, RateLimitError, ToolCall
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.assistant._types import LLMError, RateLimitError
 
 REPO = Path(__file__).parents[2]
 
@@ -93,21 +92,6 @@ async def test_looking_first_is_never_wrong() -> None:
     row = await outcome(DELETE, call("list_tasks"), call("delete_task", task_id=2))
     assert row.tools == ("list_tasks", "delete_task")
     assert (row.decision, row.tool, row.arguments) == (True, True, True)
-
-
-@pytest.mark.parametrize(
-    ("given", "right"), [(2, True), (2.0, True), (1, False), ("2", False), (True, False)]
-)
-def test_a_number_is_right_however_it_is_written_but_not_as_another_type(
-    given: Any, right: bool
-) -> None:
-    ran = ToolCall(tool_name="complete_task", parameters={"task_id": given})
-    decision = AgentDecision(decision_type=DecisionType.INVOKE_TOOL, tool_calls=[ran])
-    case = {"expect": "INVOKE_TOOL", "tools": ["complete_task"], "arguments": {"task_id": 2}}
-    [asked] = cases(case).messages
-    assert (
-        evaluation.score(asked, decision, before={"ann": {}}, after={"ann": {}}).arguments is right
-    )
 
 
 @pytest.mark.parametrize(
@@ -199,29 +183,3 @@ def test_two_models_are_compared_message_by_message() -> None:
         ("arguments", 0, 27),
         ("safe", 0, 60),
     ]
-
-
-@pytest.mark.parametrize(
-    ("message", "fault"),
-    [
-        ({"expect": "INVOKE_TOOL"}, "differ"),
-        ({"expect": "RESPOND_ONLY", "tools": ["add_task"]}, "differ"),
-        ({"expect": "RESPOND_ONLY", "arguments": {"task_id": 1}}, "belong to a tool"),
-        ({"expect": "DANCE"}, "DANCE"),
-    ],
-)
-def test_a_file_of_messages_that_makes_no_sense_is_refused(
-    tmp_path: Path, message: dict[str, Any], fault: str
-) -> None:
-    text = "tasks: []\nothers: {}\nmessages:\n  - {id: a, kind: b, message: c, **}"
-    rest = ", ".join(f"{key}: {value}" for key, value in message.items()).replace("'", "")
-    (tmp_path / "cases.yaml").write_text(text.replace("**", rest))
-    with pytest.raises(ConfigError, match=fault):
-        read_config(tmp_path / "cases.yaml", evaluation.Cases)
-
-
-def test_shares_are_told_with_wilsons_interval() -> None:
-    told = evaluation.shares(made(*["RESPOND_ONLY"] * 8, "INVOKE_TOOL", "ASK_CLARIFICATION"))
-    # Wilson, z = 1.96: (0.8 + z²/20 ± z √(0.16/10 + z²/400)) / (1 + z²/10)
-    assert told[0] == "type of decision right: 8 of 10, 80% [49%, 94%]"
-    assert told[1].startswith("nothing deleted unasked")

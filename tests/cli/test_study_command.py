@@ -154,13 +154,6 @@ def test_failed_runs_end_it_with_status_1_and_are_named(lab: Run) -> None:
     assert "'run' tries them again" in err
 
 
-def test_a_report_stands_beside_the_tape(lab: Run) -> None:
-    lab("study", "plan.yaml", "run", "--model", "random", "--tape", "mine")
-    args = ("--model", "random", "--tape", "mine")
-    assert lab("study", "plan.yaml", "report", *args)[0] == 0
-    assert "<h1>pot</h1>" in Path("mine.html").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -14,10 +14,9 @@ import pytest
 from builders import in_words, make_client, policy
 from cli_kit import Run, reply
 from fake_ollama import FakeOllama, Fault
-from tape_text import changed_manifest, rewrite
+from tape_text import rewrite
 
 from llmsim_lab._util.config import yaml_text
-from llmsim_lab._util.files import data_path
 from llmsim_lab.cli import main
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
@@ -63,15 +62,6 @@ def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tape(recorded_once: Path, llmsim_lab: Run, tmp_path: Path) -> Path:
     """A copy of it in the folder that the command runs in, as ``a.tape``."""
     return Path(shutil.copy(recorded_once, tmp_path / "a.tape"))
-
-
-def test_what_tools_answered_in_a_turn_is_shown_once(llmsim_lab: Run) -> None:
-    chat = str(data_path("tapes/assistant.tape"))
-    status, out, _ = llmsim_lab("tape", "show", chat, "--turn", "4")
-    said = " ".join(out.split())
-    assert status == 0
-    assert said.count("tool delete_task({") == 1
-    assert 'tool delete_task({"task_id": 2}) for ann: {"success":true,' in said
 
 
 def frame(folder: str) -> pd.DataFrame:
@@ -184,15 +174,6 @@ def test_a_finished_run_is_resumed_only_by_so_many_turns(
     assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_resume_with_another_model_is_an_error(llmsim_lab: Run, tape: Path) -> None:
-    with FakeOllama(models=["other"], reply=reply) as server:
-        status, _, err = llmsim_lab(
-            "resume", "a.tape", "--turns", "1", "--model", "ollama:other", "--host", server.host
-        )
-    assert status == 1
-    assert "run 1 was begun with another model" in err
-
-
 def test_a_rerun_makes_fresh_calls_beside_the_recorded_run(
     llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
@@ -267,16 +248,6 @@ def test_bad_input_ends_with_one_message_and_status_1(
     assert not Path("new.tape").exists()
 
 
-def test_a_run_recorded_with_a_script_needs_a_model_named(llmsim_lab: Run) -> None:
-    with Tape("script.tape") as tape:
-        simulation = Simulation(in_words(), llm_client=make_client(), tape=tape)
-        simulation.run(1)
-        simulation.close()
-    status, _, err = llmsim_lab("fork", "script.tape")
-    assert status == 1
-    assert "'scripted:scripted'" in err
-
-
 def test_a_run_is_shown_with_what_defines_it(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "show", "a.tape")
     assert status == 0
@@ -340,25 +311,6 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     assert 'look({"at":"rates"})' in out
 
 
-def test_a_forks_page_says_where_it_comes_from_and_what_was_edited(
-    llmsim_lab: Run, tape: Path
-) -> None:
-    shipped = Prompt.load("agent_policy")
-    with Tape(tape) as recorded:
-        edited = shipped.replace("ONE", "a single")
-        fork(recorded, 1, turn=2, llm_client=make_client(), prompt=edited).close()
-    out = llmsim_lab("tape", "show", "a.tape")[1]
-    assert "Run 2, mine: fork of run 1 at turn 2" in out
-    assert f", edited from {shipped.digest[:12]}" in out
-
-
-def test_runs_that_are_the_same_have_no_differences(llmsim_lab: Run, tape: Path) -> None:
-    status, out, _ = llmsim_lab("tape", "diff", "a.tape", "1", "1")
-    assert status == 0
-    assert "Configuration, model, versions and prompts are the same." in out
-    assert "Turns 0 to 4, which both have, led to the same." in out
-
-
 def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Run) -> None:
     with Tape("two.tape") as tape:
         for rate, nations in ((15.0, ["Aland"]), (None, ["Aland", "Borduria"])):
@@ -377,20 +329,6 @@ def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Run) 
     assert "config.interventions.0.set.inflation: 15.0 -> (none)" in out
     assert "Their trajectories part at turn 1, in: " in out
     assert "variable interest_rate" in out
-
-
-def test_a_shocked_fork_is_said_to_be_one_wherever_runs_are_listed(llmsim_lab: Run) -> None:
-    config = in_words(nations=["Aland"], players="rule")
-    with Tape("two.tape") as tape:
-        first = Simulation(config, tape=tape)
-        first.run(1)
-        first.fork(1, intervene={"shock.supply": 3})
-    diff, ls = (
-        llmsim_lab("tape", *words)[1]
-        for words in (("diff", "two.tape", "1", "2"), ("ls", "two.tape"))
-    )
-    assert "From outside, run 2 only: turn 1: set shock.supply 3" in diff
-    assert "fork at turn 1 · turn 1: set shock.supply 3 · " in ls
 
 
 def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
@@ -438,27 +376,6 @@ def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
     status, out, _ = llmsim_lab("tape", "verify", "a.tape", "--replay")
     assert status == 1
     assert "run 1: it cannot be replayed: turn 2 of run 1 came out differently" in out
-
-
-@pytest.mark.parametrize(
-    ("part", "message"),
-    [
-        ("config", "its manifest: config: Input should be a valid dictionary"),
-        ("llm", "the settings of the model are not understood: model: Input should be a valid"),
-    ],
-)
-def test_a_run_with_a_damaged_manifest_is_an_error_with_one_message(
-    llmsim_lab: Run, tape: Path, part: str, message: str
-) -> None:
-    new: Any = "no" if part == "config" else {"model": 7}
-    changed_manifest(tape, 1, **{part: new})
-    for command in (("replay",), ("fork", "--turns", "1"), ("tape", "show")):
-        name, *options = command
-        arguments = (name, *options, "a.tape") if name == "tape" else (name, "a.tape", *options)
-        status, _, err = llmsim_lab(*arguments)
-        assert status == 1
-        assert err.startswith("error: ")
-        assert message in err
 
 
 @pytest.mark.usefixtures("drawn")

@@ -72,13 +72,6 @@ def assert_refused(done: subprocess.CompletedProcess[str], checkout: Path, *word
     assert not (checkout / ".venv").exists()
 
 
-def test_make_alone_lists_the_targets(checkout: Path, path: Path) -> None:
-    done = run_make(checkout, path)
-    assert done.returncode == 0, done.stderr
-    listed = [line.split()[1] for line in done.stdout.splitlines()]
-    assert {"demo", "test", "check", "notebooks", "lab", "bench", "clean"} <= set(listed)
-
-
 def test_every_target_sets_up_before_it_runs(checkout: Path, path: Path) -> None:
     listed = run_make(checkout, path).stdout.splitlines()
     for target in {line.split()[1] for line in listed} - {"help", "clean"}:
@@ -123,12 +116,6 @@ def test_a_machine_without_a_fit_python_is_told_so(
     assert_refused(run_make(checkout, path, "demo"), checkout, *words)
 
 
-def test_a_half_made_environment_is_removed(checkout: Path, path: Path) -> None:
-    halfway = 'mkdir -p .venv/bin; echo "venv broke" >&2; exit 1'
-    program(path / "python3", f'case "$1$2" in -mvenv) {halfway} ;; *) echo 3.12 ;; esac')
-    assert_refused(run_make(checkout, path, "demo"), checkout, "venv broke", "could not make")
-
-
 def test_a_folder_of_someone_elses_is_not_removed(checkout: Path, path: Path) -> None:
     (checkout / ".venv").mkdir()
     (checkout / ".venv" / "precious").touch()
@@ -164,38 +151,12 @@ def test_without_a_network_the_way_on_is_named_and_the_next_try_goes_on(
         assert not list((offline / ".venv").glob(".ready-*"))
 
 
-def test_an_environment_that_was_moved_is_made_anew(offline: Path, path: Path) -> None:
-    make_offline(offline, path)
-    moved = offline.rename(offline.with_name("moved"))
-    done = make_offline(moved, path)
-    assert "making it anew" in done.stderr
-    assert (moved / ".venv" / ".folder").read_text().strip() == str(moved.resolve())
-
-
 def test_conda_takes_its_packages_from_pyproject(repo: Path) -> None:
     environment = yaml_value((repo / "environment.yml").read_text())
     assert environment["dependencies"] == ["python>=3.11", "pip", {"pip": ["-e .[all]"]}]
 
 
 # A folder for machines without a network
-
-
-def test_a_folder_that_does_not_fit_is_named_with_what_it_is_for(
-    offline: Path, path: Path, tmp_path: Path
-) -> None:
-    stick = tmp_path / "a stick"
-    done = run_make(offline, path, "lab", f"FROM={stick}")
-    assert done.returncode != 0
-    assert f"There is no folder {stick}/wheels. Name one that 'make offline TO=...'" in done.stderr
-    (stick / "wheels").mkdir(parents=True)
-    (stick / "made-for.txt").write_text("Python 2.7 on Amiga m68k\n")
-    done = run_make(offline, path, "lab", f"FROM={stick}")
-    assert done.returncode != 0
-    assert "No matching distribution found for hatchling" in done.stderr
-    assert f"{stick}/wheels has packages for:\nPython 2.7 on Amiga m68k\nThis is: Python 3." in (
-        done.stderr
-    )
-    assert "package index" not in done.stderr
 
 
 # Packages that `llmsim-lab model get` needs, and those that install them: the test is to take

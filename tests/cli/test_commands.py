@@ -94,10 +94,9 @@ def test_lint_names_what_is_wrong_and_how_to_fix_it(llmsim_lab: Run) -> None:
     Path("run.yaml").write_text("turns: 8\nnations: [{name: Aland, inflation_target: 0.02}]\n")
     status, out, err = llmsim_lab("lint", "run.yaml")
     assert (status, err) == (1, "")
-    assert "L4 percent and fraction" in out
+    assert out.startswith("percent and fraction: ")
     assert "; rates are in percent here: write 2 if you mean 2%" in out
-    assert "L11 horizon" in out
-    assert "run.yaml: 2 findings" in out
+    assert "run.yaml: 1 finding\n" in out
     Path("run.yaml").write_text("turns: 20\n")
     assert llmsim_lab("lint", "run.yaml") == (0, "run.yaml: 0 findings\n", "")
 

@@ -32,7 +32,7 @@ app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True
 
 _Runs = Annotated[list[int], typer.Option("--run", help="A run's number; may be repeated.")]
 
-_COMPARED = ("config", "llm", "model", "seed", "given", "package", "python", "platform")
+_COMPARED = ("kind", "config", "llm", "model", "seed", "given", "package", "python", "platform")
 """Parts of a manifest that are shown and compared value by value; prompts are texts."""
 _SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
 _MOST_SERIES = 4

@@ -9,6 +9,8 @@ LOWEST := build/lowest
 LAB_EXTRAS := embedded,notebooks,parquet,tools
 
 WORKERS = -p no:nbval -n logical --maxprocesses 8 --dist worksteal
+# Tests that start programs wait for them more than they compute.
+WAITING = -p no:nbval -n 4 --dist
 NBVAL = --nbval --nbval-current-env --nbval-cell-timeout 60 --timeout 300 \
 	--nbval-sanitize-with notebooks/nbval_sanitize.cfg
 
@@ -38,7 +40,7 @@ offline: .venv/.ready-lab ## fill the folder TO for machines without a network
 test: .venv/.ready-test ## run the quick tests: all but those that start programs or take long
 	$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(WORKERS))
 
-check: check-static check-lowest test check-process check-notebooks check-browser ## run everything that CI checks
+check: test check-static check-process check-lowest check-notebooks check-browser ## run everything that CI checks
 
 check-static: .venv/.ready-all ## check format, lint and types
 	$(BIN)/python -m ruff format --check .
@@ -46,22 +48,23 @@ check-static: .venv/.ready-all ## check format, lint and types
 	$(BIN)/python -m mypy
 
 check-process: .venv/.ready-test ## run the tests that start programs or take long
-	$(BIN)/python -m pytest -m process $(WORKERS)
+	$(BIN)/python -m pytest -m process $(if $(ARGS),$(ARGS),$(WAITING) worksteal)
 
 coverage: .venv/.ready-test ## measure what the quick tests and those that start programs cover, with branches
 	$(BIN)/python -m pytest $(WORKERS) --cov --cov-report=
 	$(BIN)/python -m pytest -m process $(WORKERS) --cov --cov-append --cov-report=term \
 		--cov-fail-under=$(COVERAGE_PCT)
 
-check-lowest: .venv/.ready-all ## run the core tests on the lowest versions allowed (Python 3.11 if it is here)
+# Each library that the core calls is called by these; the rest of the tests is the same code again.
+check-lowest: .venv/.ready-all ## run what calls libraries on the lowest versions allowed (Python 3.11 if it is here)
 	env -u UV_DEFAULT_INDEX -u UV_INDEX_URL $(BIN)/uv lock --check --offline --no-config
 	$(BIN)/uv venv --quiet --clear --seed --no-python-downloads --python 3.11 $(LOWEST) || \
 		$(BIN)/uv venv --clear --seed --python "$$(sh scripts/setup-venv.sh python)" $(LOWEST)
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
 		--editable ".[embedded,notebooks,test]"
 	$(LOWEST)/bin/python -m pytest -p no:cacheprovider $(WORKERS) -m "not embedded and not process" \
-		$(if $(ARGS),$(ARGS),tests/test_*.py tests/util tests/llm tests/tape tests/run \
-		tests/context tests/statechart tests/cli)
+		$(if $(ARGS),$(ARGS),tests/test_*.py tests/contracts tests/util tests/prompts tests/cli \
+		$(addprefix tests/llm/test_,client.py ollama_wire.py openai.py streaming.py choose.py))
 
 # Charts say what is kept of a run's model: not what this machine's user measured.
 check-notebooks notebooks: export LLMSIM_CARDS = $(CURDIR)/build/no-cards
@@ -69,7 +72,7 @@ check-notebooks: .venv/.ready-test ## run the notebooks and compare their output
 	$(BIN)/python -m pytest $(NBVAL) -n 2 --dist loadfile notebooks
 
 check-browser: .venv/.ready-browser ## test the widgets in a real JupyterLab (needs Chromium and npm)
-	$(BIN)/python -m pytest -m browser $(if $(ARGS),$(ARGS),-p no:nbval -n 2 --dist loadfile tests/browser)
+	$(BIN)/python -m pytest -m browser $(if $(ARGS),$(ARGS),$(WAITING) loadfile tests/browser)
 
 screenshots: .venv/.ready-browser ## take the README's animation of the window again
 	$(BIN)/python tests/browser/take_screenshots.py

@@ -7,13 +7,10 @@ boundary (what a model is asked for, what a state or a tape holds) is an immutab
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from operator import attrgetter, is_not
+from dataclasses import dataclass, field
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
-    ClassVar,
     Literal,
     NoReturn,
     Protocol,
@@ -27,7 +24,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    GetPydanticSchema,
     SerializationInfo,
     StringConstraints,
     ValidationInfo,
@@ -271,51 +267,16 @@ class Attempt:
     number: int | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _OnTape(Sequence[Attempt]):
-    """The attempts of a call, read from a tape each time that they are asked for.
-
-    Attributes:
-        read: returns the attempt of a number on the tape.
-        numbers: theirs.
-        totals: what the call took, which is asked for most.
-    """
-
-    read: Callable[[int], Attempt]
-    numbers: Sequence[int]
-    totals: tuple[float, int, int]
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, at: Any) -> Any:
-        return tuple(map(self.read, self.numbers))[at]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return tuple, (tuple(self),)  # where they are unpickled the tape may be missing
-
-    def __repr__(self) -> str:
-        return f"<on tape: {', '.join(map(str, self.numbers))}>"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
     """How a decision came about: one attempt, or two.
-
-    A run on a tape keeps no attempts of turns that are written: they are read from there when they
-    are asked for, also after the tape was closed, as long as the file is there.
 
     Attributes:
         history: its attempts, one or two.
         status: how the decision came about.
     """
 
-    history: Annotated[
-        Sequence[Attempt], GetPydanticSchema(lambda _, handler: handler(tuple[Attempt, ...]))
-    ]
+    history: tuple[Attempt, ...]
     status: Status
 
     @model_validator(mode="wrap")
@@ -325,9 +286,7 @@ class CallRecord:
 
     @model_serializer(mode="wrap")
     def _write(self, whole: Callable[[Any], Any], info: SerializationInfo) -> Any:
-        if isinstance(info.context, Places):
-            return info.context.name(self)
-        return whole(replace(self, history=tuple(self.history)))
+        return info.context.name(self) if isinstance(info.context, Places) else whole(self)
 
     @property
     def numbers(self) -> list[int]:
@@ -336,8 +295,6 @@ class CallRecord:
         Raises:
             TapeError: one was not recorded.
         """
-        if isinstance(self.history, _OnTape):
-            return list(self.history.numbers)
         numbers = [attempt.number for attempt in self.history if attempt.number is not None]
         if len(numbers) < len(self.history):
             raise TapeError(
@@ -345,26 +302,6 @@ class CallRecord:
                 "own tasks; await it in the agent, or hand it to a thread with asyncio.to_thread"
             )
         return numbers
-
-    def leave_on_tape(self, read: Callable[[int], Attempt]) -> None:
-        """Drop the attempts from memory, if they are on a tape; they are read when asked for.
-
-        Args:
-            read: returns the attempt of a number on the tape.
-        """
-        if not isinstance(self.history, _OnTape) and all(one.number for one in self.history):
-            object.__setattr__(self, "history", _OnTape(read, self.numbers, self._totals))
-
-    @property
-    def _totals(self) -> tuple[float, int, int]:
-        if isinstance(self.history, _OnTape):
-            return self.history.totals
-        replies = [attempt.reply for attempt in self.history if attempt.reply is not None]
-        return (
-            sum([attempt.seconds for attempt in self.history]),
-            sum([reply.prompt_tokens or 0 for reply in replies]),
-            sum([reply.reply_tokens or 0 for reply in replies]),
-        )
 
     @property
     def attempts(self) -> int:
@@ -393,17 +330,17 @@ class CallRecord:
     @property
     def seconds(self) -> float:
         """Time spent in requests, waits between attempts left out."""
-        return self._totals[0]
+        return sum(attempt.seconds for attempt in self.history)
 
     @property
     def prompt_tokens(self) -> int:
         """Prompt tokens of all attempts, as far as reported."""
-        return self._totals[1]
+        return sum(one.reply.prompt_tokens or 0 for one in self.history if one.reply)
 
     @property
     def reply_tokens(self) -> int:
         """Tokens generated in all attempts, as far as reported."""
-        return self._totals[2]
+        return sum(one.reply.reply_tokens or 0 for one in self.history if one.reply)
 
     @property
     def tokens(self) -> int:
@@ -490,22 +427,9 @@ Confidence = Annotated[
 
 
 class Immutable(BaseModel):
-    """Base of all pydantic models here.
-
-    Which fields were given and which were left to their defaults is forgotten: all count as given.
-    One set per instance for that would be a third of what a run keeps in memory.
-    """
+    """Base of all pydantic models here."""
 
     model_config = ConfigDict(frozen=True)
-
-    _every_field: ClassVar[set[str]] = set()
-    if not TYPE_CHECKING:
-        # What pydantic sets is dropped, by functions in C: many models are made for each call.
-        __pydantic_fields_set__ = property(attrgetter("_every_field"), is_not)
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        cls._every_field = set(cls.model_fields)
 
     def _repr_html_(self) -> str:
         return str(fields_html(self))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from builders import make_action, make_client, make_simulation, make_state, policy, rate_update
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 import llmsim_lab
 from llmsim_lab.agents import NationAgent
@@ -46,22 +46,11 @@ def test_a_confidence_outside_0_to_1_names_the_field(confidence: Any) -> None:
     assert str(confidence) in str(caught.value)
 
 
-def test_a_confidence_above_1_names_value_and_limit() -> None:
-    with pytest.raises(ValidationError, match=r"less than or equal to 1 .*input_value=1\.2"):
-        ValidationResult(is_valid=True, confidence=1.2)
-
-
 @pytest.mark.parametrize("field", ["interest_rate", "inflation", "gdp_growth", "output_gap"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "high"])
 def test_a_rate_that_is_no_finite_number_is_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(ValidationError, match=f"1 validation error for GlobalState\n{field}"):
         GlobalState(**{field: value})
-
-
-@pytest.mark.parametrize("rate", [float("nan"), float("-inf")])
-def test_a_decision_on_a_rate_that_is_no_number_is_refused(rate: float) -> None:
-    with pytest.raises(ValidationError, match="new_interest_rate"):
-        StateUpdateDecision(new_interest_rate=rate, reasoning="Why not.", confidence=0.5)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\n"])
@@ -102,10 +91,6 @@ def test_the_defaults_are_the_steady_state() -> None:
 @pytest.mark.parametrize("rate", [5, 5.0, "5", Decimal(5)])
 def test_the_past_agrees_with_the_levels_however_they_were_given(rate: Any) -> None:
     assert GlobalState(interest_rate=rate).lags.interest_rate == (5.0,) * 4
-
-
-def test_no_past_given_and_none_given_are_the_same() -> None:
-    assert GlobalState(inflation=3, lags=None) == GlobalState(inflation=3)
 
 
 def test_a_past_that_was_given_is_kept() -> None:
@@ -168,32 +153,11 @@ def test_decisions_are_equal_if_the_model_said_the_same() -> None:
     assert len({policy(), policy(), policy("Cut taxes")}) == 2
 
 
-def test_all_fields_count_as_given_and_models_share_the_set_of_them() -> None:
-    action = make_action()
-    others = [
-        action.model_copy(update={"validated": True}),
-        copy.copy(action),
-        copy.deepcopy(action),
-        pickle.loads(pickle.dumps(action)),
-        Action.model_validate_json(action.model_dump_json()),
-    ]
-    assert action.model_fields_set == set(Action.model_fields)
-    assert all(other.model_fields_set is action.model_fields_set for other in others)
-
-
-def test_a_hand_made_decision_has_no_call() -> None:
-    assert policy().call is None
-
-
 def test_fields_that_a_small_model_adds_are_dropped() -> None:
     reply = {"action": "Cut taxes", "reasoning": "Weak.", "confidence": 0.5, "mood": "sad"}
     assert PolicyDecision.model_validate(reply) == policy(
         "Cut taxes", reasoning="Weak.", confidence=0.5
     )
-
-
-def test_blanks_around_texts_are_dropped() -> None:
-    assert policy("  Cut taxes\n").action == "Cut taxes"
 
 
 # Chains
@@ -204,14 +168,6 @@ def test_a_chain_as_text_is_one_logfmt_line() -> None:
         "component=engine agent_id=Aland turn=3 status=ok confidence=0.8 "
         'reasoning="A \\"hot\\" economy."'
     )
-
-
-def test_a_hand_made_chain_has_the_prompt_it_was_given() -> None:
-    values = {"component": "agent", "agent": "Aland", "turn": 1, "reasoning": "So."}
-    chain = LLMReasoningChain(**values, prompt_text="Why?")
-    assert chain.prompt == "Why?"
-    adapter = TypeAdapter(LLMReasoningChain)
-    assert adapter.validate_json(adapter.dump_json(chain)) == chain
 
 
 async def test_a_repaired_chain_shows_the_first_prompt() -> None:
@@ -232,10 +188,6 @@ def test_every_field_is_required_and_no_other_allowed(model: type[BaseModel]) ->
     assert schema["additionalProperties"] is False
     assert "description" not in schema
     assert "title" not in str(schema)
-
-
-def test_the_engines_model_is_not_asked_which_action_it_applied() -> None:
-    assert "action_applied" not in reply_schema(StateUpdateDecision)["properties"]
 
 
 def test_confidence_is_a_choice_from_a_grid() -> None:
@@ -296,7 +248,7 @@ def test_no_value_that_users_are_given_can_be_changed_by_accident() -> None:
     }
     # Not values are those that compare by identity: players, engines, what gathers answers.
     values = {each for each in classes if vars(each)["__dataclass_params__"].eq}
-    assert len(values) > 50
+    assert len(values) > 40
     for value in values:
         for field in fields(value):
             with pytest.raises(FrozenInstanceError):

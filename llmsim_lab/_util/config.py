@@ -229,12 +229,10 @@ def _known_keys(root: type[BaseModel], location: Sequence[str | int]) -> set[str
     """Return the keys that a place in the file may have."""
     models = [root]
     for part in location:
-        fields = [_fields(model).get(part) for model in models]
         # What is no field is a place in a list, a name in a mapping, or names a union's member.
-        if inside := [model for field in fields for model in _models_in(field)]:
-            models = inside
-        elif named := [model for model in models if part in _names(model)]:
-            models = named
+        fields = (_fields(model).get(part) for model in models)
+        inside = [model for field in fields for model in _models_in(field)]
+        models = inside or [model for model in models if part in _names(model)] or models
     return {str(key) for model in models for key in _fields(model)}
 
 

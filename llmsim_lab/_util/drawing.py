@@ -119,26 +119,11 @@ def plain_axes(axes: Axes, lines: Literal["x", "y"] | None = None) -> None:
 
 
 def drawable(text: str, length: int = 40) -> str:
-    """Return an untrusted text that matplotlib draws as it is: no formula, no missing letter.
+    """Return an untrusted text that matplotlib draws as it is, not as a formula.
 
     Args:
         text: such as a run's name.
         length: the most characters; a longer one is cut with an ellipsis.
     """
-    shown = clip(printable(text), length)
-    known = "".join(letter if _has(letter) else "\N{WHITE SQUARE}" for letter in shown)
     # A pair of dollars is a formula, and a backslash before one would undo its escape.
-    return known.replace("\\", "\N{SET MINUS}").replace("$", r"\$")
-
-
-@cache
-def _has(letter: str) -> bool:
-    """Return True if the font has a letter; without it drawing would warn."""
-    return letter.isascii() or bool(_font().get_char_index(ord(letter)))
-
-
-@cache
-def _font() -> Any:
-    from matplotlib.font_manager import FontProperties, findfont, get_font
-
-    return get_font(findfont(FontProperties()))
+    return clip(printable(text), length).replace("\\", "\N{SET MINUS}").replace("$", r"\$")

@@ -59,11 +59,7 @@ class PrivateLoop:
         self._pid = os.getpid()
 
     def get(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, started now if need be.
-
-        Raises:
-            RuntimeError: no thread can be started.
-        """
+        """Return the loop, started now if need be."""
         with self._lock:
             # A forked process has the loop but not the thread that ran it; where that thread
             # itself forked, as a study's does that starts a pool, only the number tells.
@@ -73,11 +69,7 @@ class PrivateLoop:
                 thread = threading.Thread(
                     target=self._serve, args=(loop,), name="llmsim-lab", daemon=True
                 )
-                try:
-                    thread.start()
-                except RuntimeError:
-                    loop.close()
-                    raise
+                thread.start()
                 # A daemon thread that is still running while the interpreter ends may crash it.
                 atexit.register(self._stop, loop, thread)
                 self._loop, self._thread, self._pid = loop, thread, os.getpid()
@@ -124,10 +116,7 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     if _private_loop.is_here():
         work.close()
         raise ConfigError("run() inside async code would wait for itself; await arun() instead")
-    try:
-        loop, ended = _private_loop.get(), threading.Event()
-    except RuntimeError:  # no thread can be started, as in a browser's Python
-        return _run_here(work)
+    loop, ended = _private_loop.get(), threading.Event()
     tasks: list[asyncio.Task[T]] = []
 
     def start() -> None:
@@ -152,18 +141,6 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         error.with_traceback(None)
         raise
     return tasks[0].result()
-
-
-def _run_here(work: Coroutine[Any, Any, T]) -> T:
-    try:
-        here = asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    try:
-        return here.run_until_complete(work)  # which a browser's loop can, though it is running
-    except RuntimeError as error:
-        work.close()
-        raise ConfigError("there are no threads here to wait in; await arun() instead") from error
 
 
 def explain(error: BaseException, sentence: str) -> None:

@@ -52,26 +52,25 @@ def new(
     ] = None,
 ) -> None:
     """Make a folder with a world to start from: a program, a notebook, a recorded run."""
-    # The files keep the template's name, since a tape names a world by its file and its class.
     templates = data_path("templates")
-    about = {path.stem: _first_line(path) for path in sorted(templates.glob("*.py"))}
-    if template not in about:
-        wrong = "say what it starts from" if template is None else f"no template {template!r:.60}"
-        known = "\n".join(f"  --from {name:<17} {line}" for name, line in about.items())
-        raise ConfigError(f"{wrong}; there are:\n{known}")
-    code = (templates / f"{template}.py").read_text(encoding="utf-8")
-    [world] = re.findall(r"^class (\w+)\(Run\[", code, re.MULTILINE)
+    codes = {path.stem: path.read_text(encoding="utf-8") for path in templates.glob("*.py")}
+    if template not in codes:
+        lines = (
+            f"  --from {name:<17} {code.partition(chr(10))[0].removeprefix(chr(34) * 3)}"
+            for name, code in sorted(codes.items())
+        )
+        raise ConfigError(f"there is no template {template!r}; there are:\n" + "\n".join(lines))
+    [world] = re.findall(r"^class (\w+)\(Run\[", codes[template], re.MULTILINE)
     try:
         folder.mkdir(parents=True)
-        for ending in ("py", "tape"):
-            shutil.copyfile(templates / f"{template}.{ending}", folder / f"{template}.{ending}")
-        cells = (text.format(module=template, world=world) for text in (_FIRST_CELL, _SECOND_CELL))
-        text = json.dumps(notebook(*cells), indent=1) + "\n"
-        (folder / f"{template}.ipynb").write_text(text, encoding="utf-8")
-    except FileExistsError:
-        raise ConfigError(f"{folder} is there already; choose another name") from None
     except OSError as error:
         raise ConfigError(f"cannot make {folder}: {error}; choose another name") from error
+    # The files keep the template's name, since a tape names a world by its file and its class.
+    for ending in ("py", "tape"):
+        shutil.copyfile(templates / f"{template}.{ending}", folder / f"{template}.{ending}")
+    cells = (text.format(module=template, world=world) for text in (_FIRST_CELL, _SECOND_CELL))
+    text = json.dumps(notebook(*cells), indent=1) + "\n"
+    (folder / f"{template}.ipynb").write_text(text, encoding="utf-8")
     say(
         f"{folder} has {template}.py, the world; {template}.ipynb, a notebook; and {template}.tape,"
         "\na run recorded with a very small model. No model is needed for:"
@@ -82,29 +81,14 @@ def new(
     )
 
 
-def _first_line(path: Path) -> str:
-    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix('"""')
-
-
 def notebook(*cells: str) -> dict[str, object]:
     """Return a notebook of code cells, as its file has it."""
+    empty: dict[str, object] = {"cell_type": "code", "execution_count": None, "metadata": {}}
     return {
-        "cells": [
-            {
-                "cell_type": "code",
-                "id": f"cell-{number}",
-                "metadata": {},
-                "execution_count": None,
-                "outputs": [],
-                "source": text.splitlines(keepends=True),
-            }
-            for number, text in enumerate(cells, 1)
-        ],
-        "metadata": {
-            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
-        },
+        "cells": [{**empty, "outputs": [], "source": text} for text in cells],
+        "metadata": {},
         "nbformat": 4,
-        "nbformat_minor": 5,
+        "nbformat_minor": 4,
     }
 
 

@@ -5,11 +5,10 @@ Text of a model or of a tape is untrusted: it has no markup and no terminal cont
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -24,7 +23,7 @@ from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run._registry import file_of, is_shipped
-from llmsim_lab.run._turn import Series, Turn, told_of
+from llmsim_lab.run._turn import Answer, Series, Turn, told_of
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import Status
 
@@ -61,11 +60,6 @@ def plain_table(*columns: str | Column) -> Table:
     return Table(*folded, box=None, pad_edge=False, header_style="bold")
 
 
-def right(title: str | Text, **more: Any) -> Column:
-    """Return a column of numbers."""
-    return Column(title, justify="right", **more)
-
-
 def open_folder(path: Path) -> Path:
     """Make a folder for results.
 
@@ -85,8 +79,8 @@ def open_folder(path: Path) -> Path:
     return path
 
 
-def frame_table(frame: pd.DataFrame, series: Sequence[Series]) -> Table:
-    """Return a table of a run's frame, a line a turn.
+def say_turns(frame: pd.DataFrame, series: Sequence[Series]) -> None:
+    """Print a run's frame, a line a turn.
 
     Args:
         frame: the run's.
@@ -94,26 +88,19 @@ def frame_table(frame: pd.DataFrame, series: Sequence[Series]) -> Table:
             few if none has one.
     """
     chosen = [item for item in series if item.short] or series[:_MOST_COLUMNS]
-    figures = {item.column: item.short or item.label for item in chosen}
-    if "period" in frame:
-        figures = {"period": "quarter"} | figures
-    table = plain_table(
-        *(right(literal(name), min_width=5) for name in ("turn", *figures.values())),
-        *("model decisions", "from outside"),
-    )
-    for row in frame.to_dict("records"):
-        counts = [f"{row.get(name)} {name}" for name in get_args(Status) if row.get(name)]
-        cells = [_figure(row.get(name)) for name in ("turn", *figures)]
-        cells += [", ".join(counts), _figure(row.get("interventions"))]
-        table.add_row(*map(literal, cells))
-    return table
-
-
-def _figure(value: object) -> str:
+    headings = {"turn": "turn", "period": "quarter"}
+    headings |= {item.column: item.short or item.label for item in chosen}
+    statuses = [name for name in get_args(Status) if name in frame and frame[name].any()]
+    headings |= {name: f"model {name}" for name in statuses}
+    headings["interventions"] = "from outside"
+    shown = frame[[name for name in headings if name in frame]].rename(columns=headings)
     # What a state does not have yet is not a number in the frame.
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    say(shown.to_string(index=False, float_format="{:.2f}".format, na_rep=""))
+
+
+def decision_in_words(answer: Answer) -> str:
+    """Return what was answered, and why."""
+    return "; ".join(filter(None, (str(answer), answer.reasoning)))
 
 
 def _say_decisions(turns: Sequence[Turn]) -> None:
@@ -123,13 +110,10 @@ def _say_decisions(turns: Sequence[Turn]) -> None:
         for answer, became in told_of(turn):
             who = f"{turn.number} {answer.player or answer.component}"
             rejected = "REJECTED: " if became.get("accepted") is False else ""
-            why = "; ".join(filter(None, (str(answer), answer.reasoning)))
-            said.append(clip(f"{who}: {rejected}{why}", _LONGEST_DECISION))
+            said.append(clip(f"{who}: {rejected}{decision_in_words(answer)}", _LONGEST_DECISION))
     if said:
         say("What was decided in each turn, and why:", style="bold")
-        for line in few(said, _MOST_DECISIONS):
-            say(line)
-        console.print()
+        say("\n".join(few(said, _MOST_DECISIONS)) + "\n")
 
 
 def summary(turns: Sequence[Turn]) -> str:
@@ -139,13 +123,12 @@ def summary(turns: Sequence[Turn]) -> str:
     statuses = sum((Counter(turn.statuses) for turn in turns), Counter())
     shares = ", ".join(f"{it} {count / statuses.total():.0%}" for it, count in statuses.items())
     if not calls:
-        went_wrong = f" ({shares})" if shares else ""
-        return f"no model was called{went_wrong}; {seconds:.1f} s"
+        return f"no model was called{f' ({shares})' if shares else ''}; {seconds:.1f} s"
     tokens = sum(turn.tokens for turn in turns)
     return f"{calls} model calls: {shares}; {tokens:,} tokens; {number(seconds)} s"
 
 
-def report(simulation: Run, out: Path, *, taped: int | None = None, since: int = 0) -> None:
+def report(simulation: Run, out: Path, *, taped: int = -1, since: int = 0) -> None:
     """Print a run's table, decisions and summary; write its frames and configuration.
 
     An economic run's rates are charted.
@@ -153,31 +136,32 @@ def report(simulation: Run, out: Path, *, taped: int | None = None, since: int =
     Args:
         simulation: the run.
         out: the folder for the files.
-        taped: the last turn that comes from a tape, where some do.
+        taped: the last turn that comes from a tape; -1 where none does.
         since: the first turn that is listed.
     """
     frame = simulation.to_frame()
-    console.print(frame_table(frame[frame["turn"] >= since], simulation.series))
-    console.print()
+    say_turns(frame[frame["turn"] >= since], simulation.series)
+    say("")
     _say_decisions([turn for turn in simulation.turns if turn.number > since])
-    _print_summary(simulation, taped)
-    paths = _write_tables(simulation, out)
-    if isinstance(simulation, Simulation):
-        paths.insert(0, _write_chart(simulation, out))
-    say(f"Written: {', '.join(map(str, paths))}")
-
-
-def _print_summary(simulation: Run, taped: int | None) -> None:
-    if taped is None:
-        console.print(summary(simulation.turns))
-    else:
-        recorded = [turn for turn in simulation.turns if turn.number <= taped]
-        console.print(f"on the tape: {summary(recorded)}")
-        if live := simulation.turns[len(recorded) :]:
-            console.print(f"live: {summary(live)}")
+    recorded = [turn for turn in simulation.turns if turn.number <= taped]
+    live = simulation.turns[len(recorded) :]
+    for where, turns in (("on the tape: ", recorded), ("live: " if recorded else "", live)):
+        if turns:
+            say(where + summary(turns))
+    for note in simulation.notes:
+        say(note, style="yellow")
     for at in sorted(at for at in simulation.planned if at > simulation.turn_number):
         for item in simulation.planned[at]:
             say(f"not reached: the intervention planned for {item}", style="yellow")
+    texts = {
+        "turns.csv": csv_text(frame),
+        "decisions.csv": csv_text(simulation.decisions()),
+        "config.yaml": _config_text(simulation),
+    }
+    paths = [write_file(out / name, text.encode()) for name, text in texts.items()]
+    if isinstance(simulation, Simulation):
+        paths.insert(0, _write_chart(simulation, out))
+    say(f"Written: {', '.join(map(str, paths))}")
 
 
 def _write_chart(simulation: Simulation, out: Path) -> Path:
@@ -193,29 +177,23 @@ def _write_chart(simulation: Simulation, out: Path) -> Path:
     return write_file(out / "rates.png", figure_bytes(figure, "png", dpi=120))
 
 
-def _write_tables(simulation: Run, out: Path) -> list[Path]:
-    frames = {"turns": simulation.to_frame(), "decisions": simulation.decisions()}
-    texts = {f"{name}.csv": csv_text(frame) for name, frame in frames.items()}
+def _config_text(simulation: Run) -> str:
     # An economic run's file needs none; one's own world is named on the command line, not by data.
     unsaid = ":" in simulation.kind or simulation.kind == Simulation.kind
     kind = {} if unsaid else {"kind": simulation.kind}
-    config = kind | simulation.config.model_dump(mode="json", by_alias=True)
-    texts["config.yaml"] = yaml_text(config)
-    return [write_file(out / name, text.encode()) for name, text in texts.items()]
+    return yaml_text(kind | simulation.config.model_dump(mode="json", by_alias=True))
 
 
 def end(simulation: Run, wanted: int, failure: BaseException | None) -> None:
     """Raise what ended a run early, after saying how far it got."""
-    if failure is not None:
-        errors.print(
-            f"The run ended early: {simulation.turn_number} of {wanted} turns were played and "
-            "written.",
-            style="red",
-        )
-        if simulation.tape is not None:
-            at = f"{simulation.tape.path} --run {simulation.run_id}"
-            cls = type(simulation)
-            if not is_shipped(cls) and (file := file_of(cls)) is not None:
-                at += f" --import {file}"
-            say(f"'llmsim-lab resume {at}' continues it.", style="red", to=errors)
-        raise failure
+    if failure is None:
+        return
+    reached = f"{simulation.turn_number} of {wanted} turns were played and written."
+    say(f"The run ended early: {reached}", style="red", to=errors)
+    if simulation.tape is not None:
+        at = f"{simulation.tape.path} --run {simulation.run_id}"
+        cls = type(simulation)
+        if not is_shipped(cls) and (file := file_of(cls)) is not None:
+            at += f" --import {file}"
+        say(f"'llmsim-lab resume {at}' continues it.", style="red", to=errors)
+    raise failure

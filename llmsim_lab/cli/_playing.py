@@ -6,24 +6,20 @@ import importlib
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 
-from llmsim_lab._util.text import closest, counted
+from llmsim_lab._util.text import closest
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import say
-from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, connect
 from llmsim_lab.llm._human import OpenQuestion, schema_words
 from llmsim_lab.run import Run
-from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._gate import kept_economics_cards
 
 _NAMED_MODELS = "ollama:NAME, openai:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"
 MODEL_HELP = f"auto, rule (no model at all), {_NAMED_MODELS}"
@@ -49,8 +45,8 @@ ImportFiles = Annotated[
 ]
 
 
-_files: set[Path] = set()
-"""The user's files that were imported."""
+_folders: set[Path] = set()
+"""Where the user's files are that were imported."""
 
 
 def world_from(named: str) -> type[Run]:
@@ -60,67 +56,52 @@ def world_from(named: str) -> type[Run]:
         named: ``FILE.py:CLASS``; or ``FILE.py``, where the file defines one world.
 
     Raises:
-        ConfigError: the file cannot be read or run, or it has no such world.
+        ConfigError: the file is not there, or it has no such world.
     """
     file, _, name = named.rpartition(":") if not named.endswith(".py") else (named, "", "")
     path = Path(file)
     module = _imported(path)
-    # A named class may be one that the file only imports.
-    known = {name: item for name, item in vars(module).items() if _is_world(item)}
+    # A named class may be one that the file only imports. A base of worlds, whose type parameters
+    # are still open, has no kind of its own.
+    known: dict[str, type[Run]] = {
+        name: item
+        for name, item in vars(module).items()
+        if isinstance(item, type) and issubclass(item, Run) and "kind" in vars(item)
+    }
     own = [item.__name__ for item in known.values() if item.__module__ == module.__name__]
     chosen = name or (own[0] if len(own) == 1 else "")
-    if chosen in known:
-        world: type[Run] = known[chosen]
-        return world
-    if not own:
+    if chosen not in known:
         raise ConfigError(
-            f"{path} defines no world: a class derived from Run with async def turn(self, state, "
-            "ask)"
+            f"{path} defines the worlds {', '.join(own) or '(none)'}{closest(name, own)}; say "
+            f"which: {path}:NAME. A world is a class derived from Run with async def turn(self, "
+            "state, ask)"
         )
-    wrong = f", and no {name!r}{closest(name, own)}" if name else ""
-    raise ConfigError(
-        f"{path} defines {counted(len(own), 'world')}, {', '.join(own)}{wrong}; say which: "
-        f"{path}:{own[0]}"
-    )
+    return known[chosen]
 
 
 def import_files(paths: Iterable[Path] | None) -> None:
     """Run the code of files, so that the worlds they define are known.
 
     Raises:
-        ConfigError: one cannot be read or run.
+        ConfigError: one is not there.
     """
     for path in paths or ():
         _imported(path)
-
-
-def _is_world(item: Any) -> bool:
-    # A base of worlds, whose type parameters are still open, has no kind of its own.
-    return isinstance(item, type) and issubclass(item, Run) and "kind" in vars(item)
 
 
 def _imported(path: Path) -> ModuleType:
     """Return a file as a module called after its stem, with its folder to import from.
 
     Raises:
-        ConfigError: it cannot be read or run, or a module of that name is there.
+        ConfigError: it is not there, or another module of that name is.
     """
     if path.suffix != ".py" or not path.is_file():
         raise ConfigError(f"there is no file {path} that ends in .py")
-    if "." in path.stem:
-        raise ConfigError(f"{path.name} has a dot before .py, and no module can; rename the file")
     path = path.resolve()
-    _files.add(path)
+    _folders.add(path.parent)
     sys.path.insert(0, str(path.parent))  # as Python does for a script
     importlib.invalidate_caches()
-    try:
-        with errors_located():
-            module = importlib.import_module(path.stem)
-    except SystemExit as error:
-        raise ConfigError(
-            f"{_place_of(error)}: the file ends the program while it is imported; put that below "
-            'if __name__ == "__main__":'
-        ) from error
+    module = importlib.import_module(path.stem)
     if getattr(module, "__file__", None) != str(path):
         raise ConfigError(
             f"{path.name} has the name of another module, {path.stem!r}; call the file something "
@@ -129,42 +110,14 @@ def _imported(path: Path) -> ModuleType:
     return module
 
 
-@contextmanager
-def errors_located() -> Iterator[None]:
-    """Name the file and the line where code of the user's, or what it calls, raises an error.
-
-    Raises:
-        ConfigError: in the place of such an error; any other is raised as it is.
-    """
-    try:
-        yield
-    except SyntaxError as error:
-        file = _from_here(Path(error.filename or "the file"))
-        raise ConfigError(f"{file}, line {error.lineno}: {error.msg}") from error
-    except Exception as error:
-        place = _place_of(error)
-        # A failed model call or a damaged tape is not a fault of the code that it passed through.
-        if not place or (isinstance(error, LabError) and not isinstance(error, ConfigError)):
-            raise
-        text = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{place}: {text}") from error
-
-
-def _place_of(error: BaseException) -> str:
+def place_of(error: BaseException) -> str:
     """Return file and line of the user's code that an error came from; empty if from none."""
-    folders = {path.parent for path in _files}
     # From the innermost: the last line of the user's that ran, not one of a library it called.
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
-        if path.parent in folders:
-            return f"{_from_here(path)}, line {frame.lineno}"
+        if path.parent in _folders:
+            return f"{path.name}, line {frame.lineno}: "
     return ""
-
-
-def _from_here(path: Path) -> Path:
-    """Return a path as seen from the current folder, if it is below it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def with_model(config: Any, model: str) -> Any:
@@ -182,13 +135,6 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
         return None
     client = connect(config.llm.model, host=host, config=config.llm, download=True, quiet=True)
     say(client.chosen)
-    # Where no card is kept the model is not asked what it is, which costs a request.
-    if isinstance(config, SimulationConfig) and kept_economics_cards():
-        with suppress(LabError):  # a model that cannot be reached is the run's to tell
-            model = asdict(run_sync(client.model_info()))
-            manifest = {"model": model, "config": config.model_dump(mode="json")}
-            for note in Simulation.notes_on(manifest):
-                say(note, style="yellow")
     return client
 
 
@@ -200,9 +146,8 @@ def play(simulation: Run, turns: int) -> BaseException | None:
     for person in simulation.people:
         person.ask = person.ask or _ask
     try:
-        with errors_located():
-            simulation.run(turns)
-    except (LabError, KeyboardInterrupt) as error:
+        simulation.run(turns)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - raised once it is reported
         return error
     finally:
         if simulation.llm_client is not None:

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from llmsim_lab import run as operations
 from llmsim_lab._util.config import read_config, yaml_value
 from llmsim_lab._util.text import counted, faults
+from llmsim_lab.cli import _playing
 from llmsim_lab.cli._output import end, open_folder, report, say
-from llmsim_lab.cli._playing import (
-    MODEL_HELP,
-    OTHER_MODEL_HELP,
-    Host,
-    ImportFiles,
-    Out,
-    client_for,
-    errors_located,
-    import_files,
-    play,
-    with_model,
-    world_from,
-)
+from llmsim_lab.cli._playing import Host, ImportFiles, Out
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import Run
 from llmsim_lab.run._config import PlayerWord, WorldConfig
 from llmsim_lab.run._records import check_manifest, config_of, llm_config_of, prompts_of
 from llmsim_lab.run._registry import class_of_config, config_from_file
@@ -41,10 +28,6 @@ from llmsim_lab.tape._lines import RunInfo
 _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 
 TapeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A tape.")]
-_OtherTape = Annotated[
-    Path | None,
-    typer.Option("--to", help="Record on this tape, with a copy of what the run comes from."),
-]
 RunNumber = Annotated[
     int | None, typer.Option("--run", help="The run's number; the latest if not given.")
 ]
@@ -57,7 +40,8 @@ _LiveTurns = Annotated[
     typer.Option("--turns", min=1, help="How many to play; what the configuration has left."),
 ]
 _OtherModel = Annotated[
-    str | None, typer.Option("--model", help=f"Instead of the recorded one: {OTHER_MODEL_HELP}")
+    str | None,
+    typer.Option("--model", help=f"Instead of the recorded one: {_playing.OTHER_MODEL_HELP}"),
 ]
 
 
@@ -78,13 +62,11 @@ def run(
     model: Annotated[
         str | None,
         typer.Option(
-            help=f"Instead of the file's: {MODEL_HELP}; for a world of your own also random, or "
-            "person, who is asked here"
+            help=f"Instead of the file's: {_playing.MODEL_HELP}; for a world of your own also "
+            "random, or person, who is asked here"
         ),
     ] = None,
-    tape: Annotated[
-        Path | None, typer.Option(help="Record the run on this tape; made if it is not there.")
-    ] = None,
+    tape: Annotated[Path | None, typer.Option(help="Record the run on this tape.")] = None,
     out: Out = Path("out/run"),
     host: Host = None,
 ) -> None:
@@ -93,18 +75,15 @@ def run(
     A Python file is run as code, since it is named here: llmsim-lab run pot.py:PublicGoods.
     """
     run_class, config = _described(described, parameters)
-    config = _with_values(config, named_values(settings or (), "--set turns=5"))
+    config = _with_values(config, _named_values(settings, "--set turns=5"))
     if model is not None:
         config = _played_by(model, config)
     if turns is not None:
         config = config.model_copy(update={"turns": turns})
     out = open_folder(out)  # before a model is connected, which may have to be fetched
-    if model not in {None, "rule", *_PLAYERS_WITHOUT_MODEL} and not config.needs_model:
-        say(f"--model {model} is not asked: rules, chance or people play everybody", style="yellow")
-    client = client_for(config, host=host)
-    with errors_located():
-        simulation = run_class(config, llm_client=client, tape=tape)
-    failure = play(simulation, config.turns)
+    client = _playing.client_for(config, host=host)
+    simulation = run_class(config, llm_client=client, tape=tape)
+    failure = _playing.play(simulation, config.turns)
     report(simulation, out)
     if tape is not None:
         say(f"All of it is recorded as run {simulation.run_id} of {tape}.")
@@ -135,19 +114,17 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
     Raises:
         ConfigError: a file is missing, or something in it is wrong.
     """
-    if not (named.endswith(".py") or ".py:" in named):
-        if parameters is not None:
-            raise ConfigError(
-                f"--config {parameters} is for a world in a Python file, such as pot.py; {named} "
-                "is a configuration itself"
-            )
-        config = config_from_file(named, kind="economic")
-        return class_of_config(config), config
-    world = world_from(named)
-    with errors_located():
-        if parameters is None:
-            return world, world.config_type()
-        return world, read_config(parameters, world.config_type)
+    if named.endswith(".py") or ".py:" in named:
+        world = _playing.world_from(named)
+        its = world.config_type
+        return world, its() if parameters is None else read_config(parameters, its)
+    if parameters is not None:
+        raise ConfigError(
+            f"--config {parameters} is for a world in a Python file, such as pot.py; {named} is a "
+            "configuration itself"
+        )
+    config = config_from_file(named, kind="economic")
+    return class_of_config(config), config
 
 
 def _played_by(model: str, config: Any) -> Any:
@@ -158,17 +135,17 @@ def _played_by(model: str, config: Any) -> Any:
         return config.model_copy(update={"players": {**players, "*": model}})
     if model == "rule" and hasattr(config, "by_rules"):
         return config.by_rules()
-    return with_model(config, model)
+    return _playing.with_model(config, model)
 
 
-def named_values(texts: Sequence[str], example: str) -> dict[str, Any]:
+def _named_values(texts: Sequence[str] | None, example: str) -> dict[str, Any]:
     """Return the values of ``NAME=VALUE`` texts by name, each read as a value in YAML.
 
     Raises:
         ConfigError: one is not of that form.
     """
     values = {}
-    for text in texts:
+    for text in texts or ():
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
             raise ConfigError(f"{text!r} is not a name and a value; write it like {example}")
@@ -187,10 +164,15 @@ def _with_values(config: Any, values: Mapping[str, Any]) -> Any:
     """
     if not values:
         return config
-    whole = dict(config)
+    whole = config.model_dump(mode="json", by_alias=True)
     for name, value in values.items():
-        first, *path = name.split(".")
-        whole[first] = _with_value(whole.get(first), path, value)
+        *path, last = name.split(".")
+        inside = whole
+        for part in path:
+            if not isinstance(inside.get(part), dict):
+                inside[part] = {}
+            inside = inside[part]
+        inside[last] = value
     try:
         # Validated at the end only: two values may be right together and wrong one by one.
         return type(config).model_validate(whole)
@@ -198,12 +180,7 @@ def _with_values(config: Any, values: Mapping[str, Any]) -> Any:
         raise ConfigError(f"--set: {faults(error, dict(config))}") from error
 
 
-def _with_value(inside: Any, path: Sequence[str], value: Any) -> Any:
-    if not path:
-        return value
-    found = inside.model_dump() if isinstance(inside, BaseModel) else inside
-    found = dict(found) if isinstance(found, Mapping) else {}
-    return {**found, path[0]: _with_value(found.get(path[0]), path[1:], value)}
+# --- recorded runs -------------------------------------------------------------------------------
 
 
 def valid_run(tape: Tape, run: int | None) -> RunInfo:
@@ -218,44 +195,22 @@ def valid_run(tape: Tape, run: int | None) -> RunInfo:
     return info
 
 
-def model_text(info: RunInfo) -> str:
-    """Return the text by which ``connect`` finds the model that a run was recorded with.
-
-    Raises:
-        ConfigError: no text does, since it was a script or a backend of the user's.
-    """
-    recorded = info.manifest["model"]
-    if recorded is None:
-        return str(config_of(info).llm.model)
-    backend, name = recorded.get("backend"), recorded.get("name")
-    if backend not in ("ollama", "embedded"):
-        raise ConfigError(
-            f"run {info.id} was recorded with the model {name!r} of the backend {backend!r}, which "
-            "the command line cannot reach; name another with --model, for example --model auto"
-        )
-    return f"{backend}:{name}"
-
-
 def replay(
     file: TapeFile,
     run: RunNumber = None,
-    turns: Annotated[
-        int | None, typer.Option(min=0, help="The last turn to replay; all if not given.")
-    ] = None,
     import_: ImportFiles = None,
     out: Out = Path("out/replay"),
 ) -> None:
     """Play a recorded run again from its tape alone: no model, the same numbers."""
-    import_files(import_)
+    _playing.import_files(import_)
     with Tape(file, read_only=True) as tape:
         info = valid_run(tape, run)
-        open_folder(out)
-        with errors_located():
-            simulation = operations.replay(tape, info.id, turns=turns)
-        report(simulation, out, taped=simulation.turn_number)
+        simulation = operations.replay(tape, info.id)
+        last = simulation.turn_number
+        report(simulation, open_folder(out), taped=last)
         say(
-            f"All turns to {simulation.turn_number} are from the tape: run {info.id} of {file}, "
-            "replayed. No model was asked."
+            f"All turns to {last} are from the tape: run {info.id} of {file}, replayed. No model "
+            "was asked."
         )
 
 
@@ -269,15 +224,11 @@ def resume(
     host: Host = None,
 ) -> None:
     """Continue a recorded run where it stopped, on the same tape."""
-    import_files(import_)
+    _playing.import_files(import_)
     with existing_tape(file) as tape:
         info = valid_run(tape, run)
-        begin = partial(operations.resume, tape, info.id)
-        _play_live(begin, info, after=info.turns, turns=turns, model=model, host=host, out=out)
-
-
-def _source(file: Path, to: Path | None) -> Tape:
-    return existing_tape(file) if to is None else Tape(file, read_only=True)
+        wanted, client = _prepared(info, info.turns, turns, model, host)
+        _play_live(operations.resume(tape, info.id, llm_client=client), wanted, out)
 
 
 def rerun(
@@ -285,17 +236,16 @@ def rerun(
     run: RunNumber = None,
     turns: _LiveTurns = None,
     model: _OtherModel = None,
-    to: _OtherTape = None,
     import_: ImportFiles = None,
     out: Out = Path("out/rerun"),
     host: Host = None,
 ) -> None:
     """Play a recorded run's configuration anew, with fresh calls, beside it on the tape."""
-    import_files(import_)
-    with _source(file, to) as tape:
+    _playing.import_files(import_)
+    with existing_tape(file) as tape:
         info = valid_run(tape, run)
-        begin = partial(operations.rerun, tape, info.id, to=to)
-        _play_live(begin, info, after=0, turns=turns, model=model, host=host, out=out)
+        wanted, client = _prepared(info, 0, turns, model, host)
+        _play_live(operations.rerun(tape, info.id, llm_client=client), wanted, out)
 
 
 def fork(
@@ -310,49 +260,28 @@ def fork(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", help="inflation=9 or coins.Ann=5: set it in that turn's state; repeatable."
-        ),
-    ] = None,
-    shock: Annotated[
-        list[str] | None,
-        typer.Option(help="supply=2 or demand=-1: points, on the way to the next turn."),
+        typer.Option("--set", help="inflation=9, coins.Ann=5, shock.supply=2: at that turn."),
     ] = None,
     turns: _LiveTurns = None,
     model: _OtherModel = None,
-    to: _OtherTape = None,
     import_: ImportFiles = None,
     out: Out = Path("out/fork"),
     host: Host = None,
 ) -> None:
     """Continue live from a turn of a recorded run, with something changed."""
-    import_files(import_)
-    with _source(file, to) as tape:
+    _playing.import_files(import_)
+    with existing_tape(file) as tape:
         info = valid_run(tape, run)
         at = info.turns if turn is None else turn
-        values = named_values(set_ or (), "--set inflation=9")
-        by_name = named_values(shock or (), "--shock supply=2")
-        values |= {f"shock.{name}": points for name, points in by_name.items()}
+        values = _named_values(set_, "--set inflation=9")
         changes = [{"turn": at, "set": values}] if values else []
         recorded = prompts_of(info.manifest).values()
-        edited = [_edited(path, recorded) for path in prompt or ()]
-        begin = partial(
-            operations.fork, tape, info.id, to=to, turn=at, prompt=edited, intervene=changes
+        prompts = [_edited(path, recorded) for path in prompt or ()]
+        wanted, client = _prepared(info, at, turns, model, host)
+        begun = operations.fork(
+            tape, info.id, turn=at, prompt=prompts, intervene=changes, llm_client=client
         )
-        _play_live(begin, info, after=at, turns=turns, model=model, host=host, out=out)
-
-
-def _turns_to_play(info: RunInfo, at: int, turns: int | None) -> int:
-    """Return how many turns to play: as asked, or as many as the configuration has left."""
-    if turns is not None:
-        return turns
-    configured: int = config_of(info).turns
-    if configured <= at:
-        raise ConfigError(
-            f"run {info.id} has {info.turns} turns of the {configured} of its configuration, so "
-            f"none is left to play after turn {at}; say how many more: --turns 4"
-        )
-    return configured - at
+        _play_live(begun, wanted, out)
 
 
 def _edited(file: Path, recorded: Iterable[Prompt]) -> Prompt:
@@ -364,39 +293,44 @@ def _edited(file: Path, recorded: Iterable[Prompt]) -> Prompt:
     return prompt
 
 
-def _play_live(
-    begin: Callable[..., Run],
-    info: RunInfo,
-    *,
-    after: int,
-    turns: int | None,
-    model: str | None,
-    host: str | None,
-    out: Path,
-) -> None:
-    """Begin a run from the tape, play its live turns, and say which turns are which.
+def _prepared(
+    info: RunInfo, after: int, turns: int | None, model: str | None, host: str | None
+) -> tuple[int, Any]:
+    """Return how many turns to play after one, and the client, connected to the run's model.
 
     Raises:
-        LabError: it cannot begin, or a model call failed; what was played until then is written.
+        ConfigError: no turn is left, or the model cannot be reached from here.
     """
+    config = config_of(info)
     # What can be wrong with the arguments is found before a model is loaded.
-    wanted = _turns_to_play(info, after, turns)
+    wanted = config.turns - after if turns is None else turns
+    if wanted < 1:
+        raise ConfigError(
+            f"run {info.id} has {info.turns} turns of the {config.turns} of its configuration, so "
+            f"none is left to play after turn {after}; say how many more: --turns 4"
+        )
+    # The client may have had other settings than those in the configuration.
+    llm = LLMConfig.model_validate(info.manifest["llm"] or config.llm)
+    recorded = info.manifest["model"]
+    if model is None and config.needs_model and recorded is not None:
+        model = f"{recorded.get('backend')}:{recorded.get('name')}"
+    llm = llm.model_copy(update={"model": model or config.llm.model})
+    return wanted, _playing.client_for(config.model_copy(update={"llm": llm}), host=host)
+
+
+def _play_live(simulation: Any, wanted: int, out: Path) -> None:
+    """Play a recorded run's live turns, and say which turns are which.
+
+    Raises:
+        LabError: a model call failed; what was played until then is written.
+    """
     out = open_folder(out)
-    config, client = config_of(info), None
-    if config.needs_model:
-        # The client may have had other settings than those in the configuration.
-        settings = LLMConfig.model_validate(info.manifest["llm"] or config.llm)
-        llm = settings.model_copy(update={"model": model or model_text(info)})
-        client = client_for(config.model_copy(update={"llm": llm}), host=host)
-    with errors_located():
-        simulation = begin(llm_client=client)
     taped = simulation.turn_number
-    failure = play(simulation, wanted)
+    failure = _playing.play(simulation, wanted)
     report(simulation, out, taped=taped)
-    assert simulation.tape is not None
-    where = f"recorded on {simulation.tape.path} as run {simulation.run_id}"
     last = simulation.turn_number
     played = f"turns {taped + 1} to {last} are live" if last > taped else "no turn was played live"
+    where = f"recorded on {simulation.tape.path} as run {simulation.run_id}"
     say(f"Turns up to {taped} are from the tape; {played}, {where}.")
     simulation.close()
     end(simulation, taped + wanted, failure)

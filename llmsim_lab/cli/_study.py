@@ -9,7 +9,7 @@ import typer
 
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab.cli._output import errors, open_folder, say
-from llmsim_lab.cli._playing import MODEL_HELP, errors_located, world_from
+from llmsim_lab.cli._playing import MODEL_HELP, world_from
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._registry import find_class
 from llmsim_lab.study import Study
@@ -59,30 +59,38 @@ def study(
     described, source = read_study(file)
     world = _world(file, described, source)
     arguments = _arguments(file, described, source, model)
-    folder = tape or arguments["tape"]
-    arguments["tape"] = folder
+    folder = arguments["tape"] = tape or arguments["tape"]
     if action != "run" and not folder.exists():
         raise ConfigError(
             f"there is no folder {folder}, so nothing of this study was played; "
             f"llmsim-lab study {file} run, or --tape where it is"
         )
     try:
-        with errors_located():
-            made = Study(world, **arguments)
-            if action == "run" and any(map(made.lacks_model, made._arms.values())):
-                made = Study(world, **{**arguments, "llm_client": "auto"})
+        made = Study(world, **arguments)
+        if action == "run" and any(map(made.lacks_model, made._arms.values())):
+            made = Study(world, **{**arguments, "llm_client": "auto"})
     except ConfigError as error:
         raise located(error, described, source) from error
-    if action == "run":
-        _run(made, parallel)
-    elif action == "status":
-        _show(made)
-    else:
+    if action == "report":
         target = out or folder.with_name(f"{folder.name}.html")
         open_folder(target.parent)
-        with errors_located():
-            made.report(target)
+        made.report(target)
         say(f"Written: {target}")
+        return
+    if action == "run":
+        say(made.plan())
+        try:
+            made.run(parallel=parallel)
+        except KeyboardInterrupt:
+            say("Stopped. What is done is kept; run it again.", style="red", to=errors)
+            raise
+    say(made)
+    left = made.counts["left"] + made.counts["stopped"]
+    if left and made.counts["done"] and made.outcome and len(made.arms) > 1:
+        say(f"\nEffects so far:\n{made.effects()}")
+    if made.counts["failed"]:
+        say("Runs failed; 'run' tries them again.", style="red", to=errors)
+        raise typer.Exit(1)
 
 
 def _arguments(
@@ -93,20 +101,13 @@ def _arguments(
     for name in described.fixed.keys() & given.keys():
         what = f"stands at the top of the file, {name}: ..., not among what is fixed"
         raise ConfigError(source.fault(("fixed", name), what))
-    config = dict(described.config or {})
     # In Python a study is given its client; here the world's configuration may name the model.
+    config = dict(described.config or {})
     llm = dict(config.pop("llm", None) or {})
     named = llm.pop("model", None)
     arguments = {**config, **({"llm": llm} if llm else {}), **described.fixed, **given}
     arguments["llm_client"] = given["llm_client"] or named
     if model is not None:
-        word = "players" if model in _PLAYERS else "model"
-        for part in ("vary", "fixed"):
-            if word in getattr(described, part):
-                where = source.place((part, word))
-                raise ConfigError(
-                    f"--model {model}: {where} says {word} already; leave one of them out"
-                )
         arguments["players" if model in _PLAYERS else "llm_client"] = model
     return arguments
 
@@ -114,34 +115,7 @@ def _arguments(
 def _world(path: Path, described: StudyFile, source: YamlFile) -> Any:
     named, own = described.world, described.is_own_code
     try:
-        cls: Any = world_from(str(path.parent / named)) if own else find_class(named)
+        return world_from(str(path.parent / named)) if own else find_class(named)
     except ConfigError as error:
         hint = "" if own else "; a world of your own is named by its file: pot.py:PublicGoods"
         raise ConfigError(source.fault(("world",), f"{error}{hint}")) from error
-    try:
-        cls.config_type(**(described.config or {}))
-    except ConfigError as error:
-        raise ConfigError(source.fault(("config",), str(error))) from error
-    return cls
-
-
-def _run(made: Study, parallel: int | None) -> None:
-    say(made.plan())
-    try:
-        with errors_located():
-            made.run(parallel=parallel)
-    except KeyboardInterrupt:
-        say("Stopped. What is done is kept; run it again.", style="red", to=errors)
-        raise
-    _show(made)
-    say(f"All of it is in {made.tape}.")
-    if made.counts["failed"]:
-        say("Runs failed; the same command tries them again.", style="red", to=errors)
-        raise typer.Exit(1)
-
-
-def _show(made: Study) -> None:
-    say(made)
-    left = made.counts["left"] + made.counts["stopped"]
-    if left and made.counts["done"] and made.outcome and len(made.arms) > 1:
-        say(f"\nEffects so far:\n{made.effects()}")

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from llmsim_lab import run as operations
-from llmsim_lab._util.jsontext import flat
-from llmsim_lab._util.text import clip, counted, listed, number
-from llmsim_lab.cli._output import console, frame_table, say
-from llmsim_lab.cli._playing import ImportFiles, errors_located, import_files
+from llmsim_lab._util.jsontext import dumps, flat, plain
+from llmsim_lab._util.text import clip, counted, number
+from llmsim_lab.cli._output import decision_in_words, say, say_turns
+from llmsim_lab.cli._playing import ImportFiles, import_files
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
 from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts._prompt import PromptDiff
-from llmsim_lab.run._reading import Reading, Record
-from llmsim_lab.run._registry import kind_name
-from llmsim_lab.run._run import existing_tape, read_into
-from llmsim_lab.run._turn import answer_in_words, outside_in_words
+from llmsim_lab.run._reading import Recorded
+from llmsim_lab.run._run import existing_tape, run_on_tape
+from llmsim_lab.run._turn import outside_in_words
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import edited_prompts
-from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.tape._lines import RecordedCall, RunInfo
 from llmsim_lab.tape._tape import parting
 from llmsim_lab.tape._verify import Finding, digest
+from llmsim_lab.types import ToolCall
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
 
 _Runs = Annotated[list[int], typer.Option("--run", help="A run's number; may be repeated.")]
 
-_COMPARED = ("config", "llm", "model", "seed", "given", "package", "python", "platform")
-"""Parts of a manifest that ``diff`` compares value by value; prompts are compared as texts."""
+_COMPARED = ("kind", "config", "llm", "model", "seed", "given", "package", "python", "platform")
+"""Parts of a manifest that are shown and compared value by value; prompts are texts."""
+_SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
 _MOST_SERIES = 4
 
 
@@ -57,8 +57,7 @@ def show(
     import_files(import_)
     with Tape(file, read_only=True) as tape:
         if call is not None:
-            reading = Reading(tape.path.name)
-            _show_call(reading, reading.call_of(tape.call(call)))
+            _show_call(tape.call(call))
         elif turn is not None:
             _show_turn(tape, tape.run(run), turn)
         else:
@@ -73,7 +72,19 @@ def diff(
 ) -> None:
     """Say how two runs differ: what defines them, their prompts, what was done, where they led."""
     with Tape(file, read_only=True) as tape:
-        _show_differences(tape, valid_run(tape, a), valid_run(tape, b))
+        one, other = valid_run(tape, a), valid_run(tape, b)
+        say(f"Run {one.id} ({one.name}) and run {other.id} ({other.name})", style="bold")
+        changed = [*_changed_values(one, other), *_changed_prompts(one, other)]
+        for line in changed or ["Configuration, model, versions and prompts are the same."]:
+            say(line)
+        changes = tape.changes()
+        for run, compared in ((one, other), (other, one)):
+            for line in changes.outside(run.id, compared.id):
+                say(f"From outside, run {run.id} only: {line}")
+            # What a run began with is told as a change from its parent, and from nothing else.
+            for line in changes.state(run.id) if run.parent == compared.id else ():
+                say(f"Run {run.id} began from another {line}")
+        _show_trajectories(tape, one, other)
 
 
 @app.command("prune")
@@ -98,8 +109,7 @@ def verify(
         if replay and not findings:
             for run in (info.id for info in tape.runs()):
                 try:
-                    with errors_located():
-                        operations.replay(tape, valid_run(tape, run).id)
+                    operations.replay(tape, valid_run(tape, run).id)
                 except LabError as error:
                     findings.append(Finding(what=f"it cannot be replayed: {error}", run=run))
                 played += 1
@@ -128,45 +138,20 @@ def repair(
     say(f"Written: {target}")
 
 
-def _show_differences(tape: Tape, a: RunInfo, b: RunInfo) -> None:
-    """Print how two runs differ: what defines them, their prompts, where they led."""
-    say(f"Run {a.id} ({a.name}) and run {b.id} ({b.name})", style="bold")
-    kinds = kind_name(a.manifest), kind_name(b.manifest)
-    if kinds[0] != kinds[1]:
-        say(f"They are of different kinds: {kinds[0]} and {kinds[1]}")
-    changed = list(_changes(a.manifest, b.manifest))
-    for line in changed or ["Configuration, model and versions are the same."]:
-        say(line)
-    _show_prompts(a, b)
-    changes = tape.changes()
-    for run, other in ((a, b), (b, a)):
-        for line in changes.outside(run.id, other.id):
-            say(f"From outside, run {run.id} only: {line}")
-        # What a run began with is told as a change from its parent, and from nothing else.
-        for line in changes.state(run.id) if run.parent == other.id else ():
-            say(f"Run {run.id} began from another {line}")
-    _show_trajectories(tape, a, b)
-
-
-def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
-    before, after = (flat({name: run.get(name) for name in _COMPARED}) for run in (a, b))
+def _changed_values(a: RunInfo, b: RunInfo) -> Iterator[str]:
+    before, after = (flat({name: run.manifest.get(name) for name in _COMPARED}) for run in (a, b))
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name, "(none)"), after.get(name, "(none)")
         if was != now:
             yield f"{name}: {clip(was, 200)} -> {clip(now, 200)}"
 
 
-def _show_prompts(a: RunInfo, b: RunInfo) -> None:
-    """Print word diffs of the prompts."""
+def _changed_prompts(a: RunInfo, b: RunInfo) -> Iterator[str]:
     before, after = a.manifest["prompts"], b.manifest["prompts"]
     for place in sorted(before.keys() ^ after.keys()):
-        say(f"Only run {a.id if place in before else b.id} has the prompt {place}")
-    changed = edited_prompts(a.manifest, b.manifest)
-    for (was, now), places in changed.items():
-        say(f"The prompt {', '.join(places)} differs:", style="bold")
-        say(PromptDiff(was, now))
-    if not changed:
-        say("The prompts that both have are the same.")
+        yield f"Only run {a.id if place in before else b.id} has the prompt {place}"
+    for (was, now), places in edited_prompts(a.manifest, b.manifest).items():
+        yield f"The prompt {', '.join(places)} differs:\n{PromptDiff(was, now)}"
 
 
 def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
@@ -190,124 +175,76 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     if info.fork_turn is not None:
         source += f" at turn {info.fork_turn}"
     say(f"Run {info.id}, {info.name}: {info.verb}{source}", style="bold")
+    ended = " ".join(filter(None, (info.ended or "not ended", info.outcome)))
+    say(f"{info.turns} turns in {counted(info.calls, 'call')}, begun {info.started}, {ended}")
     manifest = info.manifest
-    # What is indexed here ``valid_run`` has checked; the rest a tape may lack.
-    facts = {
-        "kind": kind_name(manifest),
-        "turns": f"{info.turns}, in {counted(info.calls, 'call')}",
-        "started": info.started,
-        "ended": " ".join(filter(None, (info.ended or "not ended", info.outcome))),
-        "model": _model(manifest),
-        "seed": manifest.get("seed"),
-        "recorded by": f"llmsim-lab {manifest['package']}, Python {manifest.get('python')}, "
-        f"{manifest.get('platform')}",
-    }
-    for name, value in facts.items():
-        if value not in ("", None):
-            say(f"{name + ':':<14} {value}")
+    for name, value in flat({name: manifest.get(name) for name in _COMPARED}).items():
+        if value != "null":
+            say(f"{name}: {clip(value, 200)}")
     for entry in manifest["prompts"].values():
         edited = f", edited from {entry['parent'][:12]}" if entry["parent"] else ""
-        say(f"{'prompt:':<14} {entry['name']} {entry['digest'][:12]}{edited}")
-    source = read_into(Reading(tape.path.name), tape, info, ())
-    console.print(frame_table(tape.turns_frame(info.id), source.series))
-    say(
-        f"'--turn {info.turns}' shows what was asked and answered in that turn, '--call N' one "
-        "call of it.",
-        style="dim",
-    )
-
-
-def _model(manifest: Mapping[str, Any]) -> str:
-    model = manifest["model"] or {}
-    parts = (model.get(name) for name in ("name", "backend", "version", "digest"))
-    return " ".join(str(part) for part in parts if part)
+        say(f"prompt: {entry['name']} {entry['digest'][:12]}{edited}")
+    say_turns(tape.turns_frame(info.id), run_on_tape(tape, info).series)
+    say("'--turn N' shows what was asked and answered in a turn, '--call N' one call.", style="dim")
 
 
 def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
-    """Print a turn's decisions, with prompts and replies.
+    """Print a turn's decisions, with prompts and replies; of one that failed, its calls.
 
     Raises:
         TapeError: the run has no such turn, nor calls of it.
     """
-    reading = Reading(tape.path.name)
-    for run, _ in tape.line(info.id):  # a fork's first turns are its parent's
-        read_into(reading, tape, tape.run(run), ())
-    known, turn = reading.runs[info.id], reading.turn(info.id, at)
-    if turn is None:
-        _show_unfinished(tape, info, at, reading)
-        return
-    say(f"Turn {at} of run {info.id}", style="bold")
-    for done in turn["done"]:
-        say(f"from outside: {done}")
-    if not known["plays"]:
-        say(known["notes"][0], style="yellow")
-    for words in turn["words"]:
-        say(reading.text(words))
-    for made in turn["decisions"]:
-        console.print()
-        who = f"{made['component']} of {made['player']}" if made["player"] else made["component"]
-        calls = [reading.calls[number] for number in made["calls"]]
-        how = "" if calls else ", without a model"
-        if len(calls) > 1:  # a choice was measured
-            how = f", from calls {listed([str(call['k']) for call in calls])}"
-        sure = "" if made["sure"] is None else f", confidence {made['sure']}"
-        say(f"{who}: {made['status']}{how}{sure}", style="bold")
-        if len(calls) == 1:
-            _show_tries(reading, calls[0])
-        if len(calls) != 1 or made["status"] == "fallback":  # which no call shows
-            say(
-                "; ".join(
-                    filter(None, (answer_in_words(made["answer"]), reading.text(made["why"])))
-                )
-            )
-
-
-def _show_unfinished(tape: Tape, info: RunInfo, at: int, reading: Reading) -> None:
-    """Print what was asked in a turn that failed, which has no state that it led to."""
-    calls = [it for it in reading.calls.values() if it["run"] == info.id and it.get("n") == at]
-    outside = tape.outside(info.id, at)
-    if not calls and not outside:
-        first = min(number for _, number in reading.turns)
-        raise TapeError(f"run {info.id} has turns {first} to {info.turns}, and none numbered {at}")
-    say(f"Turn {at} of run {info.id} was not finished; its calls:", style="bold")
-    for words in outside_in_words(outside):
+    run = run_on_tape(tape, info)
+    turn = next((turn for turn in run.turns if turn.number == at), None)
+    # A fork's first turns are its parent's.
+    owner = next((its for its, last in tape.line(info.id) if at <= last), info.id)
+    calls, outside = tape.calls(owner, turn=at, forgotten=True), tape.outside(owner, at)
+    if turn is None and not calls and not outside:
+        raise TapeError(f"run {info.id} has turns 0 to {info.turns}, and none numbered {at}")
+    unfinished = "" if turn else " was not finished; its calls:"
+    say(f"Turn {at} of run {info.id}{unfinished}", style="bold")
+    if isinstance(run, Recorded):
+        say(run.notes[0], style="yellow")
+    for words in [*(turn.in_words() if turn else ()), *outside_in_words(outside)]:
         say(words)
+    for answer in turn.answers if turn else ():
+        who = f"{answer.component} of {answer.player}" if answer.player else answer.component
+        numbers = ", ".join(str(n) for call in answer.calls for n in call.numbers)
+        how = f", from call {numbers}" if numbers else ", without a model"
+        sure = "" if answer.confidence is None else f", confidence {answer.confidence}"
+        say(f"\n{who}: {answer.status}{how}{sure}", style="bold")
+        say(decision_in_words(answer))
     for call in calls:
-        _show_call(reading, call)
+        _show_call(call)
 
 
-def _show_call(reading: Reading, call: Record) -> None:
+def _show_call(call: RecordedCall) -> None:
     """Print a call with its settings, and what became of it."""
-    whose = f" of {call['player']}" if call.get("player") else ""
-    site = call["component"] != "call" or call.get("n") is not None
-    where = f"{call['component']}{whose}, turn {call.get('n')}" if site else "outside a turn"
-    gone = "; its call failed for good and was made anew" if call.get("status") == "lost" else ""
-    console.print()
-    say(f"Call {call['k']} of run {call['run']}: {where}{gone}", style="bold")
-    for name, value in json.loads(reading.text(call["tries"][-1]["settings"])).items():
-        say(f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
-    _show_tries(reading, call)
+    request, site = call.attempt.request, call.attempt.request.site
+    where = "outside a turn"
+    if site is not None:
+        where = f"{site.component}{f' of {site.agent}' if site.agent else ''}, turn {site.turn}"
+    gone = "; its call failed for good and was made anew" if call.forgotten else ""
+    which = ", second attempt" if request.attempt > 1 else ""
+    say(f"\nCall {call.id} of run {call.run}: {where}{which}{gone}", style="bold")
+    for name in _SETTINGS:
+        if (value := getattr(request, name)) not in (None, False, ()):
+            say(f"{name}: {value if isinstance(value, str) else dumps(plain(value))}")
+    for message in request.messages:
+        say(f"[{message.role}]", style="cyan")
+        _show_said(message.content, message.tool_calls)
+    if (reply := call.attempt.reply) is not None:
+        tokens = reply.prompt_tokens, reply.reply_tokens
+        counts = f", {tokens[0]} tokens read, {tokens[1]} written" if None not in tokens else ""
+        cut = ", cut at its length" if reply.done_reason == "length" else ""
+        say(f"--- answered ({call.attempt.seconds:.2f} s{counts}{cut})", style="cyan")
+        if reply.thinking:
+            say(reply.thinking, style="dim")
+        _show_said(reply.text, reply.tool_calls)
+    if call.attempt.reason:
+        say(f"--- {call.attempt.reason}: {clip(call.attempt.detail, 500)}", style="red")
 
 
-def _show_tries(reading: Reading, call: Record) -> None:
-    for place, tried in enumerate(call["tries"], 1):
-        which = "first attempt" if place < len(call["tries"]) else f"call {call['k']}"
-        say(f"--- asked ({which})", style="cyan")
-        for role, text in tried["messages"]:
-            say(f"[{role}]", style="dim")
-            say(reading.text(text))
-        if (reply := tried.get("reply")) is not None:
-            tokens = tried.get("read"), tried.get("written")
-            counted = (
-                f", {tokens[0]} tokens read, {tokens[1]} written" if None not in tokens else ""
-            )
-            cut = ", cut at its length" if tried.get("cut") else ""
-            say(f"--- answered ({tried.get('seconds', 0):.2f} s{counted}{cut})", style="cyan")
-            if (thinking := tried.get("thinking")) is not None:
-                say(reading.text(thinking), style="dim")
-            say(reading.text(reply))
-            if (tools := tried.get("tools")) is not None:
-                say(reading.text(tools))
-        if "fault" in tried:
-            detail = reading.text(tried["detail"]) if "detail" in tried else ""
-            say(f"--- {tried['fault']}: {clip(detail, 500)}", style="red")
+def _show_said(text: str, tools: Iterable[ToolCall]) -> None:
+    wanted = (f"\N{RIGHTWARDS ARROW} {one.name}({dumps(plain(one.arguments))})" for one in tools)
+    say("\n".join(filter(None, (text, *wanted))))

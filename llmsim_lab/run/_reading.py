@@ -32,7 +32,7 @@ from llmsim_lab.run._turn import (
     told_of,
 )
 from llmsim_lab.tape import Tape
-from llmsim_lab.tape._lines import RecordedCall, RunInfo
+from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
 
 Record = dict[str, Any]
@@ -282,13 +282,6 @@ class Reading:
         ]
         if rest:
             self._append({"calls": rest})
-
-    def call_of(self, recorded: RecordedCall) -> Record:
-        """Return the record of one request on a tape, which the log does not take up."""
-        attempt = recorded.attempt
-        turn = attempt.request.site.turn if attempt.request.site else None
-        status = "lost" if recorded.forgotten else ""
-        return self._call(recorded.id, recorded.run, turn, [attempt], status)
 
     def _call(
         self, k: int, run: int, turn: int | None, history: Sequence[Attempt], status: str

@@ -1424,14 +1424,18 @@ def read_into(reading: Reading, tape: Tape, info: RunInfo, changes: Sequence[str
         info: the run.
         changes: what it changed, in words.
     """
-    source: AnyRun
-    try:
-        source = _load(tape, info, None, {})
-    except LabError:
-        source = Recorded(tape, info, series_on(tape, info))
+    source = run_on_tape(tape, info)
     calls = ((call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True))
     reading.add(info, source, changes=changes, calls=calls)
     return source
+
+
+def run_on_tape(tape: Tape, info: RunInfo) -> AnyRun:
+    """Return a recorded run; what every tape tells of it where its class is not known."""
+    try:
+        return _load(tape, info, None, {})
+    except LabError:
+        return Recorded(tape, info, series_on(tape, info))
 
 
 def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:

@@ -152,7 +152,6 @@ class Recording(Session):
             self._known_prompts = len(prompts)
         # Written first: some of the turn's calls may be nowhere but in memory until then.
         self.recorder.commit_turn(*tape_turn(self._cls, turn, run.planned))
-        leave_calls(turn, self.tape)
         return turn
 
     def changed(self, run: Any) -> None:
@@ -229,7 +228,6 @@ class Replaying(Session):
             )
         # The turn itself has all of it now: a long replay would hold everything twice.
         del self._lines[turn.number]
-        leave_calls(recorded, self.tape)
         return recorded
 
     def changed(self, run: Any) -> None:
@@ -261,13 +259,5 @@ def load_turns(
             return found if found is not None else tape.call(number).attempt
 
         turn = decode_turn(cls, record, attempt)
-        leave_calls(turn, tape)
         turns.append(turn)
     return turns
-
-
-def leave_calls(turn: Turn, tape: Tape) -> None:
-    """Leave a turn's calls on the tape, and read each again when somebody looks at it."""
-    read = tape.attempt
-    for call in turn.calls:
-        call.leave_on_tape(read)

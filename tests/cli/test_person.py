@@ -46,15 +46,6 @@ def test_a_person_is_shown_the_prompt_and_asked_for_each_field(
     assert pd.read_csv("out/turns.csv")["interest_rate"].tolist()[1] == pytest.approx(10.673333)
 
 
-def test_a_wrong_field_is_asked_for_again(llmsim_lab: Run, typed: io.StringIO) -> None:
-    types(typed, "", "Prices rise.", "40", "100", "Raise the rate", "sure", "0.8")
-    status, out, _ = llmsim_lab("run", "chair.yaml", "--out", "out")
-    assert status == 0
-    assert "That is missing." in out
-    assert "That is 'sure'; it must be one of 0, 0.05" in out
-    assert "That is 40; it must be one of -450" in out
-
-
 def test_a_refused_action_is_asked_for_once_more(llmsim_lab: Run, typed: io.StringIO) -> None:
     Path("chair.yaml").write_text(f"{CHAIR}moves_bp: null\n")
     first = ("Plant tulips", "They are pretty.", "0.5")

@@ -14,10 +14,9 @@ import pytest
 from builders import in_words, make_client, policy
 from cli_kit import Run, reply
 from fake_ollama import FakeOllama, Fault
-from tape_text import changed_manifest, rewrite
+from tape_text import rewrite
 
 from llmsim_lab._util.config import yaml_text
-from llmsim_lab._util.files import data_path
 from llmsim_lab.cli import main
 from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
@@ -65,36 +64,8 @@ def tape(recorded_once: Path, llmsim_lab: Run, tmp_path: Path) -> Path:
     return Path(shutil.copy(recorded_once, tmp_path / "a.tape"))
 
 
-def test_what_tools_answered_in_a_turn_is_shown_once(llmsim_lab: Run) -> None:
-    chat = str(data_path("tapes/assistant.tape"))
-    status, out, _ = llmsim_lab("tape", "show", chat, "--turn", "4")
-    said = " ".join(out.split())
-    assert status == 0
-    assert said.count("tool delete_task({") == 1
-    assert 'tool delete_task({"task_id": 2}) for ann: {"success":true,' in said
-
-
-def test_a_decision_without_a_confidence_is_shown_without_one(llmsim_lab: Run) -> None:
-    social = str(data_path("tapes/social.tape"))
-    status, out, _ = llmsim_lab("tape", "show", social, "--turn", "3")
-    assert status == 0
-    assert ": ok" in out
-    assert "confidence None" not in out
-
-
 def frame(folder: str) -> pd.DataFrame:
     return pd.read_csv(f"{folder}/turns.csv")
-
-
-def test_a_run_is_recorded_where_a_tape_is_named(llmsim_lab: Run, server: FakeOllama) -> None:
-    Path("run.yaml").write_text(yaml_text(CONFIG))
-    status, out, err = llmsim_lab(
-        "run", "run.yaml", "--tape", "a.tape", "--turns", "2", "--host", server.host
-    )
-    assert (status, err) == (0, "")
-    assert "All of it is recorded as run 1 of a.tape." in out
-    with Tape("a.tape", read_only=True) as tape:
-        assert (tape.run().turns, tape.run().calls) == (2, 6)
 
 
 def test_a_runs_decisions_are_written_where_no_spreadsheet_can_run_them(llmsim_lab: Run) -> None:
@@ -126,18 +97,13 @@ def test_a_replay_gives_the_same_files_and_asks_no_model(
     assert tape.read_bytes() == before
 
 
-def test_a_replay_ends_at_the_turn_asked_for(llmsim_lab: Run, tape: Path) -> None:
-    assert llmsim_lab("replay", "a.tape", "--turns", "2")[0] == 0
-    assert frame("out/replay")["turn"].tolist() == [0, 1, 2]
-
-
 @pytest.mark.usefixtures("drawn")
 def test_a_fork_continues_live_with_the_recorded_model_and_says_which_turns_are_which(
     llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
     status, out, err = llmsim_lab(
-        *("fork", "a.tape", "--turn", "2", "--set", "inflation=15", "--shock", "supply=2"),
-        *("--shock", "demand=-1", "--host", server.host),
+        *("fork", "a.tape", "--turn", "2", "--set", "inflation=15", "--set", "shock.supply=2"),
+        *("--set", "shock.demand=-1", "--host", server.host),
     )
     assert (status, err) == (0, "")
     assert "Using llama3.2" in out
@@ -208,15 +174,6 @@ def test_a_finished_run_is_resumed_only_by_so_many_turns(
     assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_resume_with_another_model_is_an_error(llmsim_lab: Run, tape: Path) -> None:
-    with FakeOllama(models=["other"], reply=reply) as server:
-        status, _, err = llmsim_lab(
-            "resume", "a.tape", "--turns", "1", "--model", "ollama:other", "--host", server.host
-        )
-    assert status == 1
-    assert "run 1 was begun with another model" in err
-
-
 def test_a_rerun_makes_fresh_calls_beside_the_recorded_run(
     llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
@@ -229,16 +186,6 @@ def test_a_rerun_makes_fresh_calls_beside_the_recorded_run(
         "1 mine · run · turns 1 to 4 · done · llama3.2",
         "└─ 2 mine · rerun · turns 1 to 2 · done · llama3.2",
     ]
-
-
-def test_a_fork_whose_model_fails_says_that_no_turn_was_live(
-    llmsim_lab: Run, tape: Path, server: FakeOllama
-) -> None:
-    server.fail_next(Fault.status(400, "no"), times=9)
-    status, out, err = llmsim_lab("fork", "a.tape", "--turn", "1", "--host", server.host)
-    assert status == 1
-    assert "Turns up to 1 are from the tape; no turn was played live" in out
-    assert "The run ended early: 1 of 4 turns" in err
 
 
 @pytest.fixture
@@ -269,14 +216,13 @@ def test_a_run_without_a_model_continues_without_one(llmsim_lab: Run, rules: Pat
         (("resume", "nowhere.tape"), "/nowhere.tape"),
         (("tape", "ls", "run.txt"), "run.txt is not a tape"),
         (("replay", "rules.tape", "--run", "7"), "has no run 7; it has: 1"),
-        (("replay", "rules.tape", "--turns", "9"), "turn"),
         (("fork", "rules.tape", "--turn", "3", "--turns", "1"), "turn 3"),
         (("fork", "rules.tape", "--turn", "99"), "run 1 has 2 turns of the 3"),
         (("resume", "rules.tape", "--run", "7"), "the tape rules.tape has no run 7"),
         (("fork", "rules.tape", "--set", "inflation"), "'inflation' is not a name and a value"),
         (("fork", "rules.tape", "--set", "luck=9"), "luck"),
         (
-            ("fork", "rules.tape", "--shock", "supply=x"),
+            ("fork", "rules.tape", "--set", "shock.supply=x"),
             "shock.supply: Input should be a valid number",
         ),
         (("fork", "rules.tape", "--prompt", "none.md"), "cannot read the prompt file none.md"),
@@ -302,39 +248,16 @@ def test_bad_input_ends_with_one_message_and_status_1(
     assert not Path("new.tape").exists()
 
 
-def test_a_run_recorded_with_a_script_needs_a_model_named(llmsim_lab: Run) -> None:
-    with Tape("script.tape") as tape:
-        simulation = Simulation(in_words(), llm_client=make_client(), tape=tape)
-        simulation.run(1)
-        simulation.close()
-    status, _, err = llmsim_lab("fork", "script.tape")
-    assert status == 1
-    assert "recorded with the model 'scripted' of the backend 'scripted'" in err
-    assert "--model" in err
-
-
-def test_a_run_that_never_asked_its_model_continues_with_the_configured_one(
-    llmsim_lab: Run, server: FakeOllama
-) -> None:
-    Path("run.yaml").write_text(yaml_text(CONFIG))
-    run = ("run", "run.yaml", "--tape", "a.tape", "--turns", "0", "--host", server.host)
-    assert llmsim_lab(*run)[0] == 0
-    status, out, _ = llmsim_lab("resume", "a.tape", "--turns", "1", "--host", server.host)
-    assert status == 0
-    assert "turns 1 to 1 are live" in out
-
-
 def test_a_run_is_shown_with_what_defines_it(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "show", "a.tape")
     assert status == 0
     assert "Run 1, mine: run" in out
     engine = Prompt.load("engine_interest_rate")
-    assert f"prompt:        engine_interest_rate {engine.digest[:12]}" in out
-    columns = "turn quarter rate infl. unem. model decisions from outside"
+    assert f"prompt: engine_interest_rate {engine.digest[:12]}" in out
+    columns = "turn quarter rate infl. unem. model ok from outside"
     assert columns.split() in [line.split() for line in out.splitlines()]
     assert "1980Q3" in out
-    assert "3 ok" in out
-    assert "nan" not in out
+    assert "nan" not in out.lower()
 
 
 def test_a_turn_is_shown_with_prompts_and_replies(llmsim_lab: Run, tape: Path) -> None:
@@ -342,7 +265,7 @@ def test_a_turn_is_shown_with_prompts_and_replies(llmsim_lab: Run, tape: Path) -
     assert status == 0
     assert "Turn 2 of run 1" in out
     assert "Aland proposed (accepted): Raise the interest rate" in out
-    assert "agent of Aland: ok, confidence 0.8" in out
+    assert "agent of Aland: ok, from call 4, confidence 0.8" in out
     assert "Propose ONE specific economic policy action." in out
     assert '"reasoning": "It is monetary."' in out
 
@@ -351,7 +274,7 @@ def test_a_call_is_shown_with_its_settings(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "show", "a.tape", "--call", "3")
     assert status == 0
     assert "Call 3 of run 1: engine of Aland, turn 1" in out
-    assert '"num_ctx": 4096' in out
+    assert '"num_ctx":4096' in out
     assert "new_interest_rate" in out
 
 
@@ -383,37 +306,9 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     status, out, _ = llmsim_lab("tape", "show", str(rules), "--call", "1")
     assert status == 0
     assert "Call 1 of run 1: outside a turn" in out
-    assert 'tools: [{"type": "function", "function": {"name": "look"}}]' in out
+    assert 'tools: [{"type":"function","function":{"name":"look"}}]' in out
     assert "--- answered (1.50 s, 7 tokens read, 3 written, cut at its length)\nHm.\n" in out
     assert 'look({"at":"rates"})' in out
-
-
-def test_runs_with_other_prompts_say_which_only_one_has(llmsim_lab: Run, tape: Path) -> None:
-    with Tape(tape) as recorded:
-        Simulation(nations=["Aland"], llm_client=make_client(), tape=recorded).run(1)
-    out = llmsim_lab("tape", "diff", "a.tape", "1", "2")[1]
-    assert "Only run 1 has the prompt engine_interest_rate#" in out
-    assert "Only run 2 has the prompt agent_briefing#" in out
-
-
-def test_a_forks_page_says_where_it_comes_from_and_what_was_edited(
-    llmsim_lab: Run, tape: Path
-) -> None:
-    shipped = Prompt.load("agent_policy")
-    with Tape(tape) as recorded:
-        edited = shipped.replace("ONE", "a single")
-        fork(recorded, 1, turn=2, llm_client=make_client(), prompt=edited).close()
-    out = llmsim_lab("tape", "show", "a.tape")[1]
-    assert "Run 2, mine: fork of run 1 at turn 2" in out
-    assert f", edited from {shipped.digest[:12]}" in out
-
-
-def test_runs_that_are_the_same_have_no_differences(llmsim_lab: Run, tape: Path) -> None:
-    status, out, _ = llmsim_lab("tape", "diff", "a.tape", "1", "1")
-    assert status == 0
-    assert "Configuration, model and versions are the same." in out
-    assert "The prompts that both have are the same." in out
-    assert "Turns 0 to 4, which both have, led to the same." in out
 
 
 def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Run) -> None:
@@ -436,20 +331,6 @@ def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Run) 
     assert "variable interest_rate" in out
 
 
-def test_a_shocked_fork_is_said_to_be_one_wherever_runs_are_listed(llmsim_lab: Run) -> None:
-    config = in_words(nations=["Aland"], players="rule")
-    with Tape("two.tape") as tape:
-        first = Simulation(config, tape=tape)
-        first.run(1)
-        first.fork(1, intervene={"shock.supply": 3})
-    diff, ls = (
-        llmsim_lab("tape", *words)[1]
-        for words in (("diff", "two.tape", "1", "2"), ("ls", "two.tape"))
-    )
-    assert "From outside, run 2 only: turn 1: set shock.supply 3" in diff
-    assert "fork at turn 1 · turn 1: set shock.supply 3 · " in ls
-
-
 def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
     with Tape(tape) as recorded:
         fork(recorded, 1, turn=2, llm_client=make_client()).close()
@@ -462,13 +343,6 @@ def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
     assert "--run" in llmsim_lab(*prune)[2]
     assert "/b.tape" in llmsim_lab("tape", "prune", "b.tape", "--run", "1")[2]
     assert not Path("b.tape").exists()
-
-
-def test_a_situation_asked_again_is_a_packed_tape_like_any_other(llmsim_lab: Run) -> None:
-    [tape] = data_path("tapes/prompt_experiment").glob("hawkish_run1turn2*.gz")
-    status, out, _ = llmsim_lab("tape", "verify", str(tape), "--replay")
-    assert status == 0
-    assert "is sound: 5 runs, 17 calls" in out
 
 
 def test_a_damaged_tape_ends_with_status_1(llmsim_lab: Run, tape: Path) -> None:
@@ -504,27 +378,6 @@ def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
     assert "run 1: it cannot be replayed: turn 2 of run 1 came out differently" in out
 
 
-@pytest.mark.parametrize(
-    ("part", "message"),
-    [
-        ("config", "its manifest: config: Input should be a valid dictionary"),
-        ("llm", "the settings of the model are not understood: model: Input should be a valid"),
-    ],
-)
-def test_a_run_with_a_damaged_manifest_is_an_error_with_one_message(
-    llmsim_lab: Run, tape: Path, part: str, message: str
-) -> None:
-    new: Any = "no" if part == "config" else {"model": 7}
-    changed_manifest(tape, 1, **{part: new})
-    for command in (("replay",), ("fork", "--turns", "1"), ("tape", "show")):
-        name, *options = command
-        arguments = (name, *options, "a.tape") if name == "tape" else (name, "a.tape", *options)
-        status, _, err = llmsim_lab(*arguments)
-        assert status == 1
-        assert err.startswith("error: ")
-        assert message in err
-
-
 @pytest.mark.usefixtures("drawn")
 def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
     def hostile(request: Any) -> dict[str, Any]:
@@ -557,22 +410,3 @@ def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
         assert "\u202e" not in out
         if arguments[1] != "verify":
             assert "[2J$x^{ [bold]" in " ".join(out.split())
-
-
-@pytest.mark.usefixtures("drawn")
-def test_a_fork_and_a_rerun_on_another_tape_bring_what_they_come_from(
-    llmsim_lab: Run, tape: Path, server: FakeOllama
-) -> None:
-    before = tape.read_bytes()
-    fork = ("fork", "a.tape", "--turn", "2", "--turns", "1", "--to", "b.tape")
-    assert llmsim_lab(*fork, "--host", server.host)[0] == 0
-    rerun = ("rerun", "a.tape", "--turns", "1", "--to", "c.tape", "--host", server.host)
-    assert llmsim_lab(*rerun)[0] == 0
-    assert tape.read_bytes() == before
-    with Tape("b.tape", read_only=True) as there:
-        assert [(it.id, it.parent, it.fork_turn, it.turns) for it in there.runs()] == [
-            (1, None, None, 2),
-            (2, 1, 2, 3),
-        ]
-    for name in ("b.tape", "c.tape"):
-        assert llmsim_lab("tape", "verify", name, "--replay")[0] == 0

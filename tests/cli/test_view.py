@@ -71,18 +71,3 @@ def test_a_tape_is_never_replaced_by_its_own_page(llmsim_lab: Run, tape: Path) -
         assert status == 1
         assert "run.html is the tape itself, and a page would replace it; choose another" in err
     assert named.read_bytes() == before
-
-
-def test_a_folder_is_no_tape(llmsim_lab: Run, tape: Path) -> None:
-    del tape
-    status, _, err = llmsim_lab("view", ".")
-    assert status == 1
-    assert "is not a file, so it cannot be a tape; a study's folder has one for each run" in err
-
-
-def test_a_file_that_is_no_tape_leaves_no_page(llmsim_lab: Run, tmp_path: Path) -> None:
-    (tmp_path / "x.tape").write_text("not a tape at all, just some words")
-    status, _, err = llmsim_lab("view", "x.tape")
-    assert status == 1
-    assert "error:" in err
-    assert not (tmp_path / "x.html").exists()

@@ -78,14 +78,6 @@ def test_a_model_that_is_not_there_is_answered_with_those_that_are(live: Live) -
     assert live.model in str(caught.value)
 
 
-async def test_a_request_for_a_missing_model_says_which_there_are(
-    backend: OllamaBackend, live: Live
-) -> None:
-    fault = await failure(backend, ask(model="no-such-model"))
-    assert (fault.reason, fault.status_code) == ("model_not_found", 404)
-    assert live.model.partition(":")[0] in str(fault)
-
-
 async def test_what_identifies_the_model_is_known(backend: OllamaBackend, live: Live) -> None:
     info = await backend.model_info()
     assert (info.backend, info.version, len(info.digest or "")) == ("ollama", live.version, 64)
@@ -185,19 +177,6 @@ async def test_how_long_the_model_stays_loaded_is_passed_on(
     assert expires_at is not None
     assert expires_at.year > 2200
     await backend.chat(ask(keep_alive="5m"))
-
-
-async def test_a_duration_without_a_unit_is_an_error_of_the_request(
-    backend: OllamaBackend,
-) -> None:
-    fault = await failure(backend, ask(keep_alive="90"))
-    assert (fault.reason, fault.retry) == ("client_error", False)
-    assert "missing unit" in str(fault)
-
-
-async def test_an_option_of_the_wrong_type_is_named(backend: OllamaBackend) -> None:
-    fault = await failure(backend, ask(options={"temperature": "hot"}))
-    assert 'option "temperature" must be of type' in str(fault)
 
 
 async def test_a_stop_text_ends_the_reply_before_it(backend: OllamaBackend) -> None:

@@ -42,7 +42,7 @@ def files() -> list[Path]:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, files: list[Path]) -> Path:
+def clone(tmp_path: Path, files: list[Path]) -> Path:
     """A copy of the project as a new clone would have it; its path contains a space."""
     copy = tmp_path / "a clone"
     for path in files:

@@ -97,12 +97,6 @@ with_python = pytest.mark.parametrize(
 every_page = pytest.mark.parametrize("page", [p for p in PAGES if p.exists()], ids=page_id)
 
 
-def test_readme_shows_code_and_the_two_commands() -> None:
-    readme = REPO / "README.md"
-    assert blocks(readme, "python"), "README.md has no python block"
-    assert {"demo", "test"} <= {words[1] for words in commands(readme) if words[0] == "make"}
-
-
 @pytest.mark.process
 @with_python
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:

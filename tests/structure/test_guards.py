@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -58,12 +57,6 @@ def test_a_name_that_never_exists_is_not_looked_up_but_not_found(watch: Any) -> 
     assert watch.faults == []
 
 
-def test_a_server_on_this_machine_can_be_reached(watch: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        socket.create_connection(server.getsockname()).close()
-    assert watch.faults == []
-
-
 def test_writing_into_the_checkout_is_noted(watch: Any, repo: Path) -> None:
     stray = repo / "a-stray-file-of-the-tests"
     try:
@@ -73,28 +66,9 @@ def test_writing_into_the_checkout_is_noted(watch: Any, repo: Path) -> None:
     assert "a-stray-file-of-the-tests; tests write to tmp_path only" in watch.faults[0]
 
 
-def test_writing_into_tmp_path_is_fine(watch: Any, tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "file").write_text("")
-    assert watch.faults == []
-
-
 def test_an_interpreter_started_by_a_test_that_is_not_marked_is_noted(watch: Any) -> None:
     subprocess.run([sys.executable, "-S", "-c", ""], check=True)
     assert "mark it pytest.mark.process" in watch.faults[0]
-
-
-@pytest.fixture
-def _sigint_ignored() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_sigint_ignored", "ctrl_c")
-def test_ctrl_c_raises_whatever_it_did_before() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
 
 
 def test_the_users_model_settings_are_hidden() -> None:
@@ -133,15 +107,16 @@ def run_suite(suite: Path, *arguments: str) -> str:
 
 
 @pytest.mark.process
-def test_live_tests_are_left_out_and_the_header_says_so(suite: Path) -> None:
-    output = run_suite(suite)
-    assert "live tests: left out" in output
-    assert "process tests: left out, they start programs or take long" in output
-    assert "1 passed, 1 deselected" in output
-
-
-@pytest.mark.process
-def test_live_tests_run_when_asked_for_and_see_the_users_server(suite: Path) -> None:
-    output = run_suite(suite, "-m", "live")
-    assert "live tests: may connect to real models" in output
+@pytest.mark.parametrize(
+    ("arguments", "header"),
+    [
+        ((), "process tests: left out, they start programs or take long"),
+        (("-m", "live"), "live tests: may connect to real models"),
+    ],
+)
+def test_live_tests_run_only_when_asked_for_and_see_the_users_server(
+    suite: Path, arguments: tuple[str, ...], header: str
+) -> None:
+    output = run_suite(suite, *arguments)
+    assert header in output
     assert "1 passed, 1 deselected" in output

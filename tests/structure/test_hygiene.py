@@ -56,28 +56,16 @@ def test_the_lock_names_the_public_registry_and_no_other(repo: Path) -> None:
     assert set(re.findall(r"\w+://([^/\"]*)", lock)) == public
 
 
-def test_notebooks_hold_no_error_output(repo: Path, files: list[Path]) -> None:
-    notebooks = [path for path in files if path.suffix == ".ipynb"]
+def test_notebooks_hold_no_errors_no_times_and_no_state_of_widgets(files: list[Path]) -> None:
+    notebooks = {path: json.loads(text_of(path)) for path in files if path.suffix == ".ipynb"}
     assert notebooks, "no notebook found"
-    found = [
-        f"{path.relative_to(repo)}: {output.get('ename') or output.get('text')}"
-        for path in notebooks
-        for cell in json.loads(text_of(path))["cells"]
-        for output in cell.get("outputs", [])
-        if output["output_type"] == "error" or output.get("name") == "stderr"
-    ]
-    assert found == []
-
-
-def test_notebooks_hold_no_times_and_no_state_of_widgets(repo: Path, files: list[Path]) -> None:
-    found = []
-    for path in files:
-        if path.suffix == ".ipynb":
-            notebook = json.loads(text_of(path))
-            timed = [cell for cell in notebook["cells"] if "execution" in cell["metadata"]]
-            if timed or "widgets" in notebook["metadata"]:
-                found.append(str(path.relative_to(repo)))
-    assert found == []
+    for path, notebook in notebooks.items():
+        assert "widgets" not in notebook["metadata"], path
+        for cell in notebook["cells"]:
+            assert "execution" not in cell["metadata"], path
+            for output in cell.get("outputs", []):
+                assert output["output_type"] != "error", path
+                assert output.get("name") != "stderr", path
 
 
 @pytest.mark.parametrize(

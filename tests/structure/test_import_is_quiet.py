@@ -72,30 +72,11 @@ def _import(folder: Path, *, load_all: bool) -> dict[str, Any]:
     return report
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return _import(tmp_path_factory.mktemp("home"), load_all=False)
-
-
-def test_importing_writes_nothing_and_starts_nothing(report: dict[str, Any]) -> None:
-    assert report["files"] == []
-    assert report["seen"] == []
-    assert report["threads"] == 1
-
-
-def test_importing_leaves_the_interpreter_as_it_was(report: dict[str, Any]) -> None:
+@pytest.mark.parametrize("load_all", [False, True])
+def test_importing_does_nothing_else(tmp_path: Path, load_all: bool) -> None:
+    report = _import(tmp_path, load_all=load_all)
+    assert (report["files"], report["seen"], report["threads"]) == ([], [], 1)
     assert (report["path"], report["environ"]) == (True, True)
-
-
-def test_importing_does_not_configure_logging(report: dict[str, Any]) -> None:
     assert (report["handlers"], report["levels"]) == ([], [])
-
-
-def test_importing_loads_no_heavy_library(report: dict[str, Any]) -> None:
     assert "llmsim_lab" in report["modules"]
-    assert [name for name in HEAVY if name in report["modules"]] == []
-
-
-def test_loading_every_public_name_does_nothing_either(tmp_path: Path) -> None:
-    report = _import(tmp_path, load_all=True)
-    assert (report["files"], report["seen"], report["handlers"]) == ([], [], [])
+    assert load_all or [name for name in HEAVY if name in report["modules"]] == []

@@ -24,6 +24,17 @@ TOOLS = ("awk", "cat", "dirname", "find", "mkdir", "rm", "sh", "touch")
 
 
 @pytest.fixture
+def checkout(tmp_path: Path, repo: Path) -> Path:
+    """What the set-up reads of the project, in a folder with a space in its name."""
+    copy = tmp_path / "a clone"
+    for name in ("Makefile", "pyproject.toml", "README.md", "scripts/setup-venv.sh"):
+        target = copy / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(repo / name, target)
+    return copy
+
+
+@pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A folder to use as the whole PATH: the usual small tools and no Python."""
     folder = tmp_path / "bin"
@@ -61,29 +72,12 @@ def assert_refused(done: subprocess.CompletedProcess[str], checkout: Path, *word
     assert not (checkout / ".venv").exists()
 
 
-def test_make_alone_lists_the_targets(checkout: Path, path: Path) -> None:
-    done = run_make(checkout, path)
-    assert done.returncode == 0, done.stderr
-    listed = [line.split()[1] for line in done.stdout.splitlines()]
-    assert {"demo", "test", "check", "notebooks", "lab", "bench", "clean"} <= set(listed)
-
-
-@pytest.mark.parametrize(
-    "target",
-    [
-        *("demo", "test", "check", "check-process", "check-browser", "check-lowest", "coverage"),
-        *("notebooks", "screenshots", "lab", "bench", "offline"),
-    ],
-)
-def test_every_target_sets_up_before_it_runs(checkout: Path, path: Path, target: str) -> None:
-    done = run_make(checkout, path, "--dry-run", target)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0].startswith("sh scripts/setup-venv.sh install")
-
-
-def test_arguments_reach_the_demo(checkout: Path, path: Path) -> None:
-    done = run_make(checkout, path, "--dry-run", "demo", "ARGS=--turns 4")
-    assert done.stdout.splitlines()[-1] == ".venv/bin/llmsim-lab demo --turns 4"
+def test_every_target_sets_up_before_it_runs(checkout: Path, path: Path) -> None:
+    listed = run_make(checkout, path).stdout.splitlines()
+    for target in {line.split()[1] for line in listed} - {"help", "clean"}:
+        done = run_make(checkout, path, "--dry-run", target)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[0].startswith("sh scripts/setup-venv.sh install"), target
 
 
 def test_coverage_is_measured_by_make_coverage_alone(checkout: Path, path: Path) -> None:
@@ -96,7 +90,6 @@ def test_coverage_is_measured_by_make_coverage_alone(checkout: Path, path: Path)
     assert quick == f"{tests} --cov --cov-report="
     assert " -m process " in processes
     assert processes.endswith("--cov --cov-append --cov-report=term --cov-fail-under=90")
-    assert "make coverage" not in (checkout / ".ci" / "run").read_text()
 
 
 def pytest_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -104,42 +97,23 @@ def pytest_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [" ".join(line.split()) for line in lines if ".venv/bin/python -m pytest" in line]
 
 
-def test_a_machine_without_python_is_told_so(checkout: Path, path: Path) -> None:
-    assert_refused(run_make(checkout, path, "test"), checkout, "3.11", "none was found", "apt")
-
-
-def test_a_python_too_old_is_named_with_its_version(checkout: Path, path: Path) -> None:
-    program(path / "python3", "echo 3.9")
-    assert_refused(
-        run_make(checkout, path, "demo"), checkout, "3.11", "python3 is 3.9", "make PYTHON="
-    )
-
-
-def test_a_python_without_venv_is_told_the_debian_package(checkout: Path, path: Path) -> None:
-    program(path / "python3", 'case "$2" in *ensurepip*) exit 1 ;; *) echo 3.12 ;; esac')
-    assert_refused(
-        run_make(checkout, path, "demo"), checkout, "python3 (3.12)", "apt install python3-venv"
-    )
-
-
-def test_a_half_made_environment_is_removed(checkout: Path, path: Path) -> None:
-    halfway = 'mkdir -p .venv/bin; echo "venv broke" >&2; exit 1'
-    program(path / "python3", f'case "$1$2" in -mvenv) {halfway} ;; *) echo 3.12 ;; esac')
-    assert_refused(run_make(checkout, path, "demo"), checkout, "venv broke", "could not make")
-
-
-def test_a_later_python_is_used_where_the_first_is_too_old(checkout: Path, path: Path) -> None:
-    program(path / "python3", "echo 3.9")
-    program(path / "python3.12", "echo 3.12")
-    done = subprocess.run(
-        [str(path / "sh"), "scripts/setup-venv.sh", "python"],
-        cwd=checkout,
-        env={"PATH": str(path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "python3.12\n"
+@pytest.mark.parametrize(
+    ("python3", "words"),
+    [
+        ("", ("3.11", "none was found", "apt")),
+        ("echo 3.9", ("3.11", "python3 is 3.9", "make PYTHON=")),
+        (
+            'case "$2" in *ensurepip*) exit 1 ;; *) echo 3.12 ;; esac',
+            ("python3 (3.12)", "apt install python3-venv"),
+        ),
+    ],
+)
+def test_a_machine_without_a_fit_python_is_told_so(
+    checkout: Path, path: Path, python3: str, words: tuple[str, ...]
+) -> None:
+    if python3:
+        program(path / "python3", python3)
+    assert_refused(run_make(checkout, path, "demo"), checkout, *words)
 
 
 def test_a_folder_of_someone_elses_is_not_removed(checkout: Path, path: Path) -> None:
@@ -167,7 +141,7 @@ def test_without_a_network_the_way_on_is_named_and_the_next_try_goes_on(
     offline: Path, path: Path
 ) -> None:
     nobody = "http://127.0.0.1:9/simple"
-    (offline / "pip.conf").write_text(f"[global]\nindex-url = {nobody}\nretries = 1\n")
+    (offline / "pip.conf").write_text(f"[global]\nindex-url = {nobody}\nretries = 0\n")
     for _ in range(2):
         done = make_offline(offline, path)
         assert done.returncode != 0
@@ -177,38 +151,12 @@ def test_without_a_network_the_way_on_is_named_and_the_next_try_goes_on(
         assert not list((offline / ".venv").glob(".ready-*"))
 
 
-def test_an_environment_that_was_moved_is_made_anew(offline: Path, path: Path) -> None:
-    make_offline(offline, path)
-    moved = offline.rename(offline.with_name("moved"))
-    done = make_offline(moved, path)
-    assert "making it anew" in done.stderr
-    assert (moved / ".venv" / ".folder").read_text().strip() == str(moved.resolve())
-
-
 def test_conda_takes_its_packages_from_pyproject(repo: Path) -> None:
     environment = yaml_value((repo / "environment.yml").read_text())
     assert environment["dependencies"] == ["python>=3.11", "pip", {"pip": ["-e .[all]"]}]
 
 
 # A folder for machines without a network
-
-
-def test_a_folder_that_does_not_fit_is_named_with_what_it_is_for(
-    offline: Path, path: Path, tmp_path: Path
-) -> None:
-    stick = tmp_path / "a stick"
-    done = run_make(offline, path, "lab", f"FROM={stick}")
-    assert done.returncode != 0
-    assert f"There is no folder {stick}/wheels. Name one that 'make offline TO=...'" in done.stderr
-    (stick / "wheels").mkdir(parents=True)
-    (stick / "made-for.txt").write_text("Python 2.7 on Amiga m68k\n")
-    done = run_make(offline, path, "lab", f"FROM={stick}")
-    assert done.returncode != 0
-    assert "No matching distribution found for hatchling" in done.stderr
-    assert f"{stick}/wheels has packages for:\nPython 2.7 on Amiga m68k\nThis is: Python 3." in (
-        done.stderr
-    )
-    assert "package index" not in done.stderr
 
 
 # Packages that `llmsim-lab model get` needs, and those that install them: the test is to take
@@ -246,21 +194,20 @@ def without_network() -> list[str]:
     return [unshare, "-rn"] if unshare and tried and tried.returncode == 0 else []
 
 
-@pytest.mark.process
 @pytest.mark.embedded
 def test_the_documented_stick_installs_all_of_it_without_a_network(
-    checkout: Path, path: Path, tmp_path: Path
+    clone: Path, path: Path, tmp_path: Path
 ) -> None:
-    leave_light_packages(checkout / "pyproject.toml")
-    laptop = shutil.copytree(checkout, tmp_path / "a laptop" / "clone")
-    fill, install = recipe(checkout / "notebooks" / "README.md", tmp_path / "USB STICK")
+    leave_light_packages(clone / "pyproject.toml")
+    laptop = shutil.copytree(clone, tmp_path / "a laptop" / "clone")
+    fill, install = recipe(clone / "notebooks" / "README.md", tmp_path / "USB STICK")
     subprocess.run(
         [*fill, "ARGS=smollm2-135m", f"PYTHON={sys.executable}"],
-        cwd=checkout,
+        cwd=clone,
         check=True,
         timeout=300,
     )
-    shutil.rmtree(checkout)
+    shutil.rmtree(clone)
 
     home = tmp_path / "an empty home"
     home.mkdir()

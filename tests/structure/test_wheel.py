@@ -62,10 +62,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory, repo: Path) -> Path:
     return binaries
 
 
-def test_the_command_is_there(installed: Path, tmp_path: Path) -> None:
-    assert "demo" in run(installed / "llmsim-lab", "--help", folder=tmp_path)
-
-
 def test_prompts_and_data_are_in_the_wheel(installed: Path, tmp_path: Path) -> None:
     rows = run(installed / "python", "-W", "error", "-c", LOOK_INSIDE, folder=tmp_path)
     assert int(rows) > 200
@@ -81,5 +77,3 @@ def test_a_world_to_start_from_is_made_and_runs_without_a_checkout(
 ) -> None:
     run(installed / "llmsim-lab", "new", "mine", "--from", "public_goods", folder=tmp_path)
     assert "given" in run(installed / "python", "public_goods.py", folder=tmp_path / "mine")
-    replay = "from public_goods import PublicGoods; PublicGoods.replay('public_goods.tape')"
-    run(installed / "python", "-c", replay, folder=tmp_path / "mine")

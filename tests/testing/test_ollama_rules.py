@@ -31,14 +31,6 @@ def test_durations_are_read_as_go_does(text: str) -> None:
     assert refusal(json.dumps({"model": "m", "keep_alive": text}).encode()) is None
 
 
-def test_the_format_in_force_is_distinguished_from_others_of_that_name() -> None:
-    tool = {"type": "function", "function": {"name": "f", "format": "x"}}
-    body = {"model": "m", "messages": [{"role": "user"}], "tools": [tool], "format": "yaml"}
-    refused = refusal(json.dumps(body).encode())
-    assert refused is not None
-    assert refused[1].startswith(r'invalid format: "\"yaml\""')
-
-
 def test_faults_deep_in_a_schema_are_found() -> None:
     schema = {"type": "object", "properties": {"a": {"anyOf": [{"type": "date"}]}}}
     assert schema_faults(schema) == ['Unrecognized schema: {"type":"date"}']

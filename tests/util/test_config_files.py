@@ -49,10 +49,6 @@ def test_a_file_becomes_an_instance(tmp_path: Path) -> None:
     assert (drawing.size, drawing.shapes["a"].type) == (3, "circle")
 
 
-def test_an_empty_file_leaves_all_to_the_defaults(tmp_path: Path) -> None:
-    assert read_config(write(tmp_path, ""), Drawing) == Drawing()
-
-
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -130,13 +126,6 @@ def test_aliases_that_stand_for_gigabytes_or_for_themselves_are_refused(
         read_config(write(tmp_path, text), Drawing)
 
 
-def test_an_alias_used_twice_is_read_twice(tmp_path: Path) -> None:
-    text = "main: &one {type: square, side: 2}\nrow: [*one, {<<: *one, side: 3}]\n"
-    drawing = read_config(write(tmp_path, text), Drawing)
-    assert drawing.main is not None
-    assert [square.side for square in (drawing.main, *drawing.row)] == [2, 2, 3]
-
-
 def test_settings_with_a_huge_value_name_its_beginning() -> None:
     class Small(Settings):
         size: int = Field(default=1, le=9)
@@ -154,17 +143,3 @@ def test_settings_with_a_huge_value_name_its_beginning() -> None:
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the configuration"):
         YamlFile.read(tmp_path / "no_such.yaml")
-
-
-def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "drawing.yaml"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="cannot read the configuration"):
-        YamlFile.read(path)
-
-
-def test_the_place_of_a_key_that_is_not_there_is_the_closest_around_it(tmp_path: Path) -> None:
-    file = YamlFile.read(write(tmp_path, "size: 1\nmain:\n  type: square\n"))
-    assert file.place(("main", "side")).endswith("drawing.yaml, line 2")
-    assert file.place(("size", "unit")).endswith("drawing.yaml, line 1")
-    assert file.fault((), "too small").endswith("line 1: the file: too small")

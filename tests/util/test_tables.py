@@ -34,11 +34,6 @@ def test_a_text_cannot_become_a_formula_nor_carry_control_codes(cell: str, writt
     assert csv_text(frame) == f"x\n{written}\n"
 
 
-def test_a_columns_name_is_held_to_the_same() -> None:
-    frame = plain_frame([{"=1\x1b": 1, "half \ud83d": 2}], ["=1\x1b", "half \ud83d"])
-    assert csv_text(frame) == "'=1,half \ufffd\n1,2\n"
-
-
 def test_numbers_stay_numbers_and_what_is_missing_stays_empty() -> None:
     frame = pd.DataFrame({"a": [-1.5, None], "b": pd.array([-2, None], dtype="Int64")})
     mixed = pd.DataFrame({"c": [-3, "=3"], "d": [None, True]}, dtype=object)

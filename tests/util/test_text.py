@@ -25,10 +25,6 @@ def test_a_number_has_two_decimals_at_most_and_none_idle(value: float, written: 
     assert number(value) == written
 
 
-def test_a_text_that_fits_is_only_put_on_one_line() -> None:
-    assert clip("  Cut \n taxes ", 9) == "Cut taxes"
-
-
 def test_a_text_that_does_not_fit_ends_in_an_ellipsis_and_fits() -> None:
     assert clip("Cut the taxes", 8) == "Cut the…"
     assert len(clip("x" * 100, 20)) == 20

@@ -40,19 +40,6 @@ def test_what_a_model_says_is_shown_and_does_nothing(value: object) -> None:
     assert len(html) < 200_000
 
 
-def test_an_action_shows_who_proposes_what_and_the_verdict() -> None:
-    html = make_action("Raise taxes")._repr_html_()
-    assert "Raise taxes" in html
-    assert "Aland" in html
-    assert re.search(r"is valid</th><td[^>]*>yes", html)
-
-
-def test_a_state_shows_its_numbers_and_agents_in_tables() -> None:
-    html = make_state(3, names=("Aland", "Bland"), inflation=12.5)._repr_html_()
-    assert re.search(r"inflation</th><td[^>]*>12.5<", html)
-    assert re.search(r"<th scope=\"row\"[^>]*>Bland<", html)
-
-
 async def test_a_decision_shows_the_call_behind_it_folded() -> None:
     action = await NationAgent("Aland", make_client()).decide_action(make_state())
     decision = action.policy_decision
@@ -70,11 +57,3 @@ async def test_what_changes_from_run_to_run_is_left_out() -> None:
         assert action.chain is not None
         faces.append(action.chain._repr_html_())
     assert faces[0] == faces[1]
-
-
-def test_a_long_list_is_cut_and_says_so() -> None:
-    names = {f"n{i}": AgentState(name=f"n{i}") for i in range(80)}
-    html = SimulationState(agents=FrozenDict(names))._repr_html_()
-    assert "n49" in html
-    assert "n50" not in html
-    assert "… and 30 more" in html

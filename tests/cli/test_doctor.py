@@ -1,0 +1,276 @@
+"""The doctor: what is here, what a model can do, what it makes of economies."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import Run
+from fake_ollama import FakeOllama, Fault
+from fake_ollama._fake_ollama import example
+from ollama_rules import refusal
+
+from llmsim_lab._util.waiting import run_sync
+from llmsim_lab.cli import main
+from llmsim_lab.cli._checks import PAIRS, Ability, findings
+from llmsim_lab.errors import BackendError
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
+from llmsim_lab.llm._embedded.weights import CATALOGUE
+from llmsim_lab.study import economics_card
+from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
+
+# --- what is here --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "said"),
+    [(None, 0, "valid JSON: one of a list: 4 of 4"), ("No.", 1, "4 invalid_response")],
+)
+def test_the_doctor_asks_the_model_and_says_how_it_did(
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch, answer: Any, status: int, said: str
+) -> None:
+    monkeypatch.setattr("llmsim_lab.cli._doctor.runtime_installed", lambda: False)
+    with FakeOllama(models=["llama3.2", "other"], reply=answer) as server:
+        ended, out, _ = llmsim_lab("doctor", "--host", server.host)
+        host = server.host
+    assert (ended, said in out) == (status, True)
+    assert f"Ollama 0.32.15 at {host}; not asked: other:latest" in out
+    assert "pip install 'llmsim-lab[embedded]'" in out
+    assert f"connect('auto') says: Using llama3.2:latest on Ollama 0.32.15 at {host}" in out
+
+
+def test_the_catalogue_is_listed_with_what_its_models_cannot_do(
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = replace(CATALOGUE[0], note="small [embedded]", licence="[bold]MIT")
+    monkeypatch.setattr("llmsim_lab.cli._doctor.CATALOGUE", (odd, *CATALOGUE))
+    status, out, _ = llmsim_lab("model", "ls")
+    assert status == 0
+    assert all(model.name in out for model in CATALOGUE)
+    assert "small [embedded]" in out
+    assert "[bold]MIT" in out
+    assert "None of them is for findings" in out
+
+
+CHOICE = "valid JSON: one of a list"
+
+# --- what a model can do -------------------------------------------------------------------------
+
+
+def obeys(request: ChatRequest) -> Any:
+    """Answer as a model does that understands and obeys."""
+    prompt = request.messages[-1].content
+    if request.tools:
+        name, key, value = "greet", "name", prompt.rstrip(".").split()[-1]
+        if "timer" in prompt:
+            name, key, value = "set_timer", "minutes", prompt.split()[-2]
+        return ChatReply(text="", tool_calls=(ToolCall(name=name, arguments={key: value}),))
+    if request.schema is None:
+        return f"An answer to: {prompt}"
+    if "action" in request.schema["properties"]:
+        for who, *instructions, options in PAIRS:
+            for instruction, option in zip(instructions, options, strict=False):
+                if who in prompt and instruction in prompt:
+                    return {"action": option}
+    return example(request.schema)
+
+
+def always_the_same(request: ChatRequest) -> Any:
+    """Answer with the first that the form allows, whatever is asked."""
+    return "Yes." if request.tools or request.schema is None else example(request.schema)
+
+
+def every_second(request: ChatRequest) -> Any:
+    """Obey, half of the forms only when shown what is wrong."""
+    if request.schema and request.attempt == 1 and request.options.get("seed", 0) % 2:
+        return "I would rather not."
+    return obeys(request)
+
+
+def without_tools(request: ChatRequest) -> Any:
+    """Obey, but call a tool only where a schema asks for it."""
+    if request.tools:
+        raise BackendError("'small' does not support tools", reason="client_error")
+    if request.schema and "anyOf" in request.schema:
+        [call] = obeys(replace(request, tools=({},))).tool_calls
+        return {"name": call.name, "arguments": dict(call.arguments)}
+    return obeys(request)
+
+
+def found_of(answer: Callable[[ChatRequest], Any]) -> dict[str, Ability]:
+    backend = ScriptedBackend(answer, name="scripted")
+    client = LLMClient(LLMConfig(model="scripted"), backend)
+    return {one.check: one for one in run_sync(findings(client))}
+
+
+@pytest.mark.parametrize(
+    ("answer", "results"),
+    [
+        (obeys, {CHOICE: "4 of 4", "obeys": "6 of 6", "tools": "4 of 4"}),
+        (
+            always_the_same,
+            {CHOICE: "4 of 4", "obeys": "0 of 6", "tools": "0 of 4"},
+        ),
+        (every_second, {CHOICE: "2 of 4"}),
+        (lambda _: "I would rather not.", {CHOICE: "0 of 4"}),
+        (without_tools, {"tools": "4 of 4"}),
+    ],
+)
+def test_what_a_model_can_do_is_counted(
+    answer: Callable[[ChatRequest], Any], results: dict[str, str]
+) -> None:
+    found = {name.partition(" and ")[0]: one.result for name, one in found_of(answer).items()}
+    assert results.items() <= found.items()
+
+
+def test_what_goes_beyond_counts_is_said_in_a_note() -> None:
+    found = found_of(every_second)
+    assert found["valid JSON: a nested list"].note == "2 repaired"
+    assert found["tokens a second"].result == "not measured"
+    assert found_of(always_the_same)["tools"].note.endswith("0 called")
+
+
+def test_a_model_with_probabilities_says_how_much_is_on_the_options() -> None:
+    def answer(request: ChatRequest) -> Any:
+        if request.top_logprobs:
+            return ChatReply(text="A", top_logprobs=(("A", -0.5), ("B", -1.5), ("C", -2.0)))
+        return obeys(request)
+
+    found = found_of(answer)["log-probabilities"]
+    assert (found.result, found.note) == ("yes", "96 % on the options of a choice")
+
+
+def test_a_server_is_checked_over_the_wire_each_model_with_lines_of_progress(
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(body: dict[str, Any]) -> Any:
+        return "I would rather not." if body["model"].startswith("rude") else None
+
+    with FakeOllama(["polite", "rude"], reply=answer) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.host)
+        status, out, err = llmsim_lab("doctor", "ollama:polite", "ollama:rude")
+        server.fail_next(Fault.status(429), times=2)
+        failed = llmsim_lab("doctor", "ollama:polite")
+    assert status == 0
+    assert err.splitlines()[:2] == [
+        "ollama:polite: answers ...",
+        "ollama:polite: valid JSON: one of a list ...",
+    ]
+    assert "polite (ollama 0.32.15, digest " in out
+    polite, rude = [line for line in out.splitlines() if line.startswith(CHOICE)]
+    assert "4 of 4" in polite
+    assert "0 of 4" in rude
+    assert "4 invalid_response" in rude
+    assert (failed[0], "rate_limited" in failed[2]) == (1, True)
+
+
+@pytest.mark.odd_requests  # Ollama has no such name, but other servers may
+def test_a_models_name_is_no_markup(llmsim_lab: Run) -> None:
+    with FakeOllama(["[/red]"], reply="No.") as fake:
+        status, out, err = llmsim_lab("doctor", "ollama:[/red]", "--host", fake.host)
+    assert (status, err.splitlines()[0]) == (0, "ollama:[/red]: answers ...")
+    assert "[/red] (ollama 0.32.15, digest " in out
+
+
+@pytest.mark.embedded
+@pytest.mark.process
+def test_the_small_embedded_model_keeps_each_form_and_has_probabilities(small_model: Path) -> None:
+    client = connect("embedded:smollm2-135m", quiet=True, timeout_s=120)
+    found = {one.check: one for one in run_sync(findings(client))}
+    assert {one.result for name, one in found.items() if "JSON" in name} == {"4 of 4"}
+    assert found["log-probabilities"].result == "yes"
+    assert float(found["tokens a second"].result) > 1
+
+
+# --- what it makes of economies ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A model that always wants to raise, and what the doctor said as it measured its card."""
+
+    server: FakeOllama
+    cards: Path
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
+    """A model of the catalogue's name that always wants to raise by 75 basis points."""
+    cards = tmp_path_factory.mktemp("measured") / "cards"
+    out, err = io.StringIO(), io.StringIO()
+
+    def answer(body: dict[str, Any]) -> Any:
+        [letter] = re.findall(
+            r"^([A-Z]): \+75 basis points$", body["messages"][-1]["content"], re.MULTILINE
+        )
+        return FakeOllama.tokens([{letter: -0.1, "I": -2.4}])
+
+    with FakeOllama(["smollm2-135m"], reply=answer) as fake:
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setenv("LLMSIM_CARDS", str(cards))
+            patch.setenv("OLLAMA_HOST", fake.host)
+            patch.setenv("COLUMNS", "160")
+            command = ["llmsim-lab", "doctor", "ollama:smollm2-135m", "--economics"]
+            patch.setattr(sys, "argv", command)
+            with pytest.raises(SystemExit) as end:
+                main()
+        assert not end.value.code
+        assert [told for one in fake.requests if (told := refusal(one.content))] == []
+        yield Measured(fake, cards, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def raiser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: Measured) -> FakeOllama:
+    """The model that was measured; its card is in a folder that no other test sees."""
+    monkeypatch.setenv("LLMSIM_CARDS", str(shutil.copytree(measured.cards, tmp_path / "cards")))
+    monkeypatch.setenv("OLLAMA_HOST", measured.server.host)
+    return measured.server
+
+
+def test_the_doctor_asks_about_economies_and_the_verdict_is_listed_from_then_on(
+    llmsim_lab: Run, raiser: FakeOllama, measured: Measured
+) -> None:
+    assert " questions, each in 7 calls of one token (" in measured.err
+    last = measured.out.rstrip().splitlines()[-1]
+    assert last.startswith("Fails the economic gate. ")
+    asked = len(raiser.requests)
+    assert last in llmsim_lab("doctor", "ollama:smollm2-135m", "--economics")[1]
+    assert len(raiser.requests) == asked
+    assert last in llmsim_lab("model", "ls")[1]
+
+
+def test_a_run_of_a_model_that_failed_the_gate_says_so(
+    llmsim_lab: Run, raiser: FakeOllama, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("run.yaml").write_text("turns: 1\nllm: {model: 'ollama:smollm2-135m'}\ndecide: mode\n")
+    arguments = ("run", "run.yaml", "--tape", "a.tape")
+    asked = len(raiser.requests)
+    assert economics_card("ollama:smollm2-135m").outcome  # the name alone finds what was measured
+    assert len(raiser.requests) == asked
+    assert "smollm2-135m failed the economic gate. " in llmsim_lab(*arguments)[1]
+    monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "none"))
+    assert "economic gate" not in llmsim_lab(*arguments)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("--economics",), 2, "--economics goes with a model"),
+        (("rule", "--economics"), 1, "error: model 'rule' is not understood"),
+    ],
+)
+def test_a_model_is_named_for_the_economies(
+    llmsim_lab: Run, arguments: tuple[str, ...], status: int, message: str
+) -> None:
+    ended, _, err = llmsim_lab("doctor", *arguments)
+    assert (ended, message in " ".join(err.split())) == (status, True)

@@ -366,13 +366,18 @@ def _exchange_html(exchange: Exchange) -> Markup:
     return styled(join([speech, styled(how + calls, "padding-left:12px")]), "line-height:1.4")
 
 
-def _call_html(call: ToolCall) -> Markup:
+def call_facts(call: ToolCall) -> tuple[str, list[tuple[str, str]]]:
+    """Return a tool call in words: its name with how it ended, then what went in and came out."""
     facts = [("asked for", json_text(call.parameters, indent=1))]
     if (result := call.result) is not None:
         failure = f"{result.error_code}: {result.error}"
         facts.append(("result", json_text(result.data, indent=1) if result.success else failure))
-    body = pairs((name, pre(text, limit=_MAX_CHARS)) for name, text in facts)
-    return details(f"{call.tool_name}: {_mark(call)}", body)
+    return f"{call.tool_name}: {_mark(call)}", facts
+
+
+def _call_html(call: ToolCall) -> Markup:
+    title, facts = call_facts(call)
+    return details(title, pairs((name, pre(text, limit=_MAX_CHARS)) for name, text in facts))
 
 
 def _exchange_text(message: str, decision: AgentDecision) -> str:

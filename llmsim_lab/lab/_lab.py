@@ -66,6 +66,7 @@ MOST_TURNS = 100_000
 _PACK_FROM = 20_000
 """Bytes from which a message is compressed."""
 _LOOK_S = 0.1
+NO_LONGER = "this question waits for no answer any more"
 _KEEP_S = 0.5
 """How long after something new the static view is written anew."""
 _KEEP_REST = 9
@@ -90,6 +91,12 @@ def words_of(changes: object, name: str = "") -> str:
     if not isinstance(changes, Mapping):
         return f"{name} {', '.join(changes) if isinstance(changes, list) else changes}"
     return "; ".join(words_of(value, f"{name} {key}".strip()) for key, value in changes.items())
+
+
+def answer_fields(question: OpenQuestion) -> list[Field]:
+    """Return the fields of what is asked for; most begin with nothing in them."""
+    started = {name: part.get("start") for name, part in question.fields.items()}
+    return fields_of({"properties": dict(question.fields), "type": "object"}, started)
 
 
 def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
@@ -214,6 +221,14 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         self.reading.add(info, run, changes=changes)
         return number
 
+    def _add_frame(self, frame: pd.DataFrame, name: str) -> int:
+        """Show the rows of a frame as a run; returns its number here."""
+        records: list[Any] = frame.to_dict("records")
+        rows, number = _Rows(records), max(self.runs, default=0) + 1
+        self._keep(number, rows, _info(number, name, rows))
+        self._look(number)
+        return number
+
     def _keep(self, number: int, run: Any, info: RunInfo) -> None:
         self.runs[number], self._infos[number] = run, info
         if isinstance(run, Run):
@@ -238,6 +253,10 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             self._infos[number], self.runs[number], changes=self._changes.get(number, ())
         )
         self._soon()
+        self._more()
+
+    def _more(self) -> None:
+        """Show what a view has beside the run; called after each turn and when playing ends."""
 
     def _soon(self) -> None:
         """Send what is new, ten times a second at most."""
@@ -397,13 +416,14 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             self._tell({"busy": False, "says": says, "fault": fault})
             self._about(number)
             self._send_new()
+            self._more()
 
     async def _turn(self, simulation: Run, number: int, left: int) -> None:
         calls = InFlight()
 
         async def step() -> None:
             with scoped(watch=calls):
-                await simulation.step(progress=False)
+                await self._step(simulation)
 
         playing = self._playing = asyncio.ensure_future(step())
         about = {"busy": True, "run": number, "turn": simulation.turn_number + 1, "left": left}
@@ -428,6 +448,9 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         if playing.cancelled():
             self._playing = None
         await playing
+
+    async def _step(self, simulation: Run) -> None:
+        await simulation.step(progress=False)
 
     def _about(self, number: int) -> None:
         """Read anew what is known of a run besides its turns, and what no turn names."""
@@ -601,8 +624,18 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         open_now = ((person, it) for person in people.values() for it in person.questions)
         return next(open_now, None)
 
-    def _number(self, question: OpenQuestion) -> int:
+    def _number(self, question: OpenQuestion) -> object:
         return id(question)
+
+    def _as_shown(self, question: OpenQuestion, fields: Sequence[Field]) -> Message:
+        return {
+            "id": self._number(question),
+            "who": question.agent,
+            "turn": question.turn,
+            "messages": [[it.role, it.content] for it in question.request.messages],
+            "fields": fields,
+            "fault": question.complaint,
+        }
 
     def _asked(self) -> None:
         """Show what a person is asked, on whichever thread the question came or went."""
@@ -611,26 +644,13 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             self._say({"ask": None})
             return
         question = self._latest_question = found[1]  # kept, so that no other gets its number
-        known = {"properties": dict(question.fields), "type": "object"}
-        self._say(
-            {
-                "ask": {
-                    "id": self._number(question),
-                    "who": question.agent,
-                    "turn": question.turn,
-                    "messages": [[it.role, it.content] for it in question.request.messages],
-                    "fields": fields_of(known, {}),
-                    "fault": question.complaint,
-                }
-            }
-        )
+        self._say({"ask": self._as_shown(question, answer_fields(question))})
 
-    def _answer(self, id: int, values: Any) -> None:  # noqa: A002 - the message's name
+    def _answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
         found = self._question()
         if found is None or self._number(found[1]) != id:
-            raise ConfigError("this question waits for no answer any more")
-        fields = fields_of({"properties": dict(found[1].fields), "type": "object"}, {})
-        self.answer(**read_changes(fields, values))
+            raise ConfigError(NO_LONGER)
+        self.answer(**read_changes(answer_fields(found[1]), values))
 
     def answer(self, **values: Any) -> None:
         """Answer the question that a person in the run is asked; from any thread.
@@ -808,9 +828,7 @@ class RateChart(Lab):
                 for info in tape.runs():
                     self._add(load(tape, info.id), name=name)
             else:
-                rows, number = _Rows(one.to_dict("records")), max(self.runs, default=0) + 1
-                self._keep(number, rows, _info(number, name or "run", rows))
-                self._look(number)
+                self._add_frame(one, name or "run")
         first, *_ = self.runs
         return first
 

@@ -1,4 +1,4 @@
-"""Who did best in the same world: the people, the Taylor rule, a rate held, a language model."""
+"""Who did best in the same world: people, the Taylor rule with and without inertia, a model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab.economy import QuadraticLoss
+from markupsafe import Markup
+
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.html import join, safe, styled, table
+from llmsim_lab.agents import TaylorRuleAgent
+from llmsim_lab.economy import QuadraticLoss, TaylorRule
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.run import Question, Run, load
@@ -17,6 +22,10 @@ from llmsim_lab.simulation._simulation import Hit, Nation, Simulation
 if TYPE_CHECKING:
     import pandas as pd
 
+Rival = LLMClient | Simulation | Tape | str | Path | None
+"""A model to be compared with: a client, which plays; or a run of a model's, or its tape."""
+AFTER = 12
+"""Quarters after the term that count: a rate needs three to reach prices, and years to pay."""
 
 _HOW = (
     "leaderboard(simulation, model=connect('auto')) lets a model play, "
@@ -28,7 +37,8 @@ _CLASS_COLUMNS = [
     *("name", "seed", "turns", "loss", "against_rule_pct", "advice_asked", "date", "tape", "note")
 ]
 _JUDGED = ("inflation", "output_gap", "interest_rate")
-_RULE, _HOLD = "Taylor rule", "rate held"
+_INERTIA = 0.5
+_RULE, _INERT, _HOLD = "Taylor rule", f"Taylor rule, inertia {_INERTIA:g}", "rate held"
 
 
 class Losses:
@@ -100,6 +110,21 @@ class Losses:
             f"{after if self.after else ''}"
         )
 
+    @property
+    def html(self) -> Markup:
+        """The table, as a notebook shows it."""
+        numbers = self.frame.dropna(subset="loss").drop(columns="note")
+        rows = [
+            [f"{cell:.2f}" if isinstance(cell, float) else safe(cell, limit=300) for cell in row]
+            for row in numbers.itertuples(index=False)
+        ]
+        header = [str(name).replace("_", " ") for name in numbers]
+        notes = (styled(safe(note, limit=300), tag="p", dir="auto") for note in self.notes)
+        return join([table(header, rows, caption=self.caption), *notes])
+
+    def _repr_html_(self) -> str:
+        return str(self.html)
+
     def __repr__(self) -> str:
         shown = self.frame.drop(columns="note").round(2).to_string(index=False, na_rep="-")
         return "\n".join([self.caption, shown, *self.notes])
@@ -121,7 +146,7 @@ def _row(who: str, frame: pd.DataFrame, loss: QuadraticLoss, after: int) -> dict
 
 def compared(
     simulation: Simulation,
-    model: LLMClient | Simulation | Tape | str | Path | None,
+    model: Rival,
     loss: QuadraticLoss | None,
     *,
     after: int,
@@ -138,9 +163,10 @@ def compared(
         The loss, the runs' frames and why others are missing, as ``Losses`` takes them.
 
     Raises:
-        ConfigError: there are no people in the run, no turn was played, or the model's run had
-            another start or other shocks.
+        ConfigError: the run is not an economic one, there are no people in it, no turn was played,
+            or the model's run had another start or other shocks.
     """
+    _check(loss, after, simulation)
     people = people_in(simulation)
     turns = simulation.turn_number - simulation.turns[0].number
     if not people:
@@ -172,14 +198,15 @@ def compared(
     # What rules propose is policy, which no model need judge.
     unjudged = {"validator": "rule"} if simulation._checked and not models else {}
     runs[_who(people)] = _continued(simulation, simulation.to_frame(), loss.inflation_target, after)
-    for who, seat in ((_RULE, "rule"), (_HOLD, _hold)):
+    slowly = {name: _slowly(simulation, nations[name]) for name in people}
+    others: dict[str, dict[str, Any]] = {_RULE: dict.fromkeys(people, "rule"), _INERT: slowly}
+    for who, seats in (others | {_HOLD: dict.fromkeys(people, _hold)}).items():
         if models and client is None:
             missing[who] = (
                 f"this run needs a model, for {', '.join(models)}; give model=connect('auto')"
             )
         else:
-            seats = {**dict.fromkeys(people, seat), **unjudged}
-            add(who, simulation.counterfactual(seats, llm_client=client))
+            add(who, simulation.counterfactual({**seats, **unjudged}, llm_client=client))
     if client is not None:
         seats = dict.fromkeys(people, "model")
         who = f"language model ({client.config.model})"
@@ -196,6 +223,19 @@ def compared(
     return loss, runs, missing
 
 
+def _check(loss: object, after: object, *runs: object) -> None:
+    for run in runs:
+        if not isinstance(run, Simulation):
+            raise ConfigError(
+                f"{type(run).__name__} is not an economic simulation and has no score to compare; "
+                "pass the people's run, a Simulation, or a recorded one: "
+                "leaderboard(load('x.tape'))"
+            )
+    if loss is not None and not isinstance(loss, QuadraticLoss):
+        raise ConfigError(f"loss={loss!r:.80} is not a loss; pass QuadraticLoss(gap_weight=0.5)")
+    whole_number("after", after, least=0)
+
+
 def seat_of(simulation: Simulation, nation: str) -> Any:
     """Return who decides for a nation, as ``players`` has it."""
     seats = (simulation.players.get(seat) for seat in (nation, "agent", "*"))
@@ -209,6 +249,16 @@ def people_in(simulation: Simulation) -> list[str]:
         for nation in simulation.nations
         if isinstance(getattr(seat_of(simulation, nation.name), "backend", None), Person)
     ]
+
+
+def _slowly(simulation: Simulation, nation: Nation) -> TaylorRuleAgent:
+    """Return the rule that moves half of the way."""
+    return TaylorRuleAgent(
+        nation.name,
+        rule=TaylorRule(inflation_target=nation.inflation_target, inertia=_INERTIA),
+        limits=simulation.engine.limits,
+        moves_bp=simulation.moves_bp,
+    )
 
 
 def _hold(question: Question) -> dict[str, Any]:
@@ -261,7 +311,7 @@ def _continued(run: Simulation, frame: pd.DataFrame, target: float, quarters: in
 
     if not quarters:
         return frame
-    later = Simulation(
+    successor = Simulation(
         name="after the term",
         nations=(Nation(name="Successor", inflation_target=target),),
         players="rule",
@@ -271,7 +321,9 @@ def _continued(run: Simulation, frame: pd.DataFrame, target: float, quarters: in
         economy=run.economy.model_copy(update={"mirrored": False, "shock_scale": 0}),
         # A recorded run may be longer than the people's.
         state=run.turns[len(frame) - 1].state.replace(shock=Hit()),
-    ).run(quarters)
+    )
+    successor._quiet = True  # its moves are no choice of the people's
+    later = successor.run(quarters)
     later["turn"] += frame["turn"].iloc[-1]
     return pd.concat([frame, later.iloc[1:]], ignore_index=True)
 
@@ -284,6 +336,7 @@ def of_class(folder: Path, loss: QuadraticLoss | None, *, after: int) -> pd.Data
     """
     import pandas as pd
 
+    _check(loss, after)
     tapes = sorted(folder.glob("*.tape"))
     if not tapes:
         raise ConfigError(f"there are no tapes in {folder}; give a folder of .tape files")

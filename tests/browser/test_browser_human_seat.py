@@ -1,20 +1,19 @@
-"""A seat for a person, filled in and sent as a person does."""
+"""A seat for a person, used as a person does: by mouse, and by keyboard alone."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from lab_page import LabPage, Notebook
+from lab_page import LOOKS, LabPage, Notebook
 from playwright.sync_api import Locator, expect
 
 SETUP = """
 from llmsim_lab import Simulation
 from llmsim_lab.lab import HumanSeat
-calm = {"shock_scale": 0}
 people = {"Aland": "person"}
 simulation = Simulation(
-    nations=["Aland"], players=people, start_at="1979Q3", turns=4, seed=7, economy=calm
+    nations=["Aland"], players=people, start_at="1979Q3", turns=4, economy={"shock_scale": 0}
 )
 """
 CLOSE = "seat.close()"
@@ -26,45 +25,34 @@ def notebook(lab: LabPage) -> Notebook:
     notebook = lab.write("human_seat", [SETUP, "seat = HumanSeat(simulation); seat", CLOSE])
     notebook.run_cell(0)
     notebook.run_cell(1)
-    expect(notebook.button("Step", cell=WIDGET)).to_be_enabled()
+    expect(answer(notebook)).to_be_visible()
     return notebook
-
-
-def field(notebook: Notebook, label: str) -> Locator:
-    return notebook.output(WIDGET).get_by_label(label, exact=True)
-
-
-def fill(notebook: Notebook, action: str) -> None:
-    field(notebook, "Action").fill(action)
-    field(notebook, "Rate").fill("11.67")
-    field(notebook, "Reasoning").fill("Prices rise too fast.")
-    field(notebook, "Confidence").fill("0.8")
 
 
 def answer(notebook: Notebook) -> Locator:
     return notebook.output(WIDGET).get_by_role("button", name=re.compile(" the rate (at|to) "))
 
 
+def at_turn(notebook: Notebook, number: int) -> None:
+    expect(notebook.output(WIDGET).locator(".when")).to_contain_text(f"Turn {number} ")
+
+
 def test_a_quarter_is_one_click_and_the_ending_stays_when_the_kernel_is_gone(
-    notebook: Notebook,
+    notebook: Notebook, lab: LabPage
 ) -> None:
     output = notebook.output(WIDGET)
-    expect(output.get_by_role("heading").first).to_contain_text("The term begins")
+    expect(output.locator(".headline")).to_contain_text("The term begins")
     for turn in (1, 2, 3):
         answer(notebook).click()
-        notebook.says(WIDGET, f"{turn} of 4 turns are played.")
+        at_turn(notebook, turn)
     notebook.click("Ask the rule")
     expect(output).to_contain_text("The Taylor rule: Set the interest rate to")
-    assert notebook.axe_faults() == []
-    notebook.screenshot("human_seat_asked", of=output)
+    looks(notebook, lab, "asked")
     answer(notebook).click()
-    table = output.get_by_role("table").first
-    for who in ("you (Aland)", "Taylor rule", "rate held"):
-        expect(table).to_contain_text(who)
+    for who in ("you (Aland)", "Taylor rule, inertia 0.5", "rate held"):
+        expect(output.get_by_role("table")).to_contain_text(who)
     expect(output).to_contain_text("The rule was asked once.")
-    assert notebook.axe_faults() == []
-    assert notebook.cut_off(WIDGET) == []
-    notebook.screenshot("human_seat_score", of=output)
+    looks(notebook, lab, "score")
     assert notebook.evaluate("[turn.statuses['ok'] for turn in simulation.turns[1:]]") == [1] * 4
     assert notebook.faults() == []
     notebook.run_cell(2)
@@ -73,24 +61,34 @@ def test_a_quarter_is_one_click_and_the_ending_stays_when_the_kernel_is_gone(
     expect(kept.get_by_role("img").first).to_be_visible()
 
 
-def test_the_rate_is_moved_by_arrows_and_sent_by_enter(notebook: Notebook) -> None:
-    notebook.output(WIDGET).locator(".noUi-handle").first.focus()
+def looks(notebook: Notebook, lab: LabPage, name: str) -> None:
+    """It reads in both colours and on a narrow page."""
+    for theme, width in LOOKS:
+        with lab.looking(theme, width=width):
+            notebook.screenshot(f"human_seat_{name}_{width}", of=notebook.output(WIDGET))
+            assert notebook.axe_faults() == []
+            assert notebook.cut_off(WIDGET) == []
+            assert not notebook.moves_sideways()
+
+
+def test_the_keyboard_alone_moves_the_rate_sends_it_and_says_why(notebook: Notebook) -> None:
+    press = notebook.page.keyboard.press
+    slider = notebook.output(WIDGET).get_by_role("slider", name="Rate")
+    slider.focus()
     for _ in range(2):
-        notebook.page.keyboard.press("ArrowRight")
-    expect(field(notebook, "Rate")).to_have_value("10.17")
+        press("ArrowRight")
     expect(answer(notebook)).to_have_text("Raise the rate to 10.17 %")
     for turn in (1, 2):
-        field(notebook, "Rate").press("Enter")
-        notebook.says(WIDGET, f"{turn} of 4 turns are played.")
-        expect(field(notebook, "Rate")).to_be_focused()
-
-
-def test_it_reads_in_the_dark_and_on_a_narrow_page(notebook: Notebook, lab: LabPage) -> None:
-    notebook.click("Step")
-    notebook.says(WIDGET, "It is your turn")
-    fill(notebook, "Raise it")
-    with lab.looking("JupyterLab Dark", width=400):
-        notebook.screenshot("human_seat_dark_400", of=notebook.output(WIDGET))
-        assert notebook.axe_faults() == []
-        assert notebook.cut_off(WIDGET) == []
-    notebook.click("Stop")
+        press("Enter")
+        at_turn(notebook, turn)
+        expect(slider).to_be_focused()
+    press("Tab")
+    press("Space")  # what may be said besides
+    notebook.output(WIDGET).get_by_label("Reasoning").fill("Prices rise too fast.")
+    press("Enter")  # within a text it begins a line
+    while not answer(notebook).evaluate("it => it === it.getRootNode().activeElement"):
+        press("Tab")
+    press("Space")
+    at_turn(notebook, 3)
+    said = notebook.evaluate("simulation.turns[3].answers[0].reasoning")
+    assert said.strip() == "Prices rise too fast."

@@ -36,9 +36,11 @@ class FakeElement extends FakeNode {
   removeAttribute(name) { delete this.attributes[name]; }
   addEventListener(name, act) { (this.listeners[name] ??= new Set()).add(act); }
   fire(type) {
-    const event = { type, target: this, currentTarget: this };
+    const event = { type, target: this, currentTarget: this, preventDefault() {} };
     this.listeners[type]?.forEach((act) => act(event));
   }
+  focus() { document.activeElement = this; }
+  closest() { return null; }
   querySelector() { return null; }
   find(name) {
     for (const node of this.childNodes) {

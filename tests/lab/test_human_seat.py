@@ -1,659 +1,467 @@
-"""The seat as a person has it: what is shown, the form, the wait, several people at one table."""
+"""The seat as a person has it: what is asked, one click a quarter, several people, the score."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from builders import make_client, requests_of
+from lab_kit import Browser, eventually
+from pydantic import Field
+from worlds import PublicGoods
 
+from llmsim_lab import Ask, Person, Reply, Run, State
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, EconomyError
-from llmsim_lab.lab import HumanSeat, TurnStepper
-from llmsim_lab.lab._fields import AnswerForm
+from llmsim_lab.lab import HumanSeat, TurnStepper, leaderboard
 from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._scores import advice_asked
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-RAISE: dict[str, Any] = {
-    "action": "Raise the policy rate",
-    "reasoning": "Prices rise.",
-    "confidence": 0.8,
-}
-HOSTILE = (
-    "<script>alert(1)</script><img src=x onerror=alert(2)></style>\x1b[31m\u202etfel" + "x" * 1_000
-)
+SAID = {"reasoning": "Prices rise.", "confidence": 0.8}
+RAISE: dict[str, Any] = {"action": "Raise the policy rate", **SAID}
+WAIT_S = 30.0
+HOSTILE = "<script>alert(1)</script></style>\x1b[31m\u202etfel" + "x" * 1_000
 
 
 def table_of(*names: str, **fields: Any) -> Simulation:
-    """A run of people; one of Aland if nobody is named."""
+    """A run of people; one of Aland if no other is named."""
     nations = names or ("Aland",)
     players = dict.fromkeys(nations, "person")
-    return Simulation(
-        **{"start_at": "1979Q3", "turns": 3, "players": players} | fields, nations=nations
-    )
+    begins = {"start_at": "1979Q3", "turns": 3, "players": players}
+    return Simulation(**begins | fields, nations=nations)
 
 
-@contextmanager
-def seated(simulation: Simulation, **more: Any) -> Iterator[HumanSeat]:
-    """A seat that is taken away afterwards."""
-    seat = HumanSeat(simulation, **more)
-    try:
-        yield seat
-    finally:
-        seat.close()
+class Visitor:
+    """A person at a seat, by what the window shows and sends."""
+
+    def __init__(self, seat: HumanSeat) -> None:
+        self.seat, self.browser = seat, Browser(seat)
+
+    @property
+    def now(self) -> dict[str, Any]:
+        """What the view is made of."""
+        shown: dict[str, Any] = self.seat.reading.parts["seat", "now"]
+        return shown
+
+    def ask(self, name: str | None = None) -> dict[str, Any]:
+        """What is asked of a person, or first."""
+        return next(it for it in self.now["asks"] if name in (None, it["seat"]))
+
+    def fields(self, name: str | None = None) -> dict[str, Any]:
+        return {field["place"][0]: field for field in self.ask(name)["fields"]}
+
+    async def answer(self, name: str | None = None, **values: str) -> None:
+        """Fill the form in, click, and wait until that is done."""
+        self.browser.send("answer", id=self.ask(name)["id"], values=values)
+        await self.rest()
+
+    async def rest(self) -> None:
+        """Wait until a turn under way has ended, or asks."""
+        for _ in range(3):
+            await asyncio.sleep(0.03)
+        await eventually(lambda: self.seat.waiting_for or not self.seat._under_way, wait_s=WAIT_S)
+        await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
-async def asked_at(simulation: Simulation, **more: Any) -> AsyncIterator[HumanSeat]:
-    """A seat whose turn was begun with a click and waits; it is stopped afterwards."""
-    with seated(simulation, **more) as seat:
-        seat.step_button.click()
-        await seat.asked()
-        yield seat
-        seat.stop_button.click()
-        await seat.idle()
+async def seated(run: Any, **more: Any) -> AsyncIterator[Visitor]:
+    """A person at a seat that is taken away afterwards."""
+    seat = HumanSeat(run, **more)
+    try:
+        yield Visitor(seat)
+    finally:
+        seat.close()
+        await eventually(lambda: not seat._under_way)
 
 
-async def settled(seat: HumanSeat) -> None:
-    """Let what an answer sets off happen."""
-    await seat.sent()
-    for _ in range(20):
-        await asyncio.sleep(0)
+# --- the central bank's game ----------------------------------------------------------------------
 
 
-# What is shown
-
-
-async def test_before_a_turn_the_seat_says_how_to_begin() -> None:
-    with seated(table_of()) as seat:
-        assert "0 of 3 turns are played. Your answer plays turn 1." in seat.status.value
-        assert ">11.09 %</div></div><div>over four quarters" in seat.facts.value
-        assert "The term begins: inflation 11.1 %" in seat.facts.value
-        assert not seat.forms["Aland"].answer_button.disabled
-        assert "Mandate: stable prices" in seat.prompt.value
-
-
-def test_the_path_so_far_is_seen_and_no_more_of_the_run() -> None:
-    with seated(table_of()) as seat:
-        assert seat.chart.panels == ["overview"]
-        assert (
-            "Interest rate" in seat.chart.static_text() or "Policy rate" in seat.chart.static_text()
+async def test_the_form_has_the_rates_that_moves_lead_to_and_begins_where_the_rate_is() -> None:
+    async with seated(table_of()) as visitor:
+        rate = visitor.fields()["rate"]
+        rates, says = rate["schema"]["enum"], rate["schema"]["says"]
+        assert (rate["value"], rates[0], rates[-1]) == (9.67, 5.17, 14.17)
+        assert (says[rates.index(9.67)], says[rates.index(8.67)]) == (
+            "Hold the rate at 9.67 %",
+            "Lower the rate to 8.67 %",
         )
-
-
-async def test_the_person_sees_the_prompt_by_role_and_is_told_it_is_their_turn() -> None:
-    async with asked_at(table_of()) as seat:
-        assert "It is your turn to answer. Turn 1 waits for: Aland." in seat.status.value
-        assert "(system message)" in seat.prompt.value
-        assert "Mandate: stable prices" in seat.prompt.value
-        assert "(user message)" in seat.prompt.value
-        assert not seat.forms["Aland"].answer_button.disabled
-        assert seat.step_button.disabled
-
-
-async def test_the_rates_are_those_that_the_runs_moves_lead_to_and_holding_is_proposed() -> None:
-    async with asked_at(table_of()) as seat:
-        form = seat.forms["Aland"]
-        slider = form.fields["rate"].slider
-        labels = [label for label, _ in slider.options]
-        assert (labels[0], labels[-1]) == ("5.17", "14.17")
-        assert form.values["rate"] == slider.value == 9.67
-        assert form.answer_button.description == "Hold the rate at 9.67 %"
-        assert form.values["confidence"] is None
-
-
-async def test_the_slider_the_box_and_the_button_say_the_same_rate() -> None:
-    with seated(table_of()) as seat:
-        form = seat.forms["Aland"]
-        form.fields["rate"].slider.value = 11.67
-        assert form.fields["rate"].box.value == "11.67"
-        assert form.answer_button.description == "Raise the rate to 11.67 %"
-        form.fields["rate"].box.value = "8,67"
-        assert form.fields["rate"].slider.value == 8.67
-        assert form.answer_button.description == "Lower the rate to 8.67 %"
-        form.fields["rate"].box.value = "30"
-        assert "rate is 30; it must be one of 5.17" in form.hint.value
-
-
-# A game
+        optional = [it for it, field in visitor.fields().items() if field["schema"].get("optional")]
+        assert sorted(optional) == ["action", "confidence", "reasoning"]
+        assert "Mandate: stable prices" in visitor.ask()["messages"][0][1]
+        assert visitor.now["headlines"][0].startswith("The term begins: inflation 11.1 %")
+        assert "output_gap" not in visitor.now["columns"]
 
 
 async def test_one_click_plays_a_quarter_and_the_tape_says_what_was_left_open(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "ann.tape"
-    with seated(table_of(tape=path)) as seat:
-        form = seat.forms["Aland"]
-        fields = dict(form.fields)
-        form.fields["rate"].slider.value = 11.67
-        form.answer_button.click()
-        await seat.idle()
-        [made] = seat.simulation.turns[1].answers
+    async with seated(table_of(tape=path)) as visitor:
+        await visitor.answer(rate="11.67")
+        [made] = visitor.seat.simulation.turns[1].answers
         assert (made.fields["action"], made.status) == ("Raise the rate to 11.67 %", "ok")
         assert made.fields["rate_change_bp"] == 200
-        assert "1 of 3 turns are played. Your answer plays turn 2." in seat.status.value
-        assert form.answer_button.description == "Hold the rate at 11.67 %"
-        assert form.fields == fields  # the same widgets, so that the focus stays
-        seat.simulation.close()
-    again = replay(path)
-    [call] = again.calls
+        assert visitor.fields()["rate"]["value"] == 11.67
+        visitor.seat.simulation.close()
+    [call] = replay(path).calls
     assert call.reply is not None
     said = json.loads(call.reply.text)
     assert said["left_open"] == ["action", "reasoning", "confidence"]
     assert "advice_asked" not in said
 
 
-async def test_enter_in_the_box_of_the_rate_sends_it() -> None:
-    with seated(table_of()) as seat:
-        box = seat.forms["Aland"].fields["rate"].box
-        box.value = "11.67"
-        box._handle_custom_msg({"event": "submit"}, [])
-        await seat.idle()
-        assert seat.simulation.turn_number == 1
+async def test_a_second_click_on_the_same_answer_plays_no_second_quarter() -> None:
+    async with seated(table_of()) as visitor:
+        ask = visitor.ask()["id"]
+        for _ in range(3):
+            visitor.browser.send("answer", id=ask, values={"rate": "11.67"})
+        await visitor.rest()
+        visitor.browser.send("answer", id=ask, values={})
+        await visitor.rest()
+        assert visitor.seat.simulation.turn_number == 1
+        assert not any(it.get("fault") for it in visitor.browser.heard)
+        visitor.browser.send("answer", id="another", values={})
+        assert "waits for no answer any more" in visitor.browser.latest("fault")
 
 
 async def test_the_rules_advice_is_shown_when_asked_for_and_counted() -> None:
-    with seated(table_of()) as seat:
-        form = seat.forms["Aland"]
-        seat.advice_button.click()
-        assert "The Taylor rule: Set the interest rate to 14.17%." in seat.advice.value
-        form.answer_button.click()
-        await seat.idle()
-        assert seat.advice.value == ""
-        form.answer_button.click()
-        await seat.idle()
-        assert advice_asked(seat.simulation) == 1
+    async with seated(table_of()) as visitor:
+        visitor.browser.send("advise", who="Aland")
+        await eventually(lambda: visitor.now["advice"])
+        assert "The Taylor rule: Set the interest rate to 14.17%." in visitor.now["advice"]["Aland"]
+        await visitor.answer()
+        assert visitor.now["advice"] == {}
+        await visitor.answer()
+        assert advice_asked(visitor.seat.simulation) == 1
 
 
 async def test_the_last_click_shows_the_ending_and_the_static_view_keeps_it() -> None:
-    with seated(table_of(turns=2)) as seat:
-        for _ in range(2):
-            seat.forms["Aland"].answer_button.click()
-            await seat.idle()
-        await seat.idle()
-        assert seat.forms["Aland"].answer_button.disabled
-        assert "the rule&#39;s" in seat.score.value
-        for who in ("you (Aland)", "Taylor rule", "rate held"):
-            assert who in seat.score.value
-        assert "Holding the rate would have cost" in seat.static_text()
-        assert "<img" in str(seat.static_html())
+    model = data_path("tapes/first_run.tape")
+    run = table_of(turns=2, seed=7, economy={"shock_scale": 0})
+    async with seated(run, model=model) as visitor:
+        await visitor.answer()
+        await visitor.answer()
+        await eventually(lambda: visitor.now["score"], wait_s=WAIT_S)
+        score = visitor.now["score"]
+        names = {row[0] for row in score["rows"]}
+        assert names == {
+            *("you (Aland)", "Taylor rule", "Taylor rule, inertia 0.5", "rate held"),
+            "language model (qwen2.5-coder-1.5b)",
+        }
+        assert [row[2] for row in score["rows"]] == sorted(row[2] for row in score["rows"])
+        assert len(visitor.seat.runs[score["mine"]].turns) == 1 + 2 + 12
+        assert visitor.now["over"]
+        assert visitor.now["asks"] == []
+        assert "Holding the rate would have cost" in visitor.seat.static_text()
+        assert "<img" in str(visitor.seat.static_html())
 
 
-async def test_a_turn_played_by_a_click_is_written_into_the_notebook_at_once() -> None:
-    kept: list[str] = []
-
-    class Handle:
-        def update(self, bundle: dict[str, Any], *, raw: bool) -> None:
-            assert raw
-            kept.append(bundle["text/plain"])
-
-    with seated(table_of()) as seat:
-        seat._kept = Handle()  # type: ignore[assignment]
-        seat.forms["Aland"].answer_button.click()
-        await seat.idle()
-        assert ["turn 1: Aland (ok)" in text for text in kept] == [True]
-        await seat.take_turn(**RAISE, rate=9.67)
-        assert len(kept) == 1  # a cell shows what it played itself
+async def test_a_score_before_the_first_turn_says_what_is_missing_and_one_of_so_far_goes() -> None:
+    async with seated(table_of()) as visitor:
+        visitor.browser.send("score")
+        await eventually(
+            lambda: "play a turn first" in visitor.browser.latest("live").get("fault", "")
+        )
+        for shown in (True, False):
+            await visitor.answer()
+            visitor.browser.send("score" if shown else "since")
+            await eventually(lambda shown=shown: bool(visitor.now["score"]) is shown, wait_s=WAIT_S)
 
 
-async def test_a_game_is_sixteen_quarters_from_a_boom_with_shocks() -> None:
-    seat = HumanSeat.game("Ann", seed=3)
-    config = seat.simulation.config
-    assert (config.turns, config.seed, config.economy.shock_scale) == (16, 3, 1)
-    assert seat.simulation.state.period == "1973Q1"
-    rates = [rate for _, rate in seat.forms["Ann"].fields["rate"].slider.options]
-    assert (rates[0], rates[-1], len(rates)) == (3.75, 7.5, 17)
-    seat.close()
+async def test_a_class_of_five_plays_a_game_each(tmp_path: Path) -> None:
+    names = ["Ann", "Bob", "Cy", "Di", "Eve"]
+    for number, name in enumerate(names):
+        visitor = Visitor(HumanSeat.game(name, seed=7, tape=tmp_path / f"{name}.tape"))
+        if name == "Bob":
+            visitor.browser.send("advise", who="Bob")
+        for _ in range(16):
+            here = visitor.fields()["rate"]
+            rate = min(here["schema"]["enum"], key=lambda it: abs(it - 6 - number))
+            await visitor.answer(rate=str(rate))
+        await eventually(lambda visitor=visitor: visitor.now["score"], wait_s=WAIT_S)
+        visitor.seat.close()
+        visitor.seat.simulation.close()
+    board = leaderboard(tmp_path)
+    assert sorted(board["name"]) == names
+    assert board["turns"].tolist() == [16] * 5
+    assert board["against_rule_pct"].is_monotonic_increasing
+    assert board.set_index("name")["advice_asked"]["Bob"] == 1
 
 
 async def test_without_moves_and_a_judge_a_person_names_a_quarter_point(tmp_path: Path) -> None:
     path = tmp_path / "game.tape"
-    with seated(table_of(moves_bp=None, validator="none", tape=path)) as seat:
-        assert seat.forms["Aland"].answer_button.description == "Hold the rate at 9.67 %"
-        await seat.take_turn(**RAISE, rate=11.5)
-        assert seat.simulation.state.interest_rate == 11.5
+    async with seated(table_of(moves_bp=None, validator="none", tape=path)) as visitor:
+        await visitor.seat.take_turn(**RAISE, rate=11.5)
+        assert visitor.seat.simulation.state.interest_rate == 11.5
         with pytest.raises(ConfigError, match=r"rate is 11\.6; it must be one of 9\.5, 9\.75"):
-            await seat.take_turn(**RAISE, rate=11.6)
-        seat.stop_button.click()
-        await seat.idle()
-        seat.simulation.close()
+            await visitor.seat.take_turn(**RAISE, rate=11.6)
+        visitor.seat.stop()
+        await visitor.rest()
+        visitor.seat.simulation.close()
     assert replay(path).state.interest_rate == 11.5
 
 
 async def test_where_actions_are_in_words_a_person_has_a_models_fields() -> None:
     client = make_client()
-    run = Simulation(
-        nations=["Aland"], players={"Aland": "person"}, moves_bp=None, llm_client=client
-    )
-    with seated(run) as seat:
-        labels = [field.box.description for field in seat.forms["Aland"].fields.values()]
-        assert labels == ["Action", "Reasoning", "Confidence"]
-        await seat.take_turn(**RAISE)
+    nations = {"nations": ["Aland"], "players": {"Aland": "person"}}
+    run = Simulation(**nations, moves_bp=None, llm_client=client)
+    async with seated(run) as visitor:
+        assert [*visitor.fields()] == ["action", "reasoning", "confidence"]
+        assert "optional" not in visitor.fields()["action"]["schema"]
+        await visitor.seat.take_turn(**RAISE)
         assert [it.component for it in run.turns[1].answers] == ["agent", "validator", "engine"]
         assert "Raise the policy rate" in requests_of(client, "engine")[0].prompt
 
 
 async def test_a_person_may_judge_what_others_propose() -> None:
     players = {"validator": "person", "*": "rule"}
-    with seated(table_of(players=players, validator="asked")) as seat:
-        assert "Step starts turn 1." in seat.status.value
-        await seat.take_turn(is_valid=False, reasoning="It is too much.", confidence=0.5)
-        assert seat.simulation.turns[1].became["Aland"]["accepted"] is False
-        assert "turn 1: Aland (ok): is_valid False; rate 9.67%" in seat.static_text()
+    async with seated(table_of(players=players, validator="asked")) as visitor:
+        assert visitor.now["asks"] == []  # it is not known before the turn
+        await visitor.seat.take_turn(is_valid=False, reasoning="It is too much.", confidence=0.5)
+        assert visitor.seat.simulation.turns[1].became["Aland"]["accepted"] is False
+        said = "turn 1: Aland (ok): is_valid False; rate 9.67%"
+        assert said in visitor.seat.static_text()
 
 
-# Answering
+# --- answers --------------------------------------------------------------------------------------
 
 
-async def test_three_clicks_of_step_and_answer_play_three_turns() -> None:
-    with seated(table_of()) as seat:
-        form = seat.forms["Aland"]
-        for turn, rate in ((1, 11.67), (2, 13.67), (3, 15.17)):
-            seat.step_button.click()
-            await seat.asked()
-            form.fill(**RAISE, rate=rate)
-            form.answer_button.click()
-            await seat.idle()
-            assert seat.simulation.turn_number == turn
-            there = seat.simulation.state.interest_rate
-            assert there == pytest.approx(rate, abs=0.005)
-        await seat.idle()
-        assert "All 3 turns are played. Score shows how you did." in seat.status.value
+async def test_what_is_wrong_is_said_and_nothing_is_played() -> None:
+    async with seated(table_of()) as visitor:
+        await visitor.answer(rate="30")
+        assert "Rate is 30; it must be one of 5.17" in visitor.browser.latest("fault")
+        assert visitor.seat.simulation.turn_number == 0
+        assert visitor.ask()["id"] == "1 Aland agent"  # by which the draft is kept
 
 
-async def test_an_answer_that_cannot_be_sent_is_complained_about_in_place_and_stays() -> None:
-    async with asked_at(table_of()) as seat:
-        form = seat.forms["Aland"]
-        form.fields["action"].box.value = "Raise the policy rate"
-        form.fields["rate"].box.value = ""
-        form.fields["confidence"].box.value = "2"
-        form.answer_button.click()
-        await seat.sent()
-        assert 'role="alert"' in form.complaint.value
-        assert "confidence is 2; it must be one of 0, 0.05" in form.complaint.value
-        assert "rate is missing" in form.complaint.value
-        assert form.fields["action"].box.value == "Raise the policy rate"
-        assert seat.waiting_for == ("Aland",)
-
-
-async def test_a_click_that_overtakes_what_was_written_sends_it_all_the_same() -> None:
-    async with asked_at(table_of()) as seat:
-        form = seat.forms["Aland"]
-        form.answer_button.click()
-        form.answer_button.click()
-        form.fill(**RAISE, rate=11.67)
-        await seat.idle()
-        assert form.complaint.value == ""
-        assert seat.simulation.state.interest_rate == pytest.approx(11.673333)
-
-
-async def test_what_would_be_wrong_is_said_while_one_writes() -> None:
-    async with asked_at(table_of()) as seat:
-        form = seat.forms["Aland"]
-        form.fields["reasoning"].box.value = "x" * 2_001
-        assert "it must be a text of at most 2,000 characters" in form.hint.value
-        form.fields["reasoning"].box.value = "Prices rise."
-        assert form.hint.value == ""
-
-
-async def test_a_refused_action_comes_back_with_the_complaint_and_the_words_stay() -> None:
+async def test_a_refused_action_comes_back_with_the_complaint() -> None:
     players = {"Aland": "person", "engine": "rule", "validator": "rule"}
-    with seated(table_of(moves_bp=None, players=players)) as seat:
-        form = seat.forms["Aland"]
-        seat.step_button.click()
-        await seat.asked()
-        form.fill(**RAISE | {"action": "Plant tulips"})
-        form.answer_button.click()
-        await settled(seat)
-        assert "names nothing of economic policy" in form.complaint.value
-        assert "This is the second try, and the last." in form.complaint.value
-        assert form.fields["action"].box.value == "Plant tulips"
-        assert "(assistant message)" in seat.prompt.value
-        form.fields["action"].box.value = "Raise the policy rate"
-        form.answer_button.click()
-        await seat.idle()
-        assert seat.simulation.turns[1].answers[-1].status == "repaired"
-        assert form.complaint.value == ""
+    async with seated(table_of(moves_bp=None, players=players)) as visitor:
+        await visitor.answer(action="Plant tulips")
+        assert "names nothing of economic policy" in visitor.ask()["fault"]
+        await visitor.answer(action="Raise the policy rate")
+        assert visitor.seat.simulation.turns[1].answers[-1].status == "repaired"
 
 
-async def test_the_form_is_empty_once_the_turn_was_played() -> None:
-    with seated(table_of()) as seat:
-        form = seat.forms["Aland"]
-        await seat.take_turn(**RAISE, rate=11.67)
-        assert form.values == {"action": "", "reasoning": "", "confidence": None, "rate": 11.67}
-
-
-async def test_the_slider_of_an_empty_box_rests_at_its_least_value() -> None:
-    with seated(table_of()) as seat:
-        form = seat.forms["Aland"]
-        form.fields["confidence"].box.value = "0.9"
-        assert form.fields["confidence"].slider.value == 0.9
-        await seat.take_turn(**RAISE, rate=11.67)
-        assert form.values["confidence"] is None
-        assert form.fields["confidence"].slider.value == 0
-        assert form.fields["rate"].slider.value == 11.67
-
-
-async def test_a_draft_of_the_next_answer_survives_the_next_question() -> None:
-    with seated(table_of()) as seat:
-        form = seat.forms["Aland"]
-        await seat.take_turn(**RAISE, rate=11.67)
-        form.fields["action"].box.value = "Raise it again, the rate"
-        seat.step_button.click()
-        await seat.asked()
-        assert form.fields["action"].box.value == "Raise it again, the rate"
-        seat.stop_button.click()
-        await seat.idle()
-
-
-async def test_stopping_leaves_the_run_at_its_last_whole_turn_and_the_words_in_the_form() -> None:
-    with seated(table_of()) as seat:
-        form = seat.forms["Aland"]
-        seat.step_button.click()
-        await seat.asked()
-        form.fill(**RAISE, rate=11.67)
-        seat.stop_button.click()
-        await seat.idle()
-        assert seat.simulation.turn_number == 0
-        assert seat.waiting_for == ()
-        assert form.fields["action"].box.value == "Raise the policy rate"
-        assert not seat.step_button.disabled
-        form.answer_button.click()
-        await seat.idle()
-        assert seat.simulation.turn_number == 1
-
-
-async def test_clicking_step_while_the_turn_waits_does_no_harm() -> None:
-    async with asked_at(table_of()) as seat:
-        seat.step_button.click()
-        seat.step_button.click()
-        await settled(seat)
-        assert seat.error.value == ""
-        assert seat.waiting_for == ("Aland",)
-
-
-# Code instead of clicks
-
-
-async def test_an_answer_by_code_that_is_wrong_raises_and_the_question_waits_on() -> None:
-    async with asked_at(table_of()) as seat:
-        with pytest.raises(ConfigError, match=r"rate is 30; it must be one of 5\.17"):
-            seat.answer(**RAISE, rate=30)
-        assert seat.waiting_for == ("Aland",)
-        assert seat.simulation.turn_number == 0
+async def test_stop_leaves_the_run_at_its_last_whole_turn_and_the_form_open() -> None:
+    async with seated(table_of()) as visitor:
+        visitor.browser.send("play", run=1, turns=1)
+        await visitor.seat.asked()
+        visitor.browser.send("stop")
+        await visitor.rest()
+        assert visitor.seat.waiting_for == ()
+        assert visitor.seat.simulation.turn_number == 0
+        await visitor.answer()
+        assert visitor.seat.simulation.turn_number == 1
 
 
 async def test_a_turn_that_fails_raises_where_it_was_taken_and_shows_in_place() -> None:
-    simulation = table_of()
-    with seated(simulation) as seat:
+    async with seated(table_of()) as visitor:
 
         def broken(_: int) -> Any:
             raise EconomyError("off its range")
 
-        simulation._shocks = SimpleNamespace(at=broken)
+        visitor.seat.simulation._shocks = SimpleNamespace(at=broken)
         with pytest.raises(EconomyError, match="off its range"):
-            await seat.take_turn(**RAISE, rate=11.67)
-        assert "off its range" in seat.error.value
-        assert seat.retry.layout.display == ""
-        # Also after other work of the seat, which hides the error.
-        seat.score_button.click()
-        await settled(seat)
-        with pytest.raises(EconomyError, match="off its range"):
-            seat._raise_failure()
+            await visitor.seat.take_turn(**RAISE, rate=11.67)
+        assert "off its range" in visitor.browser.latest("live")["fault"]
+        assert visitor.ask()["fields"]
 
 
 async def test_waiting_for_a_question_ends_with_the_turn_that_was_stopped() -> None:
-    with seated(table_of("Aland", "Borduria")) as seat:
-        seat.step_button.click()
-        await seat.asked("Aland")
-        seat.answer(**RAISE, rate=11.67, agent="Aland")
-        waiting = asyncio.ensure_future(seat.asked("Aland"))
-        await settled(seat)
-        seat.stop_button.click()
+    async with seated(table_of("Aland", "Borduria")) as visitor:
+        visitor.browser.send("play", run=1, turns=1)
+        await visitor.seat.asked("Aland")
+        visitor.seat.answer(**RAISE, rate=11.67, agent="Aland")
+        waiting = asyncio.ensure_future(visitor.seat.asked("Aland"))
+        await asyncio.sleep(0.05)
+        visitor.browser.send("stop")
         with pytest.raises(ConfigError, match="the turn ended and Aland was not asked"):
             await waiting
 
 
 async def test_a_recorded_run_is_looked_at_without_being_asked(tmp_path: Path) -> None:
     path = tmp_path / "seat.tape"
-    first = table_of(start_at=None, tape=path)
-    with seated(first) as seat:
-        await seat.take_turn(**RAISE, rate=5)
-    first.close()
-    with seated(load(path)) as seat:
-        assert "turn 1: Aland (ok): Raise the policy rate; rate 5.00%" in seat.static_text()
-        assert not seat.forms["Aland"].answer_button.disabled  # it may be looked at as if asked
-    with seated(replay(path, turns=0)) as seat:
-        seat.step_button.click()
-        await seat.idle()
-        assert seat.simulation.turn_number == 1
+    async with seated(table_of(start_at=None, tape=path)) as visitor:
+        await visitor.seat.take_turn(**RAISE, rate=5)
+        visitor.seat.simulation.close()
+    async with seated(load(path)) as visitor:
+        assert visitor.seat.static_text().splitlines() == [
+            "Seat of Aland: Turn 1",
+            "turn 1: Aland (ok): Raise the policy rate; rate 5.00%",
+        ]
+    async with seated(replay(path, turns=0)) as visitor:
+        visitor.browser.send("play", run=1, turns=1)
+        await eventually(lambda: visitor.seat.simulation.turn_number == 1)
 
 
-# Several people
+# --- several people -------------------------------------------------------------------------------
 
 
 async def test_one_seat_serves_several_people_by_choice() -> None:
-    with seated(table_of("Aland", "Borduria")) as seat:
-        seat.step_button.click()
-        await seat.asked("Borduria")
-        assert "waits for: Aland, Borduria." in seat.status.value
-        seat.forms["Aland"].fields["action"].box.value = "Raise the rate, I think"
-        seat.seat_box.value = "Borduria"
-        assert seat.form_box.children == (seat.forms["Borduria"],)
-        seat.forms["Borduria"].fill(**RAISE, rate=11.67)
-        seat.forms["Borduria"].answer_button.click()
-        await settled(seat)
-        assert ">Turn 1 waits for: Aland.<" in seat.status.value
-        seat.seat_box.value = "Aland"
-        assert "It is your turn to answer." in seat.status.value
-        assert seat.forms["Aland"].fields["action"].box.value == "Raise the rate, I think"
-        seat.answer(**RAISE, rate=10.67)
-        await seat.idle()
-        moves = seat.simulation.decisions().set_index("player")["rate_change_bp"]
+    async with seated(table_of("Aland", "Borduria")) as visitor:
+        assert visitor.now["people"] == ["Aland", "Borduria"]
+        await visitor.answer("Borduria", rate="11.67")
+        assert visitor.now["waiting"] == ["Aland"]
+        assert [it["seat"] for it in visitor.now["asks"]] == ["Aland"]
+        await visitor.answer("Aland", rate="10.67")
+        moves = visitor.seat.simulation.decisions().set_index("player")["rate_change_bp"]
         assert moves.to_dict() == {"Aland": 100, "Borduria": 200}
 
 
-async def test_seats_of_one_run_show_each_others_turns() -> None:
-    simulation = table_of("Aland", "Borduria")
-    with seated(simulation, agent="Aland") as mine, seated(simulation, agent="Borduria") as other:
-        assert mine.seat_box.layout.display == "none"
+async def test_all_may_answer_at_once_by_code_and_each_at_a_seat_of_their_own() -> None:
+    run = table_of("Aland", "Borduria")
+    async with seated(run) as both, seated(run, agent="Borduria") as other:
+        each = both.seat.take_turn
         await asyncio.gather(
-            mine.take_turn(**RAISE, rate=10.67), other.take_turn(**RAISE, rate=11.17)
+            each(**RAISE, rate=10.67, agent="Aland"), each(**RAISE, rate=11.17, agent="Borduria")
         )
-        assert simulation.turn_number == 1
-        for seat in (mine, other):
-            assert "1 of 3 turns are played" in seat.status.value
-            assert seat.error.value == ""
+        assert run.turn_number == 1
+        await both.answer("Aland", rate=str(both.fields("Aland")["rate"]["value"]))
+        assert [it["seat"] for it in other.now["asks"]] == ["Borduria"]
+        await other.answer()
+        assert run.turn_number == 2
+        with pytest.raises(ConfigError, match="agent='Aland' has no seat here"):
+            other.seat.answer(**RAISE, rate=10.67, agent="Aland")
 
 
-async def test_a_turn_started_elsewhere_asks_and_shows_at_the_seat() -> None:
-    simulation = table_of()
-    with seated(simulation) as seat:
-        task = asyncio.create_task(simulation.step())
-        await seat.asked()
-        assert "Turn 1 waits for: Aland." in seat.status.value
-        seat.forms["Aland"].fill(**RAISE, rate=11.67)
-        seat.forms["Aland"].answer_button.click()
+@pytest.mark.parametrize("where", ["cell", "thread", "stepper"])
+async def test_a_turn_started_elsewhere_asks_and_shows_at_the_seat(where: str) -> None:
+    run = table_of()
+    async with seated(run) as visitor:
+        begun: Any = {
+            "cell": run.step,
+            "thread": lambda: asyncio.to_thread(run.run, 1),
+            "stepper": lambda: TurnStepper(run).play(),
+        }[where]()
+        task = asyncio.ensure_future(begun)
+        await visitor.seat.asked()
+        assert visitor.now["waiting"] == ["Aland"]
+        visitor.browser.send("answer", id=visitor.ask()["id"], values={"rate": "11.67"})
         await task
-        shown = asyncio.Event()
-        seat.status.observe(lambda _: shown.set(), names="value")
-        if "1 of 3 turns" not in seat.status.value:
-            await shown.wait()
-        assert "1 of 3 turns" in seat.status.value
+        await eventually(lambda: visitor.ask()["turn"] == 2)
 
 
-async def test_the_stepper_of_the_same_run_can_start_the_turn() -> None:
-    simulation = table_of()
-    stepper = TurnStepper(simulation)
-    with seated(simulation) as seat:
-        playing = asyncio.create_task(stepper.play())
-        await seat.asked()
-        seat.answer(**RAISE, rate=11.67)
-        await playing
-        assert simulation.turn_number == 1
+# --- other worlds ---------------------------------------------------------------------------------
 
 
-async def test_a_cell_that_waits_for_the_turn_itself_is_pointed_out() -> None:
-    simulation = table_of()
-    with seated(simulation) as seat:
-        cell = asyncio.create_task(asyncio.to_thread(simulation.run, 1))
-        await seat.asked()
-        async with asyncio.timeout(10):
-            while "A cell waits for this turn" not in seat.status.value:  # noqa: ASYNC110 - seen so
-                await asyncio.sleep(0.01)  # the run's thread says so once the question is there
-        assert "start the turn with Step" in seat.status.value
-        seat.answer(**RAISE, rate=11.67)
-        await cell
-        assert simulation.turn_number == 1
+class Wide(Reply):
+    count: int = Field(ge=1, le=9)
+    share: float = Field(gt=0, lt=1)
+    rate: float
+    sure: bool
+    side: Literal["left", "right"]
+    words: str
 
 
-async def test_a_click_on_another_thread_is_shown_by_the_seats_own_loop() -> None:
-    simulation = table_of("Aland", "Borduria")
-    with seated(simulation) as seat:
-        seat.step_button.click()
-        await seat.asked("Borduria")
-        form = seat.forms["Aland"]
-        form.fill(**RAISE)
-        form.fields["rate"].box.value = "30"
-        await asyncio.to_thread(form.answer_button.click)
-        await settled(seat)
-        assert "rate is 30" in form.complaint.value
-        assert "Turn 1 waits for: Aland, Borduria." in seat.status.value
-        assert "A cell waits" not in seat.status.value
-        seat.stop_button.click()
-        await seat.idle()
+class Told(State):
+    told: dict[str, str] = Field(default_factory=dict)
 
 
-def test_a_seat_can_be_used_where_no_loop_runs() -> None:
-    simulation = table_of()
-    with seated(simulation) as seat:
-        simulation.people[0].ask = lambda _: RAISE | {"rate_change_bp": 200}
-        simulation.run(1)
-        while "1 of 3 turns are played" not in seat.status.value:
-            time.sleep(0.01)
+class Questions(Run[Told]):
+    """Asks two people for everything that can be asked for."""
+
+    async def turn(self, state: Told, ask: Ask) -> Told:
+        said = await ask.each(
+            ["Ann", "Bob"], Wide, "Well, {{ name }}?", step={"rate": 0.25}, limits={"rate": (1, 2)}
+        )
+        return state.replace(told={name: reply.model_dump_json() for name, reply in said.items()})
 
 
-async def test_a_seat_that_was_taken_away_hears_nothing_any_more() -> None:
-    simulation = table_of()
-    seat = HumanSeat(simulation)
-    seat.close()
-    shown = seat.status.value
-    with seated(simulation) as other:
-        await other.take_turn(**RAISE, rate=11.67)
-    assert seat.status.value == shown
+async def test_every_type_of_field_can_be_filled_in_and_sent() -> None:
+    typed = {"reasoning": "Well.", "confidence": "0.8", "count": "3", "share": "0.5"}
+    chosen = {"rate": "1.25", "sure": "false", "side": "left", "words": "Hm."}
+    async with seated(Questions(players={"Ann": "random", "Bob": Person()}, turns=1)) as visitor:
+        assert {field["value"] for field in visitor.fields().values()} == {None}
+        await visitor.answer(**typed, **chosen)
+        said = Wide.model_validate_json(visitor.seat.simulation.state.told["Bob"])
+        assert (said.count, said.share, said.rate, said.sure) == (3, 0.5, 1.25, False)
+        assert (said.side, said.words, said.confidence) == ("left", "Hm.", 0.8)
+        assert visitor.now["over"]
+        assert visitor.now.get("score") is None
 
 
-# Who may sit
+def pot(**players: Any) -> PublicGoods:
+    return PublicGoods(players={"*": "random", **players}, turns=2)
 
 
-def test_a_seat_for_nobody_is_refused() -> None:
-    with pytest.raises(ConfigError, match="has no people in it"):
-        HumanSeat(Simulation(players="rule"))
+async def test_in_another_world_a_person_sees_what_a_model_sees_and_no_more() -> None:
+    async with seated(pot(Bob=Person())) as visitor:
+        assert "You are Bob and have 20" in visitor.ask()["messages"][-1][1]
+        assert "headlines" not in visitor.now
+        amount = visitor.fields()["amount"]
+        assert amount["help"] == "coins for the pot; a whole number from 0 to 20"
+        await visitor.answer(reasoning="I like them.", confidence="0.8", amount="7")
+        assert visitor.seat.simulation.state.given["Bob"] == 7
+        with pytest.raises(ConfigError, match="amount is 21; it must be a whole number from 0"):
+            await visitor.seat.take_turn(amount=21, **SAID)
+        assert visitor.seat.waiting_for == ("Bob",)
+
+
+async def test_one_seat_serves_all_that_a_person_answers_for() -> None:
+    async with seated(PublicGoods(players={"*": "person", "Ann": "random"}, turns=1)) as visitor:
+        for name in ("Bob", "Cy", "Di"):
+            assert (visitor.now["people"], visitor.ask()["who"]) == (["everybody else"], name)
+            await visitor.answer(reasoning="Fair.", confidence="0.5", amount="1")
+        assert visitor.seat.simulation.state.given["Di"] == 1
+        assert "turn 1: Di (ok): amount 1" in visitor.seat.static_text()
+
+
+async def test_one_person_in_two_seats_is_asked_for_each() -> None:
+    person = Person()
+    async with seated(Questions(players={"Ann": person, "Bob": person})) as visitor:
+        visitor.browser.send("play", run=1, turns=1)
+        assert [(await visitor.seat.asked(it)).agent for it in ("Ann", "Bob")] == ["Ann", "Bob"]
+
+
+# --- who may sit, untrusted text, the saved notebook ----------------------------------------------
+
+
+def test_a_seat_without_a_person_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r'PublicGoods\(players={"Bob": Person\(\)}\)'):
+        HumanSeat(pot())
     with pytest.raises(ConfigError, match="agent='Syldavia' is not a person in this run"):
         HumanSeat(table_of(), agent="Syldavia")
 
 
-async def test_an_answer_for_somebody_without_a_seat_here_is_refused() -> None:
-    no_seat = pytest.raises(ConfigError, match="agent='Borduria' has no seat here")
-    with seated(table_of("Aland", "Borduria"), agent="Aland") as seat, no_seat:
-        seat.answer(**RAISE, rate=10.67, agent="Borduria")
-
-
-# Untrusted text, the saved notebook, the score
+async def test_a_seat_that_was_taken_away_hears_nothing_any_more() -> None:
+    run = table_of()
+    async with seated(run) as visitor:
+        pass
+    size = len(visitor.seat.reading.records)
+    async with seated(run) as other:
+        await other.seat.take_turn(**RAISE, rate=11.67)
+    assert len(visitor.seat.reading.records) == size
 
 
 async def test_what_people_write_is_shown_and_obeyed_by_nothing() -> None:
-    with seated(table_of(turns=9)) as seat:
+    async with seated(table_of()) as visitor:
         said = {"action": "Raise the rate " + HOSTILE, "reasoning": HOSTILE, "confidence": 0.5}
-        for _ in range(2):
-            rate = seat.simulation.state.interest_rate
-            await seat.take_turn(**said, rate=rate)
-        for html in (str(seat.static_html()), seat.facts.value, seat.status.value):
-            for live in ("<script", "<img", "</style", "\x1b", "\u202e"):
-                assert live not in html
-        for hidden in ("\x1b", "\u202e"):
-            assert hidden not in seat.static_text()
-        assert "&lt;script&gt;" in str(seat.static_html())
+        await visitor.seat.take_turn(**said, rate=9.67)
+        html, text = str(visitor.seat.static_html()), visitor.seat.static_text()
+        for live in ("<script", "</style", "\x1b", "\u202e"):
+            assert live not in html
+        assert "&lt;script&gt;" in html
+        assert not {"\x1b", "\u202e"} & {*text}
 
 
 async def test_the_static_view_is_the_same_for_the_same_run() -> None:
     views = []
     for _ in range(2):
-        with seated(table_of()) as seat:
-            await seat.take_turn(**RAISE, rate=11.67)
-            bundle = seat._repr_mimebundle_()
+        async with seated(table_of()) as visitor:
+            await visitor.seat.take_turn(**RAISE, rate=11.67)
+            bundle = visitor.seat._repr_mimebundle_()
             views.append((bundle["text/plain"], bundle["text/html"]))
     assert views[0] == views[1]
     assert views[0][0] == (
-        "Seat of Aland: turn 1 (1979Q4), rate 11.67%\n"
-        "turn 1: Aland (ok): Raise the policy rate; rate 11.67%"
+        "Seat of Aland: Turn 1 (1979Q4)\nturn 1: Aland (ok): Raise the policy rate; rate 11.67%"
     )
-
-
-async def test_the_static_view_says_that_an_answer_is_waited_for() -> None:
-    async with asked_at(table_of()) as seat:
-        assert seat.static_text().splitlines() == [
-            "Seat of Aland: turn 0 (1979Q3), rate 9.67%, waits for Aland",
-            "no answer yet",
-        ]
-        assert "No answer yet." in seat.static_html()
-
-
-def test_the_static_view_of_a_run_without_a_calendar_has_no_date() -> None:
-    with seated(table_of(start_at=None)) as seat:
-        assert seat.static_text().splitlines()[0] == "Seat of Aland: turn 0, rate 4.00%"
-
-
-async def test_the_score_is_shown_in_place() -> None:
-    with seated(
-        table_of(seed=7, economy={"shock_scale": 0}), model=data_path("tapes/first_run.tape")
-    ) as seat:
-        await seat.take_turn(**RAISE, rate=11.67)
-        seat.score_button.click()
-        await seat.idle()
-        assert seat.error.value == ""
-        for who in ("you (Aland)", "Taylor rule", "language model (qwen2.5-coder-1.5b)"):
-            assert who in seat.score.value
-
-
-async def test_a_score_before_the_first_turn_says_what_is_missing() -> None:
-    with seated(table_of()) as seat:
-        seat.score_button.click()
-        await seat.idle()
-        assert "play a turn first" in seat.error.value
-
-
-def test_what_is_typed_while_the_slider_still_follows_is_kept() -> None:
-    form = AnswerForm((), on_change=lambda: None, send=lambda: None)
-    form.show({"share": {"type": "number", "minimum": 0, "maximum": 1}})
-    box, slider = form.fields["share"].box, form.fields["share"].slider
-    slider.observe(lambda _: box.set_trait("value", "7"), names="value")  # typed meanwhile
-    box.value = "0.8"
-    assert (box.value, slider.value) == ("7", 0.8)
-    slider.unobserve_all()
-
-
-def test_a_field_that_was_not_asked_for_in_between_is_made_anew() -> None:
-    form = AnswerForm((), on_change=lambda: None, send=lambda: None)
-    form.show({"bid": {"enum": [1, 2]}})
-    form.fill(bid=2)
-    form.show({"words": {"type": "string"}})
-    form.show({"bid": {"enum": [3, 4]}})
-    assert form.values == {"bid": None}
-    assert [value for _, value in form.fields["bid"].slider.options] == [3, 4]
-
-
-def test_a_text_that_may_be_left_open_may_be_filled_in_with_nothing() -> None:
-    form = AnswerForm((), on_change=lambda: None, send=lambda: None)
-    form.show({"words": {"type": "string", "optional": True}})
-    form.fill(words=None)
-    assert form.values == {"words": None}

@@ -20,6 +20,7 @@ from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._scores import _hold, people_in, world_differs
 
 OIL = {"turn": 3, "set": {"shock.supply": 4}, "note": "oil"}
+RULES = ("Taylor rule", "Taylor rule, inertia 0.5")
 QUARTERS = tuple(range(-200, 201, 25))
 
 
@@ -48,15 +49,16 @@ def test_the_rows_are_ordered_by_the_loss_of_the_same_quarters() -> None:
     frame = board.frame
     assert frame["who"].tolist() == [
         "Taylor rule",
+        "Taylor rule, inertia 0.5",
         "language model (qwen2.5-coder-1.5b)",
         "you (Aland)",
         "rate held",
     ]
-    assert frame["loss"].iloc[2] == frame["loss"].iloc[3]  # these people held it too
+    assert frame["loss"].iloc[3] == frame["loss"].iloc[4]  # these people held it too
     assert frame["loss"].is_monotonic_increasing
     parts = frame["inflation"] + frame["output_gap"] + 0.5 * frame["rate_change"]
     assert parts.tolist() == pytest.approx(frame["loss"].tolist())
-    assert frame["last_rate"].round(2).tolist() == [25, 16.5, 9.67, 9.67]
+    assert frame["last_rate"].round(2).tolist() == [25, 24.42, 16.5, 9.67, 9.67]
 
 
 def test_without_a_model_its_row_says_how_to_get_one() -> None:
@@ -117,13 +119,13 @@ def test_a_run_without_people_has_no_leaderboard() -> None:
 def test_the_chart_shows_every_run_and_history_where_there_is_one() -> None:
     figure = leaderboard(held()).figure
     labels = [line.get_label() for line in figure.axes[0].get_lines()]
-    assert labels == ["you (Aland)", "Taylor rule", "rate held", "history (T-bill)"]
+    assert labels == ["you (Aland)", *RULES, "rate held", "history (T-bill)"]
 
 
 def test_an_undated_run_has_no_history() -> None:
     simulation = held(1, start_at=None)
     labels = [line.get_label() for line in leaderboard(simulation).figure.axes[0].get_lines()]
-    assert labels == ["you (Aland)", "Taylor rule", "rate held"]
+    assert labels == ["you (Aland)", *RULES, "rate held"]
 
 
 def test_the_quarters_after_the_term_count_and_are_the_rules() -> None:
@@ -205,7 +207,7 @@ def test_people_sit_by_name_by_kind_or_everywhere() -> None:
 
 def test_where_actions_are_checked_a_rule_needs_no_model_for_it() -> None:
     board = leaderboard(held(validator="asked"))
-    assert set(board.runs) == {"you (Aland)", "Taylor rule", "rate held"}
+    assert set(board.runs) == {"you (Aland)", *RULES, "rate held"}
     rows = board.frame.set_index("who")["term"]
     assert rows["you (Aland)"] == rows["rate held"]
 

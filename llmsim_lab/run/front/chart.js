@@ -89,9 +89,9 @@ const upright = (kind, at, x) => h("line", {
 });
 
 /** Charts of a run and its relatives, or of given runs, the last of them drawn strong. */
-export function Charts({ store, runs, run = runs.at(-1), turn }) {
+export function Charts({ store, runs, run = runs.at(-1), turn, items }) {
   const { reading, ui } = store, { width = 0 } = ui;
-  const all = reading.charted(run);
+  const all = items ?? reading.charted(run);
   const [count, more] = limited(store, "charts", all.length, FEW_CHARTS, "more chart");
   const shown = all.slice(0, count);
   const lines = runs ?? reading.relatives(run, MOST_LINES), [from, to] = spanOf(store, lines);
@@ -201,7 +201,7 @@ function curvesOf({ reading, item: { column }, run, lines, whole }, it) {
 function turnAxis({ reading, run, lines, wide, from, to, x }) {
   const periods = reading.columns(run).has("period");
   const its = [run, ...lines], at = (n) => its.map((it) => reading.valueAt(it, "period", n));
-  const most = Math.max(2, Math.floor((wide - LEFT) / (periods ? 64 : 44)));
+  const most = Math.max(2, Math.floor((wide - LEFT) / (periods ? 72 : 44)));
   return ticks(from, to, most, true).map((n) => h("text", {
     key: `turn ${n}`, x: x(n), y: HEIGHT - 6,
     "text-anchor": x(n) > wide - 34 ? "end" : x(n) < LEFT + 20 ? "start" : "middle",

@@ -14,9 +14,10 @@ const VIEWS = {
   overview: { draw: Overview, ofRun: true }, turn: { draw: Turn, ofRun: true },
   calls: { draw: Calls, ofRun: true, onKey: callsKey }, compare: { draw: Compare, ofRun: true },
 };
-const TYPED_IN = "input:not([type=range]), textarea, select";
+const TYPED_IN = "input:not([type=range]), form input, textarea, select";
 const FEW_RUNS = 4, FEW_ROWS = 8, MOST_RUNS = 60; // as a line, as an open tree, at once
-const FEW_FACTS = 12, FEW_PLAYERS = 10, FEW_BRIEF = 6, SHORT_VALUE = 44, LONG_FIELD = 60;
+const FEW_FACTS = 12, FEW_PLAYERS = 10, FEW_BRIEF = 6, SHORT_VALUE = 44, LONG_FIELD = 60,
+  FEW_CHOICES = 5;
 const FEW_WAITING = 3, FEW_ANSWERS = 6, LONG_TELLING = 300, MOST_TURNS = 100000;
 const ICONS = { Step: "M3 3l6 5-6 5zM11 3h2v10h-2z", Play: "M4 2.5l9 5.5-9 5.5z",
   Pause: "M4 3h3v10H4zM9 3h3v10H9z", Stop: "M3.5 3.5h9v9h-9z" };
@@ -229,7 +230,7 @@ function Tabs({ store, views, run, ...turns }) {
       { "aria-label": "Keys", title: "Keys", "aria-expanded": Boolean(ui.help) }));
 }
 
-function liveWords({ live, slow, gone, panels }, run) {
+export function liveWords({ live, slow, gone, panels }, run) {
   if (gone) return "The kernel is gone: run the cell again.";
   if (slow) return "Sent; waiting for the kernel, which is busy.";
   const looks = run?.plays === false && panels.includes("transport");
@@ -277,14 +278,19 @@ export function valuesIn(fields, typed) {
 }
 
 export function Fields({ store, fields, typed }) {
-  return h("div", { class: "fields" }, fields.map((field, index) => {
+  const made = fields.map((field, index) => {
     const told = field.help === fields[index - 1]?.help; // one help for fields of a kind
     const type = (text) => { typed[index] = text; store.changed(); };
-    const made = h(Field,
+    const one = h(Field,
       { key: index, ...field, help: !told && field.help, typed: typed[index], type });
-    return !field.schema.long ? made : h("div", { key: index, class: "long" },
-      h(Fold, { store, id: `field ${index}`, title: field.label }, () => made));
-  }));
+    return !field.schema.long ? one : h("div", { key: index, class: "long" },
+      h(Fold, { store, id: `field ${index}`, title: field.label }, () => one));
+  });
+  const open = made.filter((_, index) => fields[index].schema.optional);
+  return h("div", { class: "fields" }, made.filter((one) => !open.includes(one)),
+    open.length > 0 && h("div", { key: "open", class: "long" },
+      h(Fold, { store, id: "optional", title: "Say more, if you like" }, () => (
+        h("div", { class: "fields" }, open)))));
 }
 
 function Field({ label, help, schema, value, typed, type }) {
@@ -293,6 +299,9 @@ function Field({ label, help, schema, value, typed, type }) {
   const long = part.long || was.length > LONG_FIELD || part.maxLength > 2 * LONG_FIELD;
   const number = ["integer", "number"].includes(part.type), changed = (typed ?? was) !== was;
   const props = { value: typed ?? was, oninput: (event) => type(event.target.value) };
+  if (value != null && choices?.length > FEW_CHOICES && choices.every(Number.isFinite)) {
+    return h(Choices, { label, choices, says: part.says, text: typed ?? was, type });
+  }
   const option = (it) => h("option", { value: textOf(it) },
     it === null ? "—" : typeof it === "boolean" ? yesOrNo(it) : it);
   return h("label", { class: `field${changed ? " changed" : ""}${long ? " long" : ""}` },
@@ -303,12 +312,26 @@ function Field({ label, help, schema, value, typed, type }) {
     help && small(help));
 }
 
-export function Form({ store, label, kind, fields, typed, submit, send, cancel, ref }, above) {
+/** One of many numbers, on a slider. */
+function Choices({ label, choices, says, text, type }) {
+  const at = choices.findIndex((it) => textOf(it) === text), value = figure(choices[at]);
+  const small = (it) => h("small", null, figure(it));
+  return h("label", { class: "field choices long" },
+    h("span", null, label, h("b", null, value)),
+    h("span", { class: "slide" }, small(choices[0]), h("input", {
+      type: "range", min: 0, max: choices.length - 1, value: at, "aria-label": label,
+      "aria-valuetext": says?.[at] ?? value,
+      oninput: ({ target }) => type(textOf(choices[target.value])) }), small(choices.at(-1))));
+}
+
+export function Form({
+  store, label, kind, fields, typed, submit, send, cancel, more, ref,
+}, above) {
   const onsubmit = (event) => { event.preventDefault(); send(valuesIn(fields, typed)); };
   return h("form", { class: "card", "aria-label": label, onsubmit, ref }, above,
     h(Fields, { key: kind, store, fields, typed }),
     h("div", { class: "row" }, h("button", { class: "primary", type: "submit" }, submit),
-      cancel && h("button", { type: "button", onclick: cancel }, "Cancel")));
+      cancel && h("button", { type: "button", onclick: cancel }, "Cancel"), more));
 }
 
 /** The form of what can be changed: a fork from a turn, or the run again from its start. */
@@ -327,15 +350,21 @@ function Change({ store, form: { run, turn, parts }, form }) {
 }
 
 /** A person plays: what a model would have read, and a form for the answer. */
-function Ask({ store, ask: { id, who, turn, messages, fields, fault } }) {
-  const label = `${who}, turn ${turn}`, typed = store.keep("answer", [id], () => ({}));
+export function Ask({ store, ask, folded, more }) {
+  const { id, draft = id, who, messages, fields, fault } = ask, label = `${who}, turn ${ask.turn}`;
+  const typed = store.keep(`answer ${who}`, [draft], () => ({})); // kept where it is asked again
   const send = (values) => store.commands({ do: "answer", id, values });
-  return h(Form, { store, label, fields, typed, submit: "Answer", send },
-    h("h3", null, `${label}: your answer`),
-    h(Box, { kind: "asked", label: "What is asked" }, messages.map(([role, text], index) => (
-      h("div", { key: index }, h("h4", null, role),
-        h(Passage, { store, id: `ask ${id} ${index}`, text }))))),
-    fault && h(Fault, { store, text: fault }));
+  const at = fields.findIndex(({ schema }) => schema.says), { schema, value } = fields[at] ?? {};
+  const says = schema?.says[schema.enum.map(textOf).indexOf(typed[at] ?? textOf(value))];
+  const asked = h(Box, { kind: "asked", label: "What is asked" },
+    messages.map(([role, text], n) => h("div", { key: n }, h("h4", null, role),
+      h(Passage, { store, id: `ask ${id} ${n}`, text }))));
+  return [
+    h(Form, { store, label, fields, typed, submit: says ?? "Answer", send, more },
+      !folded && [h("h3", null, `${label}: your answer`), asked],
+      fault && h(Fault, { store, text: fault })),
+    folded && h(Fold, { store, id: "asked", title: "What a model in this seat is asked" },
+      () => asked)];
 }
 
 function Overview({ store, run, n, turn }) {

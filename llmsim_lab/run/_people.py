@@ -1,0 +1,92 @@
+"""The people of a run, each in a seat by name, and what they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMClient, Person
+from llmsim_lab.llm._human import OpenQuestion
+from llmsim_lab.run._run import Run, foreseen
+
+Asked = tuple[Person, OpenQuestion]
+OTHERS = "everybody else"
+"""The name of the seat ``*``."""
+
+
+class People:
+    """The people of a run, or one of them.
+
+    Args:
+        run: has people among its players.
+        agent: whose seat alone counts; all if not given.
+
+    Attributes:
+        run: the run.
+        seats: the people by the names of their seats.
+
+    Raises:
+        ConfigError: there is no person, or none of that name.
+    """
+
+    def __init__(self, run: Run, agent: str | None = None) -> None:
+        if not isinstance(run, Run):
+            raise ConfigError(
+                f"{type(run).__name__} is not a simulation; pass one, as in "
+                "HumanSeat(Simulation(players={'Ann': 'person'})), or a recorded one: "
+                "HumanSeat(load('x.tape'))"
+            )
+        people = {
+            OTHERS if name == "*" else name: who.backend
+            for name, who in run.players.items()
+            if isinstance(who, LLMClient) and isinstance(who.backend, Person)
+        }
+        if not people:
+            raise ConfigError(
+                f"{run!r:.120} has no people in it; name one: "
+                f'{type(run).__name__}(players={{"Bob": Person()}})'
+            )
+        if agent is not None and agent not in people:
+            raise ConfigError(
+                f"agent={agent!r} is not a person in this run; the people are {', '.join(people)}"
+            )
+        self.run, self.seats = run, people if agent is None else {agent: people[agent]}
+        self._foreseen: tuple[Any, list[Asked]] = (None, [])
+
+    @property
+    def over(self) -> bool:
+        """True if no further turn is planned."""
+        planned: int = self.run.config.turns
+        return self.run.turn_number >= planned > 0 or self.run.done(self.run.state)
+
+    def waiting(self) -> dict[str, Asked]:
+        """Return what waits for their answers, by seat."""
+        people = dict.fromkeys(self.seats.values())  # one may answer for several players
+        return self._by_seat((person, it) for person in people for it in person.questions)
+
+    def next(self) -> dict[str, Asked]:
+        """Return the same, or, between turns, what they will be asked first where that is known."""
+        run = self.run
+        if run._stepping or self.over:
+            return self.waiting()
+        latest = run.turns[-1]  # another one, too, where its state was changed
+        if self._foreseen[0] is not latest:
+            first = foreseen(run)
+            self._foreseen = latest, [(who, OpenQuestion(request)) for who, request in first]
+        return self._by_seat(self._foreseen[1])
+
+    def _by_seat(self, asked: Iterable[Asked]) -> dict[str, Asked]:
+        found: dict[str, Asked] = {}
+        for person, question in asked:
+            own = [name for name, it in self.seats.items() if it is person]
+            named = (name for name in (question.agent, question.component) if name in own)
+            found.setdefault(next(named, OTHERS), (person, question))
+        return {name: found[name] for name in self.seats if name in found}
+
+    def named(self, agent: str | None) -> str:
+        """Return the name of a seat; that of the first who is asked if not given."""
+        if agent is not None and agent not in self.seats:
+            names = ", ".join(self.seats)
+            raise ConfigError(f"agent={agent!r} has no seat here; those who have: {names}")
+        return agent or next(iter([*self.waiting(), *self.seats]))

@@ -1,0 +1,73 @@
+// A person's seat: the quarter's headlines, the form, the path so far, and how it ended.
+import { Fold, Segments, soft, Table } from "./calls.js";
+import { Charts, plain, Swatch, turnName } from "./chart.js";
+import { h } from "./dom.js";
+import { change, facts, figure } from "./text.js";
+import { addView, Ask, liveWords } from "./view.js";
+
+const SCORE_PARTS = ["loss", "inflation", "output gap", "rate changes", "term alone"];
+
+function Seat({ store, run, last }) {
+  const { reading, ui, live, commands } = store, now = reading.partsOf("seat").get("now");
+  if (!now) return soft("Reading …");
+  const { people, asks, waiting, headlines = [], columns = [], advice = {}, over, score } = now;
+  const who = ui.who ?? asks[0]?.seat ?? people[0], passing = now.stepping && !waiting.length;
+  const ask = asks.find((it) => it.seat === who) ?? (passing && ui.asked?.seat === who && ui.asked);
+  ui.asked = ask; // a form that is answered stays until the turn is played, and keeps the focus
+  const economic = columns.length > 0, runs = score ? pathsOf(store, run, score) : [run];
+  const items = columns.map((name) => run.series.find((it) => it.column === name));
+  const button = (words, message) => plain(words, () => commands(message), { key: words });
+  const seats = people.map((name) => [
+    [name, asks.some((it) => it.seat === name) && live.busy && h("small", null, " is asked")],
+    name === who, () => store.show({ who: name })]);
+  const says = waiting.length ? `Turn ${last + 1} waits for ${waiting.join(", ")}.`
+    : live.busy || now.stepping || over ? liveWords(store, run)
+      : `${last} of ${run.planned} turns are played.${asks.length ? "" : " Step starts the next."}`;
+  const more = [
+    economic && ask && button("Ask the rule", { do: "advise", who }),
+    economic && last > 0 && !score && button(over ? "Score" : "Score so far", { do: "score" }),
+    live.busy && button("Stop", { do: "stop" })];
+  return h("section", { class: "seat", "aria-label": "Seat" },
+    h("div", { class: "row" }, h("h3", null, facts(run.name, people.length === 1 && who)),
+      h("span", { class: "says fine", role: "status" }, says),
+      h("span", { class: "when" }, turnName(reading, run, last))),
+    people.length > 1 && h(Segments, { label: "Whose seat", items: seats }),
+    score ? h(Score, { store, score }) : economic && h("div", null,
+      h("p", { class: "headline" }, headlines[0]),
+      headlines.length > 1 && soft(headlines.slice(1).join(" · "))),
+    economic && !over && h("dl", { class: "quarter" }, items.map((item) => (
+      h(Indicator, { key: item.column, reading, run, item, n: last })))),
+    ask ? h(Ask, { key: economic ? who : ask.draft, store, ask, folded: economic, more: [...more,
+      advice[who] && h("p", { class: "advice", role: "status" }, advice[who])] })
+      : h("div", { class: "row mid" }, !over && !live.busy && h("button", { class: "primary",
+        onclick: () => commands({ do: "play", run: run.id, turns: 1 }) }, "Step"), more),
+    economic && last > 0 && h(Charts, { store, items, turn: last, runs }));
+}
+
+function Indicator({ reading, run, item: { column, label, unit }, n }) {
+  const [was, now] = [n - 1, n].map((at) => reading.valueAt(run, column, at));
+  return h("div", null, h("dt", { title: unit }, label),
+    h("dd", null, h("b", null, figure(now)), h("small", null, " ", change(was, now))));
+}
+
+/** The others' paths and, drawn last and in its own colour, the people's. */
+function pathsOf({ reading }, { look }, { rows, mine }) {
+  const own = reading.runs.get(mine), others = rows.map(([, id]) => reading.runs.get(id))
+    .filter((it) => it !== own);
+  others.forEach((it, index) => { it.look = look + 1 + index; });
+  return [...others, Object.assign(own, { look })];
+}
+
+/** Who did how well in the same quarters, the best first. */
+function Score({ store, score: { verdict, asked, rows, mine, caption, notes } }) {
+  const most = Math.max(...rows.map(([, , loss]) => loss));
+  const table = rows.map(([who, id, loss, ...parts]) => [id,
+    [h(Swatch, { run: store.reading.runs.get(id) }), id === mine ? h("b", null, who) : who],
+    h("i", { style: `width: ${(100 * loss) / most}%` }), figure(loss), ...parts.map(figure)]);
+  return [h("p", { class: "headline" }, verdict),
+    asked > 0 && soft(`The rule was asked ${asked === 1 ? "once" : `${asked} times`}.`),
+    h(Table, { kind: "score", heads: ["", "", ...SCORE_PARTS], rows: table }),
+    h(Fold, { store, id: "how", title: "How it is counted" }, () => [caption, ...notes].map(soft))];
+}
+
+addView("seat", { draw: Seat, ofRun: true });

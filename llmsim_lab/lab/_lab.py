@@ -141,6 +141,11 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     panels: t.List[str] = t.List(t.Unicode()).tag(sync=True)
     first: t.Dict[str, Any] = t.Dict().tag(sync=True)
     parts: ClassVar[Sequence[str]] = ALL
+    commands: ClassVar[Mapping[str, str]] = {
+        **{name: f"_{name}" for name in ("since", "answer", "play", "form", "fork", "restart")},
+        **{name: name for name in ("pause", "stop")},
+    }
+    """What the browser may ask for, and the method that does it."""
     # Of the class, since ``__del__`` calls close also where __init__ raised.
     _stop_listening: Sequence[Callable[[], None]] = ()
     _playing: asyncio.Future[Any] | None = None
@@ -179,8 +184,8 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
 
     # --- runs ---------------------------------------------------------------------------------
 
-    def _open(self, source: Source, run: int | None) -> int:
-        """Read what is to be shown; returns the number of the run to show first."""
+    def _open(self, source: Source, run: int | None) -> int | None:
+        """Read what is to be shown; returns the number of the run to show first, if any."""
         if isinstance(source, Run):
             if run is not None:
                 raise ConfigError(f"run={run} goes with a tape; a simulation is one run already")
@@ -228,10 +233,14 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         self.reading.add(info, run, changes=self._changes.get(number, ()), calls=calls)
 
     def _grew(self, number: int, turn: Turn) -> None:
-        """Show a turn that was just played, on whichever thread, ten times a second at most."""
+        """Show a turn that was just played, on whichever thread."""
         self.reading.add(
             self._infos[number], self.runs[number], changes=self._changes.get(number, ())
         )
+        self._soon()
+
+    def _soon(self) -> None:
+        """Send what is new, ten times a second at most."""
         wait = self._sent_at + _LOOK_S - time.monotonic()
         if wait > 0:
             self._later(self._send_new, wait)
@@ -262,6 +271,11 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             self._say({"at": at, "records": self.reading.since(at)})
         self._later(self.keep, max(_KEEP_S, self._keep_from - time.monotonic()))
 
+    def put(self, kind: str, key: str | int, value: Any) -> None:
+        """Show a part of a view beyond those of runs, as ``Reading.put`` takes it."""
+        self.reading.put(kind, key, value)
+        self._soon()
+
     def _say(self, message: Message) -> None:
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
         packed = text.encode(errors="replace")
@@ -275,21 +289,12 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     def _receive(self, _: Any, message: Message, __: Any) -> None:
         """Take a command, on whichever thread the kernel reads messages."""
         do = message.pop("do", None)
-        if do == "since":  # at once, even while a cell keeps the loop busy
-            self._guarded(self._since, message)
+        if do not in self.commands:
             return
-        if do == "answer":  # the cell that keeps the loop busy may be the one that waits for it
-            self._guarded(self._answer, message)
-            return
-        acts: dict[Any, Callable[..., object]] = {
-            "play": self._play,
-            "pause": self.pause,
-            "stop": self.stop,
-            "form": self._form,
-            "fork": self._fork,
-            "restart": self._restart,
-        }
-        if (act := acts.get(do)) is not None and not self._loop.is_closed():
+        act = getattr(self, self.commands[do])
+        if do in ("since", "answer"):  # at once: the cell that keeps the loop busy may wait for it
+            self._guarded(act, message)
+        elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._guarded, act, message)
 
     def _since(self, at: int = 0) -> None:

@@ -26,7 +26,9 @@ from llmsim_lab.run._reading import Reading
 
 _FRONT = Path(__file__).parent / "front"
 _MODULES = ("text", "dom", "reading", "chart", "calls", "compare", "view", "host")
-"""In the order in which they are joined: each uses those before it."""
+"""In the order in which they are joined: each uses those before it. A further view, which calls
+``addView``, comes between ``view`` and ``host``, and its style into ``_STYLES``."""
+_STYLES = ("view", "calls")
 _MOST_STATIC = 300
 """Decisions in the part that is read where scripts do not run."""
 _LONGEST_STATIC = 400
@@ -40,7 +42,7 @@ def module() -> str:
 
     No build step: the files are what runs.
     """
-    style = "".join((_FRONT / f"{name}.css").read_text("utf-8") for name in ("view", "calls"))
+    style = "".join((_FRONT / f"{name}.css").read_text("utf-8") for name in _STYLES)
     parts = [f"const CSS = {json.dumps(style)};"]
     for name in _MODULES:
         text = (_FRONT / f"{name}.js").read_text("utf-8")

@@ -1,9 +1,10 @@
 """Runs as an append-only log of JSON records: what the page, the window and static views read.
 
 A record may bring lines, texts and forms of slots, and then what uses them: a ``run``, a ``turn``,
-or ``calls``. A text is the numbers of its lines, each as the step from the one before, and each
-line is kept once, since prompts share most of theirs. A run or turn that is there already is
-replaced by a later record, so that a reader only ever asks for what comes after those it has.
+``calls``, or a ``part`` of a further view. A text is the numbers of its lines, each as the step
+from the one before, and each line is kept once, since prompts share most of theirs. A run or turn
+that is there already is replaced by a later record, so that a reader only ever asks for what comes
+after those it has.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class Reading:
         runs: the latest record of each run, by its number.
         turns: the latest record of each turn, by its run and number.
         calls: the latest record of each call, by its number.
+        parts: the latest value of each part of a further view, by the view's name and a key.
     """
 
     def __init__(self, title: str) -> None:
@@ -105,6 +107,7 @@ class Reading:
         self.runs: dict[int, Record] = {}
         self.turns: dict[tuple[int, int], Record] = {}
         self.calls: dict[int, Record] = {}
+        self.parts: dict[tuple[str, str | int], Any] = {}
         self._seen: dict[int, dict[int, Turn]] = {}
         self._numeric: dict[int, set[str]] = {}
         self._numbers: dict[tuple[str, int], int] = {}
@@ -114,6 +117,19 @@ class Reading:
         """Return the records after the first ``at``."""
         with self._lock:
             return self.records[at:]
+
+    def put(self, kind: str, key: str | int, value: Any) -> None:
+        """Add what a view beyond those of runs is made of, where it is not known already.
+
+        Args:
+            kind: the view's name.
+            key: which part of it; a later value takes an earlier one's place.
+            value: as JSON can hold it.
+        """
+        with self._lock:
+            if self.parts.get((kind, key)) != value:
+                self.parts[kind, key] = value
+                self._append({"part": {"kind": kind, "key": key, "value": value}})
 
     # --- runs --------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { ALL, makeWindow, run, turn } from "./view_kit.mjs";
-import { valuesIn } from "../../llmsim_lab/run/front/view.js";
+import { h } from "../../llmsim_lab/run/front/dom.js";
+import { addView, valuesIn } from "../../llmsim_lab/run/front/view.js";
 
 const FISHING = [
   run(1, { columns: ["fish"], series: [{ column: "fish", label: "Fish", unit: "" }] }),
@@ -145,4 +146,22 @@ test("any name can be a place of what was changed", () => {
   const fields = [field("set", "__proto__"), field("__proto__", "a"), field("set", "same")];
   assert.equal(JSON.stringify(valuesIn(fields, { 0: "5", 1: "6", 2: "1" })),
     '{"set":{"__proto__":"5"},"__proto__":{"a":"6"}}');
+});
+
+test("a further view is shown once there is something of it, with or without a run", () => {
+  addView("notes", { draw: ({ store }) => h("p", { class: "notes" }, store.reading.partsOf("notes")
+    .get("first")) });
+  const part = (value) => ({ part: { kind: "notes", key: "first", value } });
+  const panels = ["notes", ...ALL];
+  const alone = makeWindow([part("old"), part("new")], { panels });
+  assert.deepEqual(alone.texts("notes"), ["new"]);
+  alone.press("Enter");
+  assert.deepEqual(alone.sent, []); // there is nothing to play
+  const { texts, button, press, sent } = makeWindow([...FISHING, part("new")], { panels });
+  assert.equal(button("Step"), undefined);
+  press("2");
+  assert.deepEqual(texts("notes"), []);
+  press("Enter");
+  assert.equal(sent.length, 1);
+  assert.equal(makeWindow(FISHING, { panels }).button("Notes"), undefined);
 });

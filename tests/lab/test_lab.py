@@ -496,3 +496,28 @@ async def test_what_is_closed_follows_no_run_any_more() -> None:
 def test_a_wrong_argument_is_named(make: Any, message: str) -> None:
     with pytest.raises((ConfigError, TapeError), match=message):
         make()
+
+
+class Notes(Lab):
+    """A window with one further view, and no run."""
+
+    parts = ("notes",)
+    commands = Lab.commands | {"note": "_note"}
+
+    def _open(self, source: object, run: int | None) -> None:
+        self.reading.put("notes", "first", source)
+
+    def _note(self, text: str) -> None:
+        self.put("notes", "first", text)
+
+    def static_text(self) -> str:
+        return "notes"
+
+
+async def test_a_further_view_has_parts_and_commands_of_its_own() -> None:
+    browser = Browser(Notes("old"))  # type: ignore[arg-type]
+    browser.send("note", text="new")
+    browser.send("note", text="new")
+    await eventually(lambda: len(browser.records) > 1)
+    parts = [record["part"] for record in browser.records]
+    assert parts == [{"kind": "notes", "key": "first", "value": it} for it in ("old", "new")]

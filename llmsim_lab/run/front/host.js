@@ -113,7 +113,8 @@ export async function mountPage(el) {
     const { title, start, records } = await pageData();
     const shared = { ...nothing(), title };
     shared.reading.take(0, records);
-    const store = makeStore(shared, { panels: PANELS, at: { run: start } });
+    const panels = [...shared.reading.parts.keys(), ...PANELS]; // further views first
+    const store = makeStore(shared, { panels, at: { run: start } });
     followAddress(store, start);
     draw(el, store);
   } catch (error) {

@@ -14,6 +14,7 @@ export class Reading {
   lines = [];
   texts = [];
   forms = [];
+  parts = new Map(); // of further views: kind -> Map of key -> value
   kept = new Map(); // answers, until the log grows
   ofRuns = new Map(); // answers, until more is known of a run than its turns
 
@@ -24,7 +25,7 @@ export class Reading {
     return true;
   }
 
-  add({ lines = [], texts = [], forms = [], run, turn, calls = [] }) {
+  add({ lines = [], texts = [], forms = [], run, turn, calls = [], part }) {
     this.size += 1;
     this.kept.clear();
     for (const line of lines) this.lines.push(line);
@@ -36,6 +37,13 @@ export class Reading {
     if (run) this.addRun(run);
     if (turn) this.runs.get(turn.run)?.own.set(turn.n, turn);
     for (const call of calls) this.calls.set(call.k, call);
+    if (part) this.partsOf(part.kind).set(part.key, part.value);
+  }
+
+  /** What a further view is made of, by keys; the kind is the view's name. */
+  partsOf(kind) {
+    if (!this.parts.has(kind)) this.parts.set(kind, new Map());
+    return this.parts.get(kind);
   }
 
   addRun(run) {

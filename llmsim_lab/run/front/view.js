@@ -10,7 +10,10 @@ import { Compare } from "./compare.js";
 import { h } from "./dom.js";
 import { change, clip, facts, figure, plural, storyOf } from "./text.js";
 
-const VIEWS = { overview: Overview, turn: Turn, calls: Calls, compare: Compare };
+const VIEWS = {
+  overview: { draw: Overview, ofRun: true }, turn: { draw: Turn, ofRun: true },
+  calls: { draw: Calls, ofRun: true, onKey: callsKey }, compare: { draw: Compare, ofRun: true },
+};
 const TYPED_IN = "input:not([type=range]), textarea, select";
 const FEW_RUNS = 4, FEW_ROWS = 8, MOST_RUNS = 60; // as a line, as an open tree, at once
 const FEW_FACTS = 12, FEW_PLAYERS = 10, FEW_BRIEF = 6, SHORT_VALUE = 44, LONG_FIELD = 60;
@@ -27,30 +30,40 @@ const yesOrNo = (value) => (value ? "yes" : "no");
 const sayValue = (value) => (typeof value === "boolean" ? yesOrNo(value) : figure(value));
 const play = ({ commands }, run, turns) => commands({ do: "play", run, turns });
 const canPlay = ({ commands, panels }, run) => (
-  commands && panels.includes("transport") && run.plays !== false);
+  commands && run && panels.includes("transport") && run.plays !== false);
+
+/** Add a view: `draw` is given `{store, run, first, last, n, turn}` and shows `partsOf(name)`, what
+ * Python's `put(name, key, value)` sent; with `ofRun` it is below a run's head and controls. */
+export const addView = (name, view) => { VIEWS[name] = view; };
 
 export function App({ store }) {
-  const { reading, panels, commands, ask, form } = store, has = (name) => panels.includes(name);
-  if (!reading.runs.size) {
+  const { panels, commands, ask, form } = store, views = viewsOf(store);
+  if (!views.length) {
     return h("p", { class: "wait soft", role: "status" }, liveWords(store) || "Reading …");
   }
-  const views = viewsOf(store), now = { store, ...settle(store, views) }, { view } = store.at;
+  const now = { store, ...settle(store, views) }, { view } = store.at;
+  const { draw, ofRun } = VIEWS[view];
+  const has = (name) => ofRun && panels.includes(name);
+  const tabs = (views.length > 1 || has("transport")) && h(Tabs, { key: "tabs", views, ...now });
+  const first = views.some((it) => !VIEWS[it].ofRun); // their place stays, whatever is below them
   return [
+    first && tabs,
     has("head") && h(Head, now),
     commands && has("transport") && h(Transport, now),
     commands && h(Live, now),
     ask && has("transport") && h(Ask, { key: `ask ${ask.id}`, store, ask }),
-    form?.parts.length > 0 && h(Change, { key: `${form.run} ${form.turn}`, store, form }),
-    (views.length > 1 || has("transport")) && h(Tabs, { views, ...now }),
+    ofRun && form?.parts.length > 0 && h(Change, { key: `${form.run} ${form.turn}`, store, form }),
+    !first && tabs,
     store.ui.help && h(Help, now),
     view && h(commands ? "div" : "main", { class: "view", key: view },
-      h("h2", { class: "hidden" }, titled(view)), h(VIEWS[view], now)),
+      h("h2", { class: "hidden" }, titled(view)), h(draw, now)),
   ];
 }
 
 function viewsOf({ panels, reading }) {
   const pairs = reading.runs.size > 1 || reading.calls.size > 1;
-  return Object.keys(VIEWS).filter((it) => panels.includes(it) && (it !== "compare" || pairs));
+  return panels.filter((it) => VIEWS[it] && (it !== "compare" || pairs)
+    && (VIEWS[it].ofRun ? reading.runs.size : reading.parts.has(it)));
 }
 
 /** Fill in what an address or a host left open; the run, its turns and the one that is shown. */
@@ -58,23 +71,25 @@ function settle(store, views) {
   const { reading, at } = store, run = reading.runs.get(at.run) ?? [...reading.runs.values()][0];
   const meant = at.call != null ? "calls" : at.a != null ? "compare" : at.turn != null && "turn";
   const view = [at.view, meant, views[0]].find((it) => views.includes(it));
-  store.at = { ...at, run: run.id, view };
+  store.at = { ...at, run: run?.id, view };
+  if (!run) return {};
   const first = reading.first(run), last = reading.last(run);
   const n = Math.max(first, Math.min(at.turn ?? last, last)); // without one, the latest
   return { run, first, last, n, turn: reading.turn(run, n) };
 }
 
 export function onKey(store, event, target) {
-  const { reading, at, ui, commands, live } = store, { key } = event;
-  if (!reading.runs.size || !target.closest) return;
-  if (at.view === "calls" && callsKey(store, event, target)) return event.preventDefault();
+  const { ui, commands, live } = store, { key } = event;
   const views = viewsOf(store), { run, first, last, n } = settle(store, views);
+  const { ofRun, onKey: own } = VIEWS[store.at.view] ?? {};
+  if (!views.length || !target.closest) return;
+  if (own?.(store, event, target)) return event.preventDefault();
   const pressed = [" ", "Enter"].includes(key) && target.closest("button, summary, [tabindex='0']");
   if (key !== "Escape" && (pressed || target.closest(TYPED_IN))) return;
-  const plays = canPlay(store, run);
+  const plays = ofRun && canPlay(store, run);
   const act = {
-    ArrowLeft: () => toTurn(store, run, Math.max(n - 1, first)),
-    ArrowRight: () => toTurn(store, run, Math.min(n + 1, last)),
+    ArrowLeft: ofRun && (() => toTurn(store, run, Math.max(n - 1, first))),
+    ArrowRight: ofRun && (() => toTurn(store, run, Math.min(n + 1, last))),
     "?": () => store.show({ help: !ui.help }),
     "/": views.includes("calls")
       && (() => { store.go({ view: "calls" }); store.draw(); ui.search?.focus(); }),
@@ -89,7 +104,7 @@ export function onKey(store, event, target) {
 
 function Help({ store, run }) {
   const lists = store.panels.includes("calls"), plays = canPlay(store, run);
-  const keys = [["← →", "the turn before, the next turn"], ["1 … 4", "another view"],
+  const keys = [["← →", "the turn before, the next turn", run], ["1 … 9", "another view"],
     ["/", "search the calls", lists], ["j k ↓ ↑", "in the list of calls: next, previous", lists],
     ["Enter", "in the list: to the call", lists], ["Esc", "back to the list; close a form"],
     ["Space", "play, pause", plays], ["Enter", "play one turn", plays]];
@@ -199,13 +214,14 @@ const Slider = ({ store, run, first, last, n }) => h("div", { class: "slide fine
   reach(store.reading, run));
 
 function Tabs({ store, views, run, ...turns }) {
-  const { reading, panels, ui, at, commands } = store, calls = reading.callsOf(run).length;
+  const { reading, panels, ui, at, commands } = store, { ofRun } = VIEWS[at.view];
+  const calls = run ? reading.callsOf(run).length : 0;
   return h("section", { class: "row mid tabs", "aria-label": "Controls" },
     views.length > 1 && h("nav", { "aria-label": "Views" }, views.map((view) => h("button", {
       key: view, "aria-current": view === at.view ? "page" : null,
       onclick: () => store.go({ view }),
     }, titled(view), view === "calls" && calls > 0 && small(figure(calls))))),
-    !commands && panels.includes("transport") && h(Slider, { store, run, ...turns }),
+    !commands && ofRun && panels.includes("transport") && h(Slider, { store, run, ...turns }),
     commands && h("p", { class: `says fine${store.gone ? " gone" : ""}`, role: "status" },
       liveWords(store, run)),
     plain("?", () => store.show({ help: !ui.help }),
@@ -216,7 +232,9 @@ function liveWords({ live, slow, gone, panels }, run) {
   if (gone) return "The kernel is gone: run the cell again.";
   if (slow) return "Sent; waiting for the kernel, which is busy.";
   const looks = run?.plays === false && panels.includes("transport");
-  if (!live.busy) return live.says || (looks && "This run can only be looked at.");
+  if (!live.busy || live.turn == null) {
+    return live.says || (looks && "This run can only be looked at.");
+  }
   const { waiting = [], finished } = live, others = waiting.length - FEW_WAITING;
   const more = live.left > 1 ? `, then ${plural(live.left - 1, "more turn")}` : "";
   const named = waiting.slice(0, FEW_WAITING).map(({ who, attempt, seconds }) => (
@@ -225,7 +243,7 @@ function liveWords({ live, slow, gone, panels }, run) {
     finished > 0 && `${figure(finished)} done`, named, others > 0 && `${others} more wait`)}`;
 }
 
-const Fault = ({ store, text }, button) => h("div", { class: "fault", role: "alert" },
+export const Fault = ({ store, text }, button) => h("div", { class: "fault", role: "alert" },
   h(Passage, { store, id: `fault ${text}`, text: titled(text), most: LONG_TELLING }), button);
 
 /** What models write while a turn is played, and what went wrong. */
@@ -257,7 +275,7 @@ export function valuesIn(fields, typed) {
   return values;
 }
 
-function Fields({ store, fields, typed }) {
+export function Fields({ store, fields, typed }) {
   return h("div", { class: "fields" }, fields.map((field, index) => {
     const told = field.help === fields[index - 1]?.help; // one help for fields of a kind
     const type = (text) => { typed[index] = text; store.changed(); };
@@ -284,7 +302,7 @@ function Field({ label, help, schema, value, typed, type }) {
     help && small(help));
 }
 
-function Form({ store, label, kind, fields, typed, submit, send, cancel, ref }, above) {
+export function Form({ store, label, kind, fields, typed, submit, send, cancel, ref }, above) {
   const onsubmit = (event) => { event.preventDefault(); send(valuesIn(fields, typed)); };
   return h("form", { class: "card", "aria-label": label, onsubmit, ref }, above,
     h(Fields, { key: kind, store, fields, typed }),

@@ -44,8 +44,9 @@ export function App({ store }) {
   const now = { store, ...settle(store, views) }, { view } = store.at;
   const { draw, ofRun } = VIEWS[view];
   const has = (name) => ofRun && panels.includes(name);
-  const tabs = (views.length > 1 || has("transport")) && h(Tabs, { key: "tabs", views, ...now });
-  const first = views.some((it) => !VIEWS[it].ofRun); // their place stays, whatever is below them
+  const first = views.some((it) => !VIEWS[it].ofRun); // the tabs' place stays, whatever is below
+  const tabs = (first || views.length > 1 || has("transport"))
+    && h(Tabs, { key: "tabs", views, ...now });
   return [
     first && tabs,
     has("head") && h(Head, now),

@@ -329,12 +329,15 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         turn = self.first.get("turn")
         return run, self.runs[run].turns[-1].number if turn is None else turn
 
-    def show(self, turn: int | None = None, *, run: int | None = None) -> None:
+    def show(
+        self, turn: int | None = None, *, run: int | None = None, view: str | None = None
+    ) -> None:
         """Show a turn.
 
         Args:
             turn: its number; the latest if not given.
             run: the run's number; the one shown if not given.
+            view: what is shown of it, such as ``"calls"``; the view that is there if not given.
 
         Raises:
             ConfigError: there is no such run or turn.
@@ -347,8 +350,9 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             first, last = turns[0].number, turns[-1].number
             if not first <= whole_number("turn", turn) <= last:
                 raise ConfigError(f"the run has no turn {turn}; it has turns {first} to {last}")
-        self.first = {"run": number, **({} if turn is None else {"turn": turn})}
-        self._say({"show": {"run": number, "turn": turn}})
+        named = {} if view is None else {"view": view}
+        self.first = {"run": number, **({} if turn is None else {"turn": turn}), **named}
+        self._say({"show": {"run": number, "turn": turn, **named}})
         self._later(self.keep, _KEEP_S)
 
     # --- playing ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import { h, patch } from "./dom.js";
 import { Reading } from "./reading.js";
+import "./study.js";
 import { App, onKey } from "./view.js";
 
 const SLOW_MS = 600; // after which a command without an answer is waited for in words

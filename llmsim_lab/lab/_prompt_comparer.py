@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab._util.html import details, join, pre, safe, styled, visible
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.html import details, join, pre, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, LabError, PromptError
-from llmsim_lab.lab._picture import figure_html
-from llmsim_lab.lab._widget import LabWidget, block, button, noted, number_box, row, sideways
-from llmsim_lab.llm import LLMClient
+from llmsim_lab.lab._lab import Lab
+from llmsim_lab.lab._study_board import StudyBoard
+from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, load
 from llmsim_lab.run._run import NoModel
 from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape
+from llmsim_lab.types import Attempt, CallSite, ChatRequest, Message
 
 if TYPE_CHECKING:
     from llmsim_lab.study._study import Outcomes
 
+VIEW = "prompts"
 _FIRST = "as it was"
 
 
-class PromptComparer(LabWidget):
+class _Traced(Prompt):
+    """A prompt that keeps the first message that is made of it."""
+
+    first: RenderedPrompt | None = None
+
+    def _filled(self, *how: Any) -> RenderedPrompt:
+        made = super()._filled(*how)
+        self.first = self.first or made
+        return made
+
+
+class PromptComparer(StudyBoard):
     """Compares variants of a prompt at the situations of a recorded run, by ``Study.again``.
 
     Args:
@@ -37,20 +53,23 @@ class PromptComparer(LabWidget):
         turns: the recorded turns that are continued; all if not given.
         outcome: what is compared; all fields of the replies if not given.
         llm_client: the model; the run's own if not given.
-        to: the folder of what is asked; gone with the widget if not given.
+        to: the folder of what is asked; gone with the window if not given.
 
     Attributes:
-        variants: what was asked with, by name; the first as it was recorded.
-        texts: the boxes of the variants, by name.
-        samples_box: how many samples.
-        run_button, stop_button: ask what is left; stop.
+        texts: the variants as they stand, by name; the first as it was recorded.
         study: what was asked last, or None.
-        results: what came of it: one sentence first.
 
     Example:
         >>> PromptComparer(run, {"hawk": lambda text: text + " You fear inflation."}
         ...                )  # doctest: +SKIP
     """
+
+    parts = (VIEW, *StudyBoard.parts)
+    commands: ClassVar[Mapping[str, str]] = {
+        **StudyBoard.commands,
+        "write": "_write",
+        "add": "_add_variant",
+    }
 
     def __init__(
         self,
@@ -64,53 +83,56 @@ class PromptComparer(LabWidget):
         llm_client: LLMClient | None = None,
         to: str | None = None,
     ) -> None:
-        super().__init__()
-        source = run if isinstance(run, Run) else load(run)
+        self._source = source = run if isinstance(run, Run) else load(run)
         if source.tape is None:
             raise ConfigError("the run is on no tape: make it with tape='my.tape'")
-        self._source, self._turns, self._outcome, self._to = source, turns, outcome, to
+        self._how: dict[str, Any] = {"turns": turns, "outcome": outcome, "to": to}
         self._client = llm_client or source.llm_client
         if self._client is not None and isinstance(self._client.backend, NoModel):
             self._client = None
-        self.prompt = _prompt_of(source, prompt)
-        self.study: Study | None = None
-        self.texts: dict[str, w.Textarea] = {}
-        self._notes: dict[str, w.HTML] = {}
-        self.samples_box = number_box("Samples", value=samples, least=1, most=1_000)
-        asked = "Ask the recorded situations again, with each variant"
-        self.run_button = self.starter("Run", asked, self._run, button_style="primary")
-        self.stop_button = self.stopper("Stop", "Stop; what was answered is kept")
-        add = button("Add a variant", "Add a copy of the first one, to edit", self._add)
-        self.controls = (*self.controls, self.samples_box, add)
-        self.results = w.HTML()
-        layout = w.Layout(display="flex", flex_flow="row wrap", grid_gap="12px")
-        self._variants = w.VBox(layout=layout)
-        self.children = (
-            self._variants,
-            row(add, self.samples_box, self.run_button, self.stop_button, self.retry),
-            self.status,
-            self.error,
-            self.results,
+        self.prompt, self._samples = _prompt_of(source, prompt), samples
+        self.texts: dict[str, str] = {}
+        self._filling: dict[int, asyncio.Task[None]] = {}
+        self._at = min(turns or [source.turns[0].number])
+        self._given, self._parallel = {_FIRST: None, **(variants or {})}, None
+        Lab.__init__(self, source, llm_client=llm_client)
+
+    def _open(self, source: Any, run: int | None) -> None:
+        about = {
+            "name": self.prompt.name,
+            "slots": [*self.prompt.slots],
+            "samples": whole_number("samples", self._samples, least=1, most=1_000),
+            "turns": [turn.number for turn in source.turns[:-1]],
+            "model": "" if self._client is None else self._client.config.model,
+        }
+        self.reading.put(VIEW, "about", about)
+        for name, variant in self._given.items():
+            text = variant(self.prompt.text) if callable(variant) else variant
+            self._put(name, _shown(self.prompt, getattr(text, "text", text) or self.prompt.text))
+
+    def _put(self, name: str, text: str) -> None:
+        """Show a variant: its text, and what is wrong with it."""
+        self.texts[name] = text
+        fault = ""
+        try:
+            self._read(name)
+        except LabError as error:
+            fault = str(error)
+        place = [*self.texts].index(name)
+        self.reading.put(
+            VIEW, place, {"name": name, "text": self.reading.keep_text(text), "fault": fault}
         )
-        for name, variant in {_FIRST: None, **(variants or {})}.items():
-            self._put(name, variant)
 
-    def _add(self) -> None:
-        self._put(f"variant {len(self.texts)}", None)
-
-    def _put(self, name: str, variant: Any) -> None:
-        """Add the box of a variant."""
-        text = variant(self.prompt.text) if callable(variant) else variant
-        text = getattr(text, "text", text) or self.prompt.text
-        layout = w.Layout(width="100%", height="11em")
-        box = w.Textarea(value=text, layout=layout, disabled=name == _FIRST)
-        note = self._notes[name] = w.HTML()
-        self.texts[name] = box
-        box.observe(lambda _: self._check(name), names="value")
-        title = w.HTML(str(styled(visible(name), tag="strong")))
-        part = w.VBox([title, box, note], layout=w.Layout(flex="1 1 22em", min_width="0"))
-        self._variants.children = (*self._variants.children, part)
-        self._check(name)
+    def _read(self, name: str) -> Prompt | None:
+        if name == _FIRST:
+            return None
+        made = self.prompt.edit(self.texts[name])
+        if more := sorted(set(made.slots) - set(self.prompt.slots)):
+            raise PromptError(
+                f"{{{{ {more[0]} }}}}: the run gives this prompt no such value; it has "
+                f"{', '.join(self.prompt.slots) or 'none'}"
+            )
+        return made
 
     @property
     def variants(self) -> dict[str, Prompt | None]:
@@ -121,84 +143,79 @@ class PromptComparer(LabWidget):
         """
         return {name: self._read(name) for name in self.texts}
 
-    def _read(self, name: str) -> Prompt | None:
-        if name == _FIRST:
-            return None
-        made = self.prompt.edit(self.texts[name].value)
-        if more := sorted(set(made.slots) - set(self.prompt.slots)):
-            raise PromptError(
-                f"{{{{ {more[0]} }}}}: the run gives this prompt no such value; it has "
-                f"{', '.join(self.prompt.slots) or 'none'}"
-            )
-        return made
+    # --- commands -----------------------------------------------------------------------------
 
-    def _check(self, name: str) -> None:
-        """Say what is wrong with a variant while it is typed, or what differs."""
-        try:
-            made = self._read(name)
-        except LabError as error:
-            self._notes[name].value = noted(error)
-            return
-        changed = "" if made is None else self.prompt.diff(made)._repr_html_()
-        self._notes[name].value = str(details("What differs", Markup(changed))) if changed else ""
+    def _write(self, place: int, text: str, turn: int) -> None:
+        """Take what was typed, and fill it from a recorded situation."""
+        name = [*self.texts][place]
+        self._put(name, text if name != _FIRST else self.texts[name])
+        if (before := self._filling.get(place)) is not None:
+            before.cancel()
+        self._filling[place] = self._begin(self._preview(place, name, turn))
+        self._soon()
 
-    async def _run(self) -> None:
+    def _add_variant(self) -> None:
+        self._put(f"variant {len(self.texts)}", self.texts[_FIRST])
+        self._soon()
+
+    async def _preview(self, place: int, name: str, turn: int) -> None:
+        """Show what a variant says at a turn: the turn is begun, with the recorded replies."""
+        with suppress(LabError):  # its fault is shown beside it
+            made = self._read(name) or self.prompt
+            traced = _Traced(made.user, system=made.system, name=made.name)
+            after = self._source.turns[turn + 1 - self._source.turns[0].number]
+            known = {call.history[-1].request.site: call.history[-1].reply for call in after.calls}
+            backend = ScriptedBackend(lambda asked: known.get(asked.site) or ConnectionError("end"))
+            trial = self._source.branch(turn, LLMClient(backend=backend), [traced])
+            with suppress(LabError):
+                await trial.step(progress=False)
+            if (first := traced.first) is not None:
+                system = (Message("system", first.system),) if first.system else ()
+                asked = ChatRequest(
+                    model="",
+                    messages=(*system, Message("user", first.user)),
+                    origin=first.origin(CallSite(component="", turn=turn + 1)),
+                )
+                shown = self.reading.attempt(Attempt(request=asked, reply=None, seconds=0.0))
+                self.put(VIEW, f"filled {place}", {**shown, "turn": turn})
+
+    def _run_all(self, samples: int | None = None) -> None:
+        """Ask the recorded situations again, with each variant."""
         if self._client is None:
             raise ConfigError(
                 "a recorded run has no model to ask: PromptComparer(run, ..., "
                 "llm_client=connect('auto'))"
             )
-        self.study = Study.again(
-            self._source,
-            {"prompt": {name: it and {self.prompt.name: it} for name, it in self.variants.items()}},
-            turns=self._turns,
-            samples=self.samples_box.value,
-            outcome=self._outcome,
-            llm_client=self._client,
-            to=self._to,
+        if self.study is not None and self.study.running:
+            return
+        made = {name: it and {self.prompt.name: it} for name, it in self.variants.items()}
+        samples, client = samples or self._samples, self._client
+        self._follow(
+            Study.again(
+                self._source, {"prompt": made}, samples=samples, llm_client=client, **self._how
+            )
         )
-        unlisten = self.study.listen(self._say_how_far)
-        try:
-            await self.study.arun(progress=False)
-        finally:
-            unlisten()
-        self.say(" ".join(["Finished.", *self.study.errors]))
+        super()._run_all()
 
-    def _say_how_far(self) -> None:
-        if self.study is not None:
-            runs = self.study.progress()
-            done = sum(it.status == "done" for it in runs)
-            self.say(f"{done} of {len(runs)} situations were asked in a variant.")
-
-    def ended(self) -> None:
-        """Show what came of it."""
-        self.results.value = str(self._results())
-
-    def _results(self) -> Markup:
-        if self.study is None or not self.study.counts["done"]:
-            return Markup("")
-        try:
-            effects = self.study.effects()
-        except LabError as error:
-            return safe(f"No effects yet: {error}")
-        first = next(iter(self.study.outcome), "")
-        return block(
-            *(styled(str(it), "font-size:1.1em") for it in effects if it.outcome == first),
-            details("All differences", sideways(Markup(effects._repr_html_()), name="Effects")),
-            details("Chart", figure_html(self.study.chart(first), dpi=96)),
-        )
+    # --- what stays ---------------------------------------------------------------------------
 
     def static_text(self) -> str:
         """Return the variants and what came of them, as plain text."""
         lines = [f"PromptComparer of {self.prompt.name}: {', '.join(self.texts)}"]
-        if self.study is not None:
-            lines.append(str(self.study))
-        return visible("\n".join(lines))
+        return visible("\n".join([*lines, *([] if self.study is None else [str(self.study)])]))
 
     def static_html(self) -> Markup:
         """Return the same as simple HTML."""
-        texts = (details(name, pre(clip(box.value, 4_000))) for name, box in self.texts.items())
-        return join([safe(self.static_text()), *texts, self._results()])
+        texts = (details(name, pre(clip(text, 4_000))) for name, text in self.texts.items())
+        return join([visible(self.static_text()), *texts, super().static_html()])
+
+
+def _shown(prompt: Prompt, text: str) -> str:
+    """Return a variant's text as it is edited: without headings, where there is one message."""
+    with suppress(PromptError):  # is shown as it is, with its fault
+        made = prompt.edit(text)
+        return made.text if made.system else made.user
+    return text
 
 
 def _prompt_of(run: Run, name: str) -> Prompt:

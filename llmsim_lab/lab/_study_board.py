@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from markupsafe import Markup
 
@@ -38,9 +39,14 @@ class StudyBoard(Lab):
         study: the study.
     """
 
-    parts = (VIEW, *ALL)
-    commands = Lab.commands | {"run": "_run_all", "halt": "halt", "open": "_open_place"}
-    commands |= {"outcome": "_choose"}
+    parts: ClassVar[Sequence[str]] = (VIEW, *ALL)
+    commands: ClassVar[Mapping[str, str]] = {
+        **Lab.commands,
+        "run": "_run_all",
+        "halt": "halt",
+        "open": "_open_place",
+        "outcome": "_choose",
+    }
     study: Study | None = None
     _work: asyncio.Task[None] | None = None
 
@@ -81,8 +87,8 @@ class StudyBoard(Lab):
         put_results(self.reading, study, self._outcome)
         ended = time.monotonic()
         self._rested = ended + _REST * (ended - began)
+        self._send_new()
         self._tell({**self._live, "running": study.running, "says": self._words(study)})
-        self._soon()
 
     def _words(self, study: Study) -> str:
         """Return how far the study is, in words."""
@@ -105,11 +111,12 @@ class StudyBoard(Lab):
 
     def _run_all(self) -> None:
         if self.study is not None and not self.study.running:
-            self._begin(self._played(self.study))
+            self._work = self._begin(self._played(self.study))
 
-    def _begin(self, work: Any) -> None:
-        self._work = self._loop.create_task(work)
-        self._work.add_done_callback(lambda done: done.cancelled() or done.exception())
+    def _begin(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = self._loop.create_task(work)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
 
     async def _played(self, study: Study) -> None:
         try:

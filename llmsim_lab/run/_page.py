@@ -25,7 +25,18 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._reading import Reading
 
 _FRONT = Path(__file__).parent / "front"
-_MODULES = ("text", "dom", "reading", "chart", "calls", "compare", "view", "study", "host")
+_MODULES = (
+    "text",
+    "dom",
+    "reading",
+    "chart",
+    "calls",
+    "compare",
+    "view",
+    "study",
+    "prompts",
+    "host",
+)
 """In the order in which they are joined: each uses those before it. A further view, which calls
 ``addView``, comes between ``view`` and ``host``, and its style into ``_STYLES``."""
 _STYLES = ("view", "calls", "study")

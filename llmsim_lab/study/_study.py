@@ -305,7 +305,7 @@ class Study:
         self.units = [unit["unit"] for unit in units]
         self._arms, self._chose = {arm.name: arm for arm in arms}, outcome is not None
         self.outcome = self._outcomes_of(outcome, trial)
-        self._series = {series.column: series.unit for series in trial.series}
+        self._series = trial.series
         self._player = StudyPlayer(self._world, Models(llm_client), self._arms)
         self._player.on_change = self._tell
         self._listeners: list[Callable[[], object]] = []
@@ -1090,7 +1090,8 @@ class Study:
 
     def in_unit(self, outcome: str) -> str:
         """Return the unit of an outcome, if the world names one."""
-        return self._series.get(str(self.outcome.get(outcome)).removesuffix(LAST), "")
+        column = str(self.outcome.get(outcome)).removesuffix(LAST)
+        return next((it.unit for it in self._series if it.column == column), "")
 
     @property
     def errors(self) -> list[str]:

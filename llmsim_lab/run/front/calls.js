@@ -38,9 +38,12 @@ export const Box = ({ kind, label }, content) => h("div",
   { class: kind, tabindex: "0", role: "group", "aria-label": label }, content);
 
 /** A part that is drawn only while it is open; `content` is a function. */
-export function Fold({ store, id, title, wanted = false }, [content]) {
+export function Fold({ store, id, title, wanted = false, opened }, [content]) {
   const open = store.ui.shown?.[`fold ${id}`] ?? wanted;
-  const ontoggle = ({ target }) => target.open !== open && unfold(store, `fold ${id}`, target.open);
+  const ontoggle = ({ target }) => {
+    opened?.(target.open);
+    if (target.open !== open) unfold(store, `fold ${id}`, target.open);
+  };
   return h("details", { open, ontoggle }, h("summary", null, title), open && content());
 }
 
@@ -331,7 +334,7 @@ export const callWords = (reading, call) => clip(facts(
   `Call ${call.k}`, reading.runs.size > 1 && `run ${call.run}`, call.n != null && `turn ${call.n}`,
   call.player, call.component), 90);
 
-function Prompt({ store, tried, wanted, id }) {
+export function Prompt({ store, tried, wanted, id }) {
   const { reading, ui } = store, known = Array.isArray(tried.slots);
   const [form, ...places] = known ? tried.slots : [], spans = known ? reading.forms[form] : [];
   const chosen = spans[ui.slot];

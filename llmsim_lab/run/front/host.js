@@ -2,6 +2,7 @@
 
 import { h, patch } from "./dom.js";
 import { Reading } from "./reading.js";
+import "./prompts.js";
 import "./study.js";
 import { App, onKey } from "./view.js";
 

@@ -87,7 +87,7 @@ export function Sentences({ store }) {
 }
 
 function Outcome({ store, outcome, made }) {
-  if (!made || made.fault) return soft(made?.fault ?? "");
+  if (!made || made.fault) return made && soft(made.fault);
   const { arms, of } = partOf(store, "design"), { units, turns, bands, curves } = made;
   const [count, more] = limited(store, "bands", bands.length, MOST_BANDS, "more difference");
   const label = outcome.replaceAll("_", " "), [from, to] = [turns[0]?.[0], turns.at(-1)?.[0]];

@@ -14,7 +14,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -454,8 +454,13 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     def _play(self, run: int, turns: int = 1) -> None:
         self._check_play(turns, run)
         if self._task is None or self._task.done():  # a second click meanwhile does nothing
-            self._task = self._loop.create_task(self._play_turns(turns, run))
-            self._task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._task = self._start(self._play_turns(turns, run))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin what a command asks for; what it raises it shows itself."""
+        task = self._loop.create_task(work)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
 
     def _tell(self, live: Message) -> None:
         if live != self._live:

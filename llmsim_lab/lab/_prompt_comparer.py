@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from markupsafe import Markup
 
@@ -22,13 +22,14 @@ from llmsim_lab.run import Run, load
 from llmsim_lab.run._run import NoModel
 from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape
-from llmsim_lab.types import Attempt, CallSite, ChatRequest, Message
-
-if TYPE_CHECKING:
-    from llmsim_lab.study._study import Outcomes
+from llmsim_lab.types import Attempt
 
 VIEW = "prompts"
 _FIRST = "as it was"
+_NO_MODEL = (
+    "a recorded run has no model to ask; attach one: PromptComparer(run, ..., "
+    "llm_client=connect('auto'))"
+)
 
 
 class _Traced(Prompt):
@@ -50,10 +51,8 @@ class PromptComparer(StudyBoard):
         variants: texts, prompts, or functions of the recorded text, by name; they can be edited.
         prompt: the prompt's name, where the run used several.
         samples: of each situation in each variant.
-        turns: the recorded turns that are continued; all if not given.
-        outcome: what is compared; all fields of the replies if not given.
         llm_client: the model; the run's own if not given.
-        to: the folder of what is asked; gone with the window if not given.
+        more: what else ``Study.again`` takes: ``turns``, ``outcome``, ``to``.
 
     Attributes:
         texts: the variants as they stand, by name; the first as it was recorded.
@@ -65,11 +64,8 @@ class PromptComparer(StudyBoard):
     """
 
     parts = (VIEW, *StudyBoard.parts)
-    commands: ClassVar[Mapping[str, str]] = {
-        **StudyBoard.commands,
-        "write": "_write",
-        "add": "_add_variant",
-    }
+    commands: ClassVar = {**StudyBoard.commands, "write": "_write", "add": "_add_variant"}
+    _parallel = None
 
     def __init__(
         self,
@@ -78,54 +74,57 @@ class PromptComparer(StudyBoard):
         *,
         prompt: str = "",
         samples: int = 5,
-        turns: Sequence[int] | None = None,
-        outcome: Outcomes | None = None,
         llm_client: LLMClient | None = None,
-        to: str | None = None,
+        **more: Any,
     ) -> None:
-        self._source = source = run if isinstance(run, Run) else load(run)
+        source = self._source = run if isinstance(run, Run) else load(run)
         if source.tape is None:
             raise ConfigError("the run is on no tape: make it with tape='my.tape'")
-        self._how: dict[str, Any] = {"turns": turns, "outcome": outcome, "to": to}
         self._client = llm_client or source.llm_client
         if self._client is not None and isinstance(self._client.backend, NoModel):
             self._client = None
-        self.prompt, self._samples = _prompt_of(source, prompt), samples
-        self.texts: dict[str, str] = {}
+        self.prompt, self._more = _prompt_of(source, prompt), more
+        self._samples = whole_number("samples", samples, least=1, most=1_000)
         self._filling: dict[int, asyncio.Task[None]] = {}
-        self._at = min(turns or [source.turns[0].number])
-        self._given, self._parallel = {_FIRST: None, **(variants or {})}, None
+        self.texts: dict[str, str] = {}
+        self._variants = {_FIRST: None, **(variants or {})}
         Lab.__init__(self, source, llm_client=llm_client)
+        for place in range(len(self.texts)):
+            self._fill(place, min(more.get("turns") or [source.turns[0].number]))
 
     def _open(self, source: Any, run: int | None) -> None:
         about = {
             "name": self.prompt.name,
             "slots": [*self.prompt.slots],
-            "samples": whole_number("samples", self._samples, least=1, most=1_000),
+            "samples": self._samples,
             "turns": [turn.number for turn in source.turns[:-1]],
-            "model": "" if self._client is None else self._client.config.model,
+            "fault": _NO_MODEL if self._client is None else "",
         }
         self.reading.put(VIEW, "about", about)
-        for name, variant in self._given.items():
+        for name, variant in self._variants.items():
             text = variant(self.prompt.text) if callable(variant) else variant
-            self._put(name, _shown(self.prompt, getattr(text, "text", text) or self.prompt.text))
+            text = getattr(text, "text", text) or self.prompt.text
+            with suppress(PromptError):  # else it is shown as it is, with its fault
+                made = self.prompt.edit(text)
+                text = made.text if made.system else made.user
+            self._put(name, text)
 
     def _put(self, name: str, text: str) -> None:
         """Show a variant: its text, and what is wrong with it."""
-        self.texts[name] = text
-        fault = ""
+        self.texts[name], fault = text, ""
         try:
             self._read(name)
         except LabError as error:
             fault = str(error)
-        place = [*self.texts].index(name)
-        self.reading.put(
-            VIEW, place, {"name": name, "text": self.reading.keep_text(text), "fault": fault}
-        )
+        shown = {"name": name, "text": self.reading.keep_text(text), "fault": fault}
+        self.reading.put(VIEW, [*self.texts].index(name), shown)
 
-    def _read(self, name: str) -> Prompt | None:
-        if name == _FIRST:
-            return None
+    def _read(self, name: str) -> Prompt:
+        """Return a variant as it stands.
+
+        Raises:
+            PromptError: it is no prompt, or has a slot that the recorded one lacks.
+        """
         made = self.prompt.edit(self.texts[name])
         if more := sorted(set(made.slots) - set(self.prompt.slots)):
             raise PromptError(
@@ -134,67 +133,47 @@ class PromptComparer(StudyBoard):
             )
         return made
 
-    @property
-    def variants(self) -> dict[str, Prompt | None]:
-        """The variants as they stand.
-
-        Raises:
-            PromptError: one is no prompt, or has a slot that the recorded one lacks.
-        """
-        return {name: self._read(name) for name in self.texts}
-
     # --- commands -----------------------------------------------------------------------------
 
     def _write(self, place: int, text: str, turn: int) -> None:
         """Take what was typed, and fill it from a recorded situation."""
-        name = [*self.texts][place]
-        self._put(name, text if name != _FIRST else self.texts[name])
+        self._put([*self.texts][place], text if place else self.texts[_FIRST])
+        self._send_new()
+        self._fill(place, turn)
+
+    def _fill(self, place: int, turn: int) -> None:
         if (before := self._filling.get(place)) is not None:
             before.cancel()
-        self._filling[place] = self._begin(self._preview(place, name, turn))
-        self._soon()
+        self._filling[place] = self._start(self._preview(place, turn))
 
     def _add_variant(self) -> None:
         self._put(f"variant {len(self.texts)}", self.texts[_FIRST])
-        self._soon()
+        self._send_new()
 
-    async def _preview(self, place: int, name: str, turn: int) -> None:
-        """Show what a variant says at a turn: the turn is begun, with the recorded replies."""
-        with suppress(LabError):  # its fault is shown beside it
-            made = self._read(name) or self.prompt
+    async def _preview(self, place: int, turn: int) -> None:
+        """Show what a variant says at a turn, which is begun with the recorded replies."""
+        with suppress(LabError):  # which is shown beside it
+            made = self._read([*self.texts][place])
             traced = _Traced(made.user, system=made.system, name=made.name)
-            after = self._source.turns[turn + 1 - self._source.turns[0].number]
-            known = {call.history[-1].request.site: call.history[-1].reply for call in after.calls}
+            [calls] = [it.calls for it in self._source.turns if it.number == turn + 1]
+            known = {call.history[-1].request.site: call.history[-1].reply for call in calls}
             backend = ScriptedBackend(lambda asked: known.get(asked.site) or ConnectionError("end"))
             trial = self._source.branch(turn, LLMClient(backend=backend), [traced])
             with suppress(LabError):
                 await trial.step(progress=False)
-            if (first := traced.first) is not None:
-                system = (Message("system", first.system),) if first.system else ()
-                asked = ChatRequest(
-                    model="",
-                    messages=(*system, Message("user", first.user)),
-                    origin=first.origin(CallSite(component="", turn=turn + 1)),
-                )
+            said = traced.first.user if traced.first else None
+            for asked in (it for it in backend.requests if it.messages[-1].content == said):
                 shown = self.reading.attempt(Attempt(request=asked, reply=None, seconds=0.0))
                 self.put(VIEW, f"filled {place}", {**shown, "turn": turn})
+                return
 
-    def _run_all(self, samples: int | None = None) -> None:
+    def _run_all(self, samples: int = 0) -> None:
         """Ask the recorded situations again, with each variant."""
         if self._client is None:
-            raise ConfigError(
-                "a recorded run has no model to ask: PromptComparer(run, ..., "
-                "llm_client=connect('auto'))"
-            )
-        if self.study is not None and self.study.running:
-            return
-        made = {name: it and {self.prompt.name: it} for name, it in self.variants.items()}
-        samples, client = samples or self._samples, self._client
-        self._follow(
-            Study.again(
-                self._source, {"prompt": made}, samples=samples, llm_client=client, **self._how
-            )
-        )
+            raise ConfigError(_NO_MODEL)
+        edited = {name: {self.prompt.name: self._read(name)} for name in self.texts}
+        more = {"samples": samples or self._samples, "llm_client": self._client, **self._more}
+        self._follow(Study.again(self._source, {"prompt": edited | {_FIRST: None}}, **more))
         super()._run_all()
 
     # --- what stays ---------------------------------------------------------------------------
@@ -202,20 +181,12 @@ class PromptComparer(StudyBoard):
     def static_text(self) -> str:
         """Return the variants and what came of them, as plain text."""
         lines = [f"PromptComparer of {self.prompt.name}: {', '.join(self.texts)}"]
-        return visible("\n".join([*lines, *([] if self.study is None else [str(self.study)])]))
+        return visible("\n".join([*lines, *([str(self.study)] if self.study else [])]))
 
     def static_html(self) -> Markup:
         """Return the same as simple HTML."""
-        texts = (details(name, pre(clip(text, 4_000))) for name, text in self.texts.items())
-        return join([visible(self.static_text()), *texts, super().static_html()])
-
-
-def _shown(prompt: Prompt, text: str) -> str:
-    """Return a variant's text as it is edited: without headings, where there is one message."""
-    with suppress(PromptError):  # is shown as it is, with its fault
-        made = prompt.edit(text)
-        return made.text if made.system else made.user
-    return text
+        parts = [details(name, pre(clip(text, 4_000))) for name, text in self.texts.items()]
+        return join([*parts, *([super().static_html()] if self.study else [])])
 
 
 def _prompt_of(run: Run, name: str) -> Prompt:
@@ -225,8 +196,7 @@ def _prompt_of(run: Run, name: str) -> Prompt:
         ConfigError: there is none, or several and no name.
     """
     found = {prompt.name: prompt for prompt in run.prompts.values()}
-    if not name and len(found) == 1:
-        return next(iter(found.values()))
+    name = name or (next(iter(found)) if len(found) == 1 else "")
     if name not in found:
         raise ConfigError(
             f"prompt={name!r}: the run asked with {', '.join(found) or 'no prompt'}; name one of "

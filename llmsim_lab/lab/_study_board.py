@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from markupsafe import Markup
@@ -18,7 +19,7 @@ from llmsim_lab.lab._picture import figure_html
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.study import Study
 from llmsim_lab.study._playing import Key
-from llmsim_lab.study._view import VIEW, put_results, put_runs
+from llmsim_lab.study._view import VIEW, put_runs, put_study
 
 _LOOK_S, _REST = 0.2, 8
 """How often a study is looked at, and for so many times as long as a look took it is not."""
@@ -40,15 +41,9 @@ class StudyBoard(Lab):
     """
 
     parts: ClassVar[Sequence[str]] = (VIEW, *ALL)
-    commands: ClassVar[Mapping[str, str]] = {
-        **Lab.commands,
-        "run": "_run_all",
-        "halt": "halt",
-        "open": "_open_place",
-        "outcome": "_choose",
-    }
-    study: Study | None = None
-    _work: asyncio.Task[None] | None = None
+    commands: ClassVar = {**Lab.commands, "run": "_run_all", "halt": "halt", "open": "_open_place"}
+    study: Any = None
+    _playing_all: asyncio.Task[None] | None = None
 
     def __init__(
         self, study: Study, *, parallel: int | None = None, llm_client: LLMClient | None = None
@@ -63,16 +58,14 @@ class StudyBoard(Lab):
 
     def _open(self, source: Any, run: int | None) -> None:
         self._follow(source)
-        self._live |= {"running": source.running, "says": self._words(source)}
+        self._live |= {"running": source.running, "says": self._words()}
 
     def _follow(self, study: Study) -> None:
         """Show a study, instead of one before it."""
         self.study, self._opened = study, dict[Key, int]()
-        self._outcome = next(iter(study.outcome), "")
         self._began: tuple[float, int] | None = None
         self._rested = 0.0
-        put_runs(self.reading, study)
-        put_results(self.reading, study, self._outcome)
+        put_study(self.reading, study, self._opened)
         self._stop_listening = [*self._stop_listening, study.listen(self._changed)]
 
     def _changed(self) -> None:
@@ -80,67 +73,49 @@ class StudyBoard(Lab):
         self._later(self._look_at_study, max(_LOOK_S, self._rested - time.monotonic()))
 
     def _look_at_study(self) -> None:
-        if (study := self.study) is None:
-            return
         began = time.monotonic()
-        put_runs(self.reading, study, self._opened)
-        put_results(self.reading, study, self._outcome)
+        put_study(self.reading, self.study, self._opened)
         ended = time.monotonic()
         self._rested = ended + _REST * (ended - began)
         self._send_new()
-        self._tell({**self._live, "running": study.running, "says": self._words(study)})
+        self._tell({**self._live, "running": self.study.running, "says": self._words()})
 
-    def _words(self, study: Study) -> str:
+    def _words(self) -> str:
         """Return how far the study is, in words."""
-        runs = study.progress()
-        counts = Counter(run.status for run in runs)
-        said = f"{counts['done']} of {counted(len(runs), 'run')} done"
-        said += "".join(
-            f" · {n} {it}" for it in ("running", "failed", "stopped") if (n := counts[it])
-        )
-        if not study.running:
+        runs = self.study.progress()
+        counts, now = Counter(run.status for run in runs), time.monotonic()
+        said = [f"{counts['done']} of {counted(len(runs), 'run')} done"]
+        said += [f"{n} {it}" for it in ("running", "failed", "stopped") if (n := counts[it])]
+        if not self.study.running:
             self._began = None
         elif self._began is None:
-            self._began = time.monotonic(), counts["done"]
+            self._began = now, counts["done"]
         elif ended := counts["done"] - self._began[1]:
-            each = (time.monotonic() - self._began[0]) / ended
-            said += f" · about {duration(each * (len(runs) - counts['done']))} left"
-        return said
+            left = (now - self._began[0]) / ended * (len(runs) - counts["done"])
+            said.append(f"about {duration(left)} left")
+        return " · ".join(said)
 
     # --- commands -----------------------------------------------------------------------------
 
     def _run_all(self) -> None:
-        if self.study is not None and not self.study.running:
-            self._work = self._begin(self._played(self.study))
+        if not self.study.running:
+            self._playing_all = self._start(self._play_all(self.study))
 
-    def _begin(self, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = self._loop.create_task(work)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return task
-
-    async def _played(self, study: Study) -> None:
+    async def _play_all(self, study: Study) -> None:
         try:
             await study.arun(parallel=self._parallel, progress=False)
         except Exception as error:
             self._say({"fault": str(error), "of": "run"})
-            if not isinstance(error, LabError):
-                raise
+            raise
         finally:
             self._look_at_study()
 
     def halt(self) -> None:
         """Stop the study; what was played is kept."""
-        if self.study is not None:
-            self.study.stop()
-
-    def _choose(self, outcome: str) -> None:
-        if self.study is not None and outcome in self.study.outcome:
-            self._outcome = outcome
-            self._look_at_study()
+        self.study.stop()
 
     def _open_place(self, place: int) -> None:
-        if self.study is not None:
-            self.open_run(*self.study.progress()[place].key)
+        self.open_run(*self.study.progress()[place].key)
 
     def open_run(self, arm: str, unit: int | str) -> None:
         """Show a run, with its turns and prompts.
@@ -152,14 +127,11 @@ class StudyBoard(Lab):
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        if self.study is None:
-            raise ConfigError("nothing was asked yet; Run asks the situations")
-        number = self._opened.get((arm, unit))
-        if number is None:
-            number = self._opened[arm, unit] = self._add(self.study.simulation(arm, unit))
+        if (arm, unit) not in self._opened:
+            self._opened[arm, unit] = self._add(self.study.simulation(arm, unit))
             put_runs(self.reading, self.study, self._opened)
             self._send_new()
-        self.show(run=number, view="overview")
+        self.show(run=self._opened[arm, unit], view="overview")
 
     # --- what stays ---------------------------------------------------------------------------
 
@@ -168,20 +140,14 @@ class StudyBoard(Lab):
         return visible(f"{type(self).__name__} of {self.study!r}\n{self.study}")
 
     def static_html(self) -> Markup:
-        """Return the same as simple HTML, with the chart of the chosen outcome."""
-        study = self.study
-        if study is None:
-            return Markup("")
-        parts = [Markup(study._repr_html_())]
-        if study.counts["done"]:
-            try:
-                parts.append(figure_html(study.chart(self._outcome), dpi=100))
-            except LabError as error:  # of texts, or of too many arms
-                parts.append(Markup("<p>{}</p>").format(visible(str(error))))
+        """Return the same as simple HTML, with a chart of the first outcome."""
+        parts = [Markup(self.study._repr_html_())]
+        with suppress(LabError):  # of texts, of too many arms, or of nothing yet
+            parts.append(figure_html(self.study.chart(next(iter(self.study.outcome), "")), dpi=100))
         return join(parts)
 
     def close(self) -> None:
         """Take the window from the page; what it plays is stopped."""
-        if self._work is not None:
-            self._loop.call_soon_threadsafe(self._work.cancel)
+        if self._playing_all is not None:
+            self._loop.call_soon_threadsafe(self._playing_all.cancel)
         super().close()

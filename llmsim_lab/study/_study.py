@@ -1018,7 +1018,7 @@ class Study:
         Raises:
             ConfigError: the file cannot be written.
         """
-        from llmsim_lab.study._view import put_results, put_runs
+        from llmsim_lab.study._view import put_study
 
         reading, numbers = Reading(self.name), dict[Key, int]()
         for entry in self._in_order():
@@ -1026,8 +1026,7 @@ class Study:
                 run, number = self.simulation(entry.arm, entry.unit), len(numbers) + 1
                 numbers[entry.key] = number
                 reading.add(run.about(number), run)
-        put_runs(reading, self, numbers)
-        put_results(reading, self, *self.outcome)
+        put_study(reading, self, numbers)
         return write_page(path, reading, start=1)
 
     def chart(self, outcome: str, arm: str | None = None) -> Figure:

@@ -18,8 +18,8 @@ _MOST_ARMS = 12
 _BAND = ["turn", "estimate", "low", "high"]
 
 
-def put_runs(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int] | None = None) -> None:
-    """Add the design, and how far each run is, by its place: arm by arm.
+def put_study(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int]) -> None:
+    """Add the design, how far each run is, the effects so far, and what charts are drawn from.
 
     Args:
         reading: the log.
@@ -34,42 +34,35 @@ def put_runs(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int] | Non
         "outcomes": [*study.outcome],
     }
     reading.put(VIEW, "design", design)
-    for place, run in enumerate(study.progress()):
-        number = (numbers or {}).get(run.key)
-        reading.put(VIEW, place, [run.status, run.turns, run.error, number])
-
-
-def put_results(reading: Reading, study: AnyStudy, *outcomes: str) -> None:
-    """Add the effects so far, and what charts of some outcomes are drawn from."""
-    if not study.counts["done"]:
-        for _, key in [it for it in reading.parts if it[0] == VIEW]:
-            if isinstance(key, str) and key != "design":  # of a study before this one
-                reading.put(VIEW, key, None)
-        return
-    label, rows = "", []
-    if len(study.arms) > 1 and study.outcome:
+    put_runs(reading, study, numbers)
+    done = study.counts["done"] > 0
+    made = {"effects": _effects(study) if done and len(study.arms) > 1 else None}
+    for outcome in study.outcome:
         try:
-            effects = study.effects()
-            label = effects.label
-            rows = [
-                [
-                    it.outcome,
-                    it.sentence(study.in_unit(it.outcome)),
-                    it.speaks_of,
-                    it.method,
-                    it.note,
-                ]
-                for it in effects
-            ]
-        except LabError as error:  # of an outcome that is a function, such as a user's mistake
-            label = str(error)
-    reading.put(VIEW, "effects", {"label": label, "rows": rows})
-    for outcome in outcomes:
-        try:
-            made = _charts(study, outcome)
+            made[f"of {outcome}"] = _charts(study, outcome) if done else None
         except LabError as error:
-            made = {"fault": str(error)}
-        reading.put(VIEW, f"of {outcome}", made)
+            made[f"of {outcome}"] = {"fault": str(error)}
+    for key, value in made.items():
+        reading.put(VIEW, key, value)
+
+
+def put_runs(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int]) -> None:
+    """Add how far each run is, by its place: arm by arm."""
+    for place, run in enumerate(study.progress()):
+        reading.put(VIEW, place, [run.status, run.turns, run.error, numbers.get(run.key)])
+
+
+def _effects(study: AnyStudy) -> dict[str, Any]:
+    """Return the effects, each with its outcome and as a sentence; or why there are none."""
+    try:
+        effects = study.effects()
+    except LabError as error:  # of an outcome that is a function, such as a user's mistake
+        return {"label": str(error), "rows": []}
+    rows = [
+        [it.outcome, it.sentence(study.in_unit(it.outcome)), it.speaks_of, it.method, it.note]
+        for it in effects
+    ]
+    return {"label": effects.label, "rows": rows}
 
 
 def _charts(study: AnyStudy, outcome: str) -> dict[str, Any]:

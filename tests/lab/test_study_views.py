@@ -179,7 +179,7 @@ async def test_the_situations_are_asked_and_one_sentence_says_what_came_of_it(ta
 
 async def test_a_recorded_run_has_no_model_and_says_how_to_attach_one(tape: Path) -> None:
     browser = Browser(comparer(tape, llm_client=None))
-    assert part(browser, "about", "prompts")["model"] == ""
+    assert "attach one" in part(browser, "about", "prompts")["fault"]
     browser.send("run")
     assert "llm_client=connect('auto')" in await fault(browser)
     with pytest.raises(ConfigError, match="on no tape"):

@@ -38,12 +38,9 @@ export const Box = ({ kind, label }, content) => h("div",
   { class: kind, tabindex: "0", role: "group", "aria-label": label }, content);
 
 /** A part that is drawn only while it is open; `content` is a function. */
-export function Fold({ store, id, title, wanted = false, opened }, [content]) {
+export function Fold({ store, id, title, wanted = false }, [content]) {
   const open = store.ui.shown?.[`fold ${id}`] ?? wanted;
-  const ontoggle = ({ target }) => {
-    opened?.(target.open);
-    if (target.open !== open) unfold(store, `fold ${id}`, target.open);
-  };
+  const ontoggle = ({ target }) => target.open !== open && unfold(store, `fold ${id}`, target.open);
   return h("details", { open, ontoggle }, h("summary", null, title), open && content());
 }
 

@@ -89,7 +89,7 @@ const upright = (kind, at, x) => h("line", {
   key: kind, class: kind, x1: x(at), x2: x(at), y1: 2, y2: HEIGHT - BOTTOM,
 });
 
-/** Where values are in a chart, a level line, and the grid behind them. */
+/** Where values are in a chart, level lines, and the grid behind. */
 function scaleOf(values, wide, left = LEFT) {
   const [low, high] = rangeOf(values);
   const y = (value) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
@@ -109,21 +109,19 @@ const axisText = (n, words, x, wide) => h("text", {
   "text-anchor": x(n) > wide - 34 ? "end" : x(n) < LEFT + 20 ? "start" : "middle",
 }, words);
 
-/** A chart of any values over places `from` to `to`; `draw` is given where they are. */
-export function Plot({ title, note, label, wide, left = LEFT, below = 0, values, from, to, names,
-  draw }) {
-  const { y, grid } = scaleOf(values, wide, left);
+/** A chart of values over places from one to another, turns unless they have names. */
+export function Plot({
+  title, note, label = title, wide, left = LEFT, below = 0, values, span, names, draw,
+}) {
+  const { y, grid } = scaleOf(values.filter((it) => typeof it === "number"), wide, left);
+  const [from, to] = span, room = Math.max(2, Math.floor((wide - LEFT) / 44));
   const x = (n) => left + ((n - from) / (to - from || 1)) * (wide - left - RIGHT);
   return h("figure", { class: "panel plot" },
     h("figcaption", null, h("b", { title }, title), h("span", { class: "unit soft" }, note)),
     h("svg", { width: wide, height: HEIGHT + below, role: "img", "aria-label": label }, grid,
-      draw({ x, y, bottom: HEIGHT }),
-      names.map(([n, words]) => axisText(n, words, x, wide))));
+      draw(x, y, HEIGHT), (names ?? ticks(from, to, room, true).map((n) => [n, `${n}`]))
+        .map(([n, words]) => axisText(n, words, x, wide))));
 }
-
-/** The names of turns on an axis of that width. */
-export const turnNames = (from, to, wide) => (
-  ticks(from, to, Math.max(2, Math.floor((wide - LEFT) / 44)), true).map((n) => [n, `${n}`]));
 
 /** Charts beside each other, as many as fit; `draw` is given the width of one. */
 export function Panels({ store, label, count, most = 3 }, [draw, end]) {

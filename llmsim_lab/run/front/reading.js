@@ -46,6 +46,8 @@ export class Reading {
     return this.parts.get(kind);
   }
 
+  part(kind, key) { return this.parts.get(kind)?.get(key); }
+
   addRun(run) {
     this.ofRuns.clear();
     const known = this.runs.get(run.id) ?? {

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.html import details, join, pre, visible
+from llmsim_lab._util.html import details, join, pre, safe, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.lab._lab import Lab
@@ -180,13 +180,14 @@ class PromptComparer(StudyBoard):
 
     def static_text(self) -> str:
         """Return the variants and what came of them, as plain text."""
-        lines = [f"PromptComparer of {self.prompt.name}: {', '.join(self.texts)}"]
-        return visible("\n".join([*lines, *([str(self.study)] if self.study else [])]))
+        head = f"PromptComparer of {self.prompt.name}: {', '.join(self.texts)}"
+        return visible("\n".join([head, *([str(self.study)] if self.study else [])]))
 
     def static_html(self) -> Markup:
         """Return the same as simple HTML."""
-        parts = [details(name, pre(clip(text, 4_000))) for name, text in self.texts.items()]
-        return join([*parts, *([super().static_html()] if self.study else [])])
+        texts = [details(name, pre(clip(text, 4_000))) for name, text in self.texts.items()]
+        head = self.static_text().partition("\n")[0]
+        return join([safe(head), *texts, *([super().static_html()] if self.study else [])])
 
 
 def _prompt_of(run: Run, name: str) -> Prompt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from llmsim_lab.study._playing import Key
 from llmsim_lab.study._view import VIEW, put_runs, put_study
 
 _LOOK_S, _REST = 0.2, 8
-"""How often a study is looked at, and for so many times as long as a look took it is not."""
+"""How often a study is looked at, and for so many times as long as its effects took it has none."""
 
 
 class StudyBoard(Lab):
@@ -70,15 +71,20 @@ class StudyBoard(Lab):
 
     def _changed(self) -> None:
         """Look at the study soon: it calls this on the loop that plays, for each turn."""
-        self._later(self._look_at_study, max(_LOOK_S, self._rested - time.monotonic()))
+        self._later(self._look_at_study, _LOOK_S)
 
     def _look_at_study(self) -> None:
+        put_runs(self.reading, self.study, self._opened)
+        self._send_new()
+        self._tell({**self._live, "running": self.study.running, "says": self._words()})
         began = time.monotonic()
+        if began < self._rested and self.study.running:
+            return
+        self._rested = math.inf
         put_study(self.reading, self.study, self._opened)
         ended = time.monotonic()
         self._rested = ended + _REST * (ended - began)
         self._send_new()
-        self._tell({**self._live, "running": self.study.running, "says": self._words()})
 
     def _words(self) -> str:
         """Return how far the study is, in words."""

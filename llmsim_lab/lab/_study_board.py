@@ -113,8 +113,6 @@ class StudyBoard(Lab):
         except Exception as error:
             self._say({"fault": str(error), "of": "run"})
             raise
-        finally:
-            self._look_at_study()
 
     def halt(self) -> None:
         """Stop the study; what was played is kept."""

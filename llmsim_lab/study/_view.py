@@ -78,7 +78,7 @@ def _charts(study: AnyStudy, outcome: str) -> dict[str, Any]:
     wide = rows.pivot_table(index="unit", columns="arm", values="value")
     wide = wide.reindex(index=study.units, columns=arms)
     made: dict[str, Any] = {"units": _listed(wide), "turns": [], "bands": [], "curves": []}
-    if rows["turn"].nunique() > 1:
+    if study.unit_name == "seed" and rows["turn"].nunique() > 1:
         means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm").reindex(columns=arms)
         made["turns"] = _listed(means.reset_index())
         for arm in arms:

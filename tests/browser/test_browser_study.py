@@ -59,7 +59,8 @@ def test_a_study_is_played_stopped_continued_and_a_run_opened(lab: LabPage) -> N
     run.click()
     notebook.says(BOARD, "12 of 12 runs done")
     effect = output.get_by_role("region", name="Effects").get_by_role("listitem").first
-    expect(effect).to_contain_text(re.compile(r"thrifty . nobody: .[\d.]+, 95 % .* to "))
+    told = re.compile(r"thrifty . nobody: .[\d.]+, 95 % .* to ")
+    expect(effect).to_contain_text(told, timeout=60_000)  # which SciPy is loaded for
     expect(output.get_by_role("img", name=re.compile("given by arm. nobody: mean"))).to_be_visible()
     reads(lab, notebook, BOARD, "study")
     output.get_by_role("button", name="nobody, seed 0: done").focus()
@@ -90,7 +91,7 @@ def test_prompts_are_edited_checked_asked_and_compared(lab: LabPage) -> None:
     expect(output.get_by_role("group", name="Prompt")).to_contain_text("You are Ann, plain.")
     notebook.click("Run", cell=COMPARER)
     effect = output.get_by_role("region", name="Results").get_by_role("listitem")
-    expect(effect).to_contain_text(re.compile(r"kind . as it was: .[\d.]+"))
+    expect(effect).to_contain_text(re.compile(r"kind . as it was: .[\d.]+"), timeout=60_000)
     output.get_by_text("Outcomes and charts").click()
     expect(output.get_by_role("img", name=re.compile("amount by arm"))).to_be_visible()
     reads(lab, notebook, COMPARER, "prompts")

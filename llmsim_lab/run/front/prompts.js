@@ -43,7 +43,7 @@ function Prompts({ store }) {
     reading.parts.has("study") && h("section", { "aria-label": "Results" },
       h(Sentences, { store }),
       h(Fold, { store, id: "details", title: "Outcomes and charts" }, () => (
-        h("div", { class: "study" }, h(Results, { store }))))));
+        h("div", { class: "study" }, h(Results, { store, told: true }))))));
 }
 
 /** A variant: its text to edit, what is wrong with it, what differs, and how it is filled. */

@@ -46,7 +46,7 @@ export const Controls = ({ store, off, run }) => h("div", { class: "row mid butt
     "Stop"));
 
 /** Effects and charts of an outcome. */
-export function Results({ store }) {
+export function Results({ store, told }) {
   const { outcomes } = designOf(store), outcome = outcomeOf(store);
   const { label, rows = [] } = store.reading.part("study", "effects") ?? {};
   return [
@@ -55,7 +55,7 @@ export function Results({ store }) {
         outcomes.length > 1 && h(Choice, { label: "Outcome", value: outcome,
           pick: (it) => store.show({ outcome: it }),
           options: outcomes.map((it) => [it, clip(it, 60)]) })),
-      h(Sentences, { store }), label && soft(label),
+      !told && h(Sentences, { store }), label && soft(label),
       rows.length > 0 && h(Fold, { store, id: "effects", title: "All effects, and their methods" },
         () => h(Table, { heads: ["effect", "speaks of", "method", "note"],
           rows: rows.map(([of, words, ...more], at) => [at, `${of}: ${words}`, ...more]) }))),

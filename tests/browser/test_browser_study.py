@@ -68,7 +68,7 @@ def test_a_study_is_played_stopped_continued_and_a_run_opened(lab: LabPage) -> N
         page.keyboard.press(key)
     expect(output.locator(".when")).to_contain_text("Turn 4")
     expect(output.get_by_role("heading", name="thrifty, seed 1")).to_be_visible()
-    output.locator(".when").press("1")
+    page.keyboard.press("1")
     expect(effect).to_be_visible()
     assert notebook.faults() == []
 

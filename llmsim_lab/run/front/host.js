@@ -57,8 +57,10 @@ function draw(el, store) {
   root.append(place);
   Object.assign(place, { className: "root", tabIndex: -1 }); // so that a click makes keys ours
   store.draw = () => {
+    const held = root.activeElement;
     try {
       patch(place, h(App, { store }));
+      if (held && !root.activeElement) place.focus({ preventScroll: true }); // its element is gone
     } catch (error) { // the page before it stays
       console.error(error);
       store.broken ??= place.insertAdjacentElement("beforebegin", document.createElement("p"));

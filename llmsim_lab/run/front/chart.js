@@ -124,9 +124,9 @@ export function Plot({
 }
 
 /** Charts beside each other, as many as fit; `draw` is given the width of one. */
-export function Panels({ store, label, count, most = 3 }, [draw, end]) {
+export function Panels({ store, label, count }, [draw, end]) {
   const { width = 0 } = store.ui, fit = Math.floor((width + GAP) / (NARROWEST + GAP));
-  const across = Math.max(1, Math.min(most, count, fit));
+  const across = Math.max(1, Math.min(3, count, fit));
   const wide = Math.floor((width - GAP * (across - 1)) / across);
   const sizes = store.keep("sizes", [], () => new ResizeObserver(([{ target }]) => (
     target.clientWidth && store.show({ width: target.clientWidth }))));

@@ -22,8 +22,8 @@ function Prompts({ store }) {
     commands({ do: "run", samples: ui.samples ?? samples });
   };
   const choose = (value) => {
-    store.show({ situation: Number(value) });
-    places.forEach((place) => write(place, Number(value)));
+    ui.situation = Number(value);
+    places.forEach((place) => write(place, ui.situation));
   };
   return h("div", { class: "study" },
     h("div", { class: "row mid" }, h("h3", { class: "name" }, "Prompt ", name),

@@ -9,8 +9,7 @@ import { addView, Button } from "./view.js";
 const MOST_EFFECTS = 6, MOST_UNITS = 60, MOST_FAILED = 5, MOST_BANDS = 4, LINE = 16;
 
 const designOf = (store) => store.reading.part("study", "design");
-const isNumber = (value) => typeof value === "number";
-const lookAt = (at) => look({ look: at });
+const isNumber = (value) => typeof value === "number", lookAt = (at) => look({ look: at });
 
 const outcomeOf = (store) => (
   designOf(store).outcomes.find((it) => it === store.ui.outcome) ?? designOf(store).outcomes[0]);
@@ -53,8 +52,7 @@ export function Results({ store, told }) {
     h("section", { "aria-label": "Effects" },
       h("div", { class: "row mid" }, h("h3", null, "Effects"),
         outcomes.length > 1 && h(Choice, { label: "Outcome", value: outcome,
-          pick: (it) => store.show({ outcome: it }),
-          options: outcomes.map((it) => [it, clip(it, 60)]) })),
+          pick: (it) => store.show({ outcome: it }), options: outcomes.map((it) => [it, it]) })),
       !told && h(Sentences, { store }), label && soft(label),
       rows.length > 0 && h(Fold, { store, id: "effects", title: "All effects, and their methods" },
         () => h(Table, { heads: ["effect", "speaks of", "method", "note"],
@@ -114,14 +112,13 @@ function Dots({ store, wide, label, units }) {
     const own = units.map((row) => row[at]).filter(isNumber);
     return { arm, own, mean: own.reduce((sum, it) => sum + it, 0) / own.length };
   });
-  const words = all.map(({ arm, own, mean }) => (
-    `${arm}: mean ${figure(mean)} of ${plural(own.length, of)}`));
   const dot = (row, unit, at, x, y) => isNumber(row[at]) && h("circle", {
     key: unit, class: `dot ${lookAt(at)}`, cx: x(at), cy: y(row[at]), r: 4,
     onclick: () => openCell(store, cells[at * units.length + unit]) },
   h("title", null, `${arms[at]}, ${of} ${cells[unit].unit}: ${figure(row[at])}`));
   return h(Plot, { wide, span: [-0.5, arms.length - 0.5], values: units.flat(), title: label,
-    note: `a line is a ${of}, a bar a mean`, label: `${label} by arm. ${words.join("; ")}`,
+    note: `a line is a ${of}, a bar a mean`, label: `${label} by arm. ${all.map((it) => (
+      `${it.arm}: mean ${figure(it.mean)} of ${plural(it.own.length, of)}`)).join("; ")}`,
     names: arms.map((arm, at) => [at, clip(arm, Math.floor((wide - 50) / arms.length / 6.5))]),
     draw: (x, y) => [
       units.length <= MOST_UNITS && h("path", { class: "curve dim", d: units.map((row) => (
@@ -179,10 +176,9 @@ function RunsByArm({ store }) {
 function cellKey(store, { key }, target) {
   const cell = target.closest(".cell"), across = cell?.parentNode.children.length;
   const by = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[key];
-  if (!cell || !by) return false;
-  const all = [...cell.closest("table").querySelectorAll(".cell")];
+  const all = [...cell?.closest("table").querySelectorAll(".cell") ?? []];
   all[all.indexOf(cell) + by]?.focus();
-  return true;
+  return Boolean(cell && by);
 }
 
 addView("study", { draw: Study, onKey: cellKey });

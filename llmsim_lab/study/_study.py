@@ -43,7 +43,7 @@ from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._registry import class_of_manifest
-from llmsim_lab.run._run import _load
+from llmsim_lab.run._run import _load, about
 from llmsim_lab.study._design import (
     AA,
     LAST,
@@ -1025,7 +1025,7 @@ class Study:
             if entry.turns:
                 run, number = self.simulation(entry.arm, entry.unit), len(numbers) + 1
                 numbers[entry.key] = number
-                reading.add(run.about(number), run)
+                reading.add(about(run, number), run)
         put_study(reading, self, numbers)
         return write_page(path, reading, start=1)
 

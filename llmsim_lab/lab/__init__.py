@@ -2,7 +2,7 @@
 
 ``llmsim_lab.lab.figures`` has figures without a widget, ``llmsim_lab.lab.nested`` the patch that
 lets a cell call ``asyncio.run``. Each name is imported when it is first used, so that importing
-the package loads neither ipywidgets nor matplotlib.
+the package loads neither anywidget nor matplotlib.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -348,12 +348,15 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         turn = self.first.get("turn")
         return run, self.runs[run].turns[-1].number if turn is None else turn
 
-    def show(self, turn: int | None = None, *, run: int | None = None) -> None:
+    def show(
+        self, turn: int | None = None, *, run: int | None = None, view: str | None = None
+    ) -> None:
         """Show a turn.
 
         Args:
             turn: its number; the latest if not given.
             run: the run's number; the one shown if not given.
+            view: what is shown of it, such as ``"calls"``; the view that is there if not given.
 
         Raises:
             ConfigError: there is no such run or turn.
@@ -366,8 +369,9 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             first, last = turns[0].number, turns[-1].number
             if not first <= whole_number("turn", turn) <= last:
                 raise ConfigError(f"the run has no turn {turn}; it has turns {first} to {last}")
-        self.first = {"run": number, **({} if turn is None else {"turn": turn})}
-        self._say({"show": {"run": number, "turn": turn}})
+        named = {} if view is None else {"view": view}
+        self.first = {"run": number, **({} if turn is None else {"turn": turn}), **named}
+        self._say({"show": {"run": number, "turn": turn, **named}})
         self._later(self.keep, _KEEP_S)
 
     # --- playing ------------------------------------------------------------------------------
@@ -473,8 +477,13 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     def _play(self, run: int, turns: int = 1) -> None:
         self._check_play(turns, run)
         if self._task is None or self._task.done():  # a second click meanwhile does nothing
-            self._task = self._loop.create_task(self._play_turns(turns, run))
-            self._task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._task = self._start(self._play_turns(turns, run))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin what a command asks for; what it raises it shows itself."""
+        task = self._loop.create_task(work)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
 
     def _tell(self, live: Message) -> None:
         if live != self._live:

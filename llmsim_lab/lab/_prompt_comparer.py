@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, ClassVar
 
-import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab._util.html import details, join, pre, safe, styled, visible
+from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.html import details, join, pre, safe, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, LabError, PromptError
-from llmsim_lab.lab._picture import figure_html
-from llmsim_lab.lab._widget import LabWidget, block, button, noted, number_box, row, sideways
-from llmsim_lab.llm import LLMClient
+from llmsim_lab.lab._lab import Lab
+from llmsim_lab.lab._study_board import StudyBoard
+from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, load
 from llmsim_lab.run._run import NoModel
 from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape
+from llmsim_lab.types import Attempt
 
-if TYPE_CHECKING:
-    from llmsim_lab.study._study import Outcomes
-
+VIEW = "prompts"
 _FIRST = "as it was"
+_NO_MODEL = (
+    "a recorded run has no model to ask; attach one: PromptComparer(run, ..., "
+    "llm_client=connect('auto'))"
+)
 
 
-class PromptComparer(LabWidget):
+class _Traced(Prompt):
+    """A prompt that keeps the first message that is made of it."""
+
+    first: RenderedPrompt | None = None
+
+    def _filled(self, *how: Any) -> RenderedPrompt:
+        made = super()._filled(*how)
+        self.first = self.first or made
+        return made
+
+
+class PromptComparer(StudyBoard):
     """Compares variants of a prompt at the situations of a recorded run, by ``Study.again``.
 
     Args:
@@ -34,23 +51,21 @@ class PromptComparer(LabWidget):
         variants: texts, prompts, or functions of the recorded text, by name; they can be edited.
         prompt: the prompt's name, where the run used several.
         samples: of each situation in each variant.
-        turns: the recorded turns that are continued; all if not given.
-        outcome: what is compared; all fields of the replies if not given.
         llm_client: the model; the run's own if not given.
-        to: the folder of what is asked; gone with the widget if not given.
+        more: what else ``Study.again`` takes: ``turns``, ``outcome``, ``to``.
 
     Attributes:
-        variants: what was asked with, by name; the first as it was recorded.
-        texts: the boxes of the variants, by name.
-        samples_box: how many samples.
-        run_button, stop_button: ask what is left; stop.
+        texts: the variants as they stand, by name; the first as it was recorded.
         study: what was asked last, or None.
-        results: what came of it: one sentence first.
 
     Example:
         >>> PromptComparer(run, {"hawk": lambda text: text + " You fear inflation."}
         ...                )  # doctest: +SKIP
     """
+
+    parts = (VIEW, *StudyBoard.parts)
+    commands: ClassVar = {**StudyBoard.commands, "write": "_write", "add": "_add_variant"}
+    _parallel = None
 
     def __init__(
         self,
@@ -59,72 +74,58 @@ class PromptComparer(LabWidget):
         *,
         prompt: str = "",
         samples: int = 5,
-        turns: Sequence[int] | None = None,
-        outcome: Outcomes | None = None,
         llm_client: LLMClient | None = None,
-        to: str | None = None,
+        **more: Any,
     ) -> None:
-        super().__init__()
-        source = run if isinstance(run, Run) else load(run)
+        source = self._source = run if isinstance(run, Run) else load(run)
         if source.tape is None:
             raise ConfigError("the run is on no tape: make it with tape='my.tape'")
-        self._source, self._turns, self._outcome, self._to = source, turns, outcome, to
         self._client = llm_client or source.llm_client
         if self._client is not None and isinstance(self._client.backend, NoModel):
             self._client = None
-        self.prompt = _prompt_of(source, prompt)
-        self.study: Study | None = None
-        self.texts: dict[str, w.Textarea] = {}
-        self._notes: dict[str, w.HTML] = {}
-        self.samples_box = number_box("Samples", value=samples, least=1, most=1_000)
-        asked = "Ask the recorded situations again, with each variant"
-        self.run_button = self.starter("Run", asked, self._run, button_style="primary")
-        self.stop_button = self.stopper("Stop", "Stop; what was answered is kept")
-        add = button("Add a variant", "Add a copy of the first one, to edit", self._add)
-        self.controls = (*self.controls, self.samples_box, add)
-        self.results = w.HTML()
-        layout = w.Layout(display="flex", flex_flow="row wrap", grid_gap="12px")
-        self._variants = w.VBox(layout=layout)
-        self.children = (
-            self._variants,
-            row(add, self.samples_box, self.run_button, self.stop_button, self.retry),
-            self.status,
-            self.error,
-            self.results,
-        )
-        for name, variant in {_FIRST: None, **(variants or {})}.items():
-            self._put(name, variant)
+        self.prompt, self._options = _prompt_of(source, prompt), more
+        self._samples = whole_number("samples", samples, least=1, most=1_000)
+        self._filling: dict[int, asyncio.Task[None]] = {}
+        self.texts: dict[str, str] = {}
+        self._variants = {_FIRST: None, **(variants or {})}
+        Lab.__init__(self, source, llm_client=llm_client)
+        for place in range(len(self.texts)):
+            self._fill(place, min(more.get("turns") or [source.turns[0].number]))
 
-    def _add(self) -> None:
-        self._put(f"variant {len(self.texts)}", None)
+    def _open(self, source: Any, run: int | None) -> None:
+        about = {
+            "name": self.prompt.name,
+            "slots": [*self.prompt.slots],
+            "samples": self._samples,
+            "turns": [turn.number for turn in source.turns[:-1]],
+            "fault": _NO_MODEL if self._client is None else "",
+        }
+        self.reading.put(VIEW, "about", about)
+        for name, variant in self._variants.items():
+            text = variant(self.prompt.text) if callable(variant) else variant
+            text = getattr(text, "text", text) or self.prompt.text
+            with suppress(PromptError):  # else it is shown as it is, with its fault
+                made = self.prompt.edit(text)
+                text = made.text if made.system else made.user
+            self._put(name, text)
 
-    def _put(self, name: str, variant: Any) -> None:
-        """Add the box of a variant."""
-        text = variant(self.prompt.text) if callable(variant) else variant
-        text = getattr(text, "text", text) or self.prompt.text
-        layout = w.Layout(width="100%", height="11em")
-        box = w.Textarea(value=text, layout=layout, disabled=name == _FIRST)
-        note = self._notes[name] = w.HTML()
-        self.texts[name] = box
-        box.observe(lambda _: self._check(name), names="value")
-        title = w.HTML(str(styled(visible(name), tag="strong")))
-        part = w.VBox([title, box, note], layout=w.Layout(flex="1 1 22em", min_width="0"))
-        self._variants.children = (*self._variants.children, part)
-        self._check(name)
+    def _put(self, name: str, text: str) -> None:
+        """Show a variant: its text, and what is wrong with it."""
+        self.texts[name], fault = text, ""
+        try:
+            self._read(name)
+        except LabError as error:
+            fault = str(error)
+        shown = {"name": name, "text": self.reading.keep_text(text), "fault": fault}
+        self.reading.put(VIEW, [*self.texts].index(name), shown)
 
-    @property
-    def variants(self) -> dict[str, Prompt | None]:
-        """The variants as they stand.
+    def _read(self, name: str) -> Prompt:
+        """Return a variant as it stands.
 
         Raises:
-            PromptError: one is no prompt, or has a slot that the recorded one lacks.
+            PromptError: it is no prompt, or has a slot that the recorded one lacks.
         """
-        return {name: self._read(name) for name in self.texts}
-
-    def _read(self, name: str) -> Prompt | None:
-        if name == _FIRST:
-            return None
-        made = self.prompt.edit(self.texts[name].value)
+        made = self.prompt.edit(self.texts[name])
         if more := sorted(set(made.slots) - set(self.prompt.slots)):
             raise PromptError(
                 f"{{{{ {more[0]} }}}}: the run gives this prompt no such value; it has "
@@ -132,73 +133,61 @@ class PromptComparer(LabWidget):
             )
         return made
 
-    def _check(self, name: str) -> None:
-        """Say what is wrong with a variant while it is typed, or what differs."""
-        try:
-            made = self._read(name)
-        except LabError as error:
-            self._notes[name].value = noted(error)
-            return
-        changed = "" if made is None else self.prompt.diff(made)._repr_html_()
-        self._notes[name].value = str(details("What differs", Markup(changed))) if changed else ""
+    # --- commands -----------------------------------------------------------------------------
 
-    async def _run(self) -> None:
+    def _write(self, place: int, text: str, turn: int) -> None:
+        """Take what was typed, and fill it from a recorded situation."""
+        self._put([*self.texts][place], text if place else self.texts[_FIRST])
+        self._send_new()
+        self._fill(place, turn)
+
+    def _fill(self, place: int, turn: int) -> None:
+        if (before := self._filling.get(place)) is not None:
+            before.cancel()
+        self._filling[place] = self._start(self._preview(place, turn))
+
+    def _add_variant(self) -> None:
+        self._put(f"variant {len(self.texts)}", self.texts[_FIRST])
+        self._send_new()
+
+    async def _preview(self, place: int, turn: int) -> None:
+        """Show what a variant says at a turn, which is begun with the recorded replies."""
+        with suppress(LabError):  # which is shown beside it
+            made = self._read([*self.texts][place])
+            traced = _Traced(made.user, system=made.system, name=made.name)
+            [calls] = [it.calls for it in self._source.turns if it.number == turn + 1]
+            known = {call.history[-1].request.site: call.history[-1].reply for call in calls}
+            backend = ScriptedBackend(lambda asked: known.get(asked.site) or ConnectionError("end"))
+            trial = self._source.branch(turn, LLMClient(backend=backend), [traced])
+            with suppress(LabError):
+                await trial.step(progress=False)
+            said = traced.first.user if traced.first else None
+            for asked in (it for it in backend.requests if it.messages[-1].content == said):
+                shown = self.reading.attempt(Attempt(request=asked, reply=None, seconds=0.0))
+                self.put(VIEW, f"filled {place}", {**shown, "turn": turn})
+                return
+
+    def _run_all(self, samples: int = 0) -> None:
+        """Ask the recorded situations again, with each variant."""
         if self._client is None:
-            raise ConfigError(
-                "a recorded run has no model to ask: PromptComparer(run, ..., "
-                "llm_client=connect('auto'))"
-            )
-        self.study = Study.again(
-            self._source,
-            {"prompt": {name: it and {self.prompt.name: it} for name, it in self.variants.items()}},
-            turns=self._turns,
-            samples=self.samples_box.value,
-            outcome=self._outcome,
-            llm_client=self._client,
-            to=self._to,
-        )
-        unlisten = self.study.listen(self._say_how_far)
-        try:
-            await self.study.arun(progress=False)
-        finally:
-            unlisten()
-        self.say(" ".join(["Finished.", *self.study.errors]))
+            raise ConfigError(_NO_MODEL)
+        edited = {name: {self.prompt.name: self._read(name)} for name in self.texts}
+        more = {"samples": samples or self._samples, "llm_client": self._client, **self._options}
+        self._follow(Study.again(self._source, {"prompt": edited | {_FIRST: None}}, **more))
+        super()._run_all()
 
-    def _say_how_far(self) -> None:
-        if self.study is not None:
-            runs = self.study.progress()
-            done = sum(it.status == "done" for it in runs)
-            self.say(f"{done} of {len(runs)} situations were asked in a variant.")
-
-    def ended(self) -> None:
-        """Show what came of it."""
-        self.results.value = str(self._results())
-
-    def _results(self) -> Markup:
-        if self.study is None or not self.study.counts["done"]:
-            return Markup("")
-        try:
-            effects = self.study.effects()
-        except LabError as error:
-            return safe(f"No effects yet: {error}")
-        first = next(iter(self.study.outcome), "")
-        return block(
-            *(styled(str(it), "font-size:1.1em") for it in effects if it.outcome == first),
-            details("All differences", sideways(Markup(effects._repr_html_()), name="Effects")),
-            details("Chart", figure_html(self.study.chart(first), dpi=96)),
-        )
+    # --- what stays ---------------------------------------------------------------------------
 
     def static_text(self) -> str:
         """Return the variants and what came of them, as plain text."""
-        lines = [f"PromptComparer of {self.prompt.name}: {', '.join(self.texts)}"]
-        if self.study is not None:
-            lines.append(str(self.study))
-        return visible("\n".join(lines))
+        head = f"PromptComparer of {self.prompt.name}: {', '.join(self.texts)}"
+        return visible("\n".join([head, *([str(self.study)] if self.study else [])]))
 
     def static_html(self) -> Markup:
         """Return the same as simple HTML."""
-        texts = (details(name, pre(clip(box.value, 4_000))) for name, box in self.texts.items())
-        return join([safe(self.static_text()), *texts, self._results()])
+        texts = [details(name, pre(clip(text, 4_000))) for name, text in self.texts.items()]
+        head = self.static_text().partition("\n")[0]
+        return join([safe(head), *texts, *([super().static_html()] if self.study else [])])
 
 
 def _prompt_of(run: Run, name: str) -> Prompt:
@@ -208,8 +197,7 @@ def _prompt_of(run: Run, name: str) -> Prompt:
         ConfigError: there is none, or several and no name.
     """
     found = {prompt.name: prompt for prompt in run.prompts.values()}
-    if not name and len(found) == 1:
-        return next(iter(found.values()))
+    name = name or (next(iter(found)) if len(found) == 1 else "")
     if name not in found:
         raise ConfigError(
             f"prompt={name!r}: the run asked with {', '.join(found) or 'no prompt'}; name one of "

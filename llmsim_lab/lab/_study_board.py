@@ -1,160 +1,128 @@
-"""A study as it is played: which runs are done, how long it takes, what came of it."""
+"""A study as it is played: effects first, charts, its runs by arm, what failed, and any run."""
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, ClassVar
 
-import ipywidgets as w
 from markupsafe import Markup
 
-from llmsim_lab._util.html import STATUS_COLOURS, join, safe, styled, visible
-from llmsim_lab._util.text import clip, duration, printable
+from llmsim_lab._util.html import join, visible
+from llmsim_lab._util.text import counted, duration
 from llmsim_lab.errors import ConfigError, LabError
-from llmsim_lab.lab._lab import TurnStepper
+from llmsim_lab.lab._lab import ALL, Lab
 from llmsim_lab.lab._picture import figure_html
-from llmsim_lab.lab._widget import LabWidget, Pace, block, dropdown, row, sideways
+from llmsim_lab.llm import LLMClient
 from llmsim_lab.study import Study
+from llmsim_lab.study._playing import Key
+from llmsim_lab.study._view import VIEW, put_runs, put_study
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from llmsim_lab.study._playing import StudyRun
-
-_RESULTS_S, _RESULTS_REST = 1.0, 8.0
-"""Effects and charts take long: they are drawn as often, and leave so much time, to the runs."""
-_MOST_ERRORS = 3
+_LOOK_S, _REST = 0.2, 8
+"""How often a study is looked at, and for so many times as long as its effects took it has none."""
 
 
-class StudyBoard(LabWidget):
-    """Shows a study's runs, how far they are, the effects so far and a chart; plays and stops it.
+class StudyBoard(Lab):
+    """Shows a study's effects, charts, runs and failures; plays, stops and opens its runs.
 
-    It follows the study, whoever plays it: its own Run button, ``await study.arun()`` in a cell, or
-    a task. Choose a run to open it below.
+    It follows the study, whatever plays it: its own Run button, or ``await study.arun()`` in a
+    cell. A click on a square or a point opens that run.
 
     Args:
         study: the study.
         parallel: how many runs the Run button plays at once; as ``Study.run`` if not given.
+        llm_client: the model for forks of its runs.
 
     Attributes:
         study: the study.
-        run_button, stop_button: play the runs that are left; stop.
-        outcome_box: chooses what the chart is of.
-        run_box: chooses the run to open.
-        progress, results, chart: what is shown of it.
-        stepper: what a run was opened in, or None.
-
-    Example:
-        >>> StudyBoard(study)  # doctest: +SKIP
     """
 
-    def __init__(self, study: Study, *, parallel: int | None = None) -> None:
-        super().__init__()
+    parts: ClassVar[Sequence[str]] = (VIEW, *ALL)
+    commands: ClassVar = {**Lab.commands, "run": "_run_all", "halt": "halt", "open": "_open_place"}
+    study: Any = None
+    _playing_all: asyncio.Task[None] | None = None
+
+    def __init__(
+        self, study: Study, *, parallel: int | None = None, llm_client: LLMClient | None = None
+    ) -> None:
         if not isinstance(study, Study):
             raise ConfigError(
                 f"{type(study).__name__} is not a study; make one: StudyBoard(Study(MyWorld, "
                 "vary={'factor': [1, 2]}))"
             )
-        self.study, self._parallel = study, parallel
-        self.stepper: TurnStepper | None = None
+        self._parallel = parallel
+        super().__init__(study, llm_client=llm_client)  # type: ignore[arg-type]
+
+    def _open(self, source: Any, run: int | None) -> None:
+        self._follow(source)
+        self._live |= {"running": source.running, "says": self._words()}
+
+    def _follow(self, study: Study) -> None:
+        """Show a study, instead of one before it."""
+        self.study, self._opened = study, dict[Key, int]()
         self._began: tuple[float, int] | None = None
-        played = "Play the runs that are left"
-        self.run_button = self.starter("Run", played, self._run, button_style="primary")
-        self.stop_button = self.stopper("Stop", "Stop; what was played is kept", self._stop)
-        chosen = self._choices.on_choice
-        self.outcome_box = chosen(dropdown("Chart of", width="24em"), self._draw_results)
-        self._choices.options(self.outcome_box, [(name, name) for name in study.outcome])
-        self.run_box = chosen(dropdown("Open", width="24em"), self._open)
-        self.progress, self.results, self.chart = w.HTML(), w.HTML(), w.HTML()
-        self.opened = w.VBox()
-        self.children = (
-            row(self.run_button, self.stop_button, self.retry),
-            self.status,
-            self.error,
-            self.progress,
-            self.results,
-            row(self.outcome_box, self.run_box),
-            self.chart,
-            self.opened,
-        )
-        self._pace = Pace(self._draw, self.worker.call)
-        self._slow = Pace(
-            self._draw_results, self.worker.call, least_s=_RESULTS_S, rest=_RESULTS_REST
-        )
-        self._draw()
-        self._draw_results()
-        self._following.callback(study.listen(self._changed))
+        self._rested = 0.0
+        put_study(self.reading, study, self._opened)
+        self._stop_listening = [*self._stop_listening, study.listen(self._changed)]
 
     def _changed(self) -> None:
-        """Called by the study, on whichever loop plays it."""
-        self._pace.ask()
-        self._slow.ask()
+        """Look at the study soon: it calls this on the loop that plays, for each turn."""
+        self._later(self._look_at_study, _LOOK_S)
 
-    def _draw(self) -> None:
-        """Draw what is drawn often: how far it is, what failed, and which runs can be opened."""
-        with self._view:
-            runs = self.study.progress()
-            self.progress.value = str(block(safe(self._said(runs)), *_failures(runs)))
-            begun = [(f"{it.arm}, {it.unit}: {it.status}", it.key) for it in runs if it.turns]
-            self._choices.options(self.run_box, [("nothing", None), *begun], self.run_box.value)
-            self._set_busy(self.worker.busy)
+    def _look_at_study(self) -> None:
+        put_runs(self.reading, self.study, self._opened)
+        self._send_new()
+        self._tell({**self._live, "running": self.study.running, "says": self._words()})
+        began = time.monotonic()
+        if began < self._rested and self.study.running:
+            return
+        self._rested = math.inf
+        put_study(self.reading, self.study, self._opened)
+        ended = time.monotonic()
+        self._rested = ended + _REST * (ended - began)
+        self._send_new()
 
-    def _said(self, runs: Sequence[StudyRun]) -> str:
-        counts = {name: sum(it.status == name for it in runs) for name in _STATES}
-        said = f"{counts['done']} of {len(runs)} runs done"
-        said += "".join(f" · {counts[it]} {it}" for it in _STATES[1:] if counts[it])
+    def _words(self) -> str:
+        """Return how far the study is, in words."""
+        runs = self.study.progress()
+        counts, now = Counter(run.status for run in runs), time.monotonic()
+        said = [f"{counts['done']} of {counted(len(runs), 'run')} done"]
+        said += [f"{n} {it}" for it in ("running", "failed", "stopped") if (n := counts[it])]
         if not self.study.running:
             self._began = None
         elif self._began is None:
-            self._began = time.monotonic(), counts["done"]
+            self._began = now, counts["done"]
         elif ended := counts["done"] - self._began[1]:
-            each = (time.monotonic() - self._began[0]) / ended
-            said += f" · about {duration(each * (len(runs) - counts['done']))} left"
-        return said
+            left = (now - self._began[0]) / ended * (len(runs) - counts["done"])
+            said.append(f"about {duration(left)} left")
+        return " · ".join(said)
 
-    def _draw_results(self) -> None:
-        with self._view:
-            self.results.value = str(
-                sideways(Markup(self.study._repr_html_()), name="Runs by arm, and effects")
-            )
-            self.chart.value = str(self._chart())
+    # --- commands -----------------------------------------------------------------------------
 
-    def _chart(self) -> Markup:
-        if not self.study.counts["done"]:
-            return safe("The chart comes with the first run that is done.")
+    def _run_all(self) -> None:
+        if not self.study.running:
+            self._playing_all = self._start(self._play_all(self.study))
+
+    async def _play_all(self, study: Study) -> None:
         try:
-            return figure_html(self.study.chart(self.outcome_box.value), dpi=100)
-        except LabError as error:  # of one run; its message names that
-            return safe(f"No chart yet: {error}")
+            await study.arun(parallel=self._parallel, progress=False)
+        except Exception as error:
+            self._say({"fault": str(error), "of": "run"})
+            raise
 
-    async def _run(self) -> None:
-        left = len(self.study.progress()) - self.study.counts["done"]
-        self.say(f"Playing {left} runs." if left else "Nothing is left to play.")
-        await self.study.arun(parallel=self._parallel, progress=False)
-        done, failed = self.study.counts["done"], self.study.counts["failed"]
-        again = f"; {failed} failed, and Run plays them again" if failed else ""
-        self.say(f"Finished: {done} runs are done{again}.")
+    def halt(self) -> None:
+        """Stop the study; what was played is kept."""
+        self.study.stop()
 
-    def _stop(self) -> None:
-        if self.worker.busy:
-            self.worker.stop()
-        else:
-            self.study.stop()
-
-    def _set_busy(self, busy: bool) -> None:
-        super()._set_busy(busy or self.study.running)
-
-    def ended(self) -> None:
-        """Show how it ended."""
-        self._draw()
-        self._draw_results()
-
-    def _open(self) -> None:
-        if (key := self.run_box.value) is not None:
-            self.open_run(*key)
+    def _open_place(self, place: int) -> None:
+        self.open_run(*self.study.progress()[place].key)
 
     def open_run(self, arm: str, unit: int | str) -> None:
-        """Open a run below, in a ``TurnStepper``.
+        """Show a run, with its turns and prompts.
 
         Args:
             arm: its arm.
@@ -163,36 +131,27 @@ class StudyBoard(LabWidget):
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        stepper = TurnStepper(self.study.simulation(arm, unit))
-        if self.stepper is not None:
-            self.stepper.close()
-        self.stepper = stepper
-        self.opened.children = (stepper,)
+        if (arm, unit) not in self._opened:
+            self._opened[arm, unit] = self._add(self.study.simulation(arm, unit))
+            put_runs(self.reading, self.study, self._opened)
+            self._send_new()
+        self.show(run=self._opened[arm, unit], view="overview")
 
-    def close(self) -> None:
-        """Remove the widget from the page, with the opened run; their work is stopped."""
-        if self._built and self.stepper is not None:
-            self.stepper.close()
-        super().close()
+    # --- what stays ---------------------------------------------------------------------------
 
     def static_text(self) -> str:
         """Return how far the study is, and the effects, as plain text."""
-        return visible(f"StudyBoard of {self.study!r}\n{self.study}")
+        return visible(f"{type(self).__name__} of {self.study!r}\n{self.study}")
 
     def static_html(self) -> Markup:
-        """Return the same as simple HTML, with the chart."""
-        parts = (self.progress, self.results, self.chart)
-        return join(Markup(part.value) for part in parts)
+        """Return the same as simple HTML, with a chart of the first outcome."""
+        parts = [Markup(self.study._repr_html_())]
+        with suppress(LabError):  # of texts, of too many arms, or of nothing yet
+            parts.append(figure_html(self.study.chart(next(iter(self.study.outcome), "")), dpi=100))
+        return join(parts)
 
-
-_STATES = ("done", "failed", "running", "stopped")
-
-
-def _failures(runs: Sequence[StudyRun]) -> list[Markup]:
-    """Return why runs failed, the first few."""
-    failed = [it for it in runs if it.status == "failed"]
-    lines = [f"{it.arm}, {it.unit}: {it.error}" for it in failed[:_MOST_ERRORS]]
-    if len(failed) > _MOST_ERRORS:
-        lines.append(f"and {len(failed) - _MOST_ERRORS} more failed")
-    look = f"border-left:4px solid {STATUS_COLOURS['failed']};padding:2px 8px"
-    return [styled(clip(printable(line), 500), look) for line in lines]
+    def close(self) -> None:
+        """Take the window from the page; what it plays is stopped."""
+        if self._playing_all is not None:
+            self._loop.call_soon_threadsafe(self._playing_all.cancel)
+        super().close()

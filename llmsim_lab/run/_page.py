@@ -25,10 +25,23 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._reading import Reading
 
 _FRONT = Path(__file__).parent / "front"
-_MODULES = ("text", "dom", "reading", "chart", "calls", "compare", "view", "seat", "chat", "host")
+_MODULES = (
+    "text",
+    "dom",
+    "reading",
+    "chart",
+    "calls",
+    "compare",
+    "view",
+    "seat",
+    "chat",
+    "study",
+    "prompts",
+    "host",
+)
 """In the order in which they are joined: each uses those before it. A further view, which calls
 ``addView``, comes between ``view`` and ``host``, and its style into ``_STYLES``."""
-_STYLES = ("view", "calls", "seat")
+_STYLES = ("view", "calls", "seat", "study")
 _MOST_STATIC = 300
 """Decisions in the part that is read where scripts do not run."""
 _LONGEST_STATIC = 400

@@ -189,7 +189,7 @@ class Reading:
             "seed": info.manifest.get("seed"),
             "changes": [*changes],
             "notes": [*source.notes],
-            "manifest": self._text(json.dumps(plain(info.manifest), indent=1)),
+            "manifest": self.keep_text(json.dumps(plain(info.manifest), indent=1)),
             "prediction": plain(source.prediction()),
             "planned": source.last_planned,
             "plays": not isinstance(source, Recorded),
@@ -232,7 +232,7 @@ class Reading:
             "run": run,
             "n": turn.number,
             "row": [plain(row.get(name)) for name in columns],
-            "words": [self._text(it) for it in _words(source, turn)] if turn.number else [],
+            "words": [self.keep_text(it) for it in _words(source, turn)] if turn.number else [],
             "done": [str(it) for it in turn.interventions],
             "seconds": round(turn.seconds, 2),
             "tokens": turn.tokens,
@@ -248,7 +248,7 @@ class Reading:
             "component": answer.component,
             "status": answer.status,
             "sure": answer.confidence,
-            "why": self._text(answer.reasoning),
+            "why": self.keep_text(answer.reasoning),
             "answer": plain(answer.fields),
             "became": plain(became),
             "calls": calls,
@@ -311,10 +311,11 @@ class Reading:
             component=site.component if site else "call",
             replicate=(site.replicate if site else None) or None,
             status=status,
-            tries=[self._try(attempt) for attempt in history],
+            tries=[self.attempt(attempt) for attempt in history],
         )
 
-    def _try(self, attempt: Attempt) -> Record:
+    def attempt(self, attempt: Attempt) -> Record:
+        """Return the record of an attempt, whose texts go out with the next record."""
         request, reply = attempt.request, attempt.reply
         options = dict(request.options)
         seed = options.pop("seed", None)
@@ -329,9 +330,9 @@ class Reading:
         answered: Record = {}
         if reply is not None:
             answered = {
-                "reply": self._text(reply.text),
-                "thinking": self._text(reply.thinking) if reply.thinking else None,
-                "tools": self._text("\n".join(_asked(reply))) if reply.tool_calls else None,
+                "reply": self.keep_text(reply.text),
+                "thinking": self.keep_text(reply.thinking) if reply.thinking else None,
+                "tools": self.keep_text("\n".join(_asked(reply))) if reply.tool_calls else None,
                 "read": reply.prompt_tokens,
                 "written": reply.reply_tokens,
                 "cut": reply.done_reason == "length",
@@ -340,15 +341,15 @@ class Reading:
             messages=[
                 [
                     f"{one.role}: {one.tool_name}" if one.tool_name else one.role,
-                    self._text("\n".join(filter(None, (one.content, *_asked(one))))),
+                    self.keep_text("\n".join(filter(None, (one.content, *_asked(one))))),
                 ]
                 for one in request.messages
             ],
             slots=self._slots(request) if request.origin is not None else None,
-            settings=self._text(dumps(plain(settings))),
+            settings=self.keep_text(dumps(plain(settings))),
             seed=plain(seed),
             fault=attempt.reason,
-            detail=self._text(attempt.detail) if attempt.detail else None,
+            detail=self.keep_text(attempt.detail) if attempt.detail else None,
             seconds=round(attempt.seconds, 3),
             **answered,
         )
@@ -373,7 +374,8 @@ class Reading:
 
     # --- shared parts ------------------------------------------------------------------------
 
-    def _text(self, text: str) -> int:
+    def keep_text(self, text: str) -> int:
+        """Return a text's number; a new one goes out with the next record."""
         if (known := self._texts.get(text)) is not None:
             return known
         lines = [self._kept(self._lines, "lines", line, line) for line in text.split("\n")]

@@ -38,10 +38,12 @@ from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._scope import Budget, Purse
 from llmsim_lab.run import Run
+from llmsim_lab.run._page import write_page
 from llmsim_lab.run._progress import progress_line
+from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._registry import class_of_manifest
-from llmsim_lab.run._run import _load
+from llmsim_lab.run._run import _load, about
 from llmsim_lab.study._design import (
     AA,
     LAST,
@@ -303,6 +305,7 @@ class Study:
         self.units = [unit["unit"] for unit in units]
         self._arms, self._chose = {arm.name: arm for arm in arms}, outcome is not None
         self.outcome = self._outcomes_of(outcome, trial)
+        self._series = trial.series
         self._player = StudyPlayer(self._world, Models(llm_client), self._arms)
         self._player.on_change = self._tell
         self._listeners: list[Callable[[], object]] = []
@@ -1003,6 +1006,29 @@ class Study:
 
         return write_file(Path(path), report_html(self).encode())
 
+    def page(self, path: str | Path) -> Path:
+        """Write the study with all its runs as one HTML page for others, and return its path.
+
+        It is what ``StudyBoard`` shows: effects, charts, runs by arm, what failed, and each run
+        with every prompt and reply. The page loads nothing.
+
+        Args:
+            path: the file, which ends in ``.html``; one that is there is replaced.
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
+        from llmsim_lab.study._view import put_study
+
+        reading, numbers = Reading(self.name), dict[Key, int]()
+        for entry in self._in_order():
+            if entry.turns:
+                run, number = self.simulation(entry.arm, entry.unit), len(numbers) + 1
+                numbers[entry.key] = number
+                reading.add(about(run, number), run)
+        put_study(reading, self, numbers)
+        return write_page(path, reading, start=1)
+
     def chart(self, outcome: str, arm: str | None = None) -> Figure:
         """Draw an outcome: by turn where it is a column, and each unit by arm.
 
@@ -1051,11 +1077,20 @@ class Study:
         return f"<Study {self.name!r}: {self._about()}>"
 
     def _about(self) -> str:
-        what = "seeds" if self._source is None else "situations"
         states = ", ".join(f"{n} {it}" for it in _STATES if (n := self.counts[it]))
         others = self.others
-        size = f"{len(self.arms)} arms, {len(self.units)} {what}"
+        size = f"{len(self.arms)} arms, {len(self.units)} {self.unit_name}s"
         return f"{size}: {states}{others and f' ({others})'}"
+
+    @property
+    def unit_name(self) -> str:
+        """What a unit is."""
+        return "seed" if self._source is None else "situation"
+
+    def in_unit(self, outcome: str) -> str:
+        """Return the unit of an outcome, if the world names one."""
+        column = str(self.outcome.get(outcome)).removesuffix(LAST)
+        return next((it.unit for it in self._series if it.column == column), "")
 
     @property
     def errors(self) -> list[str]:

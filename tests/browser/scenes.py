@@ -40,7 +40,7 @@ class Switches:
         self.broken = False
         self.asked = 0
 
-    def set(self, **switches: bool) -> str:
+    def set(self, **switches: float) -> str:
         """Turn switches, as an expression."""
         vars(self).update(switches)
         return "done"
@@ -134,12 +134,12 @@ class Givers(Switches):
     """Plays public goods by a script that reads its prompt; some of its answers fail.
 
     Attributes:
-        pause_s: how long an answer takes.
+        share: of the answers that fail while it is broken.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.pause_s = 0.0
+        self.share = 0.003
 
     def study(self, tape: str | None = None, **settings: Any) -> Study:
         """Return a study of three personas, on a new tape where one is named."""
@@ -151,9 +151,8 @@ class Givers(Switches):
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         await self.heard()
-        await asyncio.sleep(self.pause_s)
         luck = Random(f"{request.options['seed']} {request.prompt}")
-        if self.broken and luck.random() < 0.003:
+        if self.broken and luck.random() < self.share:
             raise BackendError("the model's server is out of memory", reason="server_error")
         coins = luck.gauss(9, 3) + 4 * ("always shared" in request.prompt)
         amount = min(20, max(0, round(coins - 2 * ("poor" in request.prompt))))

@@ -10,7 +10,7 @@ export const ALL = ["head", "transport", "overview", "turn", "calls", "compare"]
 
 globalThis.ResizeObserver = class {
   observe() {}
-  disconnect() {}
+  unobserve() {}
 };
 globalThis.requestAnimationFrame = () => 1;
 

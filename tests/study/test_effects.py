@@ -6,6 +6,7 @@ import json
 import math
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -739,3 +740,16 @@ def test_a_smallest_effect_of_an_unknown_outcome_raises() -> None:
 
 def test_effects_of_one_arm_say_that_there_is_nothing_to_compare() -> None:
     assert str(effects(make_runs({"a": DRUG_1}))) == "one arm, and nothing to compare it with"
+
+
+def test_a_sentence_has_difference_interval_and_the_p_value_of_the_family() -> None:
+    hawk = Effect(
+        contrast="hawk - base", outcome="given", estimate=0.5, low=-0.13, high=1.13, p=0.1
+    )
+    assert hawk.sentence() == "hawk - base: +0.50, 95 % \N{MINUS SIGN}0.13 to 1.13, p = .100"
+    one = replace(hawk, low=0.13, p=0.01, p_family=0.02)
+    told = "hawk - base: +0.50 points, 95 % 0.13 to 1.13, p = .020 adjusted for all comparisons"
+    assert one.sentence("points") == told
+    assert replace(hawk, estimate=None, note="one unit").sentence() == (
+        "hawk - base: not known (one unit)"
+    )

@@ -331,7 +331,7 @@ export const callWords = (reading, call) => clip(facts(
   `Call ${call.k}`, reading.runs.size > 1 && `run ${call.run}`, call.n != null && `turn ${call.n}`,
   call.player, call.component), 90);
 
-function Prompt({ store, tried, wanted, id }) {
+export function Prompt({ store, tried, wanted, id }) {
   const { reading, ui } = store, known = Array.isArray(tried.slots);
   const [form, ...places] = known ? tried.slots : [], spans = known ? reading.forms[form] : [];
   const chosen = spans[ui.slot];

@@ -1,4 +1,5 @@
-// Small charts on one axis of turns, in SVG by hand: hover, zoom by dragging, click for a turn.
+// Small charts in SVG by hand: on an axis of turns with hover, zoom by dragging and click for a
+// turn, or, as `Plot`, on any axis.
 
 import { h } from "./dom.js";
 import { groupBy } from "./reading.js";
@@ -71,7 +72,7 @@ export function ticks(from, to, most, whole = false) {
     Number(((first + at) * step).toPrecision(12))));
 }
 
-const pathOf = (points, x, y) => points.map(([n, value], at) => {
+export const pathOf = (points, x, y) => points.map(([n, value], at) => {
   const pen = points[at - 1]?.[1] == null ? "M" : "L";
   return value == null ? "" : `${pen}${x(n).toFixed(1)} ${y(value).toFixed(1)}`;
 }).join("");
@@ -88,27 +89,65 @@ const upright = (kind, at, x) => h("line", {
   key: kind, class: kind, x1: x(at), x2: x(at), y1: 2, y2: HEIGHT - BOTTOM,
 });
 
+/** Where values are in a chart, level lines, and the grid behind. */
+function scaleOf(values, wide, left = LEFT) {
+  const [low, high] = rangeOf(values);
+  const y = (value) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+  const level = (kind, value) => h("line", {
+    class: kind, x1: left, x2: wide - RIGHT, y1: y(value), y2: y(value),
+  });
+  const grid = ticks(low, high, 5, values.every(Number.isInteger)).map((value) => (
+    h("g", { key: value },
+      level(value === 0 ? "grid zero" : "grid", value),
+      h("text", { x: left - 7, y: y(value) + 3.5, "text-anchor": "end" },
+        (Math.abs(value) >= 1e6 ? value.toPrecision(2) : `${value}`).replaceAll("-", "−")))));
+  return { low, high, y, level, grid };
+}
+
+const axisText = (n, words, x, wide) => h("text", {
+  key: `turn ${n}`, x: x(n), y: HEIGHT - 6,
+  "text-anchor": x(n) > wide - 34 ? "end" : x(n) < LEFT + 20 ? "start" : "middle",
+}, words);
+
+/** A chart of values over places from one to another, turns unless they have names. */
+export function Plot({
+  title, note, label = title, wide, left = LEFT, below = 0, values, span, names, draw,
+}) {
+  const { y, grid } = scaleOf(values.filter((it) => typeof it === "number"), wide, left);
+  const [from, to] = span, room = Math.max(2, Math.floor((wide - LEFT) / 44));
+  const x = (n) => left + ((n - from) / (to - from || 1)) * (wide - left - RIGHT);
+  return h("figure", { class: "panel plot" },
+    h("figcaption", null, h("b", { title }, title), h("span", { class: "unit soft" }, note)),
+    h("svg", { width: wide, height: HEIGHT + below, role: "img", "aria-label": label }, grid,
+      draw(x, y, HEIGHT), (names ?? ticks(from, to, room, true).map((n) => [n, `${n}`]))
+        .map(([n, words]) => axisText(n, words, x, wide))));
+}
+
+/** Charts beside each other, as many as fit; `draw` is given the width of one. */
+export function Panels({ store, label, count }, [draw, end]) {
+  const { width = 0 } = store.ui, fit = Math.floor((width + GAP) / (NARROWEST + GAP));
+  const across = Math.max(1, Math.min(3, count, fit));
+  const wide = Math.floor((width - GAP * (across - 1)) / across);
+  const sizes = store.keep("sizes", [], () => new ResizeObserver(([{ target }]) => (
+    target.clientWidth && store.show({ width: target.clientWidth }))));
+  return h("section", { class: "charts", "aria-label": label,
+    ref: (el) => sizes.observe(el), gone: (el) => sizes.unobserve(el) },
+    h("div", { class: "panels", style: `--across: ${across}` }, width > 0 && draw(wide)), end);
+}
+
 /** Charts of a run and its relatives, or of given runs, the last of them drawn strong. */
 export function Charts({ store, runs, run = runs.at(-1), turn, items }) {
-  const { reading, ui } = store, { width = 0 } = ui;
+  const { reading, ui } = store;
   const all = items ?? reading.charted(run);
   const [count, more] = limited(store, "charts", all.length, FEW_CHARTS, "more chart");
   const shown = all.slice(0, count);
   const lines = runs ?? reading.relatives(run, MOST_LINES), [from, to] = spanOf(store, lines);
-  const fit = Math.floor((width + GAP) / (NARROWEST + GAP));
-  const across = Math.max(1, Math.min(3, shown.length, fit));
-  const wide = Math.floor((width - GAP * (across - 1)) / across);
-  const view = {
-    store, reading, run, turn, lines, whole: Boolean(runs), wide, from, to,
+  const panels = (wide) => shown.map((item) => h(Panel, {
+    key: item.column, item, store, reading, run, turn, lines, whole: Boolean(runs), wide, from, to,
     inside: (n) => n != null && n >= from && n <= to,
     x: (n) => LEFT + ((n - from) / (to - from)) * (wide - LEFT - RIGHT),
-  };
-  const sizes = store.keep("charts", [], () => new ResizeObserver(([{ target }]) => (
-    target.clientWidth && store.show({ width: target.clientWidth }))));
-  return h("section", { class: "charts", "aria-label": "Charts",
-    ref: (el) => sizes.observe(el), gone: () => sizes.disconnect() },
-    h("div", { class: "panels", style: `--across: ${across}` },
-      width > 0 && shown.map((item) => h(Panel, { key: item.column, item, ...view }))),
+  }));
+  return h(Panels, { store, label: "Charts", count: shown.length }, panels,
     h("div", { class: "row end" },
       ui.zoom && plain("Show all turns", () => store.show({ zoom: null })), more));
 }
@@ -156,20 +195,11 @@ function drawPanel(view) {
   for (const curve of curves) curve.points = curve.points.filter(([n]) => inside(n));
   const told = run.prediction?.[item.column], isNumber = (value) => typeof value === "number";
   const known = [...curves.flatMap((it) => it.points.map(([, value]) => value)), told]
-    .filter(isNumber), [low, high] = rangeOf(known);
-  const y = (value) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
-  const level = (kind, value) => h("line", {
-    class: kind, x1: LEFT, x2: wide - RIGHT, y1: y(value), y2: y(value),
-  });
+    .filter(isNumber), { low, high, y, level, grid } = scaleOf(known, wide);
   const near = (value) => isNumber(value) && value > low && value < high;
   const forks = [...new Set(lines.map((it) => it.fork).filter(inside))];
   const done = [...reading.turns(run)].filter(([n, turn]) => inside(n) && turn.done.length);
-  const still = h("g", null,
-    ticks(low, high, 4, known.every(Number.isInteger)).map((value) => h("g", { key: value },
-      level(value === 0 ? "grid zero" : "grid", value),
-      h("text", { x: LEFT - 7, y: y(value) + 3.5, "text-anchor": "end" },
-        (Math.abs(value) >= 1e6 ? value.toPrecision(2) : `${value}`).replaceAll("-", "−")))),
-    turnAxis(view),
+  const still = h("g", null, grid, turnAxis(view),
     [item.low, item.high].filter(near).map((value) => level("bound", value)),
     forks.length <= MANY_LINES && forks.map((n) => upright("fork", n, x)),
     curves.map(({ kind, points }) => h("path", { class: kind, d: pathOf(points, x, y) })),
@@ -202,10 +232,8 @@ function turnAxis({ reading, run, lines, wide, from, to, x }) {
   const periods = reading.columns(run).has("period");
   const its = [run, ...lines], at = (n) => its.map((it) => reading.valueAt(it, "period", n));
   const most = Math.max(2, Math.floor((wide - LEFT) / (periods ? 72 : 44)));
-  return ticks(from, to, most, true).map((n) => h("text", {
-    key: `turn ${n}`, x: x(n), y: HEIGHT - 6,
-    "text-anchor": x(n) > wide - 34 ? "end" : x(n) < LEFT + 20 ? "start" : "middle",
-  }, clip(figure((periods && at(n).find(Boolean)) || n), 12)));
+  return ticks(from, to, most, true).map((n) => (
+    axisText(n, clip(figure((periods && at(n).find(Boolean)) || n), 12), x, wide)));
 }
 
 /** What a pointer does over a chart: a click opens a turn, dragging zooms to a range. */

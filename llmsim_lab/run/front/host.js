@@ -2,6 +2,8 @@
 
 import { h, patch } from "./dom.js";
 import { Reading } from "./reading.js";
+import "./prompts.js";
+import "./study.js";
 import { App, onKey } from "./view.js";
 
 const SLOW_MS = 600; // after which a command without an answer is waited for in words
@@ -55,8 +57,10 @@ function draw(el, store) {
   root.append(place);
   Object.assign(place, { className: "root", tabIndex: -1 }); // so that a click makes keys ours
   store.draw = () => {
+    const held = root.activeElement;
     try {
       patch(place, h(App, { store }));
+      if (held && !root.activeElement) place.focus({ preventScroll: true }); // its element is gone
     } catch (error) { // the page before it stays
       console.error(error);
       store.broken ??= place.insertAdjacentElement("beforebegin", document.createElement("p"));

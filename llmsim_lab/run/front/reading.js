@@ -41,10 +41,8 @@ export class Reading {
   }
 
   /** What a further view is made of, by keys; the kind is the view's name. */
-  partsOf(kind) {
-    if (!this.parts.has(kind)) this.parts.set(kind, new Map());
-    return this.parts.get(kind);
-  }
+  partsOf(kind) { return this.keep(kind, () => new Map(), this.parts); }
+  part(kind, key) { return this.parts.get(kind)?.get(key); }
 
   addRun(run) {
     this.ofRuns.clear();

@@ -185,11 +185,14 @@ function TreeRow({ store, run: it, runs, changes, seed, depth, shown }) {
   about));
 }
 
+/** A button that can be used or not; one that is disabled would lose the focus. */
+export const Button = ({ store: { gone }, off, act, kind }, words) => h("button", {
+  class: kind, "aria-disabled": gone || off, onclick: () => gone || off || act() }, words);
+
 function Transport({ store, run, n, ...turns }) {
   const { commands, live, form, ui, gone } = store, busy = Boolean(live.busy);
   const fixed = gone || run.plays === false;
-  const button = (name, off, act, kind) => h("button", // one that is disabled would lose the focus
-    { class: kind, "aria-disabled": gone || off, onclick: () => gone || off || act() },
+  const button = (name, off, act, kind) => h(Button, { store, off, act, kind },
     h("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" },
       h("path", { d: ICONS[name] })), name);
   const count = ({ target: field }) => (

@@ -1,0 +1,110 @@
+"""A study as parts of the view ``study`` in a ``Reading``: what the window and its page draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from llmsim_lab.errors import LabError
+from llmsim_lab.run._reading import Reading
+from llmsim_lab.study._design import AA
+from llmsim_lab.study._multiverse import multiverse
+from llmsim_lab.study._playing import Key
+
+VIEW = "study"
+AnyStudy = Any
+_MOST_ARMS = 12
+_BAND = ["turn", "estimate", "low", "high"]
+
+
+def put_study(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int]) -> None:
+    """Add the design, how far each run is, the effects so far, and what charts are drawn from.
+
+    Args:
+        reading: the log.
+        study: the study.
+        numbers: of runs that the log has.
+    """
+    design = {
+        "name": study.name,
+        "arms": [*study.arms],
+        "units": [*study.units],
+        "of": study.unit_name,
+        "outcomes": [*study.outcome],
+    }
+    reading.put(VIEW, "design", design)
+    put_runs(reading, study, numbers)
+    done = study.counts["done"] > 0
+    made = {"effects": _effects(study) if done and len(study.arms) > 1 else None}
+    for outcome in study.outcome:
+        try:
+            made[f"of {outcome}"] = _charts(study, outcome) if done else None
+        except LabError as error:
+            made[f"of {outcome}"] = {"fault": str(error)}
+    for key, value in made.items():
+        reading.put(VIEW, key, value)
+
+
+def put_runs(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int]) -> None:
+    """Add how far each run is, by its place: arm by arm."""
+    for place, run in enumerate(study.progress()):
+        reading.put(VIEW, place, [run.status, run.turns, run.error, numbers.get(run.key)])
+
+
+def _effects(study: AnyStudy) -> dict[str, Any]:
+    """Return the effects, each with its outcome and as a sentence; or why there are none."""
+    try:
+        effects = study.effects()
+    except LabError as error:  # of an outcome that is a function, such as a user's mistake
+        return {"label": str(error), "rows": []}
+    rows = [
+        [it.outcome, it.sentence(study.in_unit(it.outcome)), it.speaks_of, it.method, it.note]
+        for it in effects
+    ]
+    return {"label": effects.label, "rows": rows}
+
+
+def _charts(study: AnyStudy, outcome: str) -> dict[str, Any]:
+    """Return an outcome by unit and arm, by turn, as bands, and in each specification."""
+    from pandas import to_numeric
+
+    arms = [*study.arms]
+    rows = study.results[study.results["outcome"] == outcome]
+    rows = rows.assign(value=to_numeric(rows["value"], errors="coerce")).dropna(subset=["value"])
+    if rows.empty or len(arms) > _MOST_ARMS:
+        why = f"{len(arms)} arms are too many for a chart" if len(rows) else "no numbers to chart"
+        return {"fault": f"{outcome}: {why}; study.results has all values"}
+    wide = rows.pivot_table(index="unit", columns="arm", values="value")
+    wide = wide.reindex(index=study.units, columns=arms)
+    made: dict[str, Any] = {"units": _listed(wide), "turns": [], "bands": [], "curves": []}
+    if study.unit_name == "seed" and rows["turn"].nunique() > 1:
+        means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm").reindex(columns=arms)
+        made["turns"] = _listed(means.reset_index())
+        for arm in arms:
+            if arm not in (study.reference, AA):
+                try:
+                    band = study.by_turn(str(study.outcome[outcome]), arm)
+                except LabError:  # not of a column, or no seed is done in both
+                    continue
+                made["bands"].append([arm, _listed(band[_BAND])])
+    factors = study.arms[study.reference]
+    levels = {name: {its.get(name) for its in study.arms.values()} for name in factors}
+    if len(levels) > 1 and study.design == "full" and study.counts["done"] == len(arms) * len(wide):
+        for factor in (name for name, its in levels.items() if len(its) == 2):
+            curve = multiverse(study, factor, outcome=outcome)
+            choices = [name for name in levels if name != factor]
+            own = [*_BAND[1:], *choices]
+            made["curves"].append([factor, str(curve), choices, _listed(curve.frame[own])])
+    return made
+
+
+def _listed(frame: Any) -> list[list[Any]]:
+    """Return a frame's rows; numbers with ten digits, None for those that are not known."""
+
+    def plain(value: Any) -> Any:
+        if value is None or isinstance(value, str):
+            return value
+        return float(f"{value:.10g}") if math.isfinite(value) else None
+
+    return [[plain(it) for it in row] for row in frame.itertuples(index=False)]

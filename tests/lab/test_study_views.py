@@ -1,0 +1,188 @@
+"""A study's board and compared prompts: what the browser is sent, and what it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab_kit import Browser, eventually
+from study_kit import Water, instant_client
+
+from llmsim_lab import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.lab import PromptComparer, StudyBoard
+from llmsim_lab.study import Study
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def make_study(**arguments: Any) -> Study:
+    given: dict[str, Any] = {
+        "vary": {"taste": ["plain", "fancy"]},
+        "seeds": 3,
+        "turns": 2,
+        "outcome": "level",
+        "llm_client": instant_client(pause_s=0.001),
+    }
+    return Study(Water, **given | arguments)
+
+
+def part(browser: Browser, key: str | int, kind: str = "study") -> Any:
+    """Return what a browser knows of a view's part."""
+    its = [it["part"] for it in browser.records if "part" in it]
+    return next(
+        (it["value"] for it in reversed(its) if it["kind"] == kind and it["key"] == key), None
+    )
+
+
+def words(browser: Browser) -> str:
+    """Return how far a study is said to be, once it is not played any more."""
+    live = browser.latest("live")
+    return "" if live.get("running") else live.get("says", "")
+
+
+async def test_a_study_is_played_and_its_effects_come_as_sentences() -> None:
+    browser = Browser(StudyBoard(make_study(), parallel=2))
+    assert browser.latest("live")["says"] == "0 of 6 runs done"
+    assert part(browser, 0) == ["left", 0, "", None]
+    browser.send("run")
+    await eventually(lambda: words(browser) == "6 of 6 runs done", wait_s=30)
+    await eventually(lambda: part(browser, "of level"))
+    assert part(browser, 5) == ["done", 2, "", None]
+    [[outcome, sentence, speaks_of, *_]] = part(browser, "effects")["rows"]
+    assert (outcome, speaks_of) == ("level", "new runs")
+    assert sentence.startswith("fancy \N{MINUS SIGN} plain: ")
+    assert [len(row) for row in part(browser, "of level")["units"]] == [2, 2, 2]
+    assert [row[0] for row in part(browser, "of level")["turns"]] == [1, 2]
+
+
+async def test_it_follows_a_study_that_a_cell_plays_and_stops_it() -> None:
+    study = make_study(turns=5_000)
+    browser = Browser(StudyBoard(study))
+    task = asyncio.create_task(study.arun(progress=False))
+    await eventually(lambda: browser.latest("live")["running"], wait_s=30)
+    browser.send("halt")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await eventually(lambda: "6 stopped" in words(browser))
+
+
+async def test_what_failed_is_told_and_run_plays_it_again() -> None:
+    def broken(request: Any) -> Any:
+        if failing:
+            raise ConnectionError(HOSTILE)
+        return {"amount": 1, "reasoning": "", "confidence": 1}
+
+    failing = [True]
+    client = LLMClient(LLMConfig(model="s", retry_wait_s=0), ScriptedBackend(broken))
+    board = StudyBoard(make_study(llm_client=client, vary=None))
+    browser = Browser(board)
+    browser.send("run")
+    await eventually(lambda: "3 failed" in words(browser), wait_s=30)
+    assert part(browser, 0)[0] == "failed"
+    assert HOSTILE in part(browser, 0)[2]
+    assert "<img" not in str(board.static_html())
+    failing.clear()
+    browser.send("run")
+    await eventually(lambda: "3 of 3 runs done" in words(browser), wait_s=30)
+
+
+async def test_a_run_is_opened_beside_the_study() -> None:
+    board = StudyBoard(await make_study().arun(progress=False))
+    browser = Browser(board)
+    browser.send("open", place=4)
+    await eventually(lambda: (part(browser, 4) or [None])[-1])
+    number = part(browser, 4)[-1]
+    assert browser.latest("show") == {"run": number, "turn": None, "view": "overview"}
+    assert "fancy, seed 1" in next(it["run"]["name"] for it in browser.records if "run" in it)
+    with pytest.raises(ConfigError, match="no arm 'fanci'"):
+        board.open_run("fanci", 1)
+
+
+async def test_a_factorial_has_a_specification_curve_and_a_page_has_all_runs(
+    tmp_path: Path,
+) -> None:
+    study = make_study(vary={"taste": ["plain", "fancy"], "factor": [1.0, 2.0]}, seeds=2)
+    browser = Browser(StudyBoard(await study.arun(progress=False)))
+    finding = [(it[0], it[2], len(it[3])) for it in part(browser, "of level")["curves"]]
+    assert finding == [("taste", ["factor"], 2), ("factor", ["taste"], 2)]
+    from page_kit import PageData
+
+    assert len(PageData(study.page(tmp_path / "study.html")).runs) == 8
+
+
+async def test_the_static_view_has_the_effects_and_nothing_of_a_models_is_markup() -> None:
+    study = make_study(vary={"taste": {"plain": "plain", HOSTILE: "fancy"}})
+    board = StudyBoard(await study.arun(progress=False))
+    assert "plain, level: " in board.static_text()
+    assert "<img src=x" not in str(board.static_html())
+    with pytest.raises(ConfigError, match="Water is not a study"):
+        StudyBoard(Water())  # type: ignore[arg-type]
+    board.close()
+    assert study._listeners == []
+
+
+# --- prompts --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Path:
+    run = Water(llm_client=instant_client(), tape=tmp_path / "water.tape", turns=2)
+    run.run(progress=False)
+    run.close()
+    return tmp_path / "water.tape"
+
+
+def comparer(tape: Path, **more: Any) -> PromptComparer:
+    variants = {"kind": lambda text: f"{text.strip()} Be kind."}
+    given = {"llm_client": instant_client(), "samples": 2, "outcome": "amount"}
+    return PromptComparer(Water.load(tape, 1), variants, **given | more)
+
+
+async def test_slots_are_checked_while_one_types_and_a_preview_is_filled(tape: Path) -> None:
+    made = comparer(tape)
+    browser = Browser(made)
+    assert list(made.texts) == ["as it was", "kind"]
+    browser.send("write", place=1, text="You are {{ wealth }}.", turn=0)
+    await eventually(lambda: part(browser, 1, "prompts")["fault"])
+    assert "{{ wealth }}: the run gives this" in part(browser, 1, "prompts")["fault"]
+    browser.send("run")
+    assert "wealth" in (await fault(browser))
+    browser.send("write", place=1, text=f"You, {{{{ name }}}}, are kind. {HOSTILE}", turn=1)
+    await eventually(lambda: part(browser, "filled 1", "prompts"))
+    assert part(browser, 1, "prompts")["fault"] == ""
+    [[role, number]] = part(browser, "filled 1", "prompts")["messages"]
+    assert (role, made.reading.text(number)) == ("user", f"You, Ann, are kind. {HOSTILE}")
+    browser.send("add")
+    await eventually(lambda: "variant 2" in made.texts)
+
+
+async def fault(browser: Browser) -> str:
+    browser.heard.clear()
+    await eventually(lambda: any("fault" in it for it in browser.heard))
+    return str(browser.latest("fault"))
+
+
+async def test_the_situations_are_asked_and_one_sentence_says_what_came_of_it(tape: Path) -> None:
+    made = comparer(tape)
+    browser = Browser(made)
+    browser.send("run", samples=1)
+    await eventually(lambda: made.study and words(browser) == "4 of 4 runs done", wait_s=30)
+    await eventually(lambda: part(browser, "effects"))
+    [[_, sentence, *_]] = part(browser, "effects")["rows"]
+    assert sentence.startswith("kind \N{MINUS SIGN} as it was: ")
+    assert "kind \N{MINUS SIGN} as it was, amount: " in made.static_text()
+
+
+async def test_a_recorded_run_has_no_model_and_says_how_to_attach_one(tape: Path) -> None:
+    browser = Browser(comparer(tape, llm_client=None))
+    assert "attach one" in part(browser, "about", "prompts")["fault"]
+    browser.send("run")
+    assert "llm_client=connect('auto')" in await fault(browser)
+    with pytest.raises(ConfigError, match="on no tape"):
+        PromptComparer(Water(llm_client=instant_client()))
+    with pytest.raises(ConfigError, match=r"prompt='wsh': the run asked with .*; name one of"):
+        comparer(tape, prompt="wsh")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from llmsim_lab._util.config import YamlFile
+from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError, TapeError
 
@@ -73,15 +74,36 @@ def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
         cls: the world's class.
         base: ``Run``, whose own code is not in the digests: its package's version is recorded.
     """
-    own = [one for one in cls.__mro__ if issubclass(one, base) and one is not base]
+    own = _own(cls, base)
     paths = dict.fromkeys(file_of(one) for one in (*own, cls.state_type) if not is_shipped(one))
     with suppress(OSError, AttributeError):  # a zip, or it is gone; or there is none
         contents = [path.read_bytes() for path in paths]  # type: ignore[union-attr]
         return {"file": hashlib.sha256(b"\0".join(contents)).hexdigest()}
+    return {"methods": _digest(source for one in own for source in _sources(one))}
+
+
+def sources_digest(cls: RunClass, base: RunClass) -> str:
+    """Return a digest of a world's methods and fields alone, whatever else its file holds.
+
+    Args:
+        cls: the world's class.
+        base: ``Run``, whose own are not in it.
+    """
+    sources = [source for one in _own(cls, base) for source in _sources(one)]
+    config, state = (one.model_json_schema() for one in (cls.config_type, cls.state_type))
+    shared = base.config_type.model_fields
+    fields = {name: it for name, it in config["properties"].items() if name not in shared}
+    return _digest([*sources, dumps([fields, state])])
+
+
+def _own(cls: RunClass, base: RunClass) -> list[RunClass]:
+    return [one for one in cls.__mro__ if issubclass(one, base) and one is not base]
+
+
+def _digest(texts: Iterable[str]) -> str:
     # NUL is in no source, so that no two lists of texts join to the same one. A text may hold half
     # a character (a surrogate), which UTF-8 alone cannot encode.
-    text = "\0".join(source for one in own for source in _sources(one))
-    return {"methods": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()}
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _sources(cls: type) -> Iterable[str]:

@@ -42,7 +42,7 @@ from llmsim_lab.run._page import write_page
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._records import config_of
-from llmsim_lab.run._registry import class_of_manifest
+from llmsim_lab.run._registry import class_of_manifest, is_shipped, sources_digest
 from llmsim_lab.run._run import _load, about
 from llmsim_lab.study._design import (
     AA,
@@ -88,8 +88,6 @@ _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "va
 _STATES = ("done", "running", "failed", "stopped", "left")
 _MOST_ERRORS = 3
 _WATCH_S = 0.5
-_CODE = ("methods", "parameters", "state")
-"""Digests of a world's code; not of its file, which holds more than the world."""
 _AA_NOTE = "the same arm with other call seeds: what is seen here is chance"
 
 
@@ -332,7 +330,8 @@ class Study:
     def _all_jobs(self, units: Sequence[Mapping[str, Any]]) -> Iterator[Job]:
         """Yield what is played, unit by unit: one job an arm."""
         world, digests, groups = self._world, dict[str, str](), dict[str, Arm]()
-        code = {name: world.code.get(name) for name in _CODE}
+        # Not of the file, which holds more than the world: it may be the study's own script.
+        code = "" if is_shipped(world.cls) else sources_digest(world.cls, Run)
         shared = [world.cls.kind, code, world.make, world.fixed, world.again or world.turns]
         # Those that set the least from outside first: others continue their runs.
         for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):

@@ -704,7 +704,6 @@ def test_runs_that_other_code_played_are_played_anew_and_named(
         return state.replace(level=state.level + 100)
 
     monkeypatch.setattr(Water, "turn", turn)
-    monkeypatch.setattr(Water, "code_digests", {"file": "that of another"})
     study = study_of(tape=path, seeds=5)
     assert study.counts == {"left": 10}
     said = f"6 runs in {path} of these arms and units are of other settings or code"

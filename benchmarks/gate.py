@@ -4,13 +4,16 @@
 whose response is exactly one for one 2,000, and judges them as the gate does: 24 pairs of
 situations, 12 of them again with names, then as many again where these do not decide. Each card
 draws its pairs from 4,800 situations, which are those of 100 cards of the gate.
+
+Then the demonstration: as many recordings of a model that draws its moves, whatever the economy
+does; each player is judged by what it would do in their quarters.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 from zlib import crc32
 
@@ -19,10 +22,11 @@ from command import command
 from numpy.typing import NDArray
 from rich.table import Table
 
-from llmsim_lab.economy import response_of
-from llmsim_lab.economy._macro import STEADY_STATE
+from llmsim_lab.economy import RudebuschSvensson, initial_state, response_of
+from llmsim_lab.economy._macro import STEADY_STATE, ShockGenerator
 from llmsim_lab.economy._response import PolicyResponse
 from llmsim_lab.simulation._gate import DRAWS, GATE_MOVES_BP, NAMED, NAMES, PAIRS, situations
+from llmsim_lab.study._demo import DEMO_SEEDS, DEMO_START, DEMO_TURNS, FAR
 
 __all__ = ["FULL", "PLAYERS", "QUICK", "Plan", "main", "measure", "pool"]
 
@@ -217,6 +221,53 @@ def measure_player(name: str, cards: int, situation_pool: Numbers) -> dict[str, 
     }
 
 
+def recordings(count: int, rng: np.random.Generator) -> Numbers:
+    """Return the quarters of recordings of one who draws: a row each of inflation, gap and rate.
+
+    Returns:
+        Deviations; recordings, both worlds, quarters, seeds, the three.
+    """
+    rest, width, model = STEADY_STATE, count * len(DEMO_SEEDS), RudebuschSvensson()
+    inflation, gap, rates = map(np.array, astuple(initial_state(DEMO_START).global_state.lags))
+    spread = ShockGenerator(0)
+    hits = rng.standard_normal((2, DEMO_TURNS, width))
+    supply, demand = hits[0] * spread.supply_std, hits[1] * spread.demand_std
+    low, high = -rest.interest_rate, 25 - rest.interest_rate
+    worlds = []
+    for sign in (1, -1):
+        p, y, i = (
+            sign * np.repeat(start[:, None], width, axis=1)
+            for start in (inflation - rest.inflation, gap, rates - rest.interest_rate)
+        )
+        quarters = []
+        for turn in range(DEMO_TURNS):
+            quarters.append(np.stack([p.mean(0), y[0], i[0]], axis=-1))
+            after = np.clip(i[0] + rng.choice(MOVES, width), low, high)
+            prices = model.inflation_lags @ p + model.gap_to_inflation * y[0]
+            output = model.gap_lags @ y - model.real_rate_to_gap * (i.mean(0) - p.mean(0))
+            p = np.vstack([prices + sign * supply[turn], p[:3]])
+            y = np.vstack([output + sign * demand[turn], y[:1]])
+            i = np.vstack([after, i[:3]])
+        worlds.append(np.stack(quarters))
+    whole = np.stack(worlds).reshape(2, DEMO_TURNS, count, len(DEMO_SEEDS), 3)
+    return whole.transpose(2, 0, 1, 3, 4)
+
+
+def measure_recorded(name: str, recorded: Numbers) -> dict[str, Any]:
+    """Return how often the demonstration passes and fails a player."""
+    player, wanted = PLAYERS[name]
+    rng = np.random.default_rng([SEED + 1, crc32(name.encode())])
+    seeds = np.broadcast_to(np.arange(len(DEMO_SEEDS)), recorded.shape[1:-1]).ravel()
+    outcomes = Counter[str]()
+    for quarters in recorded.reshape(len(recorded), -1, 3):
+        asked, rate = quarters @ [1.5, 0.5, 0], quarters[:, 2]
+        free = (np.abs(asked) <= STEADY_STATE.interest_rate) & (np.abs(asked - rate) <= FAR)
+        there = quarters[free]
+        outcomes[response_of(there, player(there, None, rng), groups=seeds[free]).outcome] += 1
+    shares = {it: round(outcomes[it] / len(recorded), 4) for it in ("pass", "fail", "undecided")}
+    return {"player": name, "wanted": wanted, "recordings": len(recorded), **shares}
+
+
 def as_wanted(wanted: str, **shares: float) -> bool | None:
     """Return whether shares are what a player's has to be; None where nothing is said of it."""
     passes, fails = shares["pass"], shares["fail"]
@@ -233,7 +284,10 @@ def measure(plan: Plan) -> dict[str, Any]:
     situation_pool = pool(plan.pool)
     sizes = {name: plan.null_cards if name == NULL else plan.cards for name in PLAYERS}
     rows = [measure_player(name, size, situation_pool) for name, size in sizes.items()]
-    return {"seed": SEED, "situations": len(situation_pool), "players": rows}
+    recorded = recordings(plan.cards, np.random.default_rng([SEED, 1]))
+    shown = [measure_recorded(name, recorded) for name in PLAYERS if "by name" not in name]
+    figures = {"seed": SEED, "situations": len(situation_pool), "players": rows}
+    return {**figures, "demonstrations": shown}
 
 
 def as_table(figures: Mapping[str, Any]) -> Table:
@@ -244,6 +298,10 @@ def as_table(figures: Mapping[str, Any]) -> Table:
         shares = [f"{row[it]:.3f}" for it in ("pass", "fail", "undecided", "second_stage")]
         said = {True: "yes", False: "NO", None: ""}[row["as_wanted"]]
         table.add_row(row["player"], row["wanted"], *shares, f"{row['mean_calls']:,}", said)
+    table.add_section()
+    for row in figures["demonstrations"]:
+        shares = [f"{row[it]:.3f}" for it in ("pass", "fail", "undecided")]
+        table.add_row(f"{row['player']}, demonstration", "", *shares)
     return table
 
 

@@ -419,6 +419,11 @@ class Run(Generic[StateT]):
         """The prompts in use, by their places; a world's own are known once they were asked."""
         return dict(self._prompts)
 
+    def put_prompts(self, prompts: Mapping[str, Prompt]) -> None:
+        """Ask with other prompts than those that the class's ``turn`` names, by their places."""
+        self._prompts |= prompts
+        self._sources.clear()
+
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of code that is not the package's and that the run depends on, by name."""

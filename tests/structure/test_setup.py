@@ -141,7 +141,7 @@ def test_without_a_network_the_way_on_is_named_and_the_next_try_goes_on(
     offline: Path, path: Path
 ) -> None:
     nobody = "http://127.0.0.1:9/simple"
-    (offline / "pip.conf").write_text(f"[global]\nindex-url = {nobody}\nretries = 0\n")
+    (offline / "pip.conf").write_text(f"[global]\nindex-url = {nobody}\nretries = 1\n")
     for _ in range(2):
         done = make_offline(offline, path)
         assert done.returncode != 0

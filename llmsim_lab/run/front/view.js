@@ -187,7 +187,7 @@ function TreeRow({ store, run: it, runs, changes, seed, depth, shown }) {
 
 /** A button that can be used or not; one that is disabled would lose the focus. */
 export const Button = ({ store: { gone }, off, act, kind }, words) => h("button", {
-  class: kind, "aria-disabled": gone || off, onclick: () => gone || off || act() }, words);
+  class: kind, "aria-disabled": Boolean(gone || off), onclick: () => gone || off || act() }, words);
 
 function Transport({ store, run, n, ...turns }) {
   const { commands, live, form, ui, gone } = store, busy = Boolean(live.busy);
@@ -209,7 +209,7 @@ function Transport({ store, run, n, ...turns }) {
         "aria-label": "Turns to play" }), " turns"),
       button("Stop", !busy, () => commands({ do: "stop" }))),
     h(Slider, { store, run, n, ...turns }),
-    h("button", { "aria-disabled": busy || fixed, "aria-expanded": Boolean(form),
+    h("button", { "aria-disabled": Boolean(busy || fixed), "aria-expanded": Boolean(form),
       onclick: () => busy || fixed || toggle() }, "Fork or change …"));
 }
 

@@ -3,8 +3,8 @@
 ``python data/tapes/record_demo.py`` plays, seed by seed, twenty quarters of one central bank, the
 same quarters mirrored, and a fork of the first with an oil shock: 49 decisions a seed, of seven
 calls each. With the embedded model ``qwen2.5-coder-1.5b`` eight seeds take hours on two cores. It
-goes on where it stopped; delete the tape to begin anew. ``--pack`` leaves one small file with what is whole, and
-records nothing.
+goes on where it stopped; delete the tape to begin anew. ``--pack`` leaves one small file with what
+is whole, and records nothing.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class ToolLookup:
 
     Looking up is a conversation of its own, of at most ``max_lookups`` model calls. The decision is
     then made as without tools, with the findings at the end of the prompt. Every tool's result is
-    on the run's tape, and a replay runs no tool. Calls of tools that need somebody's yes fail; so
+    on the run's tape, and a replay runs no tool. Calls of tools that need a person's yes fail; so
     do those of an MCP server that does not say what its tools do, unless ``confirm`` says
     otherwise. The calls and tokens of looking up are on the tape; a run's frame counts those of
     the decisions.
@@ -42,7 +42,7 @@ class ToolLookup:
     Args:
         tools: runs the tools; they act for the agent that asks.
         max_lookups: most model calls for looking up, before each decision.
-        confirm: by tool, whether a call needs somebody's yes, as in ``AgentEngineConfig``.
+        confirm: by tool, whether a call needs a person's yes, as in ``AgentEngineConfig``.
 
     Raises:
         ConfigError: ``max_lookups`` is below 1.

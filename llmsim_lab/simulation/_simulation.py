@@ -112,7 +112,7 @@ class Economy(State):
         period: the quarter, such as ``1979Q3``, or None in an undated run.
         shock: what hits the next quarter, on top of the random shocks: ``shock.supply`` is added to
             its inflation, ``shock.demand`` to its output gap.
-        gap_error: by how much the output gap that everybody reads is above ``output_gap``, the true
+        gap_error: by how much the output gap that players read is above ``output_gap``, the true
             one, percent of potential; 0 without ``gap_noise``.
     """
 

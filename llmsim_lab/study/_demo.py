@@ -311,9 +311,10 @@ class Demonstration:
     @property
     def verdict(self) -> str:
         """What the recording says of the model, in one sentence."""
-        found = self._judged(self.model)
-        if found is None:
-            return f"{counted(len(self.runs), 'seed')} of {self.model} decide nothing."
+        try:
+            found = self.responds()
+        except ConfigError as error:
+            return f"{self.model} is undecided: {error}."
         words = {"pass": "responds to the economy", "fail": "does not respond to the economy"}
         sentence = found.sentence[0].lower() + found.sentence[1:]
         return f"{self.model} {words.get(found.outcome, 'is undecided')}: {sentence}"

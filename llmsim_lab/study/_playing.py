@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import re
 import secrets
 import tempfile
@@ -481,8 +482,20 @@ def work(pickled: bytes, job: Job, begun: bytes, _once: str) -> tuple[StudyRun, 
 
 
 def _put(file: Path, entry: StudyRun, content: bytes) -> StudyRun:
-    """Put a job's tape into the folder, whole."""
-    part = file.with_suffix(".part")
-    part.write_bytes(content)
-    part.replace(file)
-    return replace(entry, tape=file)
+    """Put a job's tape into the folder, whole, unless more was written there meanwhile."""
+    part, guard = file.with_suffix(".part"), filelock.FileLock(f"{file}.lock", timeout=0)
+    with part.open("wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())
+    with suppress(filelock.Timeout), guard:
+        there = _content(file)
+        # What a worker was given, but for a line that was cut off, and which it then cut too.
+        if content.startswith(there[: there.rfind(b"\n") + 1]):
+            part.replace(file)
+    if not part.exists():
+        _tidy(file)
+        return replace(entry, tape=file)
+    part.unlink()
+    error = f"{file} was continued elsewhere meanwhile; run() takes up what is there"
+    return replace(entry, status="failed", tape=file, error=error)

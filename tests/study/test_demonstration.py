@@ -86,8 +86,8 @@ def test_too_few_seeds_decide_nothing() -> None:
     found = of_draws()
     runs = {seed: found.runs[seed] for seed in range(1, 6)}
     few = replace(found, runs=runs, moves=found.moves.query("seed < 6"))
-    assert few.verdict == "5 seeds of the player decide nothing."
-    assert repr(few) == "<Demonstration, 5 seeds: 5 seeds of the player decide nothing.>"
+    assert few.verdict.startswith("the player is undecided: 5 groups of decisions decide nothing")
+    assert repr(few) == f"<Demonstration, 5 seeds: {few.verdict}>"
     assert few.to_frame()["verdict"].tolist() == ["undecided"] * 5
     with pytest.raises(ConfigError, match="5 groups of decisions decide nothing"):
         few.responds()

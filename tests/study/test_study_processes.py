@@ -23,7 +23,7 @@ import pandas as pd
 import pytest
 from study_kit import KILL, Water, deadly_client, instant_client
 
-from llmsim_lab import Tape
+from llmsim_lab import Budget, Tape, resume
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
 from llmsim_lab.tape import verify
@@ -314,6 +314,42 @@ def test_pools_that_break_one_after_the_other_end_the_call(path: Path) -> None:
 def test_an_executor_needs_a_tape() -> None:
     with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="kept in a folder"):
         study_of().run(executor=executor, progress=False)
+
+
+class Meddling(ThreadPoolExecutor):
+    """Continues a run, as by hand, while a worker plays it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(1)
+        self.path = path
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        def both() -> Any:
+            found = fn(*args, **kwargs)
+            run = resume(self.path / args[1].file_name, llm_client=instant_client())
+            run.run(1, progress=False)
+            run.close()
+            return found
+
+        return super().submit(both)
+
+
+def test_a_run_that_was_continued_meanwhile_is_not_written_over(
+    path: Path, serial: pd.DataFrame
+) -> None:
+    begun = study_of(path, instant_client()).run(
+        progress=False, budget=Budget(calls=30), parallel=12
+    )
+    assert begun.counts == {"stopped": 12}
+    turns = begun.runs["turns"]
+    with Meddling(path) as executor:
+        study = study_of(path).run(executor=executor, progress=False)
+    assert study.counts == {"failed": 12}
+    assert "continued elsewhere" in study.runs["error"][0]
+    assert study_of(path).runs["turns"].tolist() == (turns + 1).tolist()
+    again = study_of(path).run(progress=False)
+    pd.testing.assert_frame_equal(results(again), serial)
+    check_folder(path)
 
 
 # --- Dask ----------------------------------------------------------------------------------------

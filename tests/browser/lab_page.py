@@ -45,6 +45,8 @@ async ({path, kernel}) => {
 # A kernel may still be starting when it is connected; cells sent to it then are lost in some
 # versions, so a page waits until it has nothing to do.
 IDLE = "() => window.panel.sessionContext.session?.kernel?.status === 'idle'"
+KERNEL = "() => window.panel.sessionContext.session.kernel.id"
+LOADED = "() => !document.querySelector('.jp-Notebook').textContent.includes('Loading widget...')"
 CLOSE = """
 async () => {
     const app = window.jupyterapp;
@@ -208,11 +210,22 @@ class LabPage:
         return Notebook(self)
 
     def reload(self) -> None:
-        """Save the notebook and load the page anew, as a person does; the kernel keeps running."""
+        """Save the notebook and load the page anew, as a person does; the kernel keeps running.
+
+        Once in some twenty times on a busy machine JupyterLab finds none of the kernel's widgets
+        and says "widget model not found"; a person then loads the page again.
+        """
         path: str = self.page.evaluate(SAVE)
-        self.page.goto("about:blank")
-        self._start()
-        self._show(path)
+        kernel: str = self.page.evaluate(KERNEL)
+        for _ in range(3):
+            self.complaints.clear()
+            self.page.goto("about:blank")
+            self._start()
+            self._show(path)
+            assert self.page.evaluate(KERNEL) == kernel, "the notebook got another kernel"
+            self.page.wait_for_function(LOADED)
+            if not any("widget model not found" in text for text in self.complaints):
+                break
 
     def reopen(self, *, kernel: bool = True) -> None:
         """Save and close the notebook, shut its kernel down, and open the file again.

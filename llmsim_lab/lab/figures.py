@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, told
+from llmsim_lab._util.drawing import drawable, new_figure, told
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._picture import lines_of, picture
@@ -31,10 +30,8 @@ if TYPE_CHECKING:
 __all__ = [
     "cascade_figure",
     "demo_figure",
-    "feed_figure",
     "rate_figure",
     "state_figure",
-    "transition_figure",
 ]
 
 _PANELS = ("interest_rate", "inflation", "output_gap", "unemployment")
@@ -103,8 +100,6 @@ _COLOURS = {
     "RESTING": "#DDDDDD",
 }
 _KINDS = {"original": ("o", "#332288"), "reply": ("s", "#CC6677"), "reshare": ("^", "#117733")}
-_REACTIONS = {"like": "#DDCC77", "reply": "#CC6677", "reshare": "#882255"}
-_MOST_POSTS = 14
 _MOST_NAMED = 40
 """Posts of a cascade up to which their authors are written beside them."""
 
@@ -113,22 +108,21 @@ def _name(state: object) -> str:
     return str(state).replace("_", " ")
 
 
-def state_figure(
-    turns: Sequence[Turn] | pd.DataFrame, *, title: str = "What users are doing"
-) -> Figure:
+def state_figure(turns: Sequence[Turn], *, title: str = "What users are doing") -> Figure:
     """Draw how many users are in each state, turn by turn, as stacked areas.
 
     Args:
-        turns: a run's, or the frame that ``state_frame`` makes of them.
+        turns: a run's.
         title: above the chart.
     """
     import pandas as pd
 
     # Here, since the social world loads numpy, and `rate_figure` is on the front page.
     from llmsim_lab.statechart import AgentState
-    from llmsim_lab.statechart._analysis import state_frame
 
-    frame = turns if isinstance(turns, pd.DataFrame) else state_frame(turns)
+    states = [state.value for state in AgentState]
+    numbers = [turn.number for turn in turns]
+    frame = pd.DataFrame([turn.state.columns() for turn in turns], index=numbers)[states]
     figure = new_figure(8, 4, small=True)
     axes = figure.subplots()
     shown = [state for state in AgentState if frame[state.value].any()]
@@ -156,102 +150,6 @@ def state_figure(
         f"{title}: stacked areas of users by state, turns {frame.index[0]} to {frame.index[-1]}. "
         f"In the last one: {counts}.",
     )
-
-
-def transition_figure(
-    turns: Sequence[Turn], *, title: str = "Where users go from each state"
-) -> Figure:
-    """Draw the shares of moves out of each state, with the numbers in the fields.
-
-    Args:
-        turns: a run's.
-        title: above the chart.
-    """
-    from llmsim_lab.statechart._analysis import transition_matrix
-
-    shares, counts = transition_matrix(turns), transition_matrix(turns, shares=False)
-    names = [_name(name) for name in shares.columns]
-    share_of, count_of = shares.to_numpy(dtype=float), counts.to_numpy(dtype=int)
-    figure = new_figure(7.5, 5.5, small=True)
-    axes = figure.subplots()
-    axes.imshow(share_of, cmap="Blues", vmin=0, vmax=1)
-    parts = []
-    for row, column in zip(*count_of.nonzero(), strict=True):
-        share = share_of[row, column]
-        words = f"{share:.0%}\n({count_of[row, column]})"
-        ink = "white" if share > 0.5 else "black"
-        axes.text(column, row, words, ha="center", va="center", fontsize=8, color=ink)
-        parts.append(f"{names[row]} to {names[column]} {share:.0%}")
-    axes.set_xticks(range(len(names)), names, rotation=40, ha="right")
-    axes.set_yticks(range(len(names)), names)
-    axes.set(xlabel="to", ylabel="from")
-    axes.set_title(drawable(title, 80), loc="left")
-    moves = "; ".join(parts) or "No moves"
-    return told(figure, f"{title}: shares of the moves out of each state. {moves}.")
-
-
-def feed_figure(run: SocialSimulation, turn: int | None = None) -> Figure:
-    """Draw the posts in circulation, the latest on top: how many reactions each has, and whose.
-
-    Args:
-        run: the run.
-        turn: after which turn; the latest if not given.
-
-    Raises:
-        ConfigError: the run has no such turn.
-    """
-    first, last = run.turns[0].number, run.turn_number
-    turn = last if turn is None else whole_number("turn", turn)
-    if not first <= turn <= last:
-        raise ConfigError(f"the run has no turn {turn}; it has turns {first} to {last}")
-    turns = run.turns[: turn - first + 1]
-    feed = sorted(turns[-1].state.feed, key=lambda entry: -entry.post.id)
-    more = f"; {len(feed) - _MOST_POSTS} older posts are not shown" if feed[_MOST_POSTS:] else ""
-    feed, names, posts = feed[:_MOST_POSTS], _reacted(turns), run.posts
-    figure = new_figure(9, 1.2 + 0.52 * len(feed), small=True)
-    texts, bars = figure.subplots(1, 2, sharey=True, width_ratios=(3, 1))
-    words = []
-    for place, entry in enumerate(feed):
-        post, left, whose = entry.post, 0, []
-        counts = (entry.likes, entry.replies, entry.reshares)
-        for (kind, colour), count in zip(_REACTIONS.items(), counts, strict=True):
-            bars.barh(place, count, 0.5, left, color=colour)
-            left += count
-            if who := names.get((post.id, kind)):
-                whose.append(f"{kind} by {', '.join(who)}")
-        # A post from before the run began is not known any more.
-        to = posts[post.parent].author if post.parent in posts else "an earlier post"
-        how = {"reply": f" replied to {to}", "reshare": f" reshared {to}"}.get(post.kind, "")
-        head = f"{post.author}{how}, turn {post.turn}"
-        lines = ((head, "bold", "#222222"), (post.text, "normal", "#222222"))
-        for line, (text, weight, colour) in enumerate(
-            (*lines, ("; ".join(whose), None, "#666666"))
-        ):
-            look = {"weight": weight, "color": colour, "fontsize": 8, "va": "center"}
-            texts.text(0, place - 0.3 + 0.3 * line, drawable(text, 88), in_layout=False, **look)
-        words.append(f"{head}: {clip(post.text, 60)} ({'; '.join(whose) or f'{left} reactions'})")
-    texts.axis("off")
-    most = max((entry.engagement for entry in feed), default=0)
-    bars.set(ylim=(len(feed) - 0.4, -0.6), xlim=(0, most + 1), xlabel="reactions")
-    bars.set_yticks([])
-    bars.locator_params(axis="x", integer=True, nbins=5)
-    plain_axes(bars, "x")
-    handles = [bars.barh(0, 0, color=colour, label=kind) for kind, colour in _REACTIONS.items()]
-    figure.legend(handles=handles, loc="outside lower right", ncols=3, frameon=False)
-    title = f"Feed after turn {turn}, the latest post on top{more}"
-    texts.set_title(title, loc="left")
-    return told(figure, "\n".join([title, *words]))
-
-
-def _reacted(turns: Sequence[Turn]) -> dict[tuple[int | None, str], list[str]]:
-    """Return who reacted in these turns, by the post and the kind of reaction."""
-    found: dict[tuple[int | None, str], list[str]] = {}
-    for turn in turns:
-        for like in turn.state.likes:
-            found.setdefault((like.post, "like"), []).append(like.agent)
-        for post in turn.state.new_posts:
-            found.setdefault((post.parent, post.kind), []).append(post.author)
-    return found
 
 
 def cascade_figure(run: SocialSimulation, post: int, *, title: str | None = None) -> Figure:

@@ -8,76 +8,28 @@ breadth as in Vosoughi, Roy and Aral (2018), "The spread of true and false news 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.run._turn import Turn
 from llmsim_lab.statechart._agent import Post
-from llmsim_lab.statechart._chart import AgentState
-from llmsim_lab.statechart._state import Move
-from llmsim_lab.types import Status
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
-def all_posts(turns: Sequence[Turn]) -> dict[int, Post]:
-    """Return all posts of a run by id, those it began with included."""
-    first = turns[0].state
-    known = {entry.post.id: entry.post for entry in first.feed}
-    known |= {post.id: post for post in first.kept}
-    return known | {post.id: post for turn in turns for post in turn.state.new_posts}
-
-
-def likes_of(turns: Sequence[Turn]) -> Counter[int]:
-    """Return how often each post was liked, by its id; the first state's own counts included."""
-    # Its own list of likes is left out: they are in its feed's counts already.
-    likes = Counter({entry.post.id: entry.likes for entry in turns[0].state.feed})
-    likes.update(like.post for turn in turns[1:] for like in turn.state.likes)
-    return likes
-
-
-def moves_in(turns: Sequence[Turn]) -> Iterator[tuple[Turn, Move]]:
-    """Yield the moves of these turns; those of the state that a run began from are not its own."""
-    return ((turn, move) for turn in turns if turn.number for move in turn.state.moves)
-
-
-def statuses_in(turn: Turn) -> Mapping[str, Status]:
-    """Return how the decisions about a turn's moves came about, by user."""
-    return {it.player: it.status for it in turn.answers if it.component == "reasoner"}
-
-
-def state_frame(turns: Sequence[Turn]) -> pd.DataFrame:
-    """Return how many users are in each state: a row a turn, a column a state."""
-    import pandas as pd
-
-    counts = [Counter(person.state for person in turn.state.people) for turn in turns]
-    frame = pd.DataFrame(
-        [{state.value: count[state] for state in AgentState} for count in counts],
-        index=pd.Index([turn.number for turn in turns], name="turn"),
-    )
-    frame.columns.name = "state"
-    return frame
-
-
-def transition_matrix(turns: Sequence[Turn], *, shares: bool = True) -> pd.DataFrame:
-    """Return what ``SocialSimulation.transition_matrix`` does, of these turns."""
-    import pandas as pd
-
-    names = [state.value for state in AgentState]
-    counts = Counter((move.source.value, move.target.value) for _, move in moves_in(turns))
-    matrix = pd.DataFrame(
-        [[counts[source, target] for target in names] for source in names],
-        index=pd.Index(names, name="source"),
-        columns=pd.Index(names, name="target"),
-    )
-    if not shares:
-        return matrix
-    # By 1 where nobody left the state, so that its row has zeros and not NaN.
-    return matrix.div(matrix.sum(axis=1).replace(0, 1), axis=0)
+def received(turns: Sequence[Turn]) -> Counter[tuple[int | None, str]]:
+    """Return how often each post was liked, answered and reshared, by its id and the kind."""
+    # The counts of the state that the run began from hold what was done before.
+    counts: Counter[tuple[int | None, str]] = Counter()
+    for entry in turns[0].state.feed:
+        number = entry.post.id
+        counts[number, "like"] = entry.likes
+        counts[number, "reply"] = entry.replies
+        counts[number, "reshare"] = entry.reshares
+    for turn in turns[1:]:
+        counts.update((like.post, "like") for like in turn.state.likes)
+        counts.update((post.parent, post.kind) for post in turn.state.new_posts)
+    return counts
 
 
 _SIGNS = {"original": "●", "reply": "↩", "reshare": "↻"}
@@ -156,6 +108,3 @@ class Cascade:
         if len(lines) > most:
             lines = [*lines[:most], f"… and {len(lines) - most} more"]
         return "\n".join(lines)
-
-    def __str__(self) -> str:
-        return self.tree()

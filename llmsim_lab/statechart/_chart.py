@@ -150,12 +150,11 @@ class Statechart(Generic[StateT]):
         for row in table.transitions:
             if row.guard is not None and row.guard not in guards:
                 raise ConfigError(
-                    f"chart: there is no guard {row.guard!r}; there are: "
-                    f"{', '.join(sorted(guards)) or 'none'}. Derive a class: class Town("
-                    "SocialSimulation): guards = {**SocialSimulation.guards, "
-                    f"{row.guard!r}: function}}"
+                    f"chart: there is no guard {row.guard!r}; there are: {', '.join(guards) or 'none'}. "
+                    "Derive a class: class Town(SocialSimulation): guards = "
+                    f"{{**SocialSimulation.guards, {row.guard!r}: function}}"
                 )
-            guard = None if row.guard is None else guards[row.guard]
+            guard = guards[row.guard] if row.guard else None
             moves.append(Transition(row.trigger, row.source, row.target, guard))
         return Statechart(table.states, moves, table.initial, timeouts=table.timeouts)
 

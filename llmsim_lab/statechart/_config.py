@@ -7,11 +7,9 @@ in ``data/social``.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from functools import cache
-from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -86,15 +84,15 @@ def _shipped(name: str) -> _Shipped:
 
 
 def population(size: int, *, seed: int = 0) -> tuple[ProfileConfig, ...]:
-    """Return users with distinct names: the shipped profiles, then new ones put together from them.
+    """Return users with distinct names: the shipped profiles, then new ones made from them.
 
-    A new user has one profile's interests with one of them swapped for another's, the temper of a
-    second (personality, activity, threshold), and first and family name of two others. A larger
-    population of the same seed begins with the smaller one.
+    A new user has one profile's name with a number after it, personality, activity and thresholds,
+    and the interests of another, drawn one. A larger population of the same seed begins with the
+    smaller one.
 
     Args:
         size: how many.
-        seed: of what is put together; the shipped profiles come first whatever it is.
+        seed: of the interests; the shipped profiles come first whatever it is.
 
     Raises:
         ConfigError: ``size`` is negative.
@@ -105,35 +103,13 @@ def population(size: int, *, seed: int = 0) -> tuple[ProfileConfig, ...]:
     # A stream of its own, apart from the run's other draws, which have the same seed. Users are
     # made one after the other, so that a larger population begins with the smaller one.
     rng = random.Random(f"population/{seed}")
-    names = _new_names(shipped, rng)
-    topics = sorted({topic for profile in shipped for topic in profile.interests})
-    new = [_mixed(next(names), shipped, topics, rng) for _ in range(size - len(shipped))]
-    return (*shipped[:size], *new)
-
-
-def _mixed(
-    name: str, shipped: tuple[ProfileConfig, ...], topics: list[str], rng: random.Random
-) -> ProfileConfig:
-    # Another number or order of draws would change every larger population of a seed.
-    likes, temper = rng.choice(shipped), rng.choice(shipped)
-    interests = list(likes.interests)
-    fresh = rng.choice([topic for topic in topics if topic not in interests])
-    interests[rng.randrange(len(interests))] = fresh
-    return temper.model_copy(update={"name": name, "interests": tuple(interests)})
-
-
-def _new_names(shipped: tuple[ProfileConfig, ...], rng: random.Random) -> Iterator[str]:
-    """Yield names that no shipped profile has, and with a number once all pairs are used up."""
-    taken = {profile.name for profile in shipped}
-    firsts, lasts = zip(*(profile.name.split(" ", 1) for profile in shipped), strict=True)
-    pairs = [f"{first} {last}" for first, last in product(firsts, lasts)]
-    pairs = [name for name in pairs if name not in taken]
-    rng.shuffle(pairs)
-    yield from pairs
-    number = 2
-    while True:
-        yield from (f"{name} {number}" for name in pairs)
-        number += 1
+    users = list(shipped[:size])
+    for place in range(len(shipped), size):
+        again, like = divmod(place, len(shipped))
+        temper, interests = shipped[like], rng.choice(shipped).interests
+        named = {"name": f"{temper.name} {again + 1}", "interests": interests}
+        users.append(temper.model_copy(update=named))
+    return tuple(users)
 
 
 def seed_posts(count: int | None = None) -> tuple[PostConfig, ...]:
@@ -212,15 +188,6 @@ def _table(chart: Any, info: ValidationInfo) -> Any:
     return read_config(_beside(chart, info), ChartTable)
 
 
-def _text(prompt: Any, info: ValidationInfo) -> Any:
-    if not isinstance(prompt, str | Path) or not str(prompt).endswith(".md"):
-        return prompt
-    try:
-        return _beside(prompt, info).read_text("utf-8")
-    except OSError as error:
-        raise ValueError(f"cannot read the prompt {prompt}: {error}") from error
-
-
 Population = Annotated[
     tuple[ProfileConfig, ...],
     BeforeValidator(_users),
@@ -229,7 +196,3 @@ Population = Annotated[
 ]
 SeedPosts = Annotated[tuple[PostConfig, ...], BeforeValidator(_first_posts)]
 Chart = Annotated[ChartTable | None, BeforeValidator(_table)]
-Wording = dict[
-    Literal["social_reasoner", "social_choice", "social_post"],
-    Annotated[str, BeforeValidator(_text)],
-]

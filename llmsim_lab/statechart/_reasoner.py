@@ -142,22 +142,14 @@ class Reasoner:
     Args:
         client: the model.
         seed: of the order in which options stand in the prompt; None leaves them as they are given.
-        prompt: a prompt with the slots of the shipped ``social_reasoner``; that one if not given.
 
     Attributes:
         counts: decisions of this reasoner so far by status. A run counts its own, in ``statuses``.
     """
 
-    def __init__(
-        self,
-        client: LLMClient,
-        *,
-        seed: int | None = None,
-        prompt: Prompt | None = None,
-    ) -> None:
+    def __init__(self, client: LLMClient, *, seed: int | None = None) -> None:
         self.llm_client = client
         self.seed = seed
-        self.prompt = prompt or Prompt.load("social_reasoner")
         self.counts: Counter[Status] = Counter()
 
     @overload
@@ -222,10 +214,8 @@ class Reasoner:
                 words=f"{question.agent.name} takes the first option, {chosen.value}: {failure}",
                 agent=question.agent.name,
                 turn=question.turn,
-                trigger=question.trigger,
                 chosen=chosen.value,
                 reason=failure.reason,
-                detail=failure.detail,
             )
             self.counts["fallback"] += 1
             return chosen
@@ -244,7 +234,7 @@ class Reasoner:
             return None
 
         return await self.llm_client.call_with_retry(
-            prompt=move_prompt(question, options, self.prompt, reply is ExplainedNextState),
+            prompt=move_prompt(question, options, None, reply is ExplainedNextState),
             response_model=reply,
             # In the prompt's order: a server that goes through the enum must not have another.
             choices={"next_state": tuple(option.value for option in options)},
@@ -254,7 +244,7 @@ class Reasoner:
 
 
 def move_prompt(
-    question: MoveQuestion, options: Sequence[AgentState], prompt: Prompt, rationale: bool
+    question: MoveQuestion, options: Sequence[AgentState], prompt: Prompt | None, rationale: bool
 ) -> RenderedPrompt:
     """Return what ``build_reasoner_prompt`` does, of a question."""
     agent = question.agent
@@ -268,22 +258,6 @@ def move_prompt(
         question.context,
         prompt=prompt,
         rationale=rationale,
-    )
-
-
-def choice_prompt(question: MoveQuestion, prompt: Prompt) -> RenderedPrompt:
-    """Return the prompt that the probabilities of the options are asked with, without these."""
-    agent, post = question.agent, question.context
-    fit = ""
-    if isinstance(post, Post):
-        shared = [topic for topic in post.topics if topic in agent.interests]
-        fit = f"Of its topics you care about: {', '.join(shared) or 'none'}."
-    return prompt.render(
-        agent_personality=agent.personality,
-        current_state=question.current_state.value,
-        trigger=question.trigger,
-        context=format_context(post),
-        fit=fit,
     )
 
 

@@ -5,27 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ValidationError
 
-from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.text import faults
+from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Ask, Question, Run
 from llmsim_lab.run._turn import Series
 from llmsim_lab.statechart._agent import Post, interested
 from llmsim_lab.statechart._analysis import (
     Cascade,
-    all_posts,
-    likes_of,
-    moves_in,
-    statuses_in,
-    transition_matrix,
+    received,
 )
 from llmsim_lab.statechart._chart import (
-    STATE_DESCRIPTIONS,
     AgentState,
     ChartTable,
     Guard,
@@ -37,20 +30,15 @@ from llmsim_lab.statechart._config import (
     Population,
     PostConfig,
     SeedPosts,
-    Wording,
 )
 from llmsim_lab.statechart._reasoner import (
     ExplainedNextState,
     MoveQuestion,
     NextState,
-    choice_prompt,
     move_prompt,
 )
 from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState
 from llmsim_lab.statechart._turn import (
-    FeedSelector,
-    MoveEffects,
-    MovePlan,
     circulate,
     make_moves,
     next_state,
@@ -89,10 +77,6 @@ class SocialSimulation(Run[SocialState]):
         feed: how the next post is chosen.
         rationale: whether users give a reason, in one sentence.
         shuffle: whether the options stand in a seeded random order.
-        decide: ``sample`` or ``mode`` asks a model for the probability of each option, and draws,
-            or takes the likeliest.
-        wording: prompts of your own, by the name of the one whose place they take, such as
-            ``social_reasoner``: a text, or a file that ends in ``.md``.
 
     Attributes:
         guards: what the chart may name as guards; a class derived from this one may have others. A
@@ -109,18 +93,11 @@ class SocialSimulation(Run[SocialState]):
     feed: FeedConfig = FeedConfig()
     rationale: bool = False
     shuffle: bool = True
-    decide: Literal["sample", "mode"] | None = None
-    wording: Wording = {}  # noqa: RUF012 - a parameter's default, which is frozen
 
     def ready(self) -> None:
-        """Make the chart, and what chooses posts."""
-        if self.rationale and self.decide:
-            raise ConfigError(
-                f"rationale has no effect with decide={self.decide!r}, which asks for probabilities"
-            )
+        """Make the chart."""
         self._users = self.config.population
         self._chart = _chart_of(self.config.chart, self.guards)
-        self._selector = FeedSelector(self.feed, self._users, seed=self.seed)
 
     def start(self) -> SocialState:
         """Return the network before the first turn: everybody in the chart's initial state."""
@@ -141,41 +118,40 @@ class SocialSimulation(Run[SocialState]):
 
     async def turn(self, state: SocialState, ask: Ask) -> SocialState:
         """Return the network after every user's move."""
-        plan = self._due(state)
-        moves = plan.ambiguous
+        due, seen = self._due(state)
+        moves = {name: move for name, move in due.items() if len(move.options) > 1}
         choices = await ask.each(
             moves,
             self._reply,
-            lambda name: self._move_prompt(moves[name]),
+            lambda name: move_prompt(
+                moves[name],
+                self._ordered(moves[name]),
+                self.prompt("social_reasoner"),
+                self.rationale,
+            ),
             tag="reasoner",
-            limits=lambda name: self._options(moves[name]),
-            decide=self.decide,
+            limits=lambda name: {"next_state": [it.value for it in self._ordered(moves[name])]},
             otherwise=lambda name: self._choice(moves[name].options[0], "no valid answer"),
             move=moves.get,
         )
         chosen = {name: AgentState(choice.next_state) for name, choice in choices.items()}
-        effects = make_moves(plan, chosen, state.next_post, self.seed)
-        for move in effects.moves:
-            if move.decided_by == "reasoner":
-                ask.note(move.agent, moved_to=move.target.value)
-        posts = await self._written(ask, effects)
-        return next_state(state, plan, effects, posts, self.feed)
-
-    async def _written(self, ask: Ask, effects: MoveEffects) -> list[Post]:
-        """Return the turn's new posts with their texts; a reshare has that of another."""
-        drafts = {author.name: (author, post, about) for author, post, about in effects.drafts}
+        made, likes, written = make_moves(due, chosen, state.next_post, self.seed)
+        for name, target in chosen.items():
+            ask.note(name, moved_to=target.value)
+        drafts = {draft[0].name: draft for draft in written}
         texts = await ask.each(
             [name for name, (_, post, _) in drafts.items() if post.kind != "reshare"],
             Draft,
-            lambda name: post_prompt(*drafts[name], self._worded("social_post")),
+            lambda name: post_prompt(*drafts[name], self.prompt("social_post")),
             tag="writer",
             otherwise=lambda name: phrase(drafts[name][1], seed=self.seed),
             post=lambda name: drafts[name][1],
         )
-        return [
+        posts = [  # a reshare has the text of another
             replace(post, text=texts[name].text) if name in texts else post
             for name, (_, post, _) in drafts.items()
         ]
+        return next_state(state, seen, made, likes, posts, self.feed)
 
     def rule(self, question: Question) -> Any:
         """Return a draw by how well the post fits the user's interests; for writers a phrase."""
@@ -210,26 +186,9 @@ class SocialSimulation(Run[SocialState]):
             return ExplainedNextState(rationale=why, next_state=state)
         return NextState(next_state=state)
 
-    def _worded(self, name: str) -> Prompt:
-        own = self.config.wording.get(name)
-        return self.prompt(name if own is None else Prompt.parse(own, name=name))
-
     def _ordered(self, move: MoveQuestion) -> list[AgentState]:
-        # A rule reads none, and with ``decide`` a model is asked in several as it is.
-        reads = not self.decide and self.seat(move.agent.name, tag="reasoner") != self.rule
+        reads = self.seat(move.agent.name, tag="reasoner") != self.rule  # a rule reads none
         return move.ordered(self.seed if self.shuffle and reads else None)
-
-    def _options(self, move: MoveQuestion) -> dict[str, Any]:
-        ordered = self._ordered(move)
-        if self.decide:
-            return {"next_state": {it.value: f"{it} - {STATE_DESCRIPTIONS[it]}" for it in ordered}}
-        return {"next_state": [option.value for option in ordered]}
-
-    def _move_prompt(self, move: MoveQuestion) -> str:
-        if self.decide:
-            return choice_prompt(move, self._worded("social_choice"))
-        prompt = self._worded("social_reasoner")
-        return move_prompt(move, self._ordered(move), prompt, self.rationale)
 
     def questions(self, turn: int | None = None) -> list[MoveQuestion]:
         """Return what the chart leaves open in a turn, which is what users are asked.
@@ -242,19 +201,17 @@ class SocialSimulation(Run[SocialState]):
         Raises:
             ConfigError: the run has no such turn.
         """
-        at = self.turn_number + 1 if turn is None else whole_number("turn", turn)
-        first = self.turns[0].number
-        if not first < at <= self.turn_number + 1:
+        before = {turn.number + 1: turn.state for turn in self.turns}
+        at = self.turn_number + 1 if turn is None else turn
+        if at not in before:
             raise ConfigError(
-                f"turn {at} has no questions here; ask for one from {first + 1} to "
-                f"{self.turn_number + 1}"
+                f"turn {at} has no questions here; ask for one from {min(before)} to {max(before)}"
             )
-        return list(self._due(self.turns[at - first - 1].state).ambiguous.values())
+        moves, _ = self._due(before[at])
+        return [move for move in moves.values() if len(move.options) > 1]
 
-    def _due(self, state: SocialState) -> MovePlan:
-        return plan_turn(
-            state, self._users, chart=self._chart, selector=self._selector, seed=self.seed
-        )
+    def _due(self, state: SocialState) -> tuple[dict[str, MoveQuestion], dict[str, int]]:
+        return plan_turn(state, self._users, chart=self._chart, feed=self.feed, seed=self.seed)
 
     # --- views -------------------------------------------------------------------------------
 
@@ -271,30 +228,8 @@ class SocialSimulation(Run[SocialState]):
     @property
     def posts(self) -> dict[int, Post]:
         """All posts of the run so far, by id, those it began with included."""
-        return all_posts(self.turns)
-
-    def moves_frame(self) -> pd.DataFrame:
-        """Return one row a transition.
-
-        Columns: ``turn``, ``agent``, ``trigger``, ``source``, ``target``, ``decided_by``,
-        ``status``, ``post``, the id of what it was about or missing.
-        """
-        import pandas as pd
-
-        statuses = {turn.number: statuses_in(turn) for turn in self.turns}
-        rows = [
-            {
-                "turn": turn.number,
-                **move._asdict(),
-                "source": move.source.value,
-                "target": move.target.value,
-                "status": statuses[turn.number].get(move.agent, "ok"),
-            }
-            for turn, move in moves_in(self.turns)
-        ]
-        columns = ["turn", "agent", "trigger", "source", "target", "decided_by", "status", "post"]
-        # pandas' own integers: with None in it, a column would become floats.
-        return pd.DataFrame(rows, columns=columns).astype({"post": "Int64"})
+        posts: dict[int, Post] = self.turns[0].state.at_hand
+        return posts | {post.id: post for turn in self.turns for post in turn.state.new_posts}
 
     def transition_matrix(self, *, shares: bool = True) -> pd.DataFrame:
         """Return how often users went from one state (rows) to another (columns).
@@ -303,7 +238,19 @@ class SocialSimulation(Run[SocialState]):
             shares: of the moves out of a state, which add up to 1 in a row (a state that nobody
                 left has zeros), instead of counts.
         """
-        return transition_matrix(self.turns, shares=shares)
+        import pandas as pd
+
+        # Not those of a state that the run began from.
+        moves = [move for turn in self.turns if turn.number for move in turn.state.moves]
+        counts = Counter((move.source.value, move.target.value) for move in moves)
+        names = [state.value for state in AgentState]
+        matrix = pd.DataFrame(
+            [[counts[source, target] for target in names] for source in names],
+            index=pd.Index(names, name="source"),
+            columns=pd.Index(names, name="target"),
+        )
+        # By 1 where nobody left the state, so that its row has zeros and not NaN.
+        return matrix.div(matrix.sum(axis=1).replace(0, 1), axis=0) if shares else matrix
 
     def post_frame(self) -> pd.DataFrame:
         """Return one row a post and how it was received; the index is its id.
@@ -314,69 +261,28 @@ class SocialSimulation(Run[SocialState]):
         """
         import pandas as pd
 
-        posts = self.posts
-        likes = likes_of(self.turns)
-        first = {entry.post.id: entry for entry in self.turns[0].state.feed}
-        old = all_posts(self.turns[:1]).keys()
-        answers = Counter(
-            (post.parent, post.kind)
-            for post in posts.values()
-            if post.id not in old or post.parent not in first  # the first state counted those
-        )
-        for number, entry in first.items():
-            answers[number, "reply"] += entry.replies
-            answers[number, "reshare"] += entry.reshares
-        rows = []
-        for number, post in sorted(posts.items()):
+        counts, rows = received(self.turns), []
+        for number, post in sorted(self.posts.items()):
             about = number, post.author, post.turn, post.kind, ", ".join(post.topics), post.text
-            received = likes[number], answers[number, "reply"], answers[number, "reshare"]
-            rows.append((*about, *received, sum(received), post.root))
+            its = [counts[number, kind] for kind in ("like", "reply", "reshare")]
+            rows.append((*about, *its, sum(its), post.root))
         columns = ["post", "author", "turn", "kind", "topics", "text", "likes", "replies"]
         frame = pd.DataFrame(rows, columns=[*columns, "reshares", "engagement", "root"])
         return frame.astype({"root": "Int64"}).set_index("post")
-
-    def agent_frame(self) -> pd.DataFrame:
-        """Return one row a user; the index is the name.
-
-        Columns: ``moves``; ``decided``, of those the ones a reasoner decided; ``fallbacks``, of
-        those the ones that fell back; ``posts``, ``replies``, ``reshares``, ``likes``, made;
-        ``received``, likes, replies and reshares that the user's posts got; ``state``, the latest.
-        """
-        import pandas as pd
-
-        moves, posts = self.moves_frame(), self.post_frame()
-        decided, authors = moves.query("decided_by == 'reasoner'"), posts.groupby("author")
-        made = posts.groupby(["kind", "author"]).size()
-        likes = Counter(
-            like.agent for turn in self.turns if turn.number for like in turn.state.likes
-        )
-        counts = {
-            "moves": moves["agent"].value_counts(),
-            "decided": decided["agent"].value_counts(),
-            "fallbacks": decided.query("status == 'fallback'")["agent"].value_counts(),
-            "posts": made.get("original"),
-            "replies": made.get("reply"),
-            "reshares": made.get("reshare"),
-            "likes": pd.Series(likes),
-            "received": authors["engagement"].sum(),
-        }
-        index = pd.Index([person.name for person in self.state.people], name="agent")
-        frame = pd.DataFrame(counts, index=index).fillna(0).astype(int)
-        return frame.assign(state=[person.state.value for person in self.state.people])
 
     def cascades(self) -> list[Cascade]:
         """Return the run's cascades (a post with all that answered or reshared it), largest first.
 
         Of two of one size the older comes first.
         """
-        likes = likes_of(self.turns)
+        counts = received(self.turns)
         together: dict[int, list[Post]] = {}
         # By id, so that a root, which is older, comes first in its cascade.
         for number, post in sorted(self.posts.items()):
             root = post.root if post.root is not None else number
             together.setdefault(root, []).append(post)
         found = [
-            Cascade(tuple(members), sum(likes[post.id] for post in members))
+            Cascade(tuple(members), sum(counts[post.id, "like"] for post in members))
             for members in together.values()
         ]
         return sorted(found, key=lambda cascade: (-cascade.size, cascade.root.id))
@@ -414,8 +320,8 @@ class SocialSimulation(Run[SocialState]):
     @property
     def fallback_rate(self) -> float | None:
         """Share of the users' decisions that fell back to the first option; None if none."""
-        found = [it for turn in self.turns for it in statuses_in(turn).values()]
-        return sum(status == "fallback" for status in found) / len(found) if found else None
+        made = [it for turn in self.turns for it in turn.answers if it.component == "reasoner"]
+        return sum(it.status == "fallback" for it in made) / len(made) if made else None
 
 
 def _with_banned(state: SocialState, names: str | Iterable[str]) -> SocialState:
@@ -423,8 +329,7 @@ def _with_banned(state: SocialState, names: str | Iterable[str]) -> SocialState:
     there = [person.name for person in state.people]
     if unknown := banned - set(there):
         raise ConfigError(
-            f"there is no user {min(unknown)!r} to ban; the users are {', '.join(there[:10])}"
-            f"{' ...' if there[10:] else ''}"
+            f"there is no user {min(unknown)!r} to ban; the users are {clip(', '.join(there), 200)}"
         )
     people = tuple(person._replace(banned=person.name in banned) for person in state.people)
     return state.replace(people=people)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,70 +21,60 @@ from llmsim_lab.statechart._reasoner import MoveQuestion, draw
 from llmsim_lab.statechart._state import FeedEntry, Like, Move, SocialState, UserState
 
 _Matrix = np.ndarray[Any, np.dtype[np.float64]]
+Draft = tuple[SocialAgent, Post, Post | None]
+"""Author and post, without its text but for a reshare, and the post that it is about."""
 
 
-class FeedSelector:
-    """Chooses which post a user sees next: a random utility model over the posts in circulation.
+def next_posts(
+    state: SocialState, profiles: Sequence[ProfileConfig], config: FeedConfig, *, seed: int
+) -> list[Post | None]:
+    """Return the post that each user sees next, in the users' order; None if no post is left.
+
+    The choice is a random utility model over the posts in circulation. A user does not see own
+    posts, content seen before (in a post or a reshare of it), or posts and reshares by banned
+    users. What others reshared from a banned user stays.
 
     Args:
+        state: the network.
+        profiles: the users, in the state's order.
         config: the weights.
-        profiles: the users, in the run's order.
         seed: of the draws; the same turn of the same run has the same draws, whoever scrolls.
     """
+    if not state.feed:
+        return [None] * len(state.people)
+    # Of all users, also those who do not scroll: who else scrolls must not move the draws.
+    scores = _scores(state, profiles, config, seed)
+    places: dict[int, list[int]] = {}
+    for place, entry in enumerate(state.feed):
+        places.setdefault(entry.post.content, []).append(place)
+    for row, person in enumerate(state.people):
+        hidden = [place for content in person.seen for place in places.get(content, ())]
+        scores[row, hidden] = -np.inf
+    banned = {person.name for person in state.people if person.banned}
+    by_banned = [place for place, entry in enumerate(state.feed) if entry.post.author in banned]
+    scores[:, by_banned] = -np.inf
+    # Where all are hidden, argmax names the first.
+    return [
+        None if scores[row, place] == -np.inf else state.feed[place].post
+        for row, place in enumerate(scores.argmax(axis=1))
+    ]
 
-    def __init__(self, config: FeedConfig, profiles: Sequence[ProfileConfig], *, seed: int) -> None:
-        self.config = config
-        self.seed = seed
-        topics = sorted({topic for profile in profiles for topic in profile.interests})
-        self._columns = {topic: place for place, topic in enumerate(topics)}
-        self._interests: _Matrix = np.zeros((len(profiles), len(topics)))
-        for row, profile in enumerate(profiles):
-            for topic in profile.interests:
-                self._interests[row, self._columns[topic]] = 1.0
 
-    def choose(self, state: SocialState) -> list[Post | None]:
-        """Return the post that each user sees next, in the users' order; None if no post is left.
-
-        A user does not see own posts, content seen before (in a post or a reshare of it), or posts
-        and reshares by banned users. What others reshared from a banned user stays.
-        """
-        if not state.feed:
-            return [None] * len(state.people)
-        # Of all users, also those who do not scroll: who else scrolls must not move the draws.
-        scores = self._scores(state)
-        places: dict[int, list[int]] = {}
-        for place, entry in enumerate(state.feed):
-            places.setdefault(entry.post.content, []).append(place)
-        for row, person in enumerate(state.people):
-            hidden = [place for content in person.seen for place in places.get(content, ())]
-            scores[row, hidden] = -np.inf
-        banned = {person.name for person in state.people if person.banned}
-        by_banned = [place for place, entry in enumerate(state.feed) if entry.post.author in banned]
-        scores[:, by_banned] = -np.inf
-        best = scores.argmax(axis=1)
-        return [
-            # Where all are hidden, argmax names the first.
-            None if scores[row, place] == -np.inf else state.feed[place].post
-            for row, place in enumerate(best)
-        ]
-
-    def _scores(self, state: SocialState) -> _Matrix:
-        """Return the utility of each post in circulation for each user, users by posts."""
-        # As matrices: 500 users and 200 posts are 100,000 scores a turn.
-        config, feed = self.config, state.feed
-        about: _Matrix = np.zeros((len(feed), self._interests.shape[1]))
-        for row, entry in enumerate(feed):
-            for topic in entry.post.topics:
-                # A topic that interests nobody has no column. += since a post may name one twice.
-                if topic in self._columns:
-                    about[row, self._columns[topic]] += 1.0
-        counts = np.array([max(len(entry.post.topics), 1) for entry in feed], dtype=np.float64)
-        match = (self._interests @ about.T) / counts
-        general = np.array(_appeal(feed, config, state.at), dtype=np.float64)
-        # With Gumbel noise the best score is a draw by logit, of chances like exp(score / noise).
-        draws = np.random.default_rng([self.seed, state.at]).gumbel(size=match.shape)
-        scores: _Matrix = config.interest * match + general + config.noise * draws
-        return scores
+def _scores(
+    state: SocialState, profiles: Sequence[ProfileConfig], config: FeedConfig, seed: int
+) -> _Matrix:
+    """Return the utility of each post in circulation for each user, users by posts."""
+    # As matrices: 500 users and 200 posts are 100,000 scores a turn. A topic that interests no user
+    # has no column; a post may name one twice.
+    topics = sorted({topic for profile in profiles for topic in profile.interests})
+    interests = np.array([[topic in it.interests for topic in topics] for it in profiles], float)
+    about = np.array([[it.post.topics.count(topic) for topic in topics] for it in state.feed])
+    match = interests @ about.T / [max(len(it.post.topics), 1) for it in state.feed]
+    # With Gumbel noise the best score is a draw by logit, of chances like exp(score / noise).
+    draws = np.random.default_rng([seed, state.at]).gumbel(size=match.shape)
+    general = np.array(_appeal(state.feed, config, state.at))
+    scores: _Matrix = config.interest * match + general + config.noise * draws
+    return scores
 
 
 def circulate(
@@ -133,19 +122,6 @@ _PUBLISHED: dict[AgentState, PostKind] = {
 """The kind of post that entering a state publishes."""
 
 
-@dataclass(slots=True)
-class MovePlan:
-    """A turn's moves and the ``content`` of posts seen, both by the users' names."""
-
-    moves: dict[str, MoveQuestion] = field(default_factory=dict)
-    seen: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def ambiguous(self) -> dict[str, MoveQuestion]:
-        """The moves that have several options."""
-        return {name: move for name, move in self.moves.items() if len(move.options) > 1}
-
-
 def triggers_in(state: AgentState) -> tuple[str, ...]:
     """Return the triggers that a turn may fire for a user in a state."""
     own = {
@@ -162,24 +138,26 @@ def plan_turn(
     profiles: Sequence[ProfileConfig],
     *,
     chart: Statechart[AgentState],
-    selector: FeedSelector,
+    feed: FeedConfig,
     seed: int,
-) -> MovePlan:
-    """Return what may happen in the next turn.
+) -> tuple[dict[str, MoveQuestion], dict[str, int]]:
+    """Return what may happen in the next turn: moves, and the ``content`` of posts seen, by user.
 
     Args:
         state: the network as the turn before left it.
         profiles: the users, in the state's order.
         chart: the legal moves.
-        selector: chooses what they see.
-        seed: of who opens the app.
+        feed: how what they see is chosen.
+        seed: of that, and of who opens the app.
     """
-    plan, number, posts = MovePlan(), state.at + 1, state.at_hand
+    moves: dict[str, MoveQuestion] = {}
+    seen: dict[str, int] = {}
+    number, posts = state.at + 1, state.at_hand
     # The 1 keeps these draws apart from those of the feed, which are seeded by seed and turn. One
     # for each user, used or not: what one user does must not move the others' draws.
     luck = np.random.default_rng([seed, number, 1]).random(len(profiles))
     for profile, person, chance, next_post in zip(
-        profiles, state.people, luck, selector.choose(state), strict=True
+        profiles, state.people, luck, next_posts(state, profiles, feed, seed=seed), strict=True
     ):
         if person.banned:
             continue
@@ -200,7 +178,7 @@ def plan_turn(
         elif here is AgentState.SCROLLING:
             about = next_post
             if about is not None:
-                plan.seen[profile.name] = about.content
+                seen[profile.name] = about.content
             trigger = "feed_empty" if about is None else "sees_post"
         elif here is AgentState.RESTING or (here is AgentState.IDLE and chance >= profile.activity):
             continue
@@ -211,51 +189,37 @@ def plan_turn(
         # With the guards, so that a model never chooses what they would then not allow.
         options = chart.valid_targets(here, trigger, agent=agent, context=about)
         if options:
-            move = MoveQuestion(agent, here, trigger, options, about, number)
-            plan.moves[profile.name] = move
-    return plan
-
-
-@dataclass(slots=True)
-class MoveEffects:
-    """What the moves of a turn lead to.
-
-    Attributes:
-        moves: those made.
-        likes: who liked what.
-        drafts: authors and posts, without their text but for reshares, and what each is about.
-    """
-
-    moves: list[Move] = field(default_factory=list)
-    likes: list[Like] = field(default_factory=list)
-    drafts: list[tuple[SocialAgent, Post, Post | None]] = field(default_factory=list)
+            moves[profile.name] = MoveQuestion(agent, here, trigger, options, about, number)
+    return moves, seen
 
 
 def make_moves(
-    plan: MovePlan, chosen: Mapping[str, AgentState], next_post: int, seed: int
-) -> MoveEffects:
-    """Return what the moves of a plan lead to.
+    moves: Mapping[str, MoveQuestion], chosen: Mapping[str, AgentState], next_post: int, seed: int
+) -> tuple[list[Move], list[Like], list[Draft]]:
+    """Return the moves that are made, who likes what, and what is written.
 
     Args:
-        plan: the moves.
-        chosen: where the ambiguous ones lead, by user.
+        moves: what each user may do.
+        chosen: where the moves with several options lead, by user.
         next_post: the id that the first new post gets.
         seed: of what new posts are about.
     """
-    out = MoveEffects()
-    for name, move in plan.moves.items():
+    made: list[Move] = []
+    likes: list[Like] = []
+    drafts: list[Draft] = []
+    for name, move in moves.items():
         post, target = move.context, chosen.get(name, move.options[0])
         by: DecidedBy = "timeout" if move.trigger == TIMEOUT else "chart"
         if name in chosen:
             by = "reasoner"
         about = None if post is None else post.id
-        out.moves.append(Move(name, move.trigger, move.current_state, target, by, about))
-        made = _post_made(move, target, next_post + len(out.drafts), seed)
-        if made is not None:
-            out.drafts.append((move.agent, made, post))
+        made.append(Move(name, move.trigger, move.current_state, target, by, about))
+        draft = _post_made(move, target, next_post + len(drafts), seed)
+        if draft is not None:
+            drafts.append((move.agent, draft, post))
         elif target is AgentState.ENGAGING_LIKE and post is not None:
-            out.likes.append(Like(name, post.id))
-    return out
+            likes.append(Like(name, post.id))
+    return made, likes, drafts
 
 
 def _post_made(move: MoveQuestion, target: AgentState, number: int, seed: int) -> Post | None:
@@ -285,8 +249,9 @@ def _post_made(move: MoveQuestion, target: AgentState, number: int, seed: int) -
 
 def next_state(
     state: SocialState,
-    plan: MovePlan,
-    outcome: MoveEffects,
+    seen: Mapping[str, int],
+    moves: Sequence[Move],
+    likes: Sequence[Like],
     posts: Sequence[Post],
     config: FeedConfig,
 ) -> SocialState:
@@ -294,18 +259,19 @@ def next_state(
 
     Args:
         state: before it.
-        plan: what could happen.
-        outcome: what did.
+        seen: the ``content`` of the posts seen in it, by user.
+        moves: what users did.
+        likes: who liked what.
         posts: those made, with their texts.
         config: how long posts circulate.
     """
     number = state.at + 1
-    received = _received(state.feed, outcome.likes, posts)
+    received = _received(state.feed, likes, posts)
     feed = circulate(received, [FeedEntry(post) for post in posts], number=number, config=config)
     about = {entry.post.content for entry in feed}
-    made = {move.agent: move for move in outcome.moves}
+    made = {move.agent: move for move in moves}
     # Authors have seen what they wrote or reshared.
-    saw = {name: [content] for name, content in plan.seen.items()}
+    saw = {name: [content] for name, content in seen.items()}
     for post in posts:
         saw.setdefault(post.author, []).append(post.content)
     people = tuple(
@@ -323,8 +289,8 @@ def next_state(
         new_posts=tuple(posts),
         kept=tuple(at_hand[post] for post in held),
         next_post=state.next_post + len(posts),
-        moves=tuple(outcome.moves),
-        likes=tuple(outcome.likes),
+        moves=tuple(moves),
+        likes=tuple(likes),
     )
 
 

@@ -12,21 +12,12 @@ import pytest
 from page_kit import HOSTILE
 from social_kit import make_social
 
-from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import PromptViewer, RateChart, RunTree, TurnStepper
 from llmsim_lab.lab._picture import figure_html
-from llmsim_lab.lab.figures import (
-    cascade_figure,
-    feed_figure,
-    state_figure,
-    transition_figure,
-)
-from llmsim_lab.run import load
+from llmsim_lab.lab.figures import cascade_figure, state_figure
 from llmsim_lab.statechart import Post, SocialSimulation
 from llmsim_lab.statechart._state import FeedEntry
-
-RULE = {"players": "rule"}
 
 
 @pytest.fixture
@@ -68,9 +59,7 @@ async def test_hostile_texts_are_escaped_everywhere() -> None:
         assert "\u202e" not in html + widget.static_text()
     for figure in (
         state_figure(made.turns, title=HOSTILE[:200]),
-        transition_figure(made.turns, title=HOSTILE[:200]),
         cascade_figure(made, 1),
-        feed_figure(made),
     ):
         html = str(figure_html(figure))
         assert html.count("<") == 1
@@ -103,8 +92,6 @@ def test_the_charts_say_in_words_what_they_show(run: SocialSimulation) -> None:
         assert f"{name.replace('_', ' ')} {count}" in alt
     ticks = state_figure(run.turns[:3]).axes[0].get_xticks()
     assert all(tick == round(tick) for tick in ticks)
-    assert "idle to scrolling 100%" in repr(transition_figure(run.turns))
-    assert "No moves" in repr(transition_figure(run.turns[:1]))
 
 
 def test_a_chart_is_the_same_bytes_each_time_and_has_an_image_and_a_text(
@@ -144,36 +131,3 @@ def test_a_cascades_tree_names_its_authors_up_to_a_size_and_puts_parents_amid_ch
     assert cascade_figure(small, 1, title="Mine").axes[0].get_title(loc="left") == "Mine"
     with pytest.raises(ConfigError, match="no post 77"):
         cascade_figure(small, 77)
-
-
-def test_the_feed_has_its_posts_the_latest_on_top_with_who_reacted() -> None:
-    town = load(data_path("tapes/social.tape"), 2)
-    texts, bars = feed_figure(town, 3).axes
-    said = [text.get_text() for text in texts.texts]
-    assert said[0] == "Liam Byrne reshared Samuel Adeyemi, turn 3"
-    at = said.index("Noor Haddad, turn 0")
-    assert said[at + 1].startswith("Bread is back!")
-    assert said[at + 2] == (
-        "like by Finn Gallagher; reply by Bruno Okafor, Carmen Ruiz, Ines Carvalho"
-    )
-    place = at // 3
-    widths = [bar.get_width() for bar in bars.patches if round(bar.get_y() + 0.25, 2) == place]
-    assert widths[:3] == [1, 3, 0]
-    assert "Noor Haddad, turn 0: Bread is back!" in repr(feed_figure(town, 3))
-    assert repr(feed_figure(town)) == repr(feed_figure(town, 6))
-    assert "older posts are not shown" in feed_figure(town).axes[0].get_title(loc="left")
-
-
-def test_the_feed_of_an_earlier_turn_has_only_what_was_known_then() -> None:
-    town = load(data_path("tapes/social.tape"), 2)
-    early = repr(feed_figure(town, 2))
-    assert "turn 3" not in early
-    assert early.count("(0 reactions)") == early.count("\n")
-    with pytest.raises(ConfigError, match="the run has no turn 9; it has turns 0 to 6"):
-        feed_figure(town, 9)
-
-
-def test_a_feed_without_posts_is_drawn_empty() -> None:
-    empty = feed_figure(make_social(seed_posts=[], **RULE))
-    assert repr(empty) == "Feed after turn 0, the latest post on top"
-    assert figure_html(empty)

@@ -115,10 +115,9 @@ def test_where_a_reasoner_in_a_seat_gets_no_answer_the_first_option_stands_in() 
     players = {"User 2": Reasoner(social_client(TimeoutError())), "*": "rule"}
     run = SocialSimulation(**social_values(2, players=players))
     run.run(3)
-    frame = run.moves_frame().query("decided_by == 'reasoner'").set_index("agent")
+    frame = run.decisions().query("component == 'reasoner'").set_index("player")
     assert frame["status"].to_dict() == {"User 1": "ok", "User 2": "fallback"}
-    assert frame["target"]["User 2"] == "scrolling"
-    assert run.turns[3].statuses["fallback"] == 1
+    assert frame["moved_to"]["User 2"] == "scrolling"
 
 
 # --- the rule ---------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import pytest
 from social_kit import make_social, social_values
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import replay
 from llmsim_lab.run._registry import config_from_file
 from llmsim_lab.statechart import AgentState, SocialSimulation
@@ -56,11 +55,8 @@ def test_a_population_is_one_number_in_a_call_or_a_file(tmp_path: Path) -> None:
         ({"population": [{"name": "A", "interests": []}]}, "population.0.interests"),
         ({"population": []}, "population"),
         ({"seed_posts": [{"author": "A", "text": "", "topics": ["x"]}]}, "seed_posts.0.text"),
-        ({"rationale": True, "decide": "mode"}, "rationale has no effect with decide='mode'"),
         ({"feed": {"half_life": 0}}, "feed.half_life"),
-        ({"wording": {"reasoner": "Hi"}}, "wording.reasoner"),
         ({"agents": []}, "agents"),
-        ({"wording": {"social_post": "gone.md"}}, "cannot read the prompt gone.md"),
     ],
 )
 def test_what_makes_no_sense_is_an_error_by_name(values: dict[str, Any], message: str) -> None:
@@ -68,32 +64,17 @@ def test_what_makes_no_sense_is_an_error_by_name(values: dict[str, Any], message
         make_social(**values)
 
 
-# --- charts, guards and prompts of one's own ----------------------------------------------------
+# --- charts and guards of one's own -------- ----------------------------------------------------
 
 
-def test_a_chart_and_a_prompt_beside_the_file_are_read_into_the_configuration(
-    tmp_path: Path,
-) -> None:
+def test_a_chart_beside_the_file_is_read_into_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(SMALL_CHART, encoding="utf-8")
-    text = "## User\n\n{{ author }}, {{ task }}"
-    (tmp_path / "mine.md").write_text(text, encoding="utf-8")
     path = tmp_path / "town.yaml"
-    path.write_text(
-        "kind: social\npopulation: 3\nchart: small.yaml\nwording: {social_post: mine.md}\n"
-    )
+    path.write_text("kind: social\npopulation: 3\nchart: small.yaml\n")
     config = config_from_file(path)
-    assert config.wording == {"social_post": text}
     (tmp_path / "small.yaml").unlink()
     run = SocialSimulation(config, players="rule")
     assert set(run.statechart.states) == {AgentState.IDLE, AgentState.SCROLLING}
-
-
-def test_a_prompt_of_ones_own_is_what_users_are_asked_with(tmp_path: Path) -> None:
-    mine = Prompt.load("social_reasoner").text.replace("Choose", "Pick")
-    run = make_social(tmp_path / "x.tape", wording={"social_reasoner": mine})
-    run.run(3)
-    assert {"Pick your next state" in call.request.prompt for call in run.calls} == {True}
-    assert replay(tmp_path / "x.tape").turns == run.turns
 
 
 @pytest.mark.parametrize(

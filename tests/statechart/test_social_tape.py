@@ -14,7 +14,6 @@ from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.statechart import SocialSimulation
-from llmsim_lab.statechart._analysis import state_frame
 
 TURNS = 6
 SETTINGS: dict[str, Any] = {
@@ -65,7 +64,7 @@ def test_a_replay_is_the_run_and_makes_no_call(path: Path) -> None:
 def test_a_loaded_run_shows_the_same_and_can_be_asked_its_questions(path: Path) -> None:
     loaded = load(path)
     assert isinstance(loaded, SocialSimulation)
-    assert state_frame(loaded.turns).equals(state_frame(live().turns))
+    assert loaded.transition_matrix().equals(live().transition_matrix())
     assert [q.agent.name for q in loaded.questions(3)] == [
         q.agent.name for q in live().questions(3)
     ]

@@ -12,7 +12,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo
 
 from llmsim_lab._util.text import clip, each_fault, fault_text, faults
 from llmsim_lab.errors import ConfigError
@@ -134,6 +134,12 @@ class YamlFile:
             return self.fault(location, way)
         known = ", ".join(sorted(_known_keys(model, location[:-1])))
         return self.fault(location, f"unknown key; known here are {known}")
+
+
+def beside(path: Path, info: ValidationInfo) -> Path:
+    """Return a path that a file names, relative to the file's folder; a validator."""
+    folder: Path = (info.context or {}).get("folder", Path())
+    return folder / path
 
 
 def read_config(path: Path, model: type[ModelT]) -> ModelT:

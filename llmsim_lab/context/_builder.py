@@ -27,8 +27,6 @@ CORE = "context builder"
 
 _Line = Annotated[str, Field(min_length=1)]
 _ROLES: tuple[Literal["system", "user"], ...] = ("system", "user")
-StableFirst = bool | Literal["shared"]
-"""Whether what does not change in a run stands first, and whether the role is the last of it."""
 _SPEECH = re.compile(r""":[*_]*\s*["\u201c\u201d\u201e\u00ab]""")
 """A colon and an opening quotation mark, however a model sets them."""
 
@@ -60,11 +58,8 @@ class Briefing(Settings):
     @property
     def decision(self) -> str:
         """The question, and what to consider."""
-        if not self.considerations:
-            return self.question
-        return "\n".join(
-            [self.question, "", "Consider:", *[f"- {line}" for line in self.considerations]]
-        )
+        lines = ["", "Consider:", *[f"- {line}" for line in self.considerations]]
+        return "\n".join([self.question, *(lines if self.considerations else [])])
 
     @property
     def form(self) -> str:
@@ -80,8 +75,8 @@ def event_line(event: Mapping[str, Any]) -> str:
 
 
 def section(title: str, text: str) -> str:
-    """Return a text under a heading, unless it begins with one of its own."""
-    return text if text.startswith("=== ") else f"=== {title} ===\n{text}"
+    """Return a text under a heading."""
+    return f"=== {title} ===\n{text}"
 
 
 def quote(speaker: str, words: str, names: Collection[str] = ()) -> str:
@@ -134,13 +129,10 @@ def _core(title: str, text: str, role: Role = "user") -> Part:
     return Part(title, CORE, role, section(title, text))
 
 
-def _state_lines(
-    variables: Variables, kind: Literal["global_vars", "agent_vars"], state: Mapping[str, Any]
-) -> list[str]:
+def _state_lines(known: Mapping[str, Variable], state: Mapping[str, Any]) -> list[str]:
     """Return variables with label and unit: the defined ones in their order, then any others."""
-    known: Mapping[str, Variable] = getattr(variables, kind)
     lines = [
-        f"{variables.label(name)}: {variable.text(state[name])}"
+        f"{variable.label or humanise(name)}: {variable.text(state[name])}"
         for name, variable in known.items()
         if variable.shown and name in state
     ]
@@ -171,9 +163,7 @@ class AgentContextBuilder:
         roles: by agent, who they are and what they want; goes into the system message.
         stable_first: whether what does not change in a run stands first, in the system message, so
             that a server's prefix cache saves reading it again: role, decision and response format.
-            ``"shared"`` puts the role after these, which all agents read, so that also a server
-            that keeps only its last prompt saves them. If false, the sections come in their usual
-            order.
+            If false, the sections come in their usual order.
     """
 
     def __init__(
@@ -185,7 +175,7 @@ class AgentContextBuilder:
         variables: Variables | None = None,
         briefing: Briefing | None = None,
         roles: Mapping[str, str] | None = None,
-        stable_first: StableFirst = False,
+        stable_first: bool = False,
     ) -> None:
         self.time_step_duration = time_step_duration
         self.simulator_awareness = simulator_awareness
@@ -227,20 +217,14 @@ class AgentContextBuilder:
         Raises:
             ModuleError: a module's code failed.
         """
-        own = (
-            "\n".join(_state_lines(self.variables, "agent_vars", agent_state))
-            or "Nothing is recorded."
-        )
-        role = self._role(agent_name)
-        last = self.stable_first == "shared"
+        own = "\n".join(_state_lines(self.variables.agent_vars, agent_state))
         parts = [
-            *([] if last else role),
-            _core("SITUATION", self._situation(agent_name, step_number, global_state, events)),
-            _core("YOUR CURRENT STATE", own),
+            *self._role(agent_name),
+            self._situation(agent_name, step_number, global_state, events),
+            _core("YOUR CURRENT STATE", own or "Nothing is recorded."),
             self._others_part(agent_name, step_number, other_responses),
             *self._module_parts(agent_name, agent_state, global_state),
             *self._closing,
-            *(role if last else []),
         ]
         texts: dict[Role, str] = {
             role: "\n\n".join([part.text for part in parts if part.role == role]) for role in _ROLES
@@ -261,18 +245,15 @@ class AgentContextBuilder:
         step_number: int,
         global_state: Mapping[str, Any],
         events: Sequence[Mapping[str, Any]],
-    ) -> str:
-        moment = self.briefing.moment.replace("{step}", str(step_number))
-        lines = [
-            f"=== SITUATION ({moment}) ===",
-            f"Time: Step {step_number} (each step = {self.time_step_duration})",
-        ]
+    ) -> Part:
+        lines = [f"Time: Step {step_number} (each step = {self.time_step_duration})"]
         if self.simulator_awareness and not self.stable_first:
             lines.append(_awareness(agent_name))
-        lines += _state_lines(self.variables, "global_vars", global_state)
+        lines += _state_lines(self.variables.global_vars, global_state)
         if events:
             lines += ["", "Recent events:", *[f"- {event_line(event)}" for event in events]]
-        return "\n".join(lines)
+        title = f"SITUATION ({self.briefing.moment.replace('{step}', str(step_number))})"
+        return Part("SITUATION", CORE, "user", section(title, "\n".join(lines)))
 
     def _others_part(self, agent_name: str, step_number: int, responses: Mapping[str, str]) -> Part:
         """Return the section on what the others did, in a fixed order and in their own words.
@@ -300,9 +281,7 @@ class AgentContextBuilder:
             words = (module.context_for(agent_name, agent_state, global_state) or "").strip()
             if words:
                 text = section(module.heading, words)
-                # Not simply the module's heading: its code may bring another one.
-                title = text.partition("\n")[0].strip("= ")
-                parts.append(Part(title, f"module {module.name}", "user", text))
+                parts.append(Part(module.heading, f"module {module.name}", "user", text))
         return parts
 
 

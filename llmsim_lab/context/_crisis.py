@@ -6,21 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from llmsim_lab._util.config import YamlFile
-from llmsim_lab._util.text import clip, number
-from llmsim_lab.context._builder import AgentContextBuilder, StableFirst
+from llmsim_lab._util.config import YamlFile, beside
+from llmsim_lab._util.text import clip
+from llmsim_lab.context._builder import AgentContextBuilder
 from llmsim_lab.context._engine import engine_output_for, engine_prompt, happenings
 from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ModuleLoader
 from llmsim_lab.context._reply import reply_model
 from llmsim_lab.context._scenario import CrisisScenario, Happening
-from llmsim_lab.context._variables import NumericVariable, Scalar, ScaleVariable
+from llmsim_lab.context._variables import NumericVariable, Scalar, humanise
 from llmsim_lab.context._world import (
     ENGINE,
     OUTSIDE,
     GameEngine,
-    UpdateRecord,
     apply_deterministic_updates,
 )
 from llmsim_lab.errors import ConfigError
@@ -72,21 +71,8 @@ class CrisisState(State):
 def _scenario(given: Any, info: ValidationInfo) -> Any:
     """Return the scenario that a parameter names: a shipped one, or a file."""
     if isinstance(given, str) and given.endswith((".yaml", ".yml")):
-        given = _folder(info) / given
+        given = beside(Path(given), info)
     return CrisisScenario.load(given) if isinstance(given, str | Path) else given
-
-
-def _folders(given: Any, info: ValidationInfo) -> Any:
-    folders = [given] if isinstance(given, str | Path) else given
-    try:
-        return tuple(_folder(info) / item for item in folders)
-    except TypeError:  # whose message pydantic has
-        return given
-
-
-def _folder(info: ValidationInfo) -> Path:
-    """Return what paths are relative to: the folder of the file that names them, if any does."""
-    return Path((info.context or {}).get("folder", ""))
 
 
 class CrisisSimulation(Run[CrisisState]):
@@ -103,9 +89,7 @@ class CrisisSimulation(Run[CrisisState]):
         scenario: the scenario; a shipped one's name, a file's path, or the scenario itself.
         module_folders: where modules are looked for before the package's own. Their Python files
             are run, so name only folders that you trust.
-        stable_first: whether what does not change in a run stands first in the agents' prompts:
-            ``shared``, what all agents read before each one's role; true, each one's role before
-            it; false, nothing, the usual order.
+        stable_first: whether what does not change in a run stands first in the agents' prompts.
         max_events: the most events that the engine may name in a turn.
         silenced: modules whose words no agent reads; their rules stay.
     """
@@ -117,8 +101,8 @@ class CrisisSimulation(Run[CrisisState]):
         "llm": LLMConfig(max_tokens=600, max_text_chars=300, timeout_s=180),
     }
     scenario: Annotated[CrisisScenario, BeforeValidator(_scenario)]
-    module_folders: Annotated[tuple[Path, ...], BeforeValidator(_folders)] = ()
-    stable_first: StableFirst = "shared"
+    module_folders: tuple[Annotated[Path, AfterValidator(beside)], ...] = ()
+    stable_first: bool = True
     max_events: Annotated[int, Field(ge=0, le=20)] = 3
     silenced: tuple[str, ...] = ()
 
@@ -169,28 +153,36 @@ class CrisisSimulation(Run[CrisisState]):
         replies = await ask.each(
             [agent for agent in state.agent_vars if agent not in state.muted],
             self._reply,
-            lambda agent: self._prompt(agent, number, after),
+            lambda agent: self._prompt(self._builder, agent, number, after),
             tag="agent",
             otherwise=lambda _: self._reply.saying(""),
         )
         # Everyone has an entry, so that the others read of a muted agent that it said nothing.
-        said = {
-            agent: replies[agent].public if agent in replies else "" for agent in state.agent_vars
+        said = dict.fromkeys(state.agent_vars, "") | {
+            agent: reply.public for agent, reply in replies.items()
         }
         made = [it for it in updates if it.status != "failed" and it.after != it.before]
         refused = [it for it in updates if it.status == "failed"]
-        after = after.replace(responses=said, changes=len(made), refused=len(refused))
-        _tell(ask, after, judged.reasoning, made, refused)
-        return after
+        ask.note(
+            "world",
+            changes=sum(it.source == ENGINE for it in made),
+            refused=sum(it.source == ENGINE for it in refused),
+        )
+        story = [f"event: {clip(it.description, 200)}" for it in after.events]
+        story += [f"engine: {clip(judged.reasoning, 300)}"] if judged.reasoning else []
+        story += [f"{it.column}: {it.before} -> {it.after} ({it.source})" for it in made]
+        for it in refused:
+            asked = clip(repr(it.asked), 60)
+            story.append(f"{it.column}: {asked} REFUSED: {it.reason} ({it.source})")
+        story += [f"{agent}: {clip(it, 300) or '(said nothing)'}" for agent, it in said.items()]
+        for line in story:
+            ask.note(text=line)
+        return after.replace(responses=said, changes=len(made), refused=len(refused))
 
     def _prompt(
-        self,
-        agent: str,
-        number: int,
-        state: CrisisState,
-        builder: AgentContextBuilder | None = None,
+        self, builder: AgentContextBuilder, agent: str, number: int, state: CrisisState
     ) -> RenderedPrompt:
-        return (builder or self._builder).build_prompt(
+        return builder.build_prompt(
             agent_name=agent,
             step_number=number,
             agent_state=state.agent_vars[agent],
@@ -222,9 +214,11 @@ class CrisisSimulation(Run[CrisisState]):
         left, world = dict(values), self.world(state)
         pending = (*state.pending, *_happened(left.pop("events", ())))
         muted = one_or_more(left.pop("muted", state.muted))
-        if not isinstance(muted, tuple):
-            raise ConfigError(f"muted: {muted!r:.60} are not agents; name them: ['Japan']")
-        _check_agents("muted", muted, state.agent_vars)
+        agents = list(state.agent_vars)
+        if not isinstance(muted, tuple) or not all(name in agents for name in muted):
+            raise ConfigError(
+                f"muted: {muted!r:.60} are not agents; name some of: {', '.join(agents)}"
+            )
         updates: dict[str, Any] = {"global_vars": {}, "agent_vars": {}}
         for name, value in left.items():
             agent, dot, own = name.rpartition(".")  # an agent's name may have a dot
@@ -235,7 +229,7 @@ class CrisisSimulation(Run[CrisisState]):
             if record.status == "failed":
                 raise ConfigError(f"{record.column} = {record.asked!r}: {record.reason}")
         # In the agents' order, so that equal states are equal however they came about.
-        muted = tuple(agent for agent in state.agent_vars if agent in muted)
+        muted = tuple(agent for agent in agents if agent in muted)
         return state.replace(**world.get_current_state(), pending=pending, muted=muted)
 
     def world(self, state: CrisisState) -> GameEngine:
@@ -271,7 +265,7 @@ class CrisisSimulation(Run[CrisisState]):
         agent: str,
         turn: int | None = None,
         *,
-        silenced: Sequence[str] | str = (),
+        silenced: Sequence[str] = (),
         modules: Iterable[BehaviorModule] | None = None,
     ) -> RenderedPrompt:
         """Return what an agent read in a turn, or would have read without some modules' words.
@@ -287,21 +281,22 @@ class CrisisSimulation(Run[CrisisState]):
         Raises:
             ConfigError: there is no such agent, turn or module.
         """
-        builder, first = self._builder, self.turns[0].number
-        if silenced or modules is not None:
-            speaking = self._modules if modules is None else ComposedModules(modules)
-            names = [silenced] if isinstance(silenced, str) else silenced
-            builder = self.scenario.builder(
-                speaking.silenced(*names), stable_first=self.stable_first
-            )
-        _check_agents("context_of", [agent], self.scenario.agents)
+        first = self.turns[0].number
         number = max(self.turn_number, first + 1) if turn is None else turn
+        if agent not in self.scenario.agents:
+            raise ConfigError(
+                f"there is no agent {agent!r:.60}; there are: {', '.join(self.scenario.agents)}"
+            )
         if not first < number <= self.turn_number + 1:
             raise ConfigError(
                 f"there is no prompt of turn {number}: turns {first + 1} to {self.turn_number} "
                 f"were played, and turn {self.turn_number + 1} can be previewed"
             )
-        return self._prompt(agent, number, self._read_in(number), builder)
+        speaking = self._modules.silenced(*self.silenced) if modules is None else modules
+        builder = self.scenario.builder(
+            ComposedModules(speaking).silenced(*silenced), stable_first=self.stable_first
+        )
+        return self._prompt(builder, agent, number, self._read_in(number))
 
     def _read_in(self, number: int) -> CrisisState:
         """Return the state as a turn's agents read it: after rules and engine, without answers."""
@@ -320,51 +315,24 @@ class CrisisSimulation(Run[CrisisState]):
     @property
     def series(self) -> Sequence[Series]:
         """The variables that are numbers, the world's first."""
-        world, own = self._start, self._start.variables
-        return [
-            Series(
-                column=f"{agent}.{name}" if agent else name,
-                label=f"{agent}: {own.label(name).lower()}" if agent else own.label(name),
-                # A scale's suffix, "/100", is written after each value; an axis has the range once.
-                unit=variable.suffix.strip()
-                if not isinstance(variable, ScaleVariable)
-                else f"{number(variable.min)} to {number(variable.max)}",
-                short=own.label(name).lower() if agent is None else "",
-            )
-            for agent in (None, *world.agents)
-            for name, variable in world.definitions_of(agent).items()
-            if isinstance(variable, NumericVariable)
-        ]
+        found = []
+        for agent in (None, *self._start.agents):
+            for name, variable in self._start.definitions_of(agent).items():
+                label = variable.label or humanise(name)
+                if isinstance(variable, NumericVariable):
+                    series = Series(
+                        column=f"{agent}.{name}" if agent else name,
+                        label=f"{agent}: {label.lower()}" if agent else label,
+                        unit=variable.suffix.strip(),
+                        short="" if agent else label.lower(),
+                    )
+                    found.append(series)
+        return found
 
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of the modules, and of a derived class's own code."""
         return {**super().code_digests, **{module.name: module.digest for module in self._modules}}
-
-
-def _tell(
-    ask: Ask,
-    state: CrisisState,
-    why: str,
-    made: Sequence[UpdateRecord],
-    refused: Sequence[UpdateRecord],
-) -> None:
-    """Note what became of the changes that the engine asked for, and tell the turn's story."""
-    ask.note(
-        "world",
-        changes=sum(it.source == ENGINE for it in made),
-        refused=sum(it.source == ENGINE for it in refused),
-    )
-    lines = [f"event: {clip(it.description, 200)}" for it in state.events]
-    lines += [f"engine: {clip(why, 300)}"] if why else []
-    lines += [f"{it.column}: {it.before} -> {it.after} ({it.source})" for it in made]
-    for it in refused:
-        asked = clip(repr(it.asked), 60)
-        lines.append(f"{it.column}: {asked} REFUSED: {it.reason} ({it.source})")
-    for agent, words in state.responses.items():
-        lines.append(f"{agent}: {clip(words, 300) or '(said nothing)'}")
-    for line in lines:
-        ask.note(text=line)
 
 
 def _happened(events: Any) -> list[Happening]:
@@ -378,13 +346,3 @@ def _happened(events: Any) -> list[Happening]:
         made = item if isinstance(item, Mapping) else {"description": item}
         found.append(Happening(**{"type": OUTSIDE, "source": OUTSIDE, **made}))
     return found
-
-
-def _check_agents(what: str, names: Iterable[str], agents: Iterable[str]) -> None:
-    """Raise ConfigError for a name that no agent has."""
-    known = dict.fromkeys(agents)
-    for name in names:
-        if name not in known:
-            raise ConfigError(
-                f"{what}: there is no agent {name!r:.60}; there are: {', '.join(known)}"
-            )

@@ -23,7 +23,7 @@ from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.context._builder import event_line, quote
 from llmsim_lab.context._modules import ModuleLoader
 from llmsim_lab.context._scenario import CrisisScenario, Happening
-from llmsim_lab.context._variables import Variable, value_text
+from llmsim_lab.context._variables import Variable, Variables, value_text
 from llmsim_lab.context._world import GameEngine, apply_deterministic_updates
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
@@ -40,6 +40,8 @@ _SOURCES = {
 }
 """Where the slots' values come from, in words; ``step`` and ``before`` are turns."""
 
+_MOST_CHARS = 240
+"""Of the reasoning, and of an event's description."""
 _CLOSED = ConfigDict(extra="forbid")
 
 
@@ -79,9 +81,7 @@ class EngineOutput(Decision):
     """Not asked for."""
 
 
-def engine_output_for(
-    engine: GameEngine, *, max_events: int = 3, max_text_chars: int = 240
-) -> type[EngineOutput]:
+def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[EngineOutput]:
     """Return ``EngineOutput`` with this scenario's schema, for ``LLMClient.call_with_retry``.
 
     The schema has this scenario's variables and no others. Scales and whole percents are integers
@@ -92,13 +92,12 @@ def engine_output_for(
     Args:
         engine: whose variables and agents.
         max_events: the most events in one turn.
-        max_text_chars: longest reasoning and longest description of an event, characters.
     """
-    text = {"type": "string", "maxLength": max_text_chars}
+    text = {"type": "string", "maxLength": _MOST_CHARS}
     event = _closed({"type": {"type": "string", "maxLength": 60}, "description": text})
-    own = {agent: _optional(engine.definitions_of(agent)) for agent in engine.agents}
+    own = dict.fromkeys(engine.agents, _optional(engine.variables.agent_vars))
     updates = {
-        "global_vars": _optional(engine.definitions_of()),
+        "global_vars": _optional(engine.variables.global_vars),
         "agent_vars": _closed(own, required=()),
     }
     schema = _closed(
@@ -156,25 +155,17 @@ def _optional(definitions: Mapping[str, Variable]) -> dict[str, Any]:
     return _closed(properties, required=())
 
 
-def _definitions(game_engine: GameEngine) -> str:
-    """Return a list of the world's variables and, once, those of the agents."""
-    lines = ["In global_vars:", *_lines(game_engine.definitions_of().items())]
-    own: dict[str, Variable] = {}
-    # Agents may have variables of their own, where a value without a definition was given.
-    for agent in game_engine.agents:
-        for name, variable in game_engine.definitions_of(agent).items():
-            own.setdefault(name, variable)
-    return "\n".join([*lines, "In agent_vars, for each party:", *_lines(own.items())])
-
-
-def _lines(definitions: Iterable[tuple[str, Variable]]) -> list[str]:
-    lines = [
-        f"- {name}: {limits_of(variable)}"
-        + (f". {variable.description}" if variable.description else "")
-        for name, variable in definitions
-        if variable.engine_may_set
-    ]
-    return lines or ["- none"]
+def _definitions(variables: Variables) -> str:
+    """Return a list of the variables that the engine may set."""
+    lines = []
+    for heading, definitions in (
+        ("In global_vars:", variables.global_vars),
+        ("In agent_vars, for each party:", variables.agent_vars),
+    ):
+        its = {name: it for name, it in definitions.items() if it.engine_may_set}
+        words = [f"- {name}: {limits_of(it)}. {it.description}" for name, it in its.items()]
+        lines += [heading, *(line.removesuffix(". ") for line in words or ["- none"])]
+    return "\n".join(lines)
 
 
 def limits_of(variable: Variable) -> str:
@@ -237,7 +228,7 @@ def engine_prompt(
         "description": scenario.description,
         "time_step_duration": scenario.time_step_duration,
         "agents": ", ".join(agents),
-        "variables": _definitions(game_engine),
+        "variables": _definitions(game_engine.variables),
         "step": step_number,
         "world": _values(state["global_vars"]),
         "parties": "\n".join(parties),
@@ -256,13 +247,11 @@ class SimulatorAgent:
         scenario: the scenario.
         llm_client: the model that judges which variables change, what happens, and why.
         loader: what finds the scenario's modules; they are the package's own if not given.
-        options: of ``CrisisScenario.builder``, such as ``stable_first``.
 
     Attributes:
         composed_modules: whose rules are applied.
         game_engine: the world.
         context_builder: writes the prompts.
-        last: the engine's latest judgement, or None.
     """
 
     def __init__(
@@ -271,14 +260,12 @@ class SimulatorAgent:
         llm_client: LLMClient,
         *,
         loader: ModuleLoader | None = None,
-        **options: Any,
     ) -> None:
         self.scenario = scenario
         self.llm_client = llm_client
         self.composed_modules = scenario.compose(loader)
         self.game_engine = scenario.engine(self.composed_modules)
-        self.context_builder = scenario.builder(self.composed_modules, **options)
-        self.last: EngineOutput | None = None
+        self.context_builder = scenario.builder(self.composed_modules)
         self._pending = scenario.events
         self._known: tuple[Happening, ...] = ()
 
@@ -339,7 +326,6 @@ class SimulatorAgent:
             for name in agent_responses or world.agents
         }
         self.game_engine, self._known, self._pending = world, events, ()
-        self.last = output
         return prompts
 
 

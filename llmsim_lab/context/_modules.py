@@ -13,8 +13,9 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, NoneType
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
@@ -25,7 +26,11 @@ from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts._prompt import digest_of
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_FUNCTIONS = ("build_agent_context", "compute_state_updates")
+_RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
+    "build_agent_context": ((str, NoneType), "a text or None"),
+    "compute_state_updates": ((dict,), "a dict; {} changes nothing"),
+}
+"""What a module's code may define: types that each function returns, and these in words."""
 
 
 # Apart from BehaviorModule: a file parsed as one could name its ``code``.
@@ -68,8 +73,8 @@ class BehaviorModule(ModuleData):
     @field_validator("code")
     @classmethod
     def _can_be_called(cls, code: Any) -> Any:
-        if code is not None and not any(hasattr(code, name) for name in _FUNCTIONS):
-            raise ValueError(f"the code defines neither {' nor '.join(_FUNCTIONS)}")
+        if code is not None and not any(hasattr(code, name) for name in _RETURNS):
+            raise ValueError(f"the code defines neither {' nor '.join(_RETURNS)}")
         return code
 
     @property
@@ -91,11 +96,7 @@ class BehaviorModule(ModuleData):
         Raises:
             ModuleError: the code raised, or returned neither a text nor None.
         """
-        function = "build_agent_context"
-        text = self._call(function, None, agent_name, agent_state, global_state)
-        if text is not None and not isinstance(text, str):
-            what = f"it returned {type(text).__name__}, not a text or None"
-            raise ModuleError(self.name, agent=agent_name, function=function, detail=what)
+        text: str | None = self._call("build_agent_context", agent_name, agent_state, global_state)
         return text
 
     def updates_for(
@@ -111,29 +112,24 @@ class BehaviorModule(ModuleData):
             ModuleError: the code raised, or returned anything but a dict.
         """
         function = "compute_state_updates"
-        updates = self._call(function, {}, agent_name, agent_state, global_state, step_number)
-        if not isinstance(updates, dict):
-            what = f"it returned {type(updates).__name__}, not a dict; {{}} changes nothing"
-            raise ModuleError(self.name, agent=agent_name, function=function, detail=what)
-        return updates
+        return self._call(function, agent_name, agent_state, global_state, step_number) or {}
 
     def _call(
-        self,
-        name: str,
-        without: Any,
-        agent: str,
-        own: Mapping[str, Any],
-        world: Mapping[str, Any],
-        *rest: int,
+        self, name: str, agent: str, own: Mapping[str, Any], world: Mapping[str, Any], *rest: int
     ) -> Any:
-        """Return what a function of the code returns, or ``without`` where there is none."""
+        """Return what a function of the code returns, or None where there is none."""
         if not hasattr(self.code, name):
-            return without
+            return None
+        types, words = _RETURNS[name]
         try:
-            return getattr(self.code, name)(agent, dict(own), dict(world), *rest)
+            made = getattr(self.code, name)(agent, dict(own), dict(world), *rest)
         except Exception as error:
             detail = f"{type(error).__name__}: {error}{_place_of(error)}"
             raise ModuleError(self.name, agent=agent, function=name, detail=detail) from error
+        if not isinstance(made, types):
+            detail = f"it returned {type(made).__name__}, not {words}"
+            raise ModuleError(self.name, agent=agent, function=name, detail=detail)
+        return made
 
 
 def _place_of(error: BaseException) -> str:
@@ -146,7 +142,7 @@ class ComposedModules:
     """Modules that fit together.
 
     Args:
-        modules: in any order. Those that others require are put before them; else the order stays.
+        modules: in any order; those that others require are put before them.
 
     Attributes:
         modules: in dependency order.
@@ -158,8 +154,7 @@ class ComposedModules:
 
     def __init__(self, modules: Iterable[BehaviorModule] = ()) -> None:
         self.modules: tuple[BehaviorModule, ...] = _sorted(tuple(modules))
-        self.variables = self.variables_with(None)
-        """What all modules define, in their order."""
+        self.variables_with(None)  # raises for what is defined twice
 
     def variables_with(self, own: Variables | None) -> Variables:
         """Return a scenario's own definitions, if it has any, then what all modules define.
@@ -200,28 +195,20 @@ class ComposedModules:
 def _sorted(modules: tuple[BehaviorModule, ...]) -> tuple[BehaviorModule, ...]:
     by_name = {module.name: module for module in modules}
     if len(by_name) < len(modules):
-        names = [module.name for module in modules]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ConfigError(f"module {twice!r} is given twice; name each once")
+        names = ", ".join(module.name for module in modules)
+        raise ConfigError(f"a module is given twice in {names}; name each once")
     for module in modules:
         if missing := [name for name in module.requires if name not in by_name]:
             raise ConfigError(
                 f"module {module.name!r} requires {missing[0]!r}, which is not given; "
                 f"there are: {', '.join(by_name)}"
             )
-    ordered: dict[str, BehaviorModule] = {}
-
-    def add(module: BehaviorModule, *above: str) -> None:
-        if module.name in above:
-            circle = " -> ".join([*above, module.name])
-            raise ConfigError(f"modules require each other in a circle: {circle}")
-        for name in module.requires:
-            add(by_name[name], *above, module.name)
-        ordered.setdefault(module.name, module)
-
-    for module in modules:
-        add(module)
-    return tuple(ordered.values())
+    try:
+        ordered = [*TopologicalSorter({it.name: it.requires for it in modules}).static_order()]
+    except CycleError as error:
+        circle = " -> ".join(error.args[1])
+        raise ConfigError(f"modules require each other in a circle: {circle}") from error
+    return tuple(by_name[name] for name in ordered)
 
 
 class ModuleLoader:
@@ -274,15 +261,14 @@ class ModuleLoader:
                 "folders and no ending"
             )
         paths = [path for folder in self.folders if (path := folder / f"{name}.yaml").exists()]
-        # Not simply the first: which code is run must not depend on the order of the folders.
-        if len(paths) != 1:
-            there = ", ".join(map(str, paths or self.folders))
+        if not paths:
             raise ConfigError(
-                f"module {name!r} is there twice: {there}; rename one, or name one folder only"
-                if paths
-                else f"there is no module {name!r} in {there}; "
+                f"there is no module {name!r} in {', '.join(map(str, self.folders))}; "
                 f"there are: {', '.join(self.available()) or 'none'}"
             )
+        # Not simply the first: which code is run must not depend on the order of the folders.
+        if len(paths) > 1:
+            raise ConfigError(f"module {name!r} is there twice: {', '.join(map(str, paths))}")
         data = read_config(paths[0], ModuleData)
         fields = {key: getattr(data, key) for key in ModuleData.model_fields}
         path = paths[0].with_suffix(".py")

@@ -99,9 +99,15 @@ class CrisisScenario(Settings):
                 file, line and key.
         """
         # By its ending, not by looking for a file: what a name means must not depend on the folder.
-        shipped = isinstance(name, str) and not name.endswith((".yaml", ".yml"))
-        path = _shipped(str(name)) if shipped else Path(name)
-        return read_config(path, cls)
+        if isinstance(name, Path) or name.endswith((".yaml", ".yml")):
+            return read_config(Path(name), cls)
+        try:
+            return read_config(data_path(f"scenarios/{name}.yaml"), cls)
+        except DataError as error:
+            raise ConfigError(
+                f"no scenario {name!r:.80} ships with the package; strait does. For one of your "
+                "own give its file's path, ending in .yaml"
+            ) from error
 
     def compose(self, loader: ModuleLoader | None = None) -> ComposedModules:
         """Return the scenario's modules.
@@ -129,19 +135,18 @@ class CrisisScenario(Settings):
         modules = self.compose() if modules is None else modules
         own = {name: agent.vars for name, agent in self.agents.items()}
         values = state or {"global_vars": self.global_vars, "agent_vars": own}
-        world = GameEngine(
-            values["global_vars"], values["agent_vars"], modules, variables=self.variables
-        )
         defined = modules.variables_with(self.variables)
-        for agent in (None, *world.agents):
-            known = defined.global_vars if agent is None else defined.agent_vars
+        for place, given in (("global_vars", values["global_vars"]), *values["agent_vars"].items()):
+            known = defined.global_vars if given is values["global_vars"] else defined.agent_vars
             # The engine takes values without a definition; here one is a typing error.
-            if unknown := [name for name in world.definitions_of(agent) if name not in known]:
+            if unknown := [name for name in given if name not in known]:
                 raise ConfigError(
-                    f"{agent or 'global_vars'}.{unknown[0]}: unknown variable; defined are: "
+                    f"{place}.{unknown[0]}: unknown variable; defined are: "
                     f"{', '.join(known) or 'none'}"
                 )
-        return world
+        return GameEngine(
+            values["global_vars"], values["agent_vars"], modules, variables=self.variables
+        )
 
     def builder(
         self, modules: ComposedModules | None = None, **options: Any
@@ -161,14 +166,3 @@ class CrisisScenario(Settings):
             roles={name: agent.text for name, agent in self.agents.items()},
             **options,
         )
-
-
-def _shipped(name: str) -> Path:
-    """Return the file of a scenario that ships with the package."""
-    try:
-        return data_path(f"scenarios/{name}.yaml")
-    except DataError as error:
-        raise ConfigError(
-            f"no scenario {name!r:.80} ships with the package; there are: bank_run, strait. For "
-            "one of your own give its file's path, ending in .yaml"
-        ) from error

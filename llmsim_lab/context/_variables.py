@@ -28,7 +28,6 @@ _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 _LARGEST = 1e15
 """Beyond it, floats no longer hold cents."""
-_FLAGS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 Accepted: TypeAlias = tuple[Scalar, str]
@@ -62,10 +61,6 @@ class BaseVariable(Settings):
         """Return a value as prompts show it, with its unit or scale."""
         return value_text(value)
 
-    @abstractmethod
-    def json_schema(self) -> dict[str, Any]:
-        """Return the JSON schema of a value, for a model's answer."""
-
     @model_validator(mode="after")
     def _default_is_possible(self) -> Self:
         # Each type declares its own default, since each has another type of value.
@@ -90,21 +85,21 @@ class NumericVariable(BaseVariable):
     default: _Finite | None = None
 
     @property
+    def suffix(self) -> str:
+        """What follows the number, with the space before it."""
+        return ""
+
+    @property
     def whole(self) -> bool:
         """True if only whole numbers are values."""
         return self.step is not None and self.step.is_integer()
 
-    def _tidy(self, value: float) -> int | float:
-        # 65, not 65.0, in prompts, records and frames.
-        return int(value) if self.whole and float(value).is_integer() else value
-
     def accept(self, value: Any) -> Accepted:
-        repair = ""
+        asked = value
         if isinstance(value, str):  # a model may write 65 as "65" or "65/100"
             bare = value.strip().removesuffix(self.suffix.strip()).strip()
             if not _NUMBER.fullmatch(bare):
                 raise ValueError(f"{clip(repr(value), 60)} is not a number")
-            repair = f"the text {value!r} was read as a number"
             value = float(bare) if "." in bare else int(bare)
         # True is an int for Python.
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -115,32 +110,22 @@ class NumericVariable(BaseVariable):
             raise ValueError(f"{value:g} is below the least value, {self.min:g}")
         if self.max is not None and value > self.max:
             raise ValueError(f"{value:g} is above the greatest value, {self.max:g}")
-        if self.step is not None:
-            # Not value % step: 0.3 % 0.1 is 0.09999999999999998.
-            ratio = value / self.step
-            if abs(ratio - round(ratio)) >= 1e-9:
-                raise ValueError(f"{value:g} is not a multiple of {self.step:g}")
-        tidy = self._tidy(value)
-        if type(tidy) is not type(value):
-            repair = repair or f"{value!r} was read as the whole number {tidy}"
-        return tidy, repair
-
-    @property
-    @abstractmethod
-    def suffix(self) -> str:
-        """What follows the number, with the space before it."""
+        # Not value % step: 0.3 % 0.1 is 0.09999999999999998.
+        if self.step and abs(value / self.step - round(value / self.step)) >= 1e-9:
+            raise ValueError(f"{value:g} is not a multiple of {self.step:g}")
+        if self.whole:  # 65, not 65.0, in prompts, records and frames
+            value = round(value)
+        return value, "" if type(value) is type(asked) else f"{asked!r} was read as {value!r}"
 
     def text(self, value: Any) -> str:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return value_text(value)
-        return number(value) + self.suffix
+        return value_text(value) + (self.suffix if type(value) in (int, float) else "")
 
     def json_schema(self) -> dict[str, Any]:
         schema: dict[str, Any] = {"type": "integer" if self.whole else "number"}
-        if self.min is not None:
-            schema["minimum"] = self._tidy(self.min)
-        if self.max is not None:
-            schema["maximum"] = self._tidy(self.max)
+        for name, bound in (("minimum", self.min), ("maximum", self.max)):
+            if bound is not None:
+                whole = self.whole and bound.is_integer()
+                schema[name] = int(bound) if whole else bound
         return schema
 
     @model_validator(mode="after")
@@ -218,11 +203,9 @@ class FlagVariable(BaseVariable):
     default: bool | None = None
 
     def accept(self, value: Any) -> Accepted:
-        if isinstance(value, bool):
-            return value, ""
-        if isinstance(value, str) and (known := value.strip().lower()) in _FLAGS:
-            return _FLAGS[known], f"the text {value!r} was read as yes or no"
-        raise ValueError(f"{clip(repr(value), 60)} is neither true nor false")
+        if not isinstance(value, bool):
+            raise ValueError(f"{clip(repr(value), 60)} is neither true nor false")
+        return value, ""
 
     def json_schema(self) -> dict[str, Any]:
         return {"type": "boolean"}
@@ -282,17 +265,6 @@ class Variables(Settings):
     global_vars: dict[_Name, Variable] = Field(default_factory=dict)
     agent_vars: dict[_Name, Variable] = Field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def _names_differ(self) -> Self:
-        if both := sorted(self.global_vars.keys() & self.agent_vars.keys()):
-            raise ValueError(f"{both[0]!r} is both a global and an agent's variable; rename one")
-        return self
-
-    def label(self, name: str) -> str:
-        """Return how prompts name a variable, defined or not."""
-        found = self.global_vars.get(name) or self.agent_vars.get(name)
-        return (found.label if found else "") or humanise(name)
-
     @classmethod
     def together(cls, parts: Iterable[tuple[str, Variables]]) -> Variables:
         """Return all definitions together, in order.
@@ -319,7 +291,7 @@ class Variables(Settings):
 
 
 def initial_values(
-    variables: Mapping[str, Variable], given: Mapping[str, Any], place: str, faults: list[str]
+    variables: Mapping[str, Variable], given: Mapping[str, Any], place: str
 ) -> dict[str, Any]:
     """Return the values that a run starts with, in the definitions' order.
 
@@ -327,22 +299,19 @@ def initial_values(
         variables: the definitions.
         given: values by name; a variable without one has its default.
         place: what is given, in words.
-        faults: what is wrong is added to it.
+
+    Raises:
+        ConfigError: a value is impossible or missing.
     """
     values: dict[str, Any] = {}
     for name, variable in variables.items():
         value = given.get(name, variable.default)
         if value is None:
-            faults.append(f"{place}: no value for {name!r}, which has no default")
-            continue
+            raise ConfigError(f"{place}: no value for {name!r}, which has no default")
         try:
-            values[name], repair = variable.accept(value)
+            values[name], _ = variable.accept(value)
         except ValueError as error:
-            faults.append(f"{place}.{name}: {error}")
-            continue
-        # A file can be corrected, so what is converted for a model is a fault here.
-        if repair and name in given:
-            faults.append(f"{place}.{name}: write {values[name]!r}: {repair}")
+            raise ConfigError(f"{place}.{name}: {error}") from error
     return values
 
 

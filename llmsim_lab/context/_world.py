@@ -89,7 +89,6 @@ class GameEngine:
         variables: Variables | None = None,
     ) -> None:
         defined = (modules or ComposedModules()).variables_with(variables)
-        faults: list[str] = []
         self._definitions: dict[str | None, dict[str, Variable]] = {}
         self._values: dict[str | None, dict[str, Any]] = {}
         shared = dict(defined.agent_vars)
@@ -103,9 +102,7 @@ class GameEngine:
                 # One definition for all agents: the type is that of the first agent's value.
                 own[name] = known.setdefault(name, inferred(f"{place}.{name}", given[name]))
             self._definitions[agent] = own
-            self._values[agent] = initial_values(own, given, place, faults)
-        if faults:
-            raise ConfigError("\n".join(faults))
+            self._values[agent] = initial_values(own, given, place)
         self.variables = Variables(global_vars=self._definitions[None], agent_vars=shared)
 
     @property

@@ -150,7 +150,8 @@ class Statechart(Generic[StateT]):
         for row in table.transitions:
             if row.guard is not None and row.guard not in guards:
                 raise ConfigError(
-                    f"chart: there is no guard {row.guard!r}; there are: {', '.join(guards) or 'none'}. "
+                    f"chart: there is no guard {row.guard!r}; "
+                    f"there are: {', '.join(guards) or 'none'}. "
                     "Derive a class: class Town(SocialSimulation): guards = "
                     f"{{**SocialSimulation.guards, {row.guard!r}: function}}"
                 )

@@ -20,7 +20,7 @@ from pydantic import (
     ValidationInfo,
 )
 
-from llmsim_lab._util.config import Settings, Words, read_config
+from llmsim_lab._util.config import Settings, Words, beside, read_config
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.statechart._chart import ChartTable
@@ -175,17 +175,11 @@ def _names_differ(users: tuple[ProfileConfig, ...]) -> tuple[ProfileConfig, ...]
     return users
 
 
-def _beside(file: str | Path, info: ValidationInfo) -> Path:
-    """Return a file that a configuration names, which is beside the configuration's own."""
-    folder: Path = (info.context or {}).get("folder", Path())
-    return folder / file
-
-
 def _table(chart: Any, info: ValidationInfo) -> Any:
     # What the file holds, so that a tape needs no other file.
     if not isinstance(chart, str | Path):
         return chart
-    return read_config(_beside(chart, info), ChartTable)
+    return read_config(beside(Path(chart), info), ChartTable)
 
 
 Population = Annotated[

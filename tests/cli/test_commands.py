@@ -14,7 +14,7 @@ from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.files import data_path
 from llmsim_lab.cli import _lab
 
-CRISIS = str(data_path("scenarios/bank_run.yaml"))
+CRISIS = str(data_path("scenarios/strait.yaml"))
 SCENARIO = str(data_path("scenarios/volcker.yaml"))
 
 

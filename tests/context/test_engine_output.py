@@ -74,7 +74,7 @@ def test_the_schema_does_not_name_what_only_code_may_change() -> None:
 
 
 def test_texts_and_events_are_bounded() -> None:
-    schema = engine_output_schema(make_engine(), max_events=2, max_text_chars=50)["properties"]
+    schema = engine_output_schema(make_engine(), max_events=2)["properties"]
     assert schema["events"]["maxItems"] == 2
-    assert schema["events"]["items"]["properties"]["description"]["maxLength"] == 50
-    assert schema["reasoning"]["maxLength"] == 50
+    assert schema["events"]["items"]["properties"]["description"]["maxLength"] == 240
+    assert schema["reasoning"]["maxLength"] == 240

@@ -11,8 +11,6 @@ from llmsim_lab.context import apply_deterministic_updates
 from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.errors import ConfigError
 
-SHIPPED = ["bank_run", "strait"]
-
 GOOD = """\
 title: A drought
 time_step_duration: 1 month
@@ -50,9 +48,8 @@ def prompts(scenario: CrisisScenario, **options: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_scenario_gives_every_agent_a_prompt_with_units(name: str) -> None:
-    scenario = CrisisScenario.load(name)
+def test_a_shipped_scenario_gives_every_agent_a_prompt_with_units() -> None:
+    scenario = CrisisScenario.load("strait")
     for agent, prompt in zip(scenario.agents, prompts(scenario), strict=True):
         assert prompt.system.startswith(f"=== YOUR ROLE ===\n{scenario.agents[agent].role}")
         assert "/100\n" in prompt
@@ -60,12 +57,10 @@ def test_a_shipped_scenario_gives_every_agent_a_prompt_with_units(name: str) -> 
         assert f"- {scenario.events[0].description}" in prompt
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_scenarios_rules_run_without_a_refusal(name: str) -> None:
-    scenario = CrisisScenario.load(name)
+def test_a_shipped_scenarios_rules_run_without_a_refusal() -> None:
+    scenario = CrisisScenario.load("strait")
     modules = scenario.compose()
     engine = scenario.engine(modules)
-    engine.apply_state_updates({"global_vars": {"market_fear": 80}})
     for step in range(1, 200):
         records = apply_deterministic_updates(modules, engine, step)
         assert [record for record in records if record.status != "ok"] == []
@@ -121,5 +116,5 @@ def test_a_variable_that_a_module_defines_too_is_an_error(tmp_path: Path) -> Non
 
 
 def test_a_scenario_that_is_not_there_is_answered_with_those_that_are() -> None:
-    with pytest.raises(ConfigError, match=r"no scenario 'no_such' ships .* are: bank_run, strait"):
+    with pytest.raises(ConfigError, match=r"no scenario 'no_such' ships"):
         CrisisScenario.load("no_such")

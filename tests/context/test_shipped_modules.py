@@ -93,34 +93,3 @@ def test_an_alert_wears_forces_out_and_rest_restores_them(
 ) -> None:
     own = {"military_readiness": readiness, "on_alert": on_alert}
     assert changes("military_base", own) == expected
-
-
-def bank(**values: Any) -> dict[str, Any]:
-    return {"deposits": 40.0, "liquid_assets": 5.0, "depositor_confidence": 50} | values
-
-
-def test_depositors_without_confidence_withdraw() -> None:
-    paid = {"deposits": 38.4, "liquid_assets": 3.4}
-    assert changes("liquidity", bank(depositor_confidence=30)) == paid
-    assert "At 1.6 bn a step, your liquid assets last 3 more steps." in (
-        says("liquidity", bank(depositor_confidence=30)) or ""
-    )
-
-
-@pytest.mark.parametrize(
-    ("fear", "confidence", "expected"),
-    [
-        (60, 50, {}),
-        (61, 50, {"depositor_confidence": 49}),
-        (100, 50, {"depositor_confidence": 44}),
-        (100, 3, {"depositor_confidence": 0}),
-        (100, 0, {}),
-        (20, 50, {"depositor_confidence": 51}),
-        (20, 100, {}),
-    ],
-)
-def test_fear_spreads_and_calm_restores(
-    fear: int, confidence: int, expected: dict[str, Any]
-) -> None:
-    own = {"depositor_confidence": confidence}
-    assert changes("contagion", own, {"market_fear": fear}) == expected

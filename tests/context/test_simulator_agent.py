@@ -77,4 +77,3 @@ def test_a_failed_step_leaves_the_world_as_it_was(fault: Any) -> None:
     with pytest.raises(LLMFailureException):
         simulator.process_step(1, {})
     assert simulator.game_engine.get_current_state() == before
-    assert simulator.last is None

@@ -43,7 +43,6 @@ def test_a_value_prints_with_its_unit_or_scale(definition: Any, value: Any, text
         ({"type": "percent"}, "55%", 55),
         ({"type": "number", "unit": "bn"}, "2.5 bn", 2.5),
         ({"type": "number"}, "-3", -3),
-        ({"type": "flag"}, "Yes", True),
         ({"type": "choice", "options": ["Open", "Closed"]}, " open ", "Open"),
         ({"type": "text"}, "two\nlines", "two lines"),
     ],
@@ -68,6 +67,7 @@ def test_a_documented_conversion_is_made_and_reported(
         ({"type": "number"}, float("nan"), "nan is not a number below 1e+15"),
         ({"type": "percent", "step": 0.25}, 4.6, "4.6 is not a multiple of 0.25"),
         ({"type": "flag"}, 1, "1 is neither true nor false"),
+        ({"type": "flag"}, "yes", "'yes' is neither true nor false"),
         (
             {"type": "choice", "options": ["Open", "Shut"]},
             "Ajar",
@@ -122,24 +122,6 @@ def test_a_definition_that_makes_no_sense_is_refused(definition: Any, message: s
 )
 def test_a_value_without_definition_gets_one_of_its_type(value: Any, kind: str) -> None:
     assert inferred("x", value).type == kind
-
-
-def test_a_label_is_made_of_the_name_where_there_is_none() -> None:
-    variables = make_variables(
-        agent_vars={"US_support": {"type": "scale"}, "gold": {"type": "scale", "label": "Purse"}}
-    )
-    assert [variables.label(name) for name in ("US_support", "gold", "no_such")] == [
-        "US support",
-        "Purse",
-        "No such",
-    ]
-
-
-def test_a_name_is_either_the_worlds_or_the_agents() -> None:
-    with pytest.raises(ValidationError, match="'gold' is both a global and an agent's variable"):
-        make_variables(
-            agent_vars={"gold": {"type": "scale"}}, global_vars={"gold": {"type": "flag"}}
-        )
 
 
 def test_the_same_variable_from_two_sides_is_refused_naming_both() -> None:

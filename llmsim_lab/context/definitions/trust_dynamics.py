@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from functools import lru_cache
 from typing import Any
 
 __all__ = ["build_agent_context", "compute_state_updates"]
@@ -12,8 +11,6 @@ LOW = 30
 HIGH = 70
 DECAY_PER_STEP = 1
 """Points of trust lost in a step without a positive interaction."""
-
-_COLUMNS = 76
 
 
 def build_agent_context(
@@ -27,7 +24,7 @@ def build_agent_context(
         text = f"ADVANTAGE: High trust ({trust}/100). Others are receptive to your proposals."
     else:
         text = f"Your trust is stable ({trust}/100)."
-    return _lines(f"{text} {agent_state.get('trust_note', '')}")
+    return textwrap.fill(f"{text} {agent_state.get('trust_note', '')}".strip(), 76)
 
 
 def compute_state_updates(
@@ -38,8 +35,3 @@ def compute_state_updates(
     if agent_state.get("had_positive_interaction") is False and trust > 0:
         return {"trust_level": max(0, trust - DECAY_PER_STEP)}
     return {}
-
-
-@lru_cache(maxsize=1024)
-def _lines(text: str) -> str:
-    return textwrap.fill(text.strip(), _COLUMNS)

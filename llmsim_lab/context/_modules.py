@@ -13,7 +13,6 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import ModuleType, NoneType
 from typing import Annotated, Any, ClassVar
@@ -142,7 +141,7 @@ class ComposedModules:
     """Modules that fit together.
 
     Args:
-        modules: in any order; those that others require are put before them.
+        modules: in any order. Those that others require are put before them; else the order stays.
 
     Attributes:
         modules: in dependency order.
@@ -203,12 +202,19 @@ def _sorted(modules: tuple[BehaviorModule, ...]) -> tuple[BehaviorModule, ...]:
                 f"module {module.name!r} requires {missing[0]!r}, which is not given; "
                 f"there are: {', '.join(by_name)}"
             )
-    try:
-        ordered = [*TopologicalSorter({it.name: it.requires for it in modules}).static_order()]
-    except CycleError as error:
-        circle = " -> ".join(error.args[1])
-        raise ConfigError(f"modules require each other in a circle: {circle}") from error
-    return tuple(by_name[name] for name in ordered)
+    ordered: dict[str, BehaviorModule] = {}
+
+    def add(module: BehaviorModule, *above: str) -> None:
+        if module.name in above:
+            circle = " -> ".join([*above, module.name])
+            raise ConfigError(f"modules require each other in a circle: {circle}")
+        for name in module.requires:
+            add(by_name[name], *above, module.name)
+        ordered.setdefault(module.name, module)
+
+    for module in modules:
+        add(module)
+    return tuple(ordered.values())
 
 
 class ModuleLoader:

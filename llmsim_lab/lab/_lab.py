@@ -31,7 +31,6 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pre
-from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, faults
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
@@ -548,15 +547,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         if self.llm_client is not None:
             # What the caller names comes last, and wins.
             changes = {"llm_client": self.llm_client} | changes
-        try:
-            new: Run = simulation.fork(at, **changes)
-        except ConfigError as error:
-            if self.llm_client is None and "llm_client" in str(error):
-                name = type(self).__name__
-                raise ConfigError(
-                    f"{error}; for the button: {name}(..., llm_client=connect('auto'))"
-                ) from error
-            raise
+        new: Run = simulation.fork(at, **changes)
         self._new(new, number, "fork", at, words)
         return new
 
@@ -849,26 +840,16 @@ class RateChart(Lab):
     _chart = figure
 
     def save(self, path: str | Path) -> Path:
-        """Write the chart, or its values as CSV, and return the path.
+        """Write the chart and return the path.
 
         Args:
-            path: it ends in ``.png``, ``.svg``, ``.pdf`` or ``.csv``.
+            path: it ends in ``.png``, ``.svg`` or ``.pdf``.
 
         Raises:
             ConfigError: the ending is another one, or the file cannot be written.
         """
         path = Path(path)
         kind: Any = path.suffix[1:].lower()
-        if kind not in ("png", "svg", "pdf", "csv"):
-            raise ConfigError(f"{path.name!r} must end in .png, .svg, .pdf or .csv")
-        if kind == "csv":
-            return write_file(path, csv_text(self.frame).encode())
+        if kind not in ("png", "svg", "pdf"):
+            raise ConfigError(f"{path.name!r} must end in .png, .svg or .pdf")
         return write_file(path, figure_bytes(self.figure, kind))
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """The runs' values below each other, with the runs' names in ``run``."""
-        import pandas as pd
-
-        lines = lines_of(*self._given)
-        return pd.concat([pd.DataFrame(line.rows).assign(run=line.name) for line in lines])

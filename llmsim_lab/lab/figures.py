@@ -89,16 +89,8 @@ def rate_figure(
     return picture(lines, panels, title=title, beside=beside)
 
 
-_COLOURS = {
-    "IDLE": "#BBBBBB",
-    "SCROLLING": "#88CCEE",
-    "EVALUATING": "#332288",
-    "COMPOSING": "#117733",
-    "ENGAGING_LIKE": "#DDCC77",
-    "ENGAGING_REPLY": "#CC6677",
-    "ENGAGING_RESHARE": "#882255",
-    "RESTING": "#DDDDDD",
-}
+_COLOURS = ("#BBBBBB", "#88CCEE", "#332288", "#117733", "#DDCC77", "#CC6677", "#882255", "#DDDDDD")
+"""Of the states, in their order."""
 _KINDS = {"original": ("o", "#332288"), "reply": ("s", "#CC6677"), "reshare": ("^", "#117733")}
 _MOST_NAMED = 40
 """Posts of a cascade up to which their authors are written beside them."""
@@ -120,19 +112,19 @@ def state_figure(turns: Sequence[Turn], *, title: str = "What users are doing") 
     # Here, since the social world loads numpy, and `rate_figure` is on the front page.
     from llmsim_lab.statechart import AgentState
 
-    states = [state.value for state in AgentState]
     numbers = [turn.number for turn in turns]
-    frame = pd.DataFrame([turn.state.columns() for turn in turns], index=numbers)[states]
+    frame = pd.DataFrame([turn.state.columns() for turn in turns], index=numbers)
     figure = new_figure(8, 4, small=True)
     axes = figure.subplots()
-    shown = [state for state in AgentState if frame[state.value].any()]
+    colours = dict(zip([state.value for state in AgentState], _COLOURS, strict=True))
+    frame = frame[[name for name in colours if frame[name].any()]]
     # An area begins half a turn before its turn; the last one ends half a turn after it.
     edges = [*(number - 0.5 for number in frame.index), frame.index[-1] + 0.5]
     axes.stackplot(
         edges,
-        [[*frame[state.value], frame[state.value].iloc[-1]] for state in shown],
-        labels=[_name(state.value) for state in shown],
-        colors=[_COLOURS[state.name] for state in shown],
+        [[*frame[name], frame[name].iloc[-1]] for name in frame],
+        labels=list(map(_name, frame)),
+        colors=[colours[name] for name in frame],
         step="post",
         edgecolor="white",
         linewidth=0.5,

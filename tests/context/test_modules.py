@@ -51,16 +51,13 @@ def test_modules_are_put_after_what_they_require() -> None:
         make_module("z"),
     ]
     composed = ComposedModules(modules)
-    assert composed.names == ("a", "z", "b", "c")
+    assert composed.names == ("a", "b", "c", "z")
     assert [module.name for module in composed] == list(composed.names)
 
 
 @pytest.mark.parametrize(
     ("requires", "circle"),
-    [
-        ({"a": ["b"], "b": ["a"]}, "in a circle: (a -> b -> a|b -> a -> b)"),
-        ({"a": ["a"]}, "a -> a"),
-    ],
+    [({"a": ["b"], "b": ["a"]}, "a -> b -> a"), ({"a": ["a"], "b": []}, "a -> a")],
 )
 def test_a_circle_is_refused_and_shown(requires: dict[str, list[str]], circle: str) -> None:
     with pytest.raises(ConfigError, match=circle):

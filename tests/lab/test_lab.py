@@ -367,9 +367,9 @@ async def test_a_wrong_value_is_explained_and_makes_no_run(
     assert list(lab.runs) == [1]
 
 
-async def test_a_fork_of_a_recorded_run_needs_a_model_and_says_where() -> None:
+async def test_a_fork_of_a_recorded_run_needs_a_model() -> None:
     lab = Lab(RECORDED, run=1)
-    with pytest.raises(ConfigError, match=r"for the button: Lab\(\.\.\., llm_client=connect"):
+    with pytest.raises(ConfigError, match="llm_client"):
         lab.fork(3)
     live = Lab(RECORDED, run=1, llm_client=make_client(answer))
     live.fork(3)
@@ -456,10 +456,9 @@ def test_a_chart_of_several_runs_and_frames_is_saved_for_papers(tmp_path: Path) 
     second.run(3)
     chart = RateChart({"one": first, "other": second.to_frame()}, columns=["coins.Ann"])
     assert "coins.Ann 20 → " in chart.static_text()
-    for kind in ("svg", "png", "pdf", "csv"):
+    for kind in ("svg", "png", "pdf"):
         assert chart.save(tmp_path / f"c.{kind}").stat().st_size > 0
-    assert chart.frame["run"].unique().tolist() == ["one", "other"]
-    with pytest.raises(ConfigError, match=r"must end in \.png, \.svg, \.pdf or \.csv"):
+    with pytest.raises(ConfigError, match=r"must end in \.png, \.svg or \.pdf"):
         chart.save(tmp_path / "c.txt")
     with pytest.raises(ConfigError, match="no run has the column 'gold'; there are coins"):
         RateChart(first, columns=["gold"])

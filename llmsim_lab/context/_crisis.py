@@ -315,9 +315,9 @@ class CrisisSimulation(Run[CrisisState]):
     @property
     def series(self) -> Sequence[Series]:
         """The variables that are numbers, the world's first."""
-        found = []
+        found, own = [], self._start.variables
         for agent in (None, *self._start.agents):
-            for name, variable in self._start.definitions_of(agent).items():
+            for name, variable in (own.agent_vars if agent else own.global_vars).items():
                 label = variable.label or humanise(name)
                 if isinstance(variable, NumericVariable):
                     series = Series(

@@ -242,16 +242,14 @@ def inferred(name: str, value: Any) -> Variable:
     Raises:
         ConfigError: it is not a number, a text or a flag.
     """
-    if isinstance(value, bool):
-        return FlagVariable()
-    if isinstance(value, int | float):
-        return NumberVariable()
-    if isinstance(value, str):
-        return TextVariable()
-    raise ConfigError(
-        f"{name}: {clip(repr(value), 60)} is {type(value).__name__}; a variable holds a number, a "
-        "text or true or false"
-    )
+    kinds = {bool: FlagVariable, int: NumberVariable, float: NumberVariable, str: TextVariable}
+    if type(value) not in kinds:
+        raise ConfigError(
+            f"{name}: {clip(repr(value), 60)} is {type(value).__name__}; a variable holds a "
+            "number, a text or true or false"
+        )
+    made: Variable = kinds[type(value)]()
+    return made
 
 
 class Variables(Settings):

@@ -14,7 +14,7 @@ from typing import Any
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.context._modules import ComposedModules
-from llmsim_lab.context._variables import Scalar, Variable, Variables, inferred, initial_values
+from llmsim_lab.context._variables import Scalar, Variables, inferred, initial_values
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import Status
 
@@ -89,30 +89,22 @@ class GameEngine:
         variables: Variables | None = None,
     ) -> None:
         defined = (modules or ComposedModules()).variables_with(variables)
-        self._definitions: dict[str | None, dict[str, Variable]] = {}
+        world, shared = dict(defined.global_vars), dict(defined.agent_vars)
         self._values: dict[str | None, dict[str, Any]] = {}
-        shared = dict(defined.agent_vars)
-        everyone: list[tuple[str | None, Mapping[str, Any]]]
-        everyone = [(None, global_vars), *agent_vars.items()]
-        for agent, given in everyone:
+        for agent, given in ((None, global_vars), *agent_vars.items()):
             place = "global_vars" if agent is None else f"agent_vars.{agent}"
+            known = world if agent is None else shared
             own = dict(defined.global_vars if agent is None else defined.agent_vars)
-            known = {} if agent is None else shared
             for name in [name for name in given if name not in own]:
                 # One definition for all agents: the type is that of the first agent's value.
                 own[name] = known.setdefault(name, inferred(f"{place}.{name}", given[name]))
-            self._definitions[agent] = own
             self._values[agent] = initial_values(own, given, place)
-        self.variables = Variables(global_vars=self._definitions[None], agent_vars=shared)
+        self.variables = Variables(global_vars=world, agent_vars=shared)
 
     @property
     def agents(self) -> tuple[str, ...]:
         """The agents' names, in the order given."""
         return tuple(agent for agent in self._values if agent is not None)
-
-    def definitions_of(self, agent: str | None = None) -> Mapping[str, Variable]:
-        """Return the definitions of the world's variables, or of one agent's."""
-        return self._definitions[agent]
 
     def get_current_state(self) -> dict[str, Any]:
         """Return ``{"global_vars": {name: value}, "agent_vars": {agent: {name: value}}}``.
@@ -167,13 +159,13 @@ class GameEngine:
         before: Scalar | None = None
         after: Scalar | None = None
         fault = repair = ""
-        known = self._definitions.get(agent)
-        if known is None:
+        known = self.variables.global_vars if agent is None else self.variables.agent_vars
+        if agent not in self._values:
             fault = f"unknown agent; there are: {', '.join(self.agents) or 'none'}"
         elif name not in known:
             fault = f"unknown variable; there are: {', '.join(known) or 'none'}"
         else:
-            before = after = self._values[agent][name]
+            before = after = self._values[agent].get(name)
             # The schema does not name such variables to the model, but not every server limits it
             # to the schema. Modules' code and interventions may change any variable.
             if source == ENGINE and not known[name].engine_may_set:

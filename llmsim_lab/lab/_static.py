@@ -181,23 +181,24 @@ def turn_html(reading: Reading, run: int, n: int) -> Markup:
 
 def call_html(reading: Reading, call: dict[str, Any]) -> Markup:
     """Return a call's prompt and reply as simple HTML."""
-    tried = call["tries"][-1]
+    *said, (_, reply) = _spoken(reading, call)
+    parts = [styled(styled(role, tag="strong")) + pre(text) for role, text in said]
     who = " · ".join(filter(None, (call.get("player", ""), call.get("component", ""))))
-    said = [
-        styled(styled(role, tag="strong")) + pre(reading.text(text))
-        for role, text in tried["messages"]
-    ]
-    reply = reading.text(tried["reply"]) if "reply" in tried else tried.get("fault", "no reply")
     head = styled(f"Turn {call.get('n', '?')} · {who}", tag="p")
-    return join([head, details("The prompt", join(said), open=True), pre(reply)])
+    return join([head, details("The prompt", join(parts), open=True), pre(reply)])
 
 
 def call_text(reading: Reading, call: dict[str, Any]) -> str:
     """Return a call's prompt and reply as plain text."""
+    said = (printable(f"[{role}]\n{text}", keep="\n\t") for role, text in _spoken(reading, call))
+    return clip("\n".join(said), 4_000)
+
+
+def _spoken(reading: Reading, call: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return a call's messages and, last, its reply or what went wrong, each with its role."""
     tried = call["tries"][-1]
     reply = reading.text(tried["reply"]) if "reply" in tried else tried.get("fault", "no reply")
-    said = [f"[{role}]\n{reading.text(text)}" for role, text in tried["messages"]]
-    return clip("\n".join(printable(it, keep="\n\t") for it in (*said, "[reply]", reply)), 4_000)
+    return [*((role, reading.text(text)) for role, text in tried["messages"]), ("reply", reply)]
 
 
 def chosen(reading: Reading, run: int, n: int) -> Sequence[dict[str, Any]]:

@@ -96,8 +96,8 @@ _MOST_NAMED = 40
 """Posts of a cascade up to which their authors are written beside them."""
 
 
-def _name(state: object) -> str:
-    return str(state).replace("_", " ")
+def _name(state: str) -> str:
+    return state.replace("_", " ")
 
 
 def state_figure(turns: Sequence[Turn], *, title: str = "What users are doing") -> Figure:
@@ -117,26 +117,26 @@ def state_figure(turns: Sequence[Turn], *, title: str = "What users are doing") 
     figure = new_figure(8, 4, small=True)
     axes = figure.subplots()
     colours = dict(zip([state.value for state in AgentState], _COLOURS, strict=True))
-    frame = frame[[name for name in colours if frame[name].any()]]
+    shown = [name for name in colours if frame[name].any()]
     # An area begins half a turn before its turn; the last one ends half a turn after it.
     edges = [*(number - 0.5 for number in frame.index), frame.index[-1] + 0.5]
     axes.stackplot(
         edges,
-        [[*frame[name], frame[name].iloc[-1]] for name in frame],
-        labels=list(map(_name, frame)),
-        colors=[colours[name] for name in frame],
+        [[*frame[name], frame[name].iloc[-1]] for name in shown],
+        labels=[_name(name) for name in shown],
+        colors=[colours[name] for name in shown],
         step="post",
         edgecolor="white",
         linewidth=0.5,
     )
     axes.locator_params(axis="x", integer=True)
-    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, frame.iloc[0].sum()))
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, len(turns[0].state.people)))
     axes.set(xlabel="turn", ylabel="users")
     axes.set_title(drawable(title, 80), loc="left")
     # Top to bottom as the areas stand.
     axes.legend(reverse=True, loc="center left", bbox_to_anchor=(1, 0.5))
     last = frame.iloc[-1]
-    counts = ", ".join(f"{_name(name)} {count}" for name, count in last.items() if count)
+    counts = ", ".join(f"{_name(name)} {last[name]}" for name in shown if last[name])
     return told(
         figure,
         f"{title}: stacked areas of users by state, turns {frame.index[0]} to {frame.index[-1]}. "

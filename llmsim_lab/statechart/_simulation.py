@@ -20,7 +20,6 @@ from llmsim_lab.statechart._analysis import (
 )
 from llmsim_lab.statechart._chart import (
     AgentState,
-    ChartTable,
     Guard,
     Statechart,
 )
@@ -95,9 +94,15 @@ class SocialSimulation(Run[SocialState]):
     shuffle: bool = True
 
     def ready(self) -> None:
-        """Make the chart."""
+        """Make the chart; raise ConfigError if it has triggers that no turn fires."""
         self._users = self.config.population
-        self._chart = _chart_of(self.config.chart, self.guards)
+        self._chart = Statechart.load(self.config.chart, guards=self.guards)
+        for move in self._chart.transitions:
+            if move.trigger not in (fired := triggers_in(move.source)):
+                raise ConfigError(
+                    f"chart: {move}: no turn fires {move.trigger!r} in the state {move.source!s}; "
+                    f"what is fired there: {', '.join(fired)}"
+                )
 
     def start(self) -> SocialState:
         """Return the network before the first turn: everybody in the chart's initial state."""
@@ -241,16 +246,12 @@ class SocialSimulation(Run[SocialState]):
         import pandas as pd
 
         # Not those of a state that the run began from.
-        moves = [move for turn in self.turns if turn.number for move in turn.state.moves]
-        counts = Counter((move.source.value, move.target.value) for move in moves)
+        moves = [it._asdict() for turn in self.turns if turn.number for it in turn.state.moves]
+        frame = pd.DataFrame(moves, columns=["source", "target"]).astype(str)
         names = [state.value for state in AgentState]
-        matrix = pd.DataFrame(
-            [[counts[source, target] for target in names] for source in names],
-            index=pd.Index(names, name="source"),
-            columns=pd.Index(names, name="target"),
-        )
-        # By 1 where nobody left the state, so that its row has zeros and not NaN.
-        return matrix.div(matrix.sum(axis=1).replace(0, 1), axis=0) if shares else matrix
+        how: Any = "index" if shares else False
+        matrix = pd.crosstab(frame["source"], frame["target"], normalize=how)
+        return matrix.reindex(index=names, columns=names, fill_value=0)
 
     def post_frame(self) -> pd.DataFrame:
         """Return one row a post and how it was received; the index is its id.
@@ -353,19 +354,3 @@ def _with_post(state: SocialState, given: Any, config: FeedConfig) -> SocialStat
         new_posts=(*state.new_posts, post),
         next_post=number + 1,
     )
-
-
-def _chart_of(table: ChartTable | None, guards: Mapping[str, Guard]) -> Statechart[AgentState]:
-    """Return the chart of a run.
-
-    Raises:
-        ConfigError: it is not valid, or has triggers that no turn fires.
-    """
-    chart = Statechart.load(table, guards=guards)
-    for move in chart.transitions:
-        if move.trigger not in (fired := triggers_in(move.source)):
-            raise ConfigError(
-                f"chart: {move}: no turn fires {move.trigger!r} in the state {move.source!s}; "
-                f"what is fired there: {', '.join(fired)}"
-            )
-    return chart

@@ -55,18 +55,6 @@ class Briefing(Settings):
         "COMMUNICATIONS: Any messages to other parties",
     )
 
-    @property
-    def decision(self) -> str:
-        """The question, and what to consider."""
-        lines = ["", "Consider:", *[f"- {line}" for line in self.considerations]]
-        return "\n".join([self.question, *(lines if self.considerations else [])])
-
-    @property
-    def form(self) -> str:
-        """How to answer."""
-        numbered = [f"{place}. {line}" for place, line in enumerate(self.response_format, 1)]
-        return "\n".join(["Structure your response as:", *numbered]) if numbered else ""
-
 
 def event_line(event: Mapping[str, Any]) -> str:
     """Return an event on one line, so that its words cannot pass for a section; empty for none."""
@@ -186,9 +174,14 @@ class AgentContextBuilder:
         self.variables = (composed_modules or ComposedModules()).variables_with(variables)
         self._modules = composed_modules.modules if composed_modules else ()
         closing: Role = "system" if stable_first else "user"
-        self._closing = [_core("YOUR DECISION", self.briefing.decision, closing)]
-        if form := self.briefing.form:
-            self._closing.append(_core("RESPONSE FORMAT", form, closing))
+        decision = [self.briefing.question]
+        if considerations := self.briefing.considerations:
+            decision += ["", "Consider:", *[f"- {line}" for line in considerations]]
+        self._closing = [_core("YOUR DECISION", "\n".join(decision), closing)]
+        if parts := self.briefing.response_format:
+            form = [f"{place}. {line}" for place, line in enumerate(parts, 1)]
+            text = "\n".join(["Structure your response as:", *form])
+            self._closing.append(_core("RESPONSE FORMAT", text, closing))
 
     def build_prompt(
         self,

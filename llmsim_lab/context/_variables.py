@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -286,31 +286,6 @@ class Variables(Settings):
                     owners[name] = owner
                     together[name] = variable
         return cls(**found)
-
-
-def initial_values(
-    variables: Mapping[str, Variable], given: Mapping[str, Any], place: str
-) -> dict[str, Any]:
-    """Return the values that a run starts with, in the definitions' order.
-
-    Args:
-        variables: the definitions.
-        given: values by name; a variable without one has its default.
-        place: what is given, in words.
-
-    Raises:
-        ConfigError: a value is impossible or missing.
-    """
-    values: dict[str, Any] = {}
-    for name, variable in variables.items():
-        value = given.get(name, variable.default)
-        if value is None:
-            raise ConfigError(f"{place}: no value for {name!r}, which has no default")
-        try:
-            values[name], _ = variable.accept(value)
-        except ValueError as error:
-            raise ConfigError(f"{place}.{name}: {error}") from error
-    return values
 
 
 def humanise(name: str) -> str:

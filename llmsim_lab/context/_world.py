@@ -14,7 +14,7 @@ from typing import Any
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.context._modules import ComposedModules
-from llmsim_lab.context._variables import Scalar, Variables, inferred, initial_values
+from llmsim_lab.context._variables import Scalar, Variables, inferred
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import Status
 
@@ -98,7 +98,16 @@ class GameEngine:
             for name in [name for name in given if name not in own]:
                 # One definition for all agents: the type is that of the first agent's value.
                 own[name] = known.setdefault(name, inferred(f"{place}.{name}", given[name]))
-            self._values[agent] = initial_values(own, given, place)
+            values: dict[str, Any] = {}
+            for name, variable in own.items():
+                value = given.get(name, variable.default)
+                if value is None:
+                    raise ConfigError(f"{place}: no value for {name!r}, which has no default")
+                try:
+                    values[name], _ = variable.accept(value)
+                except ValueError as error:
+                    raise ConfigError(f"{place}.{name}: {error}") from error
+            self._values[agent] = values
         self.variables = Variables(global_vars=world, agent_vars=shared)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from markupsafe import Markup
 
@@ -29,7 +29,6 @@ from llmsim_lab.simulation._scores import AFTER, Losses, Rival, advice_asked, co
 from llmsim_lab.simulation._simulation import Nation
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _LATEST = 16
@@ -54,25 +53,13 @@ class Leaderboard(Losses):
         return rate_figure(self.runs, history=past, title=f"The same quarters, decided by{after}")
 
 
-@overload
-def leaderboard(
-    simulation: Simulation,
-    *,
-    model: Rival = None,
-    loss: QuadraticLoss | None = None,
-    after: int = AFTER,
-) -> Leaderboard: ...
-@overload
-def leaderboard(
-    simulation: str | Path, *, loss: QuadraticLoss | None = None, after: int = AFTER
-) -> pd.DataFrame: ...
 def leaderboard(
     simulation: Simulation | str | Path,
     *,
     model: Rival = None,
     loss: QuadraticLoss | None = None,
     after: int = AFTER,
-) -> Leaderboard | pd.DataFrame:
+) -> Any:
     """Compare a run with people in it with the same run decided by others; or a class's runs.
 
     The Taylor rule, as it is and with inertia, and a rate that is never moved are played at once,
@@ -90,8 +77,9 @@ def leaderboard(
         after: how many quarters after the term count; 0 for the term alone.
 
     Returns:
-        The table; a row without a run has a note that says why, such as a model that failed. Of a
-        folder a frame, a row for each run with people: ``name``; ``seed``; ``turns`` played;
+        The table, a ``Leaderboard``; a row without a run has a note that says why, such as a model
+        that failed. Of a folder a frame, a row for each run with people: ``name``; ``seed``;
+        ``turns`` played;
         ``loss``; ``against_rule_pct``, how much more than the rule's in the same economy, negative
         for less, by which it is sorted; ``advice_asked``, in how many quarters; ``date``; ``tape``;
         ``note``, why there is no loss.

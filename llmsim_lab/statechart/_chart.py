@@ -11,11 +11,11 @@ chart must say what is legal without doing it, so that somebody else can choose.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
@@ -54,21 +54,13 @@ STATE_DESCRIPTIONS: dict[AgentState, str] = {
 }
 """What a model reads about each state that it may choose. Wording: the reasoner contract's."""
 
-StateT = TypeVar("StateT", bound=StrEnum)
-
-
-class _HasState(Protocol[StateT]):
-    """An agent, as far as a chart needs to know it."""
-
-    state: StateT
-
 
 Guard = Callable[[Any, Any], bool]
 """Called with the agent and the context; returns True if the transition may be taken."""
 
 
 @dataclass(frozen=True, slots=True)
-class Transition(Generic[StateT]):
+class Transition:
     """One legal move.
 
     Attributes:
@@ -79,8 +71,8 @@ class Transition(Generic[StateT]):
     """
 
     trigger: str
-    source: StateT
-    target: StateT
+    source: AgentState
+    target: AgentState
     guard: Guard | None = None
 
     @property
@@ -93,7 +85,7 @@ class Transition(Generic[StateT]):
         return f"{self.source} --{self.label}--> {self.target}"
 
 
-class Statechart(Generic[StateT]):
+class Statechart:
     """States and the transitions between them.
 
     Args:
@@ -110,29 +102,26 @@ class Statechart(Generic[StateT]):
 
     def __init__(
         self,
-        states: Iterable[StateT],
-        transitions: Iterable[Transition[StateT]],
-        initial: StateT,
+        states: Iterable[AgentState],
+        transitions: Iterable[Transition],
+        initial: AgentState,
         *,
-        timeouts: Mapping[StateT, int] | None = None,
+        timeouts: Mapping[AgentState, int] | None = None,
     ) -> None:
         self.states = tuple(dict.fromkeys(states))
         self.transitions = tuple(transitions)
         self.initial = initial
         self.timeouts = dict(timeouts or {})
-        named: list[tuple[object, StateT]] = [("initial", initial)]
-        named += [("timeouts", state) for state in self.timeouts]
-        for move in self.transitions:
-            named += [(move, move.source), (move, move.target)]
-        for where, state in named:
-            if state not in self.states:
-                there = ", ".join(self.states) or "none"
-                raise ConfigError(f"{where}: there is no state {state!s}; there are: {there}")
+        named = [initial, *self.timeouts]
+        named += [state for move in self.transitions for state in (move.source, move.target)]
+        if unknown := [state for state in named if state not in self.states]:
+            there = ", ".join(self.states) or "none"
+            raise ConfigError(f"chart: there is no state {unknown[0]!s}; there are: {there}")
 
     @classmethod
     def load(
         cls, source: str | Path | ChartTable | None = None, *, guards: Mapping[str, Guard]
-    ) -> Statechart[AgentState]:
+    ) -> Statechart:
         """Return the chart that a file describes; its states are among those of ``AgentState``.
 
         Args:
@@ -161,18 +150,18 @@ class Statechart(Generic[StateT]):
 
     # --- what is legal ------------------------------------------------------------------------
 
-    def valid_triggers(self, state: StateT) -> list[str]:
+    def valid_triggers(self, state: AgentState) -> list[str]:
         """Return the triggers that some transition from a state answers to, in chart order."""
         return list(dict.fromkeys(m.trigger for m in self.transitions if m.source == state))
 
     def valid_targets(
         self,
-        state: StateT,
+        state: AgentState,
         trigger: str,
         *,
-        agent: _HasState[StateT] | None = None,
+        agent: Any = None,
         context: object = None,
-    ) -> list[StateT]:
+    ) -> list[AgentState]:
         """Return where a trigger may lead from a state, in chart order, each target once.
 
         Args:
@@ -181,10 +170,15 @@ class Statechart(Generic[StateT]):
             agent: passed to the guards; without an agent all guards count as True.
             context: passed to the guards too.
         """
-        matching = self._matching(state, trigger, agent, context)
-        return list(dict.fromkeys(move.target for move in matching))
+        matching = [
+            move.target
+            for move in self.transitions
+            if (move.source, move.trigger) == (state, trigger)
+            and (agent is None or move.guard is None or move.guard(agent, context))
+        ]
+        return list(dict.fromkeys(matching))
 
-    def fire(self, agent: _HasState[StateT], trigger: str, context: object = None) -> StateT | None:
+    def fire(self, agent: Any, trigger: str, context: object = None) -> AgentState | None:
         """Return the state that a trigger takes an agent to.
 
         The agent's state is not changed; the caller does that. Where several transitions match,
@@ -198,17 +192,8 @@ class Statechart(Generic[StateT]):
         Returns:
             The new state, or None if no transition matches.
         """
-        matching = self._matching(agent.state, trigger, agent, context)
-        return next((move.target for move in matching), None)
-
-    def _matching(
-        self, state: StateT, trigger: str, agent: _HasState[StateT] | None, context: object
-    ) -> Iterator[Transition[StateT]]:
-        for move in self.transitions:
-            if (move.source, move.trigger) == (state, trigger) and (
-                agent is None or move.guard is None or move.guard(agent, context)
-            ):
-                yield move
+        targets = self.valid_targets(agent.state, trigger, agent=agent, context=context)
+        return targets[0] if targets else None
 
     # --- as text ------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Annotated, Any, ClassVar, overload
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator
 
@@ -152,19 +152,6 @@ class Reasoner:
         self.seed = seed
         self.counts: Counter[Status] = Counter()
 
-    @overload
-    async def decide(
-        self,
-        agent: SocialAgent,
-        current_state: AgentState,
-        trigger: str,
-        options: Sequence[AgentState],
-        context: Any = None,
-    ) -> AgentState: ...
-
-    @overload
-    async def decide(self, agent: Sequence[MoveQuestion]) -> list[AgentState]: ...
-
     async def decide(
         self,
         agent: SocialAgent | Sequence[MoveQuestion],
@@ -172,8 +159,8 @@ class Reasoner:
         trigger: str = "",
         options: Sequence[AgentState] = (),
         context: Any = None,
-    ) -> AgentState | list[AgentState]:
-        """Return the state that an agent goes to, or those of a batch of questions, asked at once.
+    ) -> Any:
+        """Return the state that an agent goes to, or a list of those of questions, asked at once.
 
         Where an answer stays invalid, is stopped because the model repeats itself, or does not come
         in time, the first option is taken, with a WARNING.

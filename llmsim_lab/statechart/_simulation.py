@@ -95,7 +95,6 @@ class SocialSimulation(Run[SocialState]):
 
     def ready(self) -> None:
         """Make the chart; raise ConfigError if it has triggers that no turn fires."""
-        self._users = self.config.population
         self._chart = Statechart.load(self.config.chart, guards=self.guards)
         for move in self._chart.transitions:
             if move.trigger not in (fired := triggers_in(move.source)):
@@ -116,7 +115,7 @@ class SocialSimulation(Run[SocialState]):
                 self._chart.initial,
                 seen=tuple(post.id for post in posts if post.author == user.name),
             )
-            for user in self._users
+            for user in self.config.population
         )
         feed = circulate([], [FeedEntry(post) for post in posts], number=0, config=self.feed)
         return SocialState(people=people, feed=feed, new_posts=posts, next_post=len(posts) + 1)
@@ -216,12 +215,14 @@ class SocialSimulation(Run[SocialState]):
         return [move for move in moves.values() if len(move.options) > 1]
 
     def _due(self, state: SocialState) -> tuple[dict[str, MoveQuestion], dict[str, int]]:
-        return plan_turn(state, self._users, chart=self._chart, feed=self.feed, seed=self.seed)
+        return plan_turn(
+            state, self.config.population, chart=self._chart, feed=self.feed, seed=self.seed
+        )
 
     # --- views -------------------------------------------------------------------------------
 
     @property
-    def statechart(self) -> Statechart[AgentState]:
+    def statechart(self) -> Statechart:
         """What is legal."""
         return self._chart
 

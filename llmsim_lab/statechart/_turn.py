@@ -137,7 +137,7 @@ def plan_turn(
     state: SocialState,
     profiles: Sequence[ProfileConfig],
     *,
-    chart: Statechart[AgentState],
+    chart: Statechart,
     feed: FeedConfig,
     seed: int,
 ) -> tuple[dict[str, MoveQuestion], dict[str, int]]:

@@ -171,10 +171,10 @@ class GameEngine:
         known = self.variables.global_vars if agent is None else self.variables.agent_vars
         if agent not in self._values:
             fault = f"unknown agent; there are: {', '.join(self.agents) or 'none'}"
-        elif name not in known:
-            fault = f"unknown variable; there are: {', '.join(known) or 'none'}"
+        elif name not in self._values[agent]:
+            fault = f"unknown variable; there are: {', '.join(self._values[agent]) or 'none'}"
         else:
-            before = after = self._values[agent].get(name)
+            before = after = self._values[agent][name]
             # The schema does not name such variables to the model, but not every server limits it
             # to the schema. Modules' code and interventions may change any variable.
             if source == ENGINE and not known[name].engine_may_set:

@@ -260,10 +260,10 @@ class _Message:
                         user_id=context.user_id,
                         conversation_id=context.conversation_id,
                     )
-                    left = len(calls) - place
-                    steps = "One more step has" if left == 1 else f"{left} more steps have"
-                    more = f" {steps} not been done; please ask again afterwards." if left else ""
-                    return self._wants_yes(pending, "SUCCESS:CONFIRMATION_ASKED", after=more)
+                    left = calls[place:]
+                    more = " What was to follow has not been done; ask again afterwards."
+                    asked = "SUCCESS:CONFIRMATION_ASKED"
+                    return self._wants_yes(pending, asked, after=more if left else "")
                 # No model call is left to read results, but a question takes none.
                 if not isinstance(result, ToolResult) and not is_last:
                     result = await self._run(call.name, result, toolbox)

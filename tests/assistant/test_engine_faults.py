@@ -103,7 +103,7 @@ async def test_calls_before_a_deletion_are_run_and_those_after_it_are_named_as_n
     assert decision.pending_action is not None
     assert decision.pending_action.parameters == {"task_id": 1}
     assert decision.tool_calls is not None
-    assert "One more step has not been done" in decision.text
+    assert "What was to follow has not been done" in decision.text
 
 
 @pytest.mark.parametrize("said", ["", "   ", None, "<think>hm</think>"])

@@ -75,15 +75,6 @@ async def test_a_server_that_fails_twice_is_answered_in_the_contracts_words(
 
 
 @pytest.mark.process
-def test_importing_the_engine_does_not_load_the_tool_servers_library() -> None:
-    code = (
-        "import sys, llmsim_lab.assistant; print('mcp' in sys.modules, 'jsonschema' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == ["False", "False"]
-
-
-@pytest.mark.process
 def test_what_needs_the_mcp_library_says_how_to_get_it() -> None:
     code = "import sys; sys.modules['mcp'] = None; from llmsim_lab.assistant import MCPToolExecutor"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from builders import make_client
 from mcp.server.mcpserver import MCPServer
-from typer.testing import CliRunner
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant import (
@@ -20,7 +19,6 @@ from llmsim_lab.assistant import (
 )
 from llmsim_lab.assistant._types import AgentEngineConfig, ToolExecutor
 from llmsim_lab.assistant.tasks import task_server
-from llmsim_lab.cli._app import app
 from llmsim_lab.errors import ConfigError, TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import fork, load, replay, rerun, resume
@@ -99,7 +97,6 @@ async def test_the_shipped_conversation_replays_as_it_was_recorded() -> None:
     assert chat.exchanges == Chat.load(tape).exchanges
     assert len(chat.exchanges) == 9
     assert verify(tape) == []
-    assert "task" in chat._repr_html_()
 
 
 async def test_one_run_of_a_conversation_says_yes_and_its_fork_says_no(tmp_path: Path) -> None:
@@ -236,14 +233,6 @@ async def test_an_engine_in_the_seat_is_given_again_and_its_tools_run_once(
     texts = [exchange.decision.text for exchange in replayed.exchanges]
     assert texts == ["It is 42.", "That is all."]
     assert ran == [1]
-
-
-def test_the_command_line_replays_a_conversation(tmp_path: Path) -> None:
-    words = ["replay", str(data_path("tapes/assistant.tape")), "--out", str(tmp_path)]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0
-    assert "turn 1: inbox = Remove number 2 from my list" in done.output
-    assert "How can I assist you today?" in (tmp_path / "turns.csv").read_text()
 
 
 async def test_a_turn_on_the_tape_holds_no_more_of_the_talk_than_the_model_is_shown(

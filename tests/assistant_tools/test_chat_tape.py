@@ -7,7 +7,6 @@ import pytest
 from builders import make_client
 from mcp.server.mcpserver import MCPServer
 
-from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant import (
     Chat,
     DecisionType,
@@ -89,14 +88,6 @@ async def test_a_message_that_is_not_on_the_tape_is_refused(tmp_path: Path) -> N
         await chat.send("Something else")
     assert chat.exchanges == ()
     assert (await chat.send("Add: water plants")).text == "I have added it."
-
-
-async def test_the_shipped_conversation_replays_as_it_was_recorded() -> None:
-    tape = Tape(data_path("tapes/assistant.tape"), read_only=True)
-    chat = Chat.replay(tape)
-    assert chat.exchanges == Chat.load(tape).exchanges
-    assert len(chat.exchanges) == 9
-    assert verify(tape) == []
 
 
 async def test_one_run_of_a_conversation_says_yes_and_its_fork_says_no(tmp_path: Path) -> None:
@@ -193,17 +184,6 @@ async def test_a_conversation_may_be_written_down_before_it_is_held() -> None:
         await chat.step()
     with pytest.raises(ConfigError, match="the message is empty"):
         chat.intervene(3, {"inbox": " "})
-
-
-async def test_a_fork_goes_on_with_the_messages_of_what_it_comes_from(tmp_path: Path) -> None:
-    path = tmp_path / "chat.tape"
-    chat = record_chat(path, make_client(["1.", "2.", "3."]), FunctionTools(), "Help.")
-    for message in ("one", "two", "three"):
-        await chat.send(message)
-    forked = chat.fork(1, llm_client=make_client(["zwei", "drei"]))
-    await forked.arun()
-    answers = [(exchange.message, exchange.decision.text) for exchange in forked.exchanges]
-    assert answers == [("one", "1."), ("two", "zwei"), ("three", "drei")]
 
 
 async def test_an_engine_in_the_seat_is_given_again_and_its_tools_run_once(

@@ -7,7 +7,7 @@ import re
 import shutil
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,7 +61,8 @@ def new(
     # The files keep the template's name, since a tape names a world by its file and its class.
     for ending in ("py", "tape"):
         shutil.copyfile(templates / f"{template}.{ending}", folder / f"{template}.{ending}")
-    empty = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    empty: dict[str, Any] = {"cell_type": "code", "execution_count": None}
+    empty |= {"metadata": {}, "outputs": []}
     cells = (text.format(module=template, world=world) for text in (_FIRST_CELL, _SECOND_CELL))
     notebook = {"cells": [{**empty, "source": cell} for cell in cells], "metadata": {}}
     text = json.dumps({**notebook, "nbformat": 4, "nbformat_minor": 4}, indent=1)

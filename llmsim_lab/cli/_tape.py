@@ -173,7 +173,8 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     """Print what defines a run and where it led."""
     source = "" if info.parent is None else f" of run {info.parent}"
     say(f"Run {info.id}, {info.name}: {info.verb}{source}", style="bold")
-    say(f"{info.turns} turns, {info.calls} calls, begun {info.started}, ended {info.ended}")
+    ended = f"ended {info.ended}: {info.outcome}" if info.ended else "not ended"
+    say(f"{info.turns} turns, {info.calls} calls, begun {info.started}, {ended}")
     for name, value in _defining(info).items():
         if value != "null":
             say(f"{name}: {clip(value, 200)}")

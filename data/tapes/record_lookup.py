@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from llmsim_lab import LLMClient, LLMConfig, Simulation, SimulationConfig, connect
-from llmsim_lab.assistant import FunctionTools, ToolUsingNationAgent
+from llmsim_lab.assistant import FunctionTools, ToolLookup
 from llmsim_lab.economy import load_us_macro
 
 TAPE = Path(__file__).parent / "lookup.tape"
@@ -43,9 +43,9 @@ def past_values(
     return {str(q): round(float(values[q]), 2) for q in values.index[values.index < START][-4:]}
 
 
-def seats(client: LLMClient) -> dict[str, ToolUsingNationAgent]:
-    """Return who decides: no tape holds an agent, so a replay is given it again."""
-    return {NATION: ToolUsingNationAgent(NATION, client, tools=FunctionTools(past_values))}
+def seats(client: LLMClient) -> dict[str, Any]:
+    """Return who decides: no tape holds a player's code, so a replay is given it again."""
+    return {NATION: ToolLookup(FunctionTools(past_values)).player(client)}
 
 
 def record(client: LLMClient) -> None:

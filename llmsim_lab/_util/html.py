@@ -47,9 +47,6 @@ QUIET_OPACITY = 0.75
 QUIET = f"opacity:{QUIET_OPACITY};font-size:0.92em"
 NUMBERS = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
 AS_WRITTEN = "white-space:pre-wrap;overflow-wrap:anywhere"
-BUBBLE = (
-    f"background:{SURFACE};border-radius:12px;padding:8px 12px;max-width:40em;width:fit-content"
-)
 
 _HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"

@@ -16,7 +16,7 @@ from llmsim_lab.assistant._constitution import load_constitution
 from llmsim_lab.assistant._decision_log import DecisionLog
 from llmsim_lab.assistant._engine import LLMAgentEngine
 from llmsim_lab.assistant._function_tools import FunctionTools
-from llmsim_lab.assistant._lookup import ToolLookup, ToolUsingNationAgent
+from llmsim_lab.assistant._lookup import ToolLookup
 from llmsim_lab.assistant._types import (
     AgentDecision,
     DecisionContext,
@@ -41,7 +41,6 @@ __all__ = [
     "OllamaAdapter",
     "ToolExecutor",
     "ToolLookup",
-    "ToolUsingNationAgent",
     "load_constitution",
     "replay_chat",
 ]

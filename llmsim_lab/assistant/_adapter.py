@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -66,29 +66,20 @@ class OllamaAdapter:
 
     Besides the tools the model is offered one named ``respond``, with which it answers in words and
     says what they are: an answer, a question or a refusal. A reply without it is plain text, of
-    which that is not known.
+    which that is not known. The server's own tool calls are used; where it says that the model
+    cannot, the tools are explained in the system message, and a schema has one form per tool.
 
     Args:
         client: the model.
         tools: declarations of tools that their executor cannot declare itself.
-        tool_calling: ``schema`` explains the tools in the system message and gives the reply a
-            schema with one form per tool; ``auto`` uses the server's own tool calls, and changes
-            to a schema if the server says that the model cannot.
 
     Raises:
         ConfigError: a tool is named ``respond``.
     """
 
-    def __init__(
-        self,
-        client: LLMClient,
-        tools: Iterable[ToolDeclaration] = (),
-        *,
-        tool_calling: Literal["auto", "schema"] = "auto",
-    ) -> None:
+    def __init__(self, client: LLMClient, tools: Iterable[ToolDeclaration] = ()) -> None:
         self.client = client
         self.tools = tuple(tools)
-        self._calling = tool_calling
         _wired(self.tools, responds=True)  # raises now, not at the first message
 
     async def generate(
@@ -162,7 +153,7 @@ class OllamaAdapter:
             return _read(reply, as_json=schema is not None)
 
         agents = _without_tools.setdefault(scope().recorder or self.client, set())
-        if self._calling == "auto" and site.agent not in agents:
+        if site.agent not in agents:
             try:
                 return await converse()
             except LLMFailureException as failure:

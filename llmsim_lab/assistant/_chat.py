@@ -1,8 +1,8 @@
 """A conversation with the assistant: a run whose turns are messages.
 
 What the user says comes from outside, as whatever is set in a run: ``{"inbox": "Hi"}``. So a tape
-holds it, and a conversation is replayed, resumed, forked and run again like any run. Shown as text
-and HTML, all that people, models and tools say is escaped.
+holds it, and a conversation is replayed, resumed, forked and run again like any run. In its text
+all that people, models and tools say is escaped.
 """
 
 from __future__ import annotations
@@ -12,24 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from markupsafe import Markup
 from pydantic import Field
 
-from llmsim_lab._util.html import (
-    ADDED,
-    AS_WRITTEN,
-    BUBBLE,
-    INK,
-    QUIET,
-    STRONG,
-    details,
-    join,
-    pairs,
-    pre,
-    safe,
-    styled,
-    visible,
-)
+from llmsim_lab._util.html import visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._engine import LLMAgentEngine, context_of
@@ -302,15 +287,6 @@ class Chat(Run[ChatState]):
         lines += [_exchange_text(x.message, x.decision) for x in self.exchanges]
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        return str(self.html())
-
-    def html(self) -> Markup:
-        """Return the conversation, tool calls folded below each answer."""
-        if not self.exchanges:
-            return Markup("<p>Nothing was said yet.</p>")
-        return join(map(_exchange_html, self.exchanges))
-
 
 def replay_chat(tape: Tape | str | Path, run: int | None = None) -> Chat:
     """Return a recorded conversation at its beginning, to be replayed message by message.
@@ -343,27 +319,7 @@ def _messages(message: str, decision: AgentDecision) -> tuple[Message, Message]:
     return Message(role="user", content=message), Message(role="assistant", content=decision.text)
 
 
-# --- text and HTML --------------------------------------------------------------------------------
-
-
-def _exchange_html(exchange: Exchange) -> Markup:
-    """Return one message, its answer, and below them what was done."""
-    decision = exchange.decision
-    said = (
-        ("You", exchange.message, f"{BUBBLE};margin:8px 0 8px auto;background:{ADDED};color:{INK}"),
-        ("Assistant", decision.text, f"{BUBBLE};margin:8px 0"),
-    )
-    speech = join(
-        styled(
-            styled(who, STRONG, tag="strong")
-            + styled(safe(text, limit=_MAX_CHARS), AS_WRITTEN, dir="auto"),
-            css,
-        )
-        for who, text, css in said
-    )
-    how = styled(_decision_type(decision), QUIET)
-    calls = join(map(_call_html, decision.tool_calls or ()))
-    return styled(join([speech, styled(how + calls, "padding-left:12px")]), "line-height:1.4")
+# --- as text -------------------------------------------------------------------------------------
 
 
 def call_facts(call: ToolCall) -> tuple[str, list[tuple[str, str]]]:
@@ -373,11 +329,6 @@ def call_facts(call: ToolCall) -> tuple[str, list[tuple[str, str]]]:
         failure = f"{result.error_code}: {result.error}"
         facts.append(("result", json_text(result.data, indent=1) if result.success else failure))
     return f"{call.tool_name}: {_mark(call)}", facts
-
-
-def _call_html(call: ToolCall) -> Markup:
-    title, facts = call_facts(call)
-    return details(title, pairs((name, pre(text, limit=_MAX_CHARS)) for name, text in facts))
 
 
 def _exchange_text(message: str, decision: AgentDecision) -> str:

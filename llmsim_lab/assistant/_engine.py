@@ -124,15 +124,6 @@ class LLMAgentEngine:
         context = context_of(question.run, question.state)
         return Said.by(await seated.process_message(context))
 
-    def confirms(self, pending: PendingAction) -> bool:
-        """Return True if an action was not confirmed before; a yes counts once."""
-        # An id alone may be another user's too, where a program makes its own.
-        which = pending.user_id, pending.conversation_id, pending.call_id
-        if which in self._confirmed:
-            return False
-        self._confirmed.add(which)
-        return True
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self.llm_adapter!r}, tools by {self.tool_executor!r}>"
 
@@ -218,9 +209,12 @@ class _Message:
         if isinstance(checked, ToolResult):
             text = f"I can no longer {words}. Please ask me again."
             return self._says(f"ERROR:{checked.error_code}", text)
-        if not self.engine.confirms(pending):
+        # An id alone may be another user's too, where a program makes its own.
+        which = pending.user_id, pending.conversation_id, pending.call_id
+        if which in self.engine._confirmed:
             text = f"Your yes was taken before; I do not {words} twice."
             return self._says("REFUSAL:CONFIRMED_BEFORE", text)
+        self.engine._confirmed.add(which)
         result = await self._run(name, checked, toolbox)
         if result.success:
             return self._says("SUCCESS:TOOL_DONE", f"Done: {words}.", DecisionType.INVOKE_TOOL)
@@ -260,10 +254,10 @@ class _Message:
                         user_id=context.user_id,
                         conversation_id=context.conversation_id,
                     )
-                    left = len(calls) - place
-                    steps = "One more step has" if left == 1 else f"{left} more steps have"
-                    more = f" {steps} not been done; please ask again afterwards." if left else ""
-                    return self._wants_yes(pending, "SUCCESS:CONFIRMATION_ASKED", after=more)
+                    left = calls[place:]
+                    more = " What was to follow has not been done; ask again afterwards."
+                    asked = "SUCCESS:CONFIRMATION_ASKED"
+                    return self._wants_yes(pending, asked, after=more if left else "")
                 # No model call is left to read results, but a question takes none.
                 if not isinstance(result, ToolResult) and not is_last:
                     result = await self._run(call.name, result, toolbox)

@@ -8,14 +8,11 @@ from typing import Any
 from llmsim_lab._spans import Span
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.text import clip
-from llmsim_lab.agents import NationAgent
-from llmsim_lab.agents._agents import NationProfile
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
 from llmsim_lab.assistant._types import FunctionCall, LLMMessage, ToolExecutor, ToolResult
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import scoped
-from llmsim_lab.models import PolicyDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Question
@@ -36,8 +33,8 @@ class ToolLookup:
     otherwise. The calls and tokens of looking up are on the tape; a run's frame counts those of
     the decisions.
 
-    In any world it makes a player: ``players={"Ann": ToolLookup(tools).player(client)}``. For
-    nations there is also ``ToolUsingNationAgent``. Several players may share one.
+    In any world it makes a player: ``players={"Ann": ToolLookup(tools).player(client)}``. Several
+    players may share one.
 
     Args:
         tools: runs the tools; they act for the agent that asks.
@@ -140,44 +137,3 @@ def _with_findings(prompt: str, findings: Sequence[str]) -> str:
         template=prompt.template,
         spans=None if prompt.layouts is None else (*prompt.spans, own),
     )
-
-
-class ToolUsingNationAgent(NationAgent):
-    """A nation's advisor with tools: first it looks things up, then it decides with what it found.
-
-    ``ToolLookup`` says how; agents of the other simulations take one.
-
-    Args:
-        name: the nation's name, unique in a run; tools act for this user.
-        llm_client: the model.
-        tools: runs the tools.
-        max_lookups: most model calls for looking up, each turn.
-        profile: the nation's particulars.
-        prompt: a prompt with the slots of the shipped ``agent_policy``; that one if not given.
-
-    Attributes:
-        lookup: looks things up.
-
-    Raises:
-        ConfigError: ``max_lookups`` is not a whole number from 1 on.
-
-    Example:
-        >>> agent = ToolUsingNationAgent("Aland", client, tools=FunctionTools(latest_inflation))
-    """
-
-    def __init__(
-        self,
-        name: str,
-        llm_client: LLMClient,
-        *,
-        tools: ToolExecutor,
-        max_lookups: int = 2,
-        profile: NationProfile | None = None,
-        prompt: Prompt | None = None,
-    ) -> None:
-        super().__init__(name, llm_client, profile=profile, prompt=prompt)
-        self.lookup = ToolLookup(tools, max_lookups=max_lookups)
-
-    async def _ask(self, prompt: str, site: CallSite) -> PolicyDecision:
-        extended = await self.lookup.look_up(prompt, self.llm_client, site)
-        return await super()._ask(extended, site)

@@ -11,12 +11,11 @@ import typer
 from llmsim_lab.cli import _tape
 from llmsim_lab.cli._demo import demo
 from llmsim_lab.cli._doctor import doctor, model_app
-from llmsim_lab.cli._lab import lab, new, view
+from llmsim_lab.cli._lab import new, view
 from llmsim_lab.cli._output import console, errors, say
-from llmsim_lab.cli._playing import place_of
 from llmsim_lab.cli._run import fork, lint, replay, rerun, resume, run
 from llmsim_lab.cli._study import study
-from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.errors import LabError
 
 app = typer.Typer(
     name="llmsim-lab",
@@ -26,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # they would show local variables, such as whole prompts
     rich_markup_mode=None,
 )
-for command in (demo, run, lint, new, replay, resume, rerun, fork, view, study, lab, doctor):
+for command in (demo, run, lint, new, replay, resume, rerun, fork, view, study, doctor):
     app.command()(command)
 app.add_typer(model_app, name="model")
 app.add_typer(_tape.app, name="tape")
@@ -52,7 +51,5 @@ def main() -> None:
     try:
         app()
     except LabError as error:
-        # A failed model call or a damaged tape is not a fault of the code that it passed through.
-        place = place_of(error) if isinstance(error, ConfigError) else ""
-        say(f"error: {place}{error}", style="red", to=errors)
+        say(f"error: {error}", style="red", to=errors)
         sys.exit(1)

@@ -1,20 +1,13 @@
-"""``llmsim-lab new``, ``lab`` and ``view``: what is looked at in a browser.
-
-A notebook with a world to start from, the tutorials, and a tape's runs as one page for people
-without this package.
-"""
+"""``llmsim-lab new`` and ``view``: a world to start from, and a tape's runs as one page."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-import subprocess
-import sys
 import webbrowser
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -68,38 +61,17 @@ def new(
     # The files keep the template's name, since a tape names a world by its file and its class.
     for ending in ("py", "tape"):
         shutil.copyfile(templates / f"{template}.{ending}", folder / f"{template}.{ending}")
+    empty: dict[str, Any] = {"cell_type": "code", "execution_count": None}
+    empty |= {"metadata": {}, "outputs": []}
     cells = (text.format(module=template, world=world) for text in (_FIRST_CELL, _SECOND_CELL))
-    text = json.dumps(notebook(*cells), indent=1) + "\n"
+    notebook = {"cells": [{**empty, "source": cell} for cell in cells], "metadata": {}}
+    text = json.dumps({**notebook, "nbformat": 4, "nbformat_minor": 4}, indent=1)
     (folder / f"{template}.ipynb").write_text(text, encoding="utf-8")
     say(
-        f"{folder} has {template}.py, the world; {template}.ipynb, a notebook; and {template}.tape,"
-        "\na run recorded with a very small model. No model is needed for:"
-        f"\n  cd {folder}"
-        f"\n  python {template}.py"
-        f"\n  llmsim-lab run {template}.py --model random --turns 5"
-        f"\n  jupyter lab {template}.ipynb"
+        f"{folder} has {template}.py, the world, and {template}.tape, a run recorded with a very "
+        f"small model. Look at both in {template}.ipynb, or begin without a model:\n"
+        f"  cd {folder}\n  python {template}.py"
     )
-
-
-def notebook(*cells: str) -> dict[str, object]:
-    """Return a notebook of code cells, as its file has it."""
-    empty: dict[str, object] = {"cell_type": "code", "execution_count": None, "metadata": {}}
-    return {
-        "cells": [{**empty, "outputs": [], "source": text} for text in cells],
-        "metadata": {},
-        "nbformat": 4,
-        "nbformat_minor": 4,
-    }
-
-
-def lab() -> None:
-    """Open the tutorials in JupyterLab."""
-    first = data_path("tapes").parents[1] / "notebooks" / "01_first_run.ipynb"
-    if not first.is_file():
-        raise ConfigError("the tutorials are in the project's folder, and not in this installation")
-    if find_spec("jupyterlab") is None:
-        raise ConfigError("JupyterLab is not installed: pip install 'llmsim-lab[notebooks]'")
-    subprocess.run([sys.executable, "-m", "jupyterlab", str(first)], check=False)
 
 
 def view(

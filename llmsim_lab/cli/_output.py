@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
 
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.drawing import figure_bytes
@@ -22,7 +20,6 @@ from llmsim_lab._util.text import clip, few, number, printable
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
-from llmsim_lab.run._registry import file_of, is_shipped
 from llmsim_lab.run._turn import Answer, Series, Turn, told_of
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import Status
@@ -38,26 +35,11 @@ _MOST_DECISIONS = 40
 _LONGEST_DECISION = 240
 
 
-def literal(text: object) -> Text:
-    """Return a model's or a tape's text for a table: no markup, no terminal control codes."""
-    return Text(printable(str(text)))
-
-
 def say(text: object, *, style: str = "", to: Console = console) -> None:
     """Print text as it is, lines kept: no markup, no terminal control codes."""
     plain = printable(str(text), keep="\n\t")
     # Rich would also turn :names: into emoji, and break long lines, which are often paths to copy.
     to.print(plain, style=style, markup=False, highlight=False, emoji=False, soft_wrap=True)
-
-
-def plain_table(*columns: str | Column) -> Table:
-    """Return an empty table without lines.
-
-    Args:
-        columns: its columns, or the headings of those whose long texts go on several lines.
-    """
-    folded = (Column(it, overflow="fold") if isinstance(it, str) else it for it in columns)
-    return Table(*folded, box=None, pad_edge=False, header_style="bold")
 
 
 def open_folder(path: Path) -> Path:
@@ -191,9 +173,6 @@ def end(simulation: Run, wanted: int, failure: BaseException | None) -> None:
     reached = f"{simulation.turn_number} of {wanted} turns were played and written."
     say(f"The run ended early: {reached}", style="red", to=errors)
     if simulation.tape is not None:
-        at = f"{simulation.tape.path} --run {simulation.run_id}"
-        cls = type(simulation)
-        if not is_shipped(cls) and (file := file_of(cls)) is not None:
-            at += f" --import {file}"
-        say(f"'llmsim-lab resume {at}' continues it.", style="red", to=errors)
+        way = f"'llmsim-lab resume {simulation.tape.path} --run {simulation.run_id}' continues it."
+        say(way, style="red", to=errors)
     raise failure

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-import traceback
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -43,10 +42,6 @@ ImportFiles = Annotated[
         help="A Python file with the class of the recorded run, which is run as code; repeatable.",
     ),
 ]
-
-
-_folders: set[Path] = set()
-"""Where the user's files are that were imported."""
 
 
 def world_from(named: str) -> type[Run]:
@@ -98,7 +93,6 @@ def _imported(path: Path) -> ModuleType:
     if path.suffix != ".py" or not path.is_file():
         raise ConfigError(f"there is no file {path} that ends in .py")
     path = path.resolve()
-    _folders.add(path.parent)
     sys.path.insert(0, str(path.parent))  # as Python does for a script
     importlib.invalidate_caches()
     module = importlib.import_module(path.stem)
@@ -108,16 +102,6 @@ def _imported(path: Path) -> ModuleType:
             "else"
         )
     return module
-
-
-def place_of(error: BaseException) -> str:
-    """Return file and line of the user's code that an error came from; empty if from none."""
-    # From the innermost: the last line of the user's that ran, not one of a library it called.
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        path = Path(frame.filename)
-        if path.parent in _folders:
-            return f"{path.name}, line {frame.lineno}: "
-    return ""
 
 
 def with_model(config: Any, model: str) -> Any:

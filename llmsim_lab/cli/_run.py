@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
-from pydantic import ValidationError
 
 from llmsim_lab import run as operations
 from llmsim_lab._util.config import read_config, yaml_value
-from llmsim_lab._util.text import counted, faults
+from llmsim_lab._util.text import counted
 from llmsim_lab.cli import _playing
 from llmsim_lab.cli._output import end, open_folder, report, say
 from llmsim_lab.cli._playing import Host, ImportFiles, Out
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._config import PlayerWord, WorldConfig
+from llmsim_lab.run._config import PlayerWord
 from llmsim_lab.run._records import check_manifest, config_of, llm_config_of, prompts_of
 from llmsim_lab.run._registry import class_of_config, config_from_file
 from llmsim_lab.run._run import existing_tape
@@ -30,10 +29,6 @@ _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 TapeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A tape.")]
 RunNumber = Annotated[
     int | None, typer.Option("--run", help="The run's number; the latest if not given.")
-]
-_Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="factor=2 or llm.seed=3: instead of the file's; repeatable."),
 ]
 _LiveTurns = Annotated[
     int | None,
@@ -57,7 +52,6 @@ def run(
     parameters: Annotated[
         Path | None, typer.Option("--config", help="The parameters of a world of your own, YAML.")
     ] = None,
-    settings: _Settings = None,
     turns: Annotated[int | None, typer.Option(min=0, help="Instead of the file's.")] = None,
     model: Annotated[
         str | None,
@@ -75,7 +69,6 @@ def run(
     A Python file is run as code, since it is named here: llmsim-lab run pot.py:PublicGoods.
     """
     run_class, config = _described(described, parameters)
-    config = _with_values(config, _named_values(settings, "--set turns=5"))
     if model is not None:
         config = _played_by(model, config)
     if turns is not None:
@@ -129,55 +122,11 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
 
 def _played_by(model: str, config: Any) -> Any:
     """Return a configuration with another model, or with what ``--model`` names in its place."""
-    if isinstance(config, WorldConfig) and model in _PLAYERS_WITHOUT_MODEL:
-        # The word stands for the model; players that are rules or people already stay what they are
-        players = {who: word for who, word in config.players.items() if word != "model"}
-        return config.model_copy(update={"players": {**players, "*": model}})
-    if model == "rule" and hasattr(config, "by_rules"):
-        return config.by_rules()
-    return _playing.with_model(config, model)
-
-
-def _named_values(texts: Sequence[str] | None, example: str) -> dict[str, Any]:
-    """Return the values of ``NAME=VALUE`` texts by name, each read as a value in YAML.
-
-    Raises:
-        ConfigError: one is not of that form.
-    """
-    values = {}
-    for text in texts or ():
-        name, sign, value = text.partition("=")
-        if not sign or not name.strip():
-            raise ConfigError(f"{text!r} is not a name and a value; write it like {example}")
-        try:
-            values[name.strip()] = yaml_value(value)
-        except ValueError:  # a text such as "[draft" need not be quoted as in YAML
-            values[name.strip()] = value
-    return values
-
-
-def _with_values(config: Any, values: Mapping[str, Any]) -> Any:
-    """Return a configuration with other values, those inside others named like ``llm.seed``.
-
-    Raises:
-        ConfigError: there is no such name, or a value is wrong.
-    """
-    if not values:
-        return config
-    whole = config.model_dump(mode="json", by_alias=True)
-    for name, value in values.items():
-        *path, last = name.split(".")
-        inside = whole
-        for part in path:
-            if not isinstance(inside.get(part), dict):
-                inside[part] = {}
-            inside = inside[part]
-        inside[last] = value
-    try:
-        # Validated at the end only: two values may be right together and wrong one by one.
-        return type(config).model_validate(whole)
-    except ValidationError as error:
-        raise ConfigError(f"--set: {faults(error, dict(config))}") from error
+    if model not in _PLAYERS_WITHOUT_MODEL:
+        return _playing.with_model(config, model)
+    # The word stands for the model; players that are rules or people already stay what they are
+    players = {who: word for who, word in config.players.items() if word != "model"}
+    return config.model_copy(update={"players": {**players, "*": model}})
 
 
 # --- recorded runs -------------------------------------------------------------------------------
@@ -214,38 +163,34 @@ def replay(
         )
 
 
-def resume(
-    file: TapeFile,
-    run: RunNumber = None,
-    turns: _LiveTurns = None,
-    model: _OtherModel = None,
-    import_: ImportFiles = None,
-    out: Out = Path("out/resume"),
-    host: Host = None,
-) -> None:
-    """Continue a recorded run where it stopped, on the same tape."""
-    _playing.import_files(import_)
-    with existing_tape(file) as tape:
-        info = valid_run(tape, run)
-        wanted, client = _prepared(info, info.turns, turns, model, host)
-        _play_live(operations.resume(tape, info.id, llm_client=client), wanted, out)
+def _continuing(verb: str, about: str) -> Any:
+    """Return the command that plays live turns of a recorded run by this operation."""
+
+    def command(
+        file: TapeFile,
+        run: RunNumber = None,
+        turns: _LiveTurns = None,
+        model: _OtherModel = None,
+        import_: ImportFiles = None,
+        out: Out = Path(f"out/{verb}"),
+        host: Host = None,
+    ) -> None:
+        _playing.import_files(import_)
+        with existing_tape(file) as tape:
+            info = valid_run(tape, run)
+            taped = info.turns if verb == "resume" else 0
+            wanted, client = _prepared(info, taped, turns, model, host)
+            begun = getattr(operations, verb)(tape, info.id, llm_client=client)
+            _play_live(begun, wanted, out)
+
+    command.__name__, command.__doc__ = verb, about
+    return command
 
 
-def rerun(
-    file: TapeFile,
-    run: RunNumber = None,
-    turns: _LiveTurns = None,
-    model: _OtherModel = None,
-    import_: ImportFiles = None,
-    out: Out = Path("out/rerun"),
-    host: Host = None,
-) -> None:
-    """Play a recorded run's configuration anew, with fresh calls, beside it on the tape."""
-    _playing.import_files(import_)
-    with existing_tape(file) as tape:
-        info = valid_run(tape, run)
-        wanted, client = _prepared(info, 0, turns, model, host)
-        _play_live(operations.rerun(tape, info.id, llm_client=client), wanted, out)
+resume = _continuing("resume", "Continue a recorded run where it stopped, on the same tape.")
+rerun = _continuing(
+    "rerun", "Play a recorded run's configuration anew, with fresh calls, beside it on the tape."
+)
 
 
 def fork(
@@ -273,10 +218,10 @@ def fork(
     with existing_tape(file) as tape:
         info = valid_run(tape, run)
         at = info.turns if turn is None else turn
-        values = _named_values(set_, "--set inflation=9")
-        changes = [{"turn": at, "set": values}] if values else []
-        recorded = prompts_of(info.manifest).values()
-        prompts = [_edited(path, recorded) for path in prompt or ()]
+        changes = [{"turn": at, "set": _named_values(set_)}] if set_ else []
+        known = {one.name: one for one in prompts_of(info.manifest).values()}
+        prompts = [Prompt.load(path) for path in prompt or ()]
+        prompts = [known[one.name].edit(one.text) if one.name in known else one for one in prompts]
         wanted, client = _prepared(info, at, turns, model, host)
         begun = operations.fork(
             tape, info.id, turn=at, prompt=prompts, intervene=changes, llm_client=client
@@ -284,13 +229,22 @@ def fork(
         _play_live(begun, wanted, out)
 
 
-def _edited(file: Path, recorded: Iterable[Prompt]) -> Prompt:
-    """Return a file's prompt as an edit of the recorded prompt of its name, if there is one."""
-    prompt = Prompt.load(file)
-    for old in recorded:
-        if old.name == prompt.name and old != prompt:
-            return old.edit(prompt.text)
-    return prompt
+def _named_values(texts: Iterable[str]) -> dict[str, Any]:
+    """Return the values of ``NAME=VALUE`` texts by name, each read as a value in YAML.
+
+    Raises:
+        ConfigError: one is not of that form.
+    """
+    values = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name.strip():
+            raise ConfigError(f"{text!r} is not a name and a value, like --set inflation=9")
+        try:
+            values[name.strip()] = yaml_value(value)
+        except ValueError:  # a text such as "[draft" need not be quoted as in YAML
+            values[name.strip()] = value
+    return values
 
 
 def _prepared(
@@ -328,9 +282,9 @@ def _play_live(simulation: Any, wanted: int, out: Path) -> None:
     taped = simulation.turn_number
     failure = _playing.play(simulation, wanted)
     report(simulation, out, taped=taped)
-    last = simulation.turn_number
-    played = f"turns {taped + 1} to {last} are live" if last > taped else "no turn was played live"
-    where = f"recorded on {simulation.tape.path} as run {simulation.run_id}"
-    say(f"Turns up to {taped} are from the tape; {played}, {where}.")
+    say(
+        f"Turns up to {taped} are from the tape; those after it, to {simulation.turn_number}, are "
+        f"live, recorded on {simulation.tape.path} as run {simulation.run_id}."
+    )
     simulation.close()
     end(simulation, taped + wanted, failure)

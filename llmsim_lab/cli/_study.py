@@ -9,13 +9,11 @@ import typer
 
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab.cli._output import errors, open_folder, say
-from llmsim_lab.cli._playing import MODEL_HELP, world_from
+from llmsim_lab.cli._playing import world_from
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._registry import find_class
 from llmsim_lab.study import Study
 from llmsim_lab.study._file import StudyFile, located, read_study
-
-_PLAYERS = ("rule", "random")
 
 
 def study(
@@ -37,12 +35,6 @@ def study(
     parallel: Annotated[
         int | None, typer.Option(min=1, help="How many runs at once; 8 if not given.")
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Instead of the file's: {MODEL_HELP}; for a world of your own also random"
-        ),
-    ] = None,
     tape: Annotated[
         Path | None,
         typer.Option(help="A folder, instead of the file's; made if it is not there."),
@@ -58,7 +50,7 @@ def study(
     """
     described, source = read_study(file)
     world = _world(file, described, source)
-    arguments = _arguments(file, described, source, model)
+    arguments = _arguments(file, described, source)
     folder = arguments["tape"] = tape or arguments["tape"]
     if action != "run" and not folder.exists():
         raise ConfigError(
@@ -93,10 +85,8 @@ def study(
         raise typer.Exit(1)
 
 
-def _arguments(
-    path: Path, described: StudyFile, source: YamlFile, model: str | None
-) -> dict[str, Any]:
-    """Return what ``Study`` takes beside the world, with the model of the command line."""
+def _arguments(path: Path, described: StudyFile, source: YamlFile) -> dict[str, Any]:
+    """Return what ``Study`` takes beside the world."""
     given = described.arguments(path)
     for name in described.fixed.keys() & given.keys():
         what = f"stands at the top of the file, {name}: ..., not among what is fixed"
@@ -107,8 +97,6 @@ def _arguments(
     named = llm.pop("model", None)
     arguments = {**config, **({"llm": llm} if llm else {}), **described.fixed, **given}
     arguments["llm_client"] = given["llm_client"] or named
-    if model is not None:
-        arguments["players" if model in _PLAYERS else "llm_client"] = model
     return arguments
 
 

@@ -105,24 +105,20 @@ def verify(
     import_files(import_)
     with Tape(file, read_only=True) as tape:
         findings = verify_tape(tape)
-        played = 0
         if replay and not findings:
             for run in (info.id for info in tape.runs()):
                 try:
                     operations.replay(tape, valid_run(tape, run).id)
                 except LabError as error:
                     findings.append(Finding(what=f"it cannot be replayed: {error}", run=run))
-                played += 1
         for finding in findings:
             say(finding, style="red")
         if findings:
             raise typer.Exit(1)
         runs = tape.runs()
         calls = sum(info.calls for info in runs)
-        say(
-            f"{file} is sound: {counted(len(runs), 'run')}, {calls:,} calls"
-            + (f"; {played} replayed to the same turns." if replay else ".")
-        )
+        how = "; each run was replayed to the same turns" if replay else ""
+        say(f"{file} is sound: {counted(len(runs), 'run')}, {calls:,} calls{how}.")
         say(f"sha256 {digest(file)}", style="dim")
 
 
@@ -138,8 +134,12 @@ def repair(
     say(f"Written: {target}")
 
 
+def _defining(run: RunInfo) -> dict[str, str]:
+    return flat({name: run.manifest.get(name) for name in _COMPARED})
+
+
 def _changed_values(a: RunInfo, b: RunInfo) -> Iterator[str]:
-    before, after = (flat({name: run.manifest.get(name) for name in _COMPARED}) for run in (a, b))
+    before, after = _defining(a), _defining(b)
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name, "(none)"), after.get(name, "(none)")
         if was != now:
@@ -172,18 +172,14 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
 def _show_run(tape: Tape, info: RunInfo) -> None:
     """Print what defines a run and where it led."""
     source = "" if info.parent is None else f" of run {info.parent}"
-    if info.fork_turn is not None:
-        source += f" at turn {info.fork_turn}"
     say(f"Run {info.id}, {info.name}: {info.verb}{source}", style="bold")
-    ended = " ".join(filter(None, (info.ended or "not ended", info.outcome)))
-    say(f"{info.turns} turns in {counted(info.calls, 'call')}, begun {info.started}, {ended}")
-    manifest = info.manifest
-    for name, value in flat({name: manifest.get(name) for name in _COMPARED}).items():
+    ended = f"ended {info.ended}: {info.outcome}" if info.ended else "not ended"
+    say(f"{info.turns} turns, {info.calls} calls, begun {info.started}, {ended}")
+    for name, value in _defining(info).items():
         if value != "null":
             say(f"{name}: {clip(value, 200)}")
-    for entry in manifest["prompts"].values():
-        edited = f", edited from {entry['parent'][:12]}" if entry["parent"] else ""
-        say(f"prompt: {entry['name']} {entry['digest'][:12]}{edited}")
+    for entry in info.manifest["prompts"].values():
+        say(f"prompt: {entry['name']} {entry['digest'][:12]}")
     say_turns(tape.turns_frame(info.id), run_on_tape(tape, info).series)
     say("'--turn N' shows what was asked and answered in a turn, '--call N' one call.", style="dim")
 
@@ -220,10 +216,8 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
 
 def _show_call(call: RecordedCall) -> None:
     """Print a call with its settings, and what became of it."""
-    request, site = call.attempt.request, call.attempt.request.site
-    where = "outside a turn"
-    if site is not None:
-        where = f"{site.component}{f' of {site.agent}' if site.agent else ''}, turn {site.turn}"
+    request, reply, site = call.attempt.request, call.attempt.reply, call.attempt.request.site
+    where = f"{site.component} of {site.agent}, turn {site.turn}" if site else "outside a turn"
     gone = "; its call failed for good and was made anew" if call.forgotten else ""
     which = ", second attempt" if request.attempt > 1 else ""
     say(f"\nCall {call.id} of run {call.run}: {where}{which}{gone}", style="bold")
@@ -233,11 +227,10 @@ def _show_call(call: RecordedCall) -> None:
     for message in request.messages:
         say(f"[{message.role}]", style="cyan")
         _show_said(message.content, message.tool_calls)
-    if (reply := call.attempt.reply) is not None:
-        tokens = reply.prompt_tokens, reply.reply_tokens
-        counts = f", {tokens[0]} tokens read, {tokens[1]} written" if None not in tokens else ""
-        cut = ", cut at its length" if reply.done_reason == "length" else ""
-        say(f"--- answered ({call.attempt.seconds:.2f} s{counts}{cut})", style="cyan")
+    if reply is not None:
+        read, written = reply.prompt_tokens, reply.reply_tokens
+        how = f"{call.attempt.seconds:.2f} s, tokens: {read} read, {written} written"
+        say(f"--- answered ({how}; ended by: {reply.done_reason})", style="cyan")
         if reply.thinking:
             say(reply.thinking, style="dim")
         _show_said(reply.text, reply.tool_calls)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from markupsafe import Markup
 
+from llmsim_lab._util.html import pre
 from llmsim_lab.assistant import Chat, LLMAgentEngine
 from llmsim_lab.assistant._chat import call_facts
 from llmsim_lab.errors import ConfigError
@@ -99,8 +100,8 @@ class AssistantChat(Lab):
         return repr(self.chat)
 
     def static_html(self) -> Markup:
-        """Return the conversation with the tool calls folded."""
-        return self.chat.html()
+        """Return the conversation."""
+        return pre(self.static_text())
 
 
 def _chat_of(chat: Chat | LLMAgentEngine, user_id: str | None) -> Chat:

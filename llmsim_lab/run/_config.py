@@ -13,7 +13,6 @@ from typing import (
     Any,
     ClassVar,
     Literal,
-    Self,
     get_args,
     get_origin,
     get_type_hints,
@@ -145,10 +144,6 @@ class WorldConfig(Settings):
     def needs_model(self) -> bool:
         """True if a run makes any model call."""
         return "model" in self.players.values() or "*" not in self.players
-
-    def by_rules(self) -> Self:
-        """Return the configuration in which the world's own rule answers for everybody."""
-        return self.model_copy(update={"players": {"*": "rule"}})
 
 
 # --- a world's parameters ------------------------------------------------------------------------

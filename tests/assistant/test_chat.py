@@ -1,15 +1,14 @@
-"""A conversation keeps what was said and what waits for a yes, and shows it as text and HTML."""
+"""A conversation keeps what was said and what waits for a yes, and shows it as text."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from assistant_kit import MemoryTasks, call, conversation, engine
 
 from llmsim_lab.assistant import AgentDecision, Chat, DecisionContext, DecisionType
-from llmsim_lab.assistant._types import ToolCall, ToolResult
+from llmsim_lab.assistant._types import ToolCall
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
 
@@ -33,13 +32,6 @@ def chat_of(*decisions: AgentDecision) -> Chat:
         return waiting.pop(0) if len(waiting) > 1 else waiting[0]
 
     return conversation(decide)
-
-
-async def shown(result: ToolResult | None, **parameters: Any) -> str:
-    """The HTML of a conversation of one message and one tool call."""
-    chat = chat_of(said("Done.", ToolCall(tool_name="look", parameters=parameters, result=result)))
-    await chat.send("Look")
-    return str(chat.html())
 
 
 # What is kept
@@ -147,27 +139,3 @@ async def test_in_the_text_hostile_characters_are_written_out_and_lines_stay_who
     assert len(text.splitlines()) == 4
     assert "\x1b" not in text
     assert "\u202e" not in text
-
-
-# As HTML
-
-
-async def test_a_call_unfolds_to_what_was_asked_for_and_what_came_back() -> None:
-    html = await shown(ToolResult(success=True, data={"found": "Käse"}), name="cheese")
-    assert "<summary>look: done</summary>" in html
-    assert "cheese" in html
-    assert "Käse" in html
-
-
-async def test_hostile_text_of_user_model_and_tool_does_nothing_in_the_html() -> None:
-    call_ = ToolCall(
-        tool_name=HOSTILE,
-        parameters={HOSTILE: HOSTILE},
-        result=ToolResult(success=False, error=HOSTILE, error_code=HOSTILE),
-    )
-    chat = chat_of(said(HOSTILE, call_))
-    await chat.send(HOSTILE)
-    html = chat._repr_html_()
-    assert html.count("&lt;script&gt;") >= 6
-    for bad in ("<script", "\x1b", "\u202e"):
-        assert bad not in html

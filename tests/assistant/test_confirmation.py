@@ -52,16 +52,6 @@ def answer(made: LLMAgentEngine, pending: PendingAction, message: str = "yes") -
     return made.process_message(context(message, pending_confirmation=pending))
 
 
-async def test_the_button_and_the_word_at_once_run_it_once() -> None:
-    tools = MemoryTasks(ann=["Buy milk"])
-    chat = conversation(engine(call("delete_task", task_id=1), "What else?", tools=tools))
-    await chat.send("Delete task 1")
-    answers = await asyncio.gather(chat.send("yes"), chat.send("ja"), return_exceptions=True)
-    assert [type(answer).__name__ for answer in answers] == ["AgentDecision", "ConfigError"]
-    assert (await chat.send("ja")).text == "What else?"
-    assert len(tools.ran) == 1
-
-
 async def asked(made: LLMAgentEngine) -> PendingAction:
     """Have Ann's deletion wait in her conversation c1, as an application stores it."""
     decision = await made.process_message(context("Delete task 1"))

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
-from assistant_kit import call, context, engine
+from assistant_kit import MemoryTasks, ScriptedAdapter, call, context, engine
 
-from llmsim_lab.assistant import DecisionLog
+from llmsim_lab.assistant import DecisionLog, LLMAgentEngine
 from llmsim_lab.errors import DataError
 
 
@@ -35,28 +30,18 @@ async def test_a_message_leaves_its_decision_and_its_tools(tmp_path: Path) -> No
     assert "Mäh" in (tmp_path / "log.jsonl").read_text(encoding="utf-8"), "for people to read"
 
 
-@pytest.mark.process
-def test_a_killed_program_leaves_the_pending_row(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    script = f"""
-        import asyncio, os, signal, sys
-        sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-        from assistant_kit import MemoryTasks, ScriptedAdapter, context
-        from llmsim_lab.assistant import DecisionLog, LLMAgentEngine
+async def test_the_pending_row_is_in_the_file_before_the_model_is_asked(tmp_path: Path) -> None:
+    path, found = tmp_path / "log.jsonl", list[dict[str, Any]]()
 
-        class Deadly(ScriptedAdapter):
-            async def generate(self, *args, **options):
-                os.kill(os.getpid(), signal.SIGKILL)
+    class Looking(ScriptedAdapter):
+        async def generate(self, *args: Any, **options: Any) -> Any:
+            found.extend(rows(path))
+            return await super().generate(*args, **options)
 
-        log = DecisionLog({str(path)!r})
-        engine = LLMAgentEngine(Deadly(""), MemoryTasks(), "Help.", decision_log=log)
-        asyncio.run(engine.process_message(context("Add milk")))
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], check=False, env=dict(os.environ)
-    )
-    assert done.returncode == -signal.SIGKILL
-    [row] = rows(path)
+    log = DecisionLog(path)
+    made = LLMAgentEngine(Looking("Hi."), MemoryTasks(), "Help.", decision_log=log)
+    await made.process_message(context("Add milk"))
+    [row] = found
     assert (row["message"], row["outcome_category"]) == ("Add milk", "PENDING")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from assistant_kit import TASK_TOOLS, MemoryTasks, context
-from fake_ollama import FakeOllama, Fault
+from fake_ollama import FakeOllama
 
 from llmsim_lab.assistant import (
     AgentDecision,
@@ -56,31 +56,6 @@ async def test_a_message_becomes_a_tool_call_and_its_result_an_answer(server: Fa
     assert declared["parameters"]["required"] == ["title"]
     assert "user_id" not in json.dumps(first)
     assert second["messages"][-1]["tool_name"] == "add_task"
-
-
-@pytest.mark.parametrize(
-    ("fault", "text"),
-    [
-        (Fault.status(429), "I'm receiving too many requests. Please wait a moment."),
-        (Fault.status(503), "I'm receiving too many requests. Please wait a moment."),
-        (Fault.status(500), "I'm having trouble processing your request. Please try again."),
-        (Fault.cut_connection(), "I'm having trouble processing your request. Please try again."),
-    ],
-)
-async def test_a_server_that_fails_twice_is_answered_in_the_contracts_words(
-    server: FakeOllama, fault: Fault, text: str
-) -> None:
-    server.fail_next(fault, times=2)
-    assert (await process(server, "Add x", MemoryTasks())).text == text
-
-
-@pytest.mark.process
-def test_importing_the_engine_does_not_load_the_tool_servers_library() -> None:
-    code = (
-        "import sys, llmsim_lab.assistant; print('mcp' in sys.modules, 'jsonschema' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == ["False", "False"]
 
 
 @pytest.mark.process

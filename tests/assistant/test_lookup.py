@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 from crisis_kit import answer, crisis_client, make_scenario
-from social_kit import any_option, social_client, social_values
 
 from llmsim_lab.assistant import FunctionTools, ToolLookup
 from llmsim_lab.context import CrisisSimulation
-from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.run import replay
-from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
 
 
@@ -93,25 +91,6 @@ def test_a_crisis_agent_answers_with_what_it_looked_up() -> None:
         assert user.content.endswith(f"What you looked up:\n{found.of(user.content)}")
 
 
-def social(path: Path | None, client: LLMClient, tools: Any) -> SocialSimulation:
-    players = {"reasoner": ToolLookup(tools).player(client), "*": "rule"}
-    return SocialSimulation(**social_values(users=3, players=players), tape=path)
-
-
-def test_a_user_of_the_platform_chooses_with_what_it_looked_up(tmp_path: Path) -> None:
-    path, gauge, client = tmp_path / "social.tape", Gauge(), social_client(curious(any_option))
-    live = social(path, client, gauge.tools())
-    live.run(8)
-    live.close()
-    asked = deciding(client, "reasoner")
-    assert asked
-    assert len(gauge.read) == len(asked)
-    assert all("What you looked up:\n- level(): " in request.prompt for request in asked)
-    silent = ToolLookup(NoTools()).player(social_client([]))
-    again = replay(path, players={"reasoner": silent, "*": "rule"})
-    assert again.to_frame().equals(live.to_frame())
-
-
 def a_tool(name: str) -> Any:
     def look(user_id: str) -> str:
         """Look something up."""
@@ -167,11 +146,6 @@ def test_a_model_without_tool_calls_is_found_out_anew_in_each_run(tmp_path: Path
         live.close()
         again = replay(tmp_path / name, players=players(crisis_client([]), NoTools()))
         assert again.to_frame().equals(live.to_frame())
-
-
-def test_looking_up_must_be_possible_at_least_once() -> None:
-    with pytest.raises(ConfigError, match="max_lookups=0 must be a whole number from 1 on"):
-        ToolLookup(FunctionTools(), max_lookups=0)
 
 
 @pytest.mark.parametrize(("confirm", "reads"), [(None, []), ({"level": False}, ["Ada"])])

@@ -11,8 +11,7 @@ import pytest
 from assistant_kit import MemoryTasks
 from builders import in_words, policy, rate_update, verdict
 
-from llmsim_lab.agents import Agent
-from llmsim_lab.assistant import FunctionTools, ToolUsingNationAgent
+from llmsim_lab.assistant import FunctionTools, ToolLookup
 from llmsim_lab.assistant._toolbox import Toolbox
 from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.errors import LLMFailureException
@@ -84,12 +83,9 @@ def make(replies: Any) -> tuple[LLMClient, ScriptedBackend]:
     return LLMClient(LLMConfig(model="test", retry_wait_s=0), backend), backend
 
 
-def nations(client: LLMClient, tools: Any, **options: Any) -> dict[str, Agent]:
+def nations(client: LLMClient, tools: Any, **options: Any) -> dict[str, Any]:
     """Two nations on the same tools."""
-    return {
-        name: ToolUsingNationAgent(name, client, tools=tools, **options)
-        for name in ("Aland", "Borduria")
-    }
+    return dict.fromkeys(("Aland", "Borduria"), ToolLookup(tools, **options).player(client))
 
 
 def simulate(path: Path | None, client: LLMClient, tools: Any, **options: Any) -> Simulation:
@@ -99,26 +95,6 @@ def simulate(path: Path | None, client: LLMClient, tools: Any, **options: Any) -
 
 
 # In a simulation
-
-
-def test_an_agent_decides_with_what_it_looked_up() -> None:
-    series = Series()
-    client, backend = make(curious)
-    simulation = simulate(None, client, series.tools())
-    simulation.run(1)
-    said = simulation.decisions()["action"].dropna().tolist()
-    assert said[0].startswith("Raise the interest rate. - series(name='inflation'): {")
-    assert sorted(series.asked) == ["Aland: inflation", "Borduria: inflation"]
-    asking, again, deciding = [
-        request
-        for request in backend.requests
-        if request.site is not None and request.site.agent == "Aland"
-    ][:3]
-    assert asking.messages[-1].content.endswith("reply with the one word READY.")
-    assert [tool["function"]["name"] for tool in asking.tools] == ["series", "delete_series"]
-    assert again.messages[-1].role == "tool"
-    assert deciding.schema is not None
-    assert deciding.tools == ()
 
 
 def test_a_replay_runs_no_tool_and_asks_no_model(tmp_path: Path) -> None:
@@ -163,7 +139,7 @@ def looked_up(*replies: Any, tools: Any = None, **options: Any) -> list[str]:
     script = [*replies, policy("Raise the interest rate"), verdict(), rate_update(4.0)]
     client, backend = make(script)
     series = Series()
-    agent = ToolUsingNationAgent("Aland", client, tools=tools or series.tools(), **options)
+    agent = ToolLookup(tools or series.tools(), **options).player(client)
     config = in_words(nations=("Aland",))
     Simulation(config, llm_client=client, players={"Aland": agent}).run(1)
     deciding = next(request for request in backend.requests if request.schema is not None)

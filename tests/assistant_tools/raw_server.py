@@ -14,7 +14,6 @@ import sys
 import time
 from typing import Any
 
-LONG_LINE = "x" * 1_000_000
 held: list[Any] = []
 """Calls whose answers are kept back until the next call."""
 calls = itertools.count(1)
@@ -43,27 +42,14 @@ def chatter() -> None:
     sys.stderr.flush()
 
 
-def babble() -> None:
-    for number in range(1000):
-        write(f"progress: {number} of 1000")
-
-
 def noise() -> None:
     write("a library's banner")
     params = {"level": "info", "data": "a word by the way"}
     write(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}))
 
 
-def binary() -> None:
-    sys.stdout.buffer.write(b"\xff\xfe\x00 no text\n")
-    sys.stdout.flush()
-
-
 BEFORE = {
-    "babble": babble,
-    "binary": binary,
     "chatter": chatter,
-    "flood": lambda: write(LONG_LINE),
     "mute": lambda: os.close(1),
     "noise": noise,
 }

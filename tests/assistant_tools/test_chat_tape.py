@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 from builders import make_client
 from mcp.server.mcpserver import MCPServer
-from typer.testing import CliRunner
 
-from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant import (
     Chat,
     DecisionType,
@@ -20,7 +18,6 @@ from llmsim_lab.assistant import (
 )
 from llmsim_lab.assistant._types import AgentEngineConfig, ToolExecutor
 from llmsim_lab.assistant.tasks import task_server
-from llmsim_lab.cli._app import app
 from llmsim_lab.errors import ConfigError, TapeError, TapeMiss
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import fork, load, replay, rerun, resume
@@ -91,15 +88,6 @@ async def test_a_message_that_is_not_on_the_tape_is_refused(tmp_path: Path) -> N
         await chat.send("Something else")
     assert chat.exchanges == ()
     assert (await chat.send("Add: water plants")).text == "I have added it."
-
-
-async def test_the_shipped_conversation_replays_as_it_was_recorded() -> None:
-    tape = Tape(data_path("tapes/assistant.tape"), read_only=True)
-    chat = Chat.replay(tape)
-    assert chat.exchanges == Chat.load(tape).exchanges
-    assert len(chat.exchanges) == 9
-    assert verify(tape) == []
-    assert "task" in chat._repr_html_()
 
 
 async def test_one_run_of_a_conversation_says_yes_and_its_fork_says_no(tmp_path: Path) -> None:
@@ -198,17 +186,6 @@ async def test_a_conversation_may_be_written_down_before_it_is_held() -> None:
         chat.intervene(3, {"inbox": " "})
 
 
-async def test_a_fork_goes_on_with_the_messages_of_what_it_comes_from(tmp_path: Path) -> None:
-    path = tmp_path / "chat.tape"
-    chat = record_chat(path, make_client(["1.", "2.", "3."]), FunctionTools(), "Help.")
-    for message in ("one", "two", "three"):
-        await chat.send(message)
-    forked = chat.fork(1, llm_client=make_client(["zwei", "drei"]))
-    await forked.arun()
-    answers = [(exchange.message, exchange.decision.text) for exchange in forked.exchanges]
-    assert answers == [("one", "1."), ("two", "zwei"), ("three", "drei")]
-
-
 async def test_an_engine_in_the_seat_is_given_again_and_its_tools_run_once(
     tmp_path: Path,
 ) -> None:
@@ -236,14 +213,6 @@ async def test_an_engine_in_the_seat_is_given_again_and_its_tools_run_once(
     texts = [exchange.decision.text for exchange in replayed.exchanges]
     assert texts == ["It is 42.", "That is all."]
     assert ran == [1]
-
-
-def test_the_command_line_replays_a_conversation(tmp_path: Path) -> None:
-    words = ["replay", str(data_path("tapes/assistant.tape")), "--out", str(tmp_path)]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0
-    assert "turn 1: inbox = Remove number 2 from my list" in done.output
-    assert "How can I assist you today?" in (tmp_path / "turns.csv").read_text()
 
 
 async def test_a_turn_on_the_tape_holds_no_more_of_the_talk_than_the_model_is_shown(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,6 @@ from llmsim_lab.assistant._types import ToolResult
 from llmsim_lab.errors import ConfigError
 
 pytestmark = pytest.mark.process
-
-
-def test_tools_are_known_without_an_event_loop(memory: MCPToolExecutor) -> None:
-    assert memory.get_available_tools() == [
-        "add_task",
-        "list_tasks",
-        "update_task",
-        "complete_task",
-        "delete_task",
-    ]
 
 
 def test_declarations_say_what_deletes_and_have_no_user(memory: MCPToolExecutor) -> None:
@@ -150,27 +139,9 @@ async def test_the_shipped_server_is_started_as_a_program(tmp_path: Path) -> Non
     assert [task["description"] for task in listed.data["tasks"]] == ["Buy milk"]
 
 
-async def test_two_users_calls_at_once_do_not_mix(memory: MCPToolExecutor) -> None:
-    users = [f"user{number}" for number in range(20)]
-    await asyncio.gather(
-        *(memory.execute("add_task", {"description": user}, user) for user in users)
-    )
-    lists = await asyncio.gather(*(memory.execute("list_tasks", {}, user) for user in users))
-    assert [[task["description"] for task in found.data["tasks"]] for found in lists] == [
-        [user] for user in users
-    ]
-
-
 def test_a_server_that_is_no_command_is_refused() -> None:
     with pytest.raises(ConfigError, match="a list of words"):
         MCPToolExecutor("llmsim-lab-tasks")
-
-
-def test_a_refusal_without_a_word_says_so() -> None:
-    tool = Tool(name="silent", input_schema={"type": "object"})
-    assert result_of(tool, CallToolResult(content=[], is_error=True)) == ToolResult(
-        success=False, error="the tool failed and does not say why", error_code="TOOL_ERROR"
-    )
 
 
 def test_a_result_needs_no_valid_output_schema() -> None:

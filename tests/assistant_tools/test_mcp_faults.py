@@ -10,7 +10,7 @@ import pytest
 
 from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._types import ToolResult
-from tests.assistant_tools.mcp_kit import RAW, runs, slow_calls, until
+from tests.assistant_tools.mcp_kit import RAW, runs, until
 
 pytestmark = pytest.mark.process
 
@@ -58,12 +58,6 @@ async def test_a_crash_in_a_tool_tells_nothing_of_its_inside(faulty: MCPToolExec
     assert "internal detail" not in str(result.error)
 
 
-async def test_the_calls_of_others_end_too_when_the_server_dies(faulty: MCPToolExecutor) -> None:
-    others = await slow_calls(faulty, 3)
-    await faulty.execute("die", {}, "ann")
-    assert {(await other).error_code for other in others} == {"SERVER_DIED"}
-
-
 async def test_a_server_that_only_closes_its_output_is_started_again(raw: MCPToolExecutor) -> None:
     result = await raw.execute("mute", {}, "ann")
     assert result.error_code == "SERVER_DIED"
@@ -84,8 +78,3 @@ async def test_a_server_may_write_any_amount_of_errors(
     assert (await raw.execute("mute", {}, "ann")).error_code == "SERVER_DIED"
     assert "the very last words" in caplog.text
     assert len(caplog.text) < 10_000
-
-
-async def test_garbage_before_an_answer_is_passed_over(raw: MCPToolExecutor) -> None:
-    for tool in ("flood", "binary", "babble"):
-        assert (await raw.execute(tool, {}, "ann")).data == "just a text"

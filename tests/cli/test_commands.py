@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -12,7 +11,6 @@ from fake_ollama import FakeOllama
 
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.files import data_path
-from llmsim_lab.cli import _lab
 
 CRISIS = str(data_path("scenarios/strait.yaml"))
 SCENARIO = str(data_path("scenarios/volcker.yaml"))
@@ -58,7 +56,6 @@ def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("run", SCENARIO, "--set", "start_at=1850Q1"), "1850Q1"),
         (("run", SCENARIO, "--model", "llama3.2"), "'ollama:llama3.2'"),
         (("run", SCENARIO, "--model", "ollama", "--host", "127.0.0.1:9"), "no Ollama server"),
         (("run", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),
@@ -99,18 +96,3 @@ def test_lint_names_what_is_wrong_and_how_to_fix_it(llmsim_lab: Run) -> None:
     assert "run.yaml: 1 finding\n" in out
     Path("run.yaml").write_text("turns: 20\n")
     assert llmsim_lab("lint", "run.yaml") == (0, "run.yaml: 0 findings\n", "")
-
-
-def test_the_first_tutorial_is_opened_where_jupyterlab_is(
-    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[list[str]] = []
-    run = lambda command, **_: started.append(command)  # noqa: E731
-    monkeypatch.setattr(_lab, "subprocess", SimpleNamespace(run=run))
-    assert llmsim_lab("lab")[0] == 0
-    [[_, *command]] = started
-    tutorial = data_path("tapes").parents[1] / "notebooks" / "01_first_run.ipynb"
-    assert command == ["-m", "jupyterlab", str(tutorial)]
-    monkeypatch.setattr(_lab, "find_spec", lambda _: None)
-    status, _, err = llmsim_lab("lab")
-    assert (status, "pip install 'llmsim-lab[notebooks]'" in err) == (1, True)

@@ -20,7 +20,7 @@ from ollama_rules import refusal
 
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli import main
-from llmsim_lab.cli._checks import PAIRS, Ability, findings
+from llmsim_lab.cli._checks import Ability, findings
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
 from llmsim_lab.llm._embedded.weights import CATALOGUE
@@ -42,7 +42,7 @@ def test_the_doctor_asks_the_model_and_says_how_it_did(
         ended, out, _ = llmsim_lab("doctor", "--host", server.host)
         host = server.host
     assert (ended, said in out) == (status, True)
-    assert f"Ollama 0.32.15 at {host}; not asked: other:latest" in out
+    assert f"Ollama 0.32.15 at {host} has llama3.2:latest, other:latest" in out
     assert "pip install 'llmsim-lab[embedded]'" in out
     assert f"connect('auto') says: Using llama3.2:latest on Ollama 0.32.15 at {host}" in out
 
@@ -55,8 +55,8 @@ def test_the_catalogue_is_listed_with_what_its_models_cannot_do(
     status, out, _ = llmsim_lab("model", "ls")
     assert status == 0
     assert all(model.name in out for model in CATALOGUE)
-    assert "small [embedded]" in out
-    assert "[bold]MIT" in out
+    assert "MB, [bold]MIT, " in out
+    assert "; small [embedded]\n" in out
     assert "None of them is for findings" in out
 
 
@@ -71,16 +71,9 @@ def obeys(request: ChatRequest) -> Any:
     if request.tools:
         name, key, value = "greet", "name", prompt.rstrip(".").split()[-1]
         if "timer" in prompt:
-            name, key, value = "set_timer", "minutes", prompt.split()[-2]
+            name, key, value = "set_timer", "minutes", int(prompt.split()[-2])
         return ChatReply(text="", tool_calls=(ToolCall(name=name, arguments={key: value}),))
-    if request.schema is None:
-        return f"An answer to: {prompt}"
-    if "action" in request.schema["properties"]:
-        for who, *instructions, options in PAIRS:
-            for instruction, option in zip(instructions, options, strict=False):
-                if who in prompt and instruction in prompt:
-                    return {"action": option}
-    return example(request.schema)
+    return f"An answer to: {prompt}" if request.schema is None else example(request.schema)
 
 
 def always_the_same(request: ChatRequest) -> Any:
@@ -114,11 +107,8 @@ def found_of(answer: Callable[[ChatRequest], Any]) -> dict[str, Ability]:
 @pytest.mark.parametrize(
     ("answer", "results"),
     [
-        (obeys, {CHOICE: "4 of 4", "obeys": "6 of 6", "tools": "4 of 4"}),
-        (
-            always_the_same,
-            {CHOICE: "4 of 4", "obeys": "0 of 6", "tools": "0 of 4"},
-        ),
+        (obeys, {CHOICE: "4 of 4", "tools": "4 of 4"}),
+        (always_the_same, {CHOICE: "4 of 4", "tools": "0 of 4"}),
         (every_second, {CHOICE: "2 of 4"}),
         (lambda _: "I would rather not.", {CHOICE: "0 of 4"}),
         (without_tools, {"tools": "4 of 4"}),
@@ -127,14 +117,13 @@ def found_of(answer: Callable[[ChatRequest], Any]) -> dict[str, Ability]:
 def test_what_a_model_can_do_is_counted(
     answer: Callable[[ChatRequest], Any], results: dict[str, str]
 ) -> None:
-    found = {name.partition(" and ")[0]: one.result for name, one in found_of(answer).items()}
+    found = {name: one.result for name, one in found_of(answer).items()}
     assert results.items() <= found.items()
 
 
 def test_what_goes_beyond_counts_is_said_in_a_note() -> None:
     found = found_of(every_second)
     assert found["valid JSON: a nested list"].note == "2 repaired"
-    assert found["tokens a second"].result == "not measured"
     assert found_of(always_the_same)["tools"].note.endswith("0 called")
 
 
@@ -187,7 +176,7 @@ def test_the_small_embedded_model_keeps_each_form_and_has_probabilities(small_mo
     found = {one.check: one for one in run_sync(findings(client))}
     assert {one.result for name, one in found.items() if "JSON" in name} == {"4 of 4"}
     assert found["log-probabilities"].result == "yes"
-    assert float(found["tokens a second"].result) > 1
+    assert found["answers"].note.endswith(" tokens a second")
 
 
 # --- what it makes of economies ------------------------------------------------------------------
@@ -237,7 +226,7 @@ def raiser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: Measured) 
     return measured.server
 
 
-def test_the_doctor_asks_about_economies_and_the_verdict_is_listed_from_then_on(
+def test_the_doctor_asks_about_economies_and_keeps_the_verdict(
     llmsim_lab: Run, raiser: FakeOllama, measured: Measured
 ) -> None:
     assert " questions, each in 7 calls of one token (" in measured.err
@@ -246,7 +235,6 @@ def test_the_doctor_asks_about_economies_and_the_verdict_is_listed_from_then_on(
     asked = len(raiser.requests)
     assert last in llmsim_lab("doctor", "ollama:smollm2-135m", "--economics")[1]
     assert len(raiser.requests) == asked
-    assert last in llmsim_lab("model", "ls")[1]
 
 
 def test_a_run_of_a_model_that_failed_the_gate_says_so(

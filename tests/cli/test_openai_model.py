@@ -57,5 +57,5 @@ def test_the_doctor_mentions_the_environments_server_and_asks_no_model_there(
     assert "openai" not in out.partition("connect('auto')")[0]
     monkeypatch.setenv("OPENAI_BASE_URL", URL)
     _, out, _ = llmsim_lab("doctor", "--host", "127.0.0.1:9")
-    assert f"openai at {URL}; not asked: qwen" in out
-    assert [it.url.path for it in asked if it.url.path.startswith("/v1")] == ["/v1/models"]
+    assert "openai: set in the environment, not asked: 'llmsim-lab doctor openai:NAME'" in out
+    assert [it.url.path for it in asked if it.url.path.startswith("/v1")] == []

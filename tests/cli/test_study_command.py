@@ -19,6 +19,7 @@ WORLDS = REPO / "tests" / "worlds.py"
 PLAN = """\
 study: pot
 world: pot.py:PublicGoods
+fixed: {players: random}
 vary:
   factor: [1.5, 3.0]
 seeds: 3
@@ -79,21 +80,21 @@ def test_the_example_is_played_in_seconds(llmsim_lab: Run, tmp_path: Path) -> No
 
 
 def test_an_own_world_is_played_by_chance_and_not_again(lab: Run) -> None:
-    status, out, err = lab("study", "plan.yaml", "run", "--model", "random", "--parallel", "2")
+    status, out, err = lab("study", "plan.yaml", "run", "--parallel", "2")
     assert (status, err) == (0, "")
     assert "6 runs to play" in out
     assert {info.name for info in infos()} == {
         f"factor={factor}, seed {seed}" for factor in ("1.5", "3") for seed in range(3)
     }
-    status, out, _ = lab("study", "plan.yaml", "run", "--model", "random")
+    status, out, _ = lab("study", "plan.yaml", "run")
     assert "0 runs to play (6 done already)" in out
     assert len(infos()) == 6
 
 
 def test_more_seeds_continue_and_status_says_what_is_left(lab: Run) -> None:
-    lab("study", "plan.yaml", "run", "--model", "random")
+    lab("study", "plan.yaml", "run")
     Path("plan.yaml").write_text(PLAN.replace("seeds: 3", "seeds: 4"))
-    status, out, err = lab("study", "plan.yaml", "status", "--model", "random")
+    status, out, err = lab("study", "plan.yaml", "status")
     assert (status, err) == (0, "")
     assert "Effects so far:" in out
     assert "6 of 8 runs so far" in out
@@ -112,29 +113,25 @@ def test_ctrl_c_keeps_what_is_done_and_run_continues(
         return whole(self, **{**settings, "on_run": stop, "parallel": 1})  # type: ignore[arg-type]
 
     monkeypatch.setattr(Study, "run", interrupted)
-    status, _, err = lab("study", "plan.yaml", "run", "--model", "random")
+    status, _, err = lab("study", "plan.yaml", "run")
     assert status == 130
     assert "Stopped. What is done is kept; run it again." in err
     monkeypatch.setattr(Study, "run", whole)
-    status, out, _ = lab("study", "plan.yaml", "run", "--model", "random")
+    status, out, _ = lab("study", "plan.yaml", "run")
     assert status == 0
     assert "5 runs to play (1 done already)" in out
 
 
-@pytest.mark.parametrize("named", ["on the command line", "in the plan", "in its configuration"])
+@pytest.mark.parametrize(
+    "named", ["model: ollama:llama3.2\n", "config: {llm: {model: 'ollama:llama3.2'}}\n"]
+)
 def test_the_model_is_asked_that_is_named(
     lab: Run, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = "ollama:llama3.2"
-    more = {
-        "in the plan": f"model: {model}\n",
-        "in its configuration": f"config: {{llm: {{model: '{model}'}}}}\n",
-    }
-    Path("plan.yaml").write_text(PLAN + more.get(named, ""))
-    arguments = ("--model", model) if named == "on the command line" else ()
+    Path("plan.yaml").write_text(PLAN.replace("fixed: {players: random}\n", "") + named)
     with FakeOllama(reply={"amount": 2, "reasoning": "So.", "confidence": 0.5}) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.host)
-        status, _, err = lab("study", "plan.yaml", "run", *arguments)
+        status, _, err = lab("study", "plan.yaml", "run")
     assert (status, err) == (0, "")
     assert {info.model for info in infos()} == {"llama3.2"}
     assert sum(info.calls for info in infos()) == 2 * 3 * 2 * 4
@@ -148,7 +145,7 @@ def test_failed_runs_end_it_with_status_1_and_are_named(lab: Run) -> None:
     )
     Path("pot.py").write_text(WORLDS.read_text() + failing)
     Path("plan.yaml").write_text(PLAN.replace(":PublicGoods", ":Failing"))
-    status, out, err = lab("study", "plan.yaml", "run", "--model", "random")
+    status, out, err = lab("study", "plan.yaml", "run")
     assert status == 1
     assert "6 failed: " in out
     assert "'run' tries them again" in err

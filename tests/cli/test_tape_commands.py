@@ -108,7 +108,7 @@ def test_a_fork_continues_live_with_the_recorded_model_and_says_which_turns_are_
     assert (status, err) == (0, "")
     assert "Using llama3.2" in out
     assert (
-        "Turns up to 2 are from the tape; turns 3 to 4 are live, recorded on a.tape as run 2."
+        "Turns up to 2 are from the tape; those after it, to 4, are live, recorded on a.tape as run"
         in out
     )
     assert len(server.requests) == 6
@@ -158,7 +158,9 @@ def test_a_run_that_broke_off_is_resumed_to_its_end(llmsim_lab: Run, server: Fak
     assert "All of it is recorded as run 1 of a.tape." in out
     status, out, err = llmsim_lab("resume", "a.tape", "--host", server.host)
     assert (status, err) == (0, "")
-    assert "Turns up to 1 are from the tape; turns 2 to 4 are live, recorded on a.tape as" in out
+    assert (
+        "Turns up to 1 are from the tape; those after it, to 4, are live, recorded on a.tape" in out
+    )
     assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4]
 
 
@@ -179,7 +181,7 @@ def test_a_rerun_makes_fresh_calls_beside_the_recorded_run(
 ) -> None:
     status, out, err = llmsim_lab("rerun", "a.tape", "--turns", "2", "--host", server.host)
     assert (status, err) == (0, "")
-    assert "Turns up to 0 are from the tape; turns 1 to 2 are live" in out
+    assert "Turns up to 0 are from the tape; those after it, to 2, are live" in out
     assert len(server.requests) == 6
     out = llmsim_lab("tape", "ls", "a.tape")[1]
     assert out.splitlines()[1:] == [
@@ -202,7 +204,7 @@ def rules(llmsim_lab: Run) -> Path:
 def test_a_run_without_a_model_continues_without_one(llmsim_lab: Run, rules: Path) -> None:
     status, out, _ = llmsim_lab("resume", str(rules))
     assert status == 0
-    assert "turns 3 to 3 are live" in out
+    assert "those after it, to 3, are live" in out
     assert llmsim_lab("fork", str(rules), "--turn", "0", "--set", "inflation=9")[0] == 0
     assert frame("out/fork")["inflation"][0] == pytest.approx(9)
     out = llmsim_lab("tape", "show", str(rules), "--turn", "1", "--run", "1")[1]
@@ -307,7 +309,7 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     assert status == 0
     assert "Call 1 of run 1: outside a turn" in out
     assert 'tools: [{"type":"function","function":{"name":"look"}}]' in out
-    assert "--- answered (1.50 s, 7 tokens read, 3 written, cut at its length)\nHm.\n" in out
+    assert "--- answered (1.50 s, tokens: 7 read, 3 written; ended by: length)\nHm.\n" in out
     assert 'look({"at":"rates"})' in out
 
 

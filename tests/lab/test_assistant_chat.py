@@ -161,7 +161,7 @@ async def test_the_static_view_is_the_conversation() -> None:
         "  [add_task(title='Water plants'): done]\n"
         "Assistant (invoke tool): I have added it."
     )
-    assert "add_task: done" in bundle["text/html"]
+    assert "I have added it.</pre>" in bundle["text/html"]
 
 
 def test_an_engine_needs_a_user() -> None:

@@ -42,8 +42,7 @@ def extend(request: ChatRequest, body: dict[str, Any]) -> None:
     """
     if request.tools:
         raise BackendError(
-            "the embedded model does not support tools; offer them by a schema, as "
-            "OllamaAdapter(tool_calling='schema') does",
+            "the embedded model does not support tools; OllamaAdapter offers them by a schema",
             reason="client_error",
         )
     for name, value in request.options.items():

@@ -19,6 +19,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, connect
 from llmsim_lab.llm._human import OpenQuestion, schema_words
 from llmsim_lab.run import Run
+from llmsim_lab.run._people import people_of
 
 _NAMED_MODELS = "ollama:NAME, openai:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"
 MODEL_HELP = f"auto, rule (no model at all), {_NAMED_MODELS}"
@@ -127,7 +128,7 @@ def play(simulation: Run, turns: int) -> BaseException | None:
 
     People in the run are asked on the terminal. The turns played until then stay in the simulation.
     """
-    for person in simulation.people:
+    for person in people_of(simulation):
         person.ask = person.ask or _ask
     try:
         simulation.run(turns)

@@ -21,7 +21,7 @@ from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.run import Run
-from llmsim_lab.run._people import People
+from llmsim_lab.run._people import People, people_of
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._chair import advice_for, as_reply, in_rates, target_of
 from llmsim_lab.simulation._headlines import headlines
@@ -185,7 +185,7 @@ class HumanSeat(Lab):
     @property
     def waiting_for(self) -> tuple[str, ...]:
         """The people whose answers the turn waits for, whichever seat they have."""
-        people = dict.fromkeys(self.simulation.people)  # one may answer for several players
+        people = people_of(self.simulation)  # one may answer for several players
         return tuple(question.agent for person in people for question in person.questions)
 
     def _put(self, question: OpenQuestion) -> OpenQuestion:

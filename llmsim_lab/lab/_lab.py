@@ -44,8 +44,9 @@ from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._page import module
+from llmsim_lab.run._people import people_of
 from llmsim_lab.run._reading import Reading, RowState
-from llmsim_lab.run._run import NoModel, about, load, read_into
+from llmsim_lab.run._run import NoModel, about, anew, load, read_into
 from llmsim_lab.run._state import columns_in
 from llmsim_lab.run._turn import Series, Turn, own_numbers
 from llmsim_lab.tape import Tape
@@ -234,7 +235,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             self._stop_listening = [
                 *self._stop_listening,
                 run.listen(lambda turn: self._grew(number, turn)),  # also of turns played in a cell
-                *(person.listen(self._asked) for person in run.people),
+                *(person.listen(self._asked) for person in people_of(run)),
             ]
 
     def _look(self, number: int) -> None:
@@ -612,7 +613,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
                 raise ConfigError(
                     "a restart is live: give it a model, Lab(..., llm_client=connect('auto'))"
                 )
-        new: Run = old.anew(config, client)
+        new: Run = anew(old, config, client)
         self._new(new, number, "restart", None, [words_of(changes)] if changes else [])
         return new
 
@@ -620,7 +621,12 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
 
     def _question(self) -> tuple[Person, OpenQuestion] | None:
         """Return the oldest question that waits for a person, and who is asked."""
-        people = {id(it): it for run in self.runs.values() for it in getattr(run, "people", ())}
+        people = {
+            id(it): it
+            for run in self.runs.values()
+            if isinstance(run, Run)
+            for it in people_of(run)
+        }
         open_now = ((person, it) for person in people.values() for it in person.questions)
         return next(open_now, None)
 

@@ -200,6 +200,7 @@ class Waiting:
     attempt: int
     since: float
     text: str = ""
+    model: str = ""
 
     @property
     def seconds(self) -> float:
@@ -227,7 +228,8 @@ class InFlight:
 
     def began(self, request: ChatRequest) -> None:
         """Record that the backend is being asked; not called for answers from a tape."""
-        entry = Waiting(site=request.site, attempt=request.attempt, since=time.monotonic())
+        now, model = time.monotonic(), request.model
+        entry = Waiting(site=request.site, attempt=request.attempt, since=now, model=model)
         self._waiting[id(request)] = entry  # by identity: equal requests are two
 
     def wrote(self, request: ChatRequest, piece: str) -> None:

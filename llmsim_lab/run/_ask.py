@@ -16,7 +16,7 @@ import textwrap
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from inspect import isawaitable
 from numbers import Integral, Real
 from pathlib import Path
@@ -39,11 +39,8 @@ from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
 from llmsim_lab.types import (
-    Attempt,
     CallRecord,
     CallSite,
-    ChatReply,
-    ChatRequest,
     Decision,
     Reply,
     Status,
@@ -78,7 +75,6 @@ class _Batch:
     by: str
     tag: str
     limits: Limits | Callable[[str], Limits] | None
-    step: Mapping[str, float] | None
     decide: Decide | None
     otherwise: Any
     values: Mapping[str, Any]
@@ -93,21 +89,20 @@ class _Batch:
     def allowed(self, player: str) -> _Allowed:
         """Return what a player may answer; equal limits are worked out once."""
         limits = (self.limits(player) if callable(self.limits) else self.limits) or {}
-        if not limits and not self.step:
+        if not limits:
             return _ALL
         try:
-            parts = [
-                (name, type(it), *(it.items() if isinstance(it, Mapping) else it))
-                for name, it in limits.items()
-            ]
+            for name, its in limits.items():
+                if not isinstance(its, tuple | list | Mapping | str):
+                    limits = {**limits, name: list(its)}
         except (TypeError, AttributeError) as error:
             raise ConfigError(
                 f"limits of {player} are {limits!r:.80}; write by field what is allowed, (lowest, "
                 "highest) or a list: limits={'amount': (0, 5)}"
             ) from error
-        key = repr(parts)  # as a text, since 1, 1.0 and True are equal
+        key = repr(limits)  # as a text, since 1, 1.0 and True are equal
         if key not in self.known:
-            self.known[key] = _allowed(player, self.reply, limits, self.step or {})
+            self.known[key] = _allowed(player, self.reply, limits)
         return self.known[key]
 
 
@@ -220,37 +215,6 @@ class Question:
         return f"<Question to {self.player}: {self._batch.reply.__name__}, turn {self._ask.turn}>"
 
 
-class _GuardedRandom(Random):
-    """Random numbers for one task, since several would draw in another order in a replay.
-
-    How long an answer takes decides which task goes first, and a replay takes no time at all.
-    All of Random's methods draw through the two that are overridden here.
-    """
-
-    def __init__(self, seed: str, name: str) -> None:
-        self._name = name
-        self._owner: asyncio.Task[Any] | None = None
-        super().__init__(seed)
-
-    def _check(self) -> None:
-        task = _current_task()
-        self._owner = self._owner or task
-        if task is None or self._owner is not task:
-            raise ConfigError(
-                f"{self._name} is drawn from by two tasks or threads, which would draw in another "
-                "order in a replay; draw before the await, or give each player its own: "
-                "ask.rng_for(name)"
-            )
-
-    def random(self) -> float:
-        self._check()
-        return super().random()
-
-    def getrandbits(self, k: int, /) -> int:
-        self._check()
-        return super().getrandbits(k)
-
-
 def _current_task() -> asyncio.Task[Any] | None:
     try:
         return asyncio.current_task()
@@ -275,7 +239,7 @@ class Ask:
         self.turn = turn
         """The number of the turn being played."""
         self._asked: set[tuple[Any, ...]] = set()
-        self._rngs: dict[str, _GuardedRandom] = {}
+        self._rngs: dict[str, tuple[object, Random]] = {}
         self._places: dict[tuple[str, str, str], tuple[object, int]] = {}
         self._answers: list[Answer] = []
         self._noted: dict[str, Any] = {}
@@ -295,7 +259,6 @@ class Ask:
         by: str = "",
         tag: str = "",
         limits: Limits | None = None,
-        step: Mapping[str, float] | None = None,
         decide: Decide | None = None,
         otherwise: Any = None,
         **values: Any,
@@ -315,7 +278,6 @@ class Ask:
             limits: narrower bounds of some fields: ``{"amount": (0, 5)}``; or the values allowed:
                 ``{"who": ["Ann", "Bob"]}``, with ``decide`` also in words: ``{"move": {25: "raise
                 by 25 points"}}``.
-            step: the grid of some number fields within their bounds: ``{"rate": 0.25}``.
             decide: asks a model for the probability of each answer, where the reply has one field
                 of its own with few values, and takes a draw (``sample``), the likeliest (``mode``)
                 or the number nearest to the mean (``expected``). None asks for one answer, and
@@ -332,7 +294,7 @@ class Ask:
             PromptError: a slot has no value, or the other way round.
             LLMFailureException: a model failed to answer.
         """
-        batch = _Batch(reply, prompt, by, tag, limits, step, decide, otherwise, values)
+        batch = _Batch(reply, prompt, by, tag, limits, decide, otherwise, values)
         numbers = self._numbered(batch, [player])
 
         async def asking() -> ReplyT:
@@ -351,7 +313,6 @@ class Ask:
         by: str = "",
         tag: str = "",
         limits: Limits | Callable[[str], Limits] | None = None,
-        step: Mapping[str, float] | None = None,
         decide: Decide | None = None,
         otherwise: Any = None,
         **values: Any,
@@ -365,7 +326,6 @@ class Ask:
             by: see ``__call__``.
             tag: see ``__call__``.
             limits: see ``__call__``, or a function of the name that returns them.
-            step: see ``__call__``.
             decide: see ``__call__``; the chances are measured once for all who are asked the same.
             otherwise: see ``__call__``.
             values: see ``__call__``; those that are no functions are filled in once for all.
@@ -374,16 +334,11 @@ class Ask:
             ConfigError: see ``__call__``; or a player is named twice.
         """
         names = [players] if isinstance(players, str) else list(players)
-        batch = _Batch(reply, prompt, by, tag, limits, step, decide, otherwise, values)
+        batch = _Batch(reply, prompt, by, tag, limits, decide, otherwise, values)
         # At once, while the task that puts the questions is the current one.
         numbers = self._numbered(batch, names)
 
         async def asking() -> dict[str, ReplyT]:
-            if len(set(names)) < len(names):
-                twice = next(name for name in names if names.count(name) > 1)
-                raise ConfigError(
-                    f"{twice!r} is asked twice by one ask.each; name each player once"
-                )
             return dict(zip(names, await self._all(batch, names, numbers), strict=True))
 
         return self._opened(asking(), ", ".join(map(str, names[:3])) or "no player")
@@ -450,10 +405,7 @@ class Ask:
                 f"ask.note({min(taken)}=...): every frame has a column of that name; note it under "
                 "another name"
             )
-        try:
-            kept = whole(loads(dumps(columns))) if columns else {}
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"{called}: {error}") from error
+        kept = whole(_json_ready(called, columns)) if columns else {}
         if text:
             self._story.append(whole_text(text))
         (self._became.setdefault(player, {}) if player else self._noted).update(kept)
@@ -471,12 +423,20 @@ class Ask:
         return self._rng(f"ask.rng_for({name!r})", name)
 
     def _rng(self, called: str, name: str) -> Random:
+        # How long an answer takes decides which task goes first, and a replay takes no time.
+        task = _current_task()
         if called not in self._rngs:
             # From the turn and the name alone, so that neither the order in which players are
             # asked nor a resume after this turn changes what is drawn.
-            seed = f"{self._run.config.seed}/{self.turn}/{name}"
-            self._rngs[called] = _GuardedRandom(seed, called)
-        return self._rngs[called]
+            self._rngs[called] = task, Random(f"{self._run.config.seed}/{self.turn}/{name}")
+        owner, rng = self._rngs[called]
+        if task is None or owner is not task:
+            raise ConfigError(
+                f"{called} is drawn from by two tasks or threads, which would draw in another "
+                "order in a replay; draw before the await, or give each player its own: "
+                "ask.rng_for(name)"
+            )
+        return rng
 
     # --- the turn's end ----------------------------------------------------------------------
 
@@ -598,6 +558,9 @@ class Ask:
         for name in names:
             if not isinstance(name, str) or not name.strip():
                 raise ConfigError(f"{name!r:.60} is not the name of a player; a name is a text")
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ConfigError(f"{twice!r} is asked twice by one ask.each; name each player once")
         for name, value in batch.values.items():
             if name in _GIVEN:
                 raise ConfigError(
@@ -631,32 +594,23 @@ class Ask:
             **batch.values,
         }
         slots = prompt.slots if isinstance(prompt, Prompt) else ()
-        own: dict[str, Callable[[str], Any]] = {}
-        shared: dict[str, Any] = {}
-        for slot in slots:
-            if slot not in known:
-                raise PromptError(
-                    f"the prompt to {whom} has the slot {{{{ {slot} }}}}, which nothing fills"
-                    f"{closest(slot, known)}; it may use {', '.join(known)}, and what it is given: "
-                    f"ask(..., {slot}=...)"
-                )
-            (own if callable(known[slot]) else shared)[slot] = known[slot]
-        if (unused := batch.values.keys() - {*slots}) and not edited:
+        unfilled, unused = {*slots} - known.keys(), batch.values.keys() - {*slots}
+        if unfilled or (unused and not edited):
+            wrong = [f"nothing fills {{{{ {it} }}}}{closest(it, known)}" for it in sorted(unfilled)]
+            wrong += [f"it has no slot for {it}" for it in sorted(unused)]
             raise PromptError(
-                f"the prompt to {whom} has no slot for {', '.join(sorted(unused))}; write "
-                f"{{{{ {min(unused)} }}}} where the value belongs"
+                f"the prompt to {whom}: {'; '.join(wrong)}; it may use {', '.join(known)}, each "
+                "as {{ name }}, and what the question gives: ask(..., name=...)"
             )
         if isinstance(prompt, str):
             text = prompt
             return lambda _: text
-        filled: list[Callable[..., str]] = []
-
-        def fill(name: str) -> str:
-            if not filled:
-                filled.append(prompt.sharing(shared))
-            return filled[0](**{slot: each(name) for slot, each in own.items()})
-
-        return fill
+        own = {slot: known[slot] for slot in slots if callable(known[slot])}
+        # Filled when the first is asked: rules need no text.
+        shared = cache(
+            lambda: prompt.sharing({slot: known[slot] for slot in slots if slot not in own})
+        )
+        return lambda name: shared()(**{slot: each(name) for slot, each in own.items()})
 
     # --- who answers -------------------------------------------------------------------------
 
@@ -674,16 +628,11 @@ class Ask:
 
     def _settle(self, answer: Any, question: Question) -> None:
         """Take an answer; one that no call says by itself is recorded."""
-        batch, player = question._batch, question.player
-        whose = f"the rule of {batch.by}, about {player}," if batch.by else f"the rule of {player}"
-        question._decision = decision = _as_reply(answer, whose, batch.reply)
-        if complaint := question._allowed.complaint(decision):
-            raise ConfigError(
-                f"{whose} answered {batch.reply.__name__}, {complaint}; question.limits has "
-                "what is allowed"
-            )
+        by, player = question.by, question.player
+        whose = f"the rule of {by}, about {player}," if by else f"the rule of {player}"
+        question._decision = decision = _as_reply(answer, whose, question)
         if decision.call is None:  # else it is of a player that asks a model by itself
-            batch.answers.append(_by_code(decision, question))
+            question._batch.answers.append(_by_code(decision, question))
 
     def _stand_in(
         self, failure: LLMFailureException, question: Question, *, counts: bool = True
@@ -694,9 +643,7 @@ class Ask:
         if otherwise is None or failure.reason not in FORGIVEN:
             raise failure
         given = otherwise(name) if callable(otherwise) else otherwise
-        question._decision = decision = _as_reply(given, f"otherwise= of {name}", batch.reply)
-        if complaint := question._allowed.complaint(decision):
-            raise ConfigError(f"otherwise= of {name}: {complaint}") from failure
+        question._decision = decision = _as_reply(given, f"otherwise= of {name}", question)
         whom = name if component == "player" else f"{component} of {name}"
         _warn(
             "FALLBACK",
@@ -752,38 +699,6 @@ class Ask:
             calls = ()
 
 
-class Foresight(Ask):
-    """Asks as far as the turn's first questions, and puts them to no player.
-
-    Attributes:
-        requests: those that people would be asked, with who asks them.
-    """
-
-    def __init__(self, run: Any, state: Any, turn: int) -> None:
-        super().__init__(run, state, turn)
-        self.requests: list[tuple[Person, ChatRequest]] = []
-
-    async def _all(self, batch: _Batch, names: Sequence[str], numbers: Sequence[int]) -> Any:
-        self._begin(batch, names)
-        for question in map(partial(Question, self, batch), names, numbers):
-            who = self._run.seat(question.player, by=batch.by, tag=batch.tag)
-            person = getattr(who, "backend", None)
-            if isinstance(person, Person):
-                allowed = question._allowed
-                narrowed = (allowed.choices or None, allowed.ranges or None)
-                asked = question.prompt, batch.reply, *narrowed
-                self.requests.append((person, who.request_of(*asked, site=question.site)))
-        raise _ForeseenError
-
-    def outside(self, what: str, *_: Any, **__: Any) -> Any:
-        """Do nothing outside: the turn is not played."""
-        raise _ForeseenError
-
-
-class _ForeseenError(Exception):
-    """The turn's first questions are known."""
-
-
 def _by_code(
     decision: Any,
     question: Question,
@@ -803,28 +718,31 @@ def _by_code(
     )
 
 
-def _as_reply(answer: Any, whose: str, reply: type[ReplyT]) -> ReplyT:
-    """Return an answer that code gave as the reply that was asked for."""
-    if isinstance(answer, reply):
-        return answer
-    fields = reply.model_fields
-    own = [
-        name for name, it in fields.items() if name not in Reply.model_fields or it.is_required()
-    ]
-    form = f"return {reply.__name__}({', '.join(f'{name}=...' for name in own)})"
-    if answer is None:
-        raise ConfigError(f"{whose} returned None; {form}")
-    if not isinstance(answer, Mapping) and len(own) == 1:
-        answer = {own[0]: answer}  # a number alone will do where only one is asked for
-    if isinstance(answer, Mapping) and (unknown := [it for it in answer if it not in fields]):
+def _as_reply(answer: Any, whose: str, question: Question) -> Any:
+    """Return an answer that code gave as the reply that was asked for, within its limits."""
+    reply = question.reply
+    if not isinstance(answer, reply):
+        fields = reply.model_fields
+        own = [it for it in fields if it not in Reply.model_fields or fields[it].is_required()]
+        form = f"return {reply.__name__}({', '.join(f'{name}=...' for name in own)})"
+        if answer is None:
+            raise ConfigError(f"{whose} returned None; {form}")
+        if not isinstance(answer, Mapping) and len(own) == 1:
+            answer = {own[0]: answer}  # a number alone will do where only one is asked for
+        if isinstance(answer, Mapping) and (unknown := [it for it in answer if it not in fields]):
+            raise ConfigError(
+                f"{whose} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}, which a "
+                f"{reply.__name__} has no field for; {form}"
+            )
+        try:
+            answer = reply.model_validate(answer)
+        except ValidationError as error:
+            raise ConfigError(f"{whose} answered {faults(error)}; {form}") from error
+    if complaint := question._allowed.complaint(answer):
         raise ConfigError(
-            f"{whose} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}, which a "
-            f"{reply.__name__} has no field for; {form}"
+            f"{whose} answered {reply.__name__}, {complaint}; question.limits has what is allowed"
         )
-    try:
-        return reply.model_validate(answer)
-    except ValidationError as error:
-        raise ConfigError(f"{whose} answered {faults(error)}; {form}") from error
+    return answer
 
 
 async def from_outside(
@@ -840,49 +758,37 @@ async def from_outside(
     For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
     """
     recorder: Any = scope().recorder
-    try:
-        dumps(key)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"the key of {what}, {key!r:.80}, is not ready for JSON: {error}"
-        ) from error
+    _json_ready(f"the key of {what}", key)
 
     async def done() -> Any:
         came: Any = work()
-        return await came if isawaitable(came) else came
+        return _json_ready(f"what {what} gave", await came if isawaitable(came) else came)
 
     if recorder is None:
-        return _json_ready(what, await done())
+        return await done()
     found = recorder.find_outside(what, key)
     if found.is_done:
         return otherwise if found.stopped else found.result
     record = partial(recorder.outside, what, key, nth=found.nth)
-    if once:
-        record(once=True)
-    watch, came = scope().watch, None
-    waiting = ChatRequest(model=what, messages=(), site=CallSite(component=what))
-    if watch is not None:
-        watch.began(waiting)
+    if not once:
+        record(result=(result := await done()))
+        return result
+    record(once=True)
     try:
         result = await done()
-        came = Attempt(request=waiting, reply=ChatReply(text=""), seconds=0.0)
     except BaseException:
-        if once:
-            record(once=True, stopped=True)
+        record(once=True, stopped=True)
         raise
-    finally:
-        if watch is not None:
-            watch.ended(waiting, came)
-    result = _json_ready(what, result)  # as a replay will have it
-    record(result=result, **({"once": True} if once else {}))
+    record(once=True, result=result)
     return result
 
 
-def _json_ready(what: str, result: Any) -> Any:
+def _json_ready(what: str, value: Any) -> Any:
+    """Return a value as a tape gives it back."""
     try:
-        return loads(dumps(result))
+        return loads(dumps(value))
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"what {what} gave is not ready for JSON: {error}") from error
+        raise ConfigError(f"{what}, {value!r:.80}, is not ready for JSON: {error}") from error
 
 
 # --- what is allowed -----------------------------------------------------------------------------
@@ -941,7 +847,7 @@ def _options(client: LLMClient, question: Question) -> tuple[str, dict[Any, str]
         ConfigError: that cannot be done.
     """
     how: Any = question._batch.decide
-    player, reply, allowed = question.player, question._batch.reply, question._allowed
+    player, reply = question.player, question._batch.reply
     if how not in get_args(Decide):
         raise ConfigError(
             f"decide={how!r:.40} of {player} must be one of {', '.join(get_args(Decide))}"
@@ -956,24 +862,30 @@ def _options(client: LLMClient, question: Question) -> tuple[str, dict[Any, str]
             f"decide needs one thing to choose, and {reply.__name__} of {player} has "
             f"{', '.join(fields) or 'nothing'}; ask for each in a reply of its own"
         )
-    [name], schema = fields, _schema_of(reply)
-    part = _resolved(schema["properties"][name], schema.get("$defs", {}))
-    if part.get("type") == "boolean":
+    [name] = fields
+    schema, its = _fields_of(reply)[name], question.limits.get(name, [])
+    if schema.get("type") == "boolean":
         return name, {True: "yes", False: "no"}
-    values = list(allowed.choices.get(name, part.get("enum", ())))
-    if not values and part.get("type") == "integer":
-        lowest, highest = allowed.ranges.get(name) or _own_range(part)
-        if highest - lowest < _MOST_VALUES:
-            values = list(range(int(lowest), int(highest) + 1))
+    values: Sequence[Any] = its if isinstance(its, list) else ()
+    if isinstance(its, tuple) and schema["type"] == "integer" and its[1] - its[0] < _MOST_VALUES:
+        values = range(int(its[0]), int(its[1]) + 1)
     if not values or (how == "expected" and not numeric(values)):
         needed = "numbers" if values else f"the values, at most {_MOST_VALUES}"
         raise ConfigError(
             f"decide={how!r} needs {needed}, of {reply.__name__}.{name} for {player}: annotate it "
-            "as Literal or an enum, give bounds of whole numbers, or ask(..., "
-            f"limits={{{name!r}: (lowest, highest)}}, step={{{name!r}: 0.25}})"
+            "as Literal or an enum, give bounds of whole numbers, or the values: ask(..., "
+            f"limits={{{name!r}: [0, 0.25, 0.5]}})"
         )
-    words = allowed.wording.get(name, {})
+    words = question._allowed.wording.get(name, {})
     return name, {value: words[value] if value in words else text_of(value) for value in values}
+
+
+@lru_cache(maxsize=1024)
+def _fields_of(reply: type[Decision]) -> dict[str, Mapping[str, Any]]:
+    """Return the schemas of a reply's fields, an enumeration's in place."""
+    schema = _schema_of(reply)
+    known = schema.get("$defs", {})
+    return {name: _resolved(part, known) for name, part in schema["properties"].items()}
 
 
 def _resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -986,62 +898,48 @@ def _resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str,
 def _own_limits(reply: type[Decision]) -> Mapping[str, tuple[float, float] | list[Any]]:
     """Return what a reply's fields allow by themselves, as far as they say."""
     found: dict[str, tuple[float, float] | list[Any]] = {}
-    for name, schema in _schema_of(reply).get("properties", {}).items():
-        if name in Reply.model_fields:
-            continue
+    for name, schema in _fields_of(reply).items():
         if "enum" in schema:
             found[name] = list(schema["enum"])
-        elif schema.get("type") in _NUMBERS:
-            ends = _own_range(schema)
-            if all(map(math.isfinite, ends)):
-                found[name] = ends
-    return found
+        elif schema.get("type") in _NUMBERS and all(map(math.isfinite, _own_range(schema))):
+            found[name] = _own_range(schema)
+    return {name: its for name, its in found.items() if name not in Reply.model_fields}
 
 
-def _allowed(
-    player: str, reply: type[Decision], limits: Limits, step: Mapping[str, float]
-) -> _Allowed:
+def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
     """Return what is allowed: a reply's own bounds narrowed by a question's.
 
     Raises:
         ConfigError: a field is not there or cannot be limited so, or nothing is left to choose.
     """
-    fields = _schema_of(reply).get("properties", {})
+    fields = _fields_of(reply)
     choices: dict[str, tuple[Any, ...]] = {}
     ranges: dict[str, tuple[float, float]] = {}
     wording = {name: it for name, it in limits.items() if isinstance(it, Mapping)}
-    for name in {**limits, **step}:
+    for name, given in limits.items():
         if name not in fields:
             raise ConfigError(
                 f"limits name {name!r}{closest(name, fields)}, which {reply.__name__} lacks; its "
                 f"fields are {', '.join(fields)}"
             )
-        schema, given = fields[name], limits.get(name)
+        schema = fields[name]
         is_range = isinstance(given, tuple) and len(given) == 2 and all(map(_is_number, given))
-        if isinstance(given, tuple) and is_range and "enum" in schema:
+        if is_range and "enum" in schema:
             given, is_range = [it for it in schema["enum"] if given[0] <= it <= given[1]], False
-        if given is not None and not is_range:
-            if isinstance(given, str) or not list(given):
-                raise ConfigError(
-                    f"limits of {name} for {player} are {given!r:.60}; give (lowest, highest) or a "
-                    "list of at least one value"
-                )
-            if schema.get("type") in ("array", "object"):
-                raise ConfigError(
-                    f"limits of {name}: it holds several values, which no question can limit; ask "
-                    "for one, or name the values in its annotation: list[Literal['Ann', 'Bob']]"
-                )
-            choices[name] = tuple(map(_plain, given))
-        elif schema.get("type") not in _NUMBERS:
+        if is_range and schema.get("type") in _NUMBERS:
+            ranges[name] = _range(player, name, schema, given)
+        elif (
+            is_range
+            or isinstance(given, str)
+            or not given
+            or schema.get("type") in ("array", "object")
+        ):
             raise ConfigError(
-                f"limits of {name}: it is not a number; give the values allowed, as a list"
+                f"limits of {name} for {player} are {given!r:.60}; give (lowest, highest) of a "
+                "number, or a list of at least one value for a field that holds one"
             )
         else:
-            ends = _range(player, name, schema, given)
-            if name in step:
-                choices[name] = _grid(name, *ends, step[name], schema)
-            else:
-                ranges[name] = ends
+            choices[name] = tuple(map(_plain, given))
     return _Allowed(choices, ranges, wording)
 
 
@@ -1072,12 +970,13 @@ def _own_range(schema: Mapping[str, Any]) -> tuple[float, float]:
     return lowest, highest
 
 
-def _range(player: str, name: str, schema: Mapping[str, Any], given: Any) -> tuple[float, float]:
+def _range(
+    player: str, name: str, schema: Mapping[str, Any], given: tuple[Any, Any]
+) -> tuple[float, float]:
     """Return the narrower of a field's own bounds and those given, rounded inwards."""
     lowest, highest = _own_range(schema)
-    if given is not None:
-        first, last = map(_plain, given)
-        lowest, highest = max(first, lowest), min(last, highest)  # in this order NaN stays
+    first, last = map(_plain, given)
+    lowest, highest = max(first, lowest), min(last, highest)  # in this order NaN stays
     if not (math.isfinite(lowest) and math.isfinite(highest)):
         raise ConfigError(
             f"{name} for {player} has no bound on one side: from {lowest:g} to {highest:g}; give "
@@ -1094,32 +993,15 @@ def _range(player: str, name: str, schema: Mapping[str, Any], given: Any) -> tup
     return lowest, highest
 
 
-def _grid(
-    name: str, lowest: float, highest: float, step: Any, schema: Mapping[str, Any]
-) -> tuple[float, ...]:
-    if not isinstance(step, int | float) or not 0 < step < math.inf:
-        raise ConfigError(f"step of {name} is {step!r:.40}; it must be a number above 0")
-    # 0.3 / 0.1 is 2.9999999999999996: a bound that lies on the grid belongs to it.
-    first, last = math.ceil(lowest / step - 1e-9), math.floor(highest / step + 1e-9)
-    if not 0 <= last - first < _MOST_VALUES:
-        raise ConfigError(
-            f"step={step:g} of {name} makes {last - first + 1} values from {lowest:g} to "
-            f"{highest:g}; 1 to {_MOST_VALUES} are possible: take another step or narrower limits"
-        )
-    # 3 * 0.1 is 0.30000000000000004, which no model would write.
-    values = (round(place * step, 10) for place in range(first, last + 1))
-    return tuple(int(value) if schema["type"] == "integer" else value for value in values)
-
-
 # --- answers by chance ---------------------------------------------------------------------------
 
 
 def _random_reply(question: Question) -> Decision:
     """Return a reply drawn evenly from what is allowed."""
     reply, allowed, rng = question._batch.reply, question._allowed, question.rng
-    schema, fields = _schema_of(reply), reply.model_fields
+    fields, known = reply.model_fields, _schema_of(reply).get("$defs", {})
     drawn: dict[str, Any] = {"reasoning": "A random answer."} if "reasoning" in fields else {}
-    for name, part in schema["properties"].items():
+    for name, part in _fields_of(reply).items():
         # A contract's reply must have a confidence; others may leave it out.
         if name in drawn or (name in Reply.model_fields and not fields[name].is_required()):
             continue
@@ -1128,7 +1010,7 @@ def _random_reply(question: Question) -> Decision:
         elif name in allowed.ranges:
             lowest, highest = allowed.ranges[name]
             part = {"type": part.get("type"), "minimum": lowest, "maximum": highest}
-        drawn[name] = _drawn(part, schema.get("$defs", {}), rng)
+        drawn[name] = _drawn(part, known, rng)
     try:
         return reply(**drawn)
     except ValidationError as error:

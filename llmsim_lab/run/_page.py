@@ -11,7 +11,6 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +18,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from llmsim_lab._util.files import write_file
-from llmsim_lab._util.html import join, safe, styled
+from llmsim_lab._util.html import safe
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._reading import Reading
@@ -42,9 +41,6 @@ _MODULES = (
 """In the order in which they are joined: each uses those before it. A further view, which calls
 ``addView``, comes between ``view`` and ``host``, and its style into ``_STYLES``."""
 _STYLES = ("view", "calls", "seat", "study")
-_MOST_STATIC = 300
-"""Decisions in the part that is read where scripts do not run."""
-_LONGEST_STATIC = 400
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 
@@ -96,7 +92,6 @@ def page_html(reading: Reading, *, start: int) -> str:
         "script": Markup(script),
         "style_hash": _hash(style),
         "script_hash": _hash(script),
-        "static": _static(reading),
         "version": version("llmsim-lab"),
         "reading": packed(data),
     }
@@ -114,39 +109,3 @@ def packed(value: object) -> str:
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-# --- where scripts do not run --------------------------------------------------------------------
-
-
-def _static(reading: Reading) -> Markup:
-    """Return what is essential as plain HTML: the runs, what they changed, their decisions."""
-    parts = [styled(clip(reading.title, 120), tag="h1")]
-    left = _MOST_STATIC
-    for run in reading.runs.values():
-        came = f"{run['verb']} of run {run['parent']}" if run["parent"] else run["verb"]
-        words = [run["name"], came, run["model"] or "no model", *run["changes"], *run["notes"]]
-        parts.append(styled(clip(f"Run {run['id']}: {' · '.join(words)}", 1_000), tag="h2"))
-        rows = list(_static_decisions(reading, run["id"], left))
-        left -= len(rows)
-        parts.append(_table(("turn", "player", "component", "status", "reasoning"), rows))
-        if left <= 0:
-            parts.append(styled("There is more; it is shown where scripts run.", tag="p"))
-            break
-    return join(parts, between="\n")
-
-
-def _static_decisions(reading: Reading, run: int, most: int) -> Iterator[Sequence[object]]:
-    turns = (record["turn"] for record in reading.records if "turn" in record)
-    its = ((turn["n"], made) for turn in turns if turn["run"] == run for made in turn["decisions"])
-    for _, (turn, made) in zip(range(most), its, strict=False):
-        why = clip(reading.text(made["why"]), _LONGEST_STATIC)
-        yield turn, made["player"], made["component"], made["status"], why
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Markup:
-    head = join(styled(name, tag="th") for name in header)
-    body = join(
-        styled(join(styled(str(it), tag="td", dir="auto") for it in row), tag="tr") for row in rows
-    )
-    return styled(join([styled(head, tag="tr"), body]), tag="table")

@@ -2,17 +2,70 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion
-from llmsim_lab.run._run import Run, foreseen
+from llmsim_lab.llm._scope import scoped
+from llmsim_lab.run._ask import Ask, Question
+from llmsim_lab.run._run import Run
+from llmsim_lab.types import ChatRequest
+
+
+def people_of(run: Run) -> list[Person]:
+    """Return the people who are asked in a run, whoever's place they take."""
+    players = (run.llm_client, *run.players.values())
+    backends = (getattr(getattr(it, "llm_client", it), "backend", None) for it in players)
+    return list(dict.fromkeys(one for one in backends if isinstance(one, Person)))
+
 
 Asked = tuple[Person, OpenQuestion]
+_FORESIGHT_S = 1.0
+"""How long a turn may take to its first question, for its form to be known before."""
 OTHERS = "everybody else"
 """The name of the seat ``*``."""
+
+
+def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
+    """Return what people will be asked first in the next turn, without asking anything.
+
+    Empty where others come first: it is then known when it is asked.
+    """
+    found: list[tuple[Person, ChatRequest]] = []
+
+    async def unanswered() -> None:
+        raise NotImplementedError
+
+    def put(question: Question) -> Any:
+        who = run.seat(question.player, by=question.by, tag=question.tag)
+        person, (choices, ranges, _) = getattr(who, "backend", None), question._allowed
+        if isinstance(person, Person):
+            narrowed = choices or None, ranges or None
+            asked = who.request_of(question.prompt, question.reply, *narrowed, site=question.site)
+            found.append((person, asked))
+        return unanswered()
+
+    twin = copy.copy(run)  # which may note prompts and seats
+    twin._prompts, twin._sources, twin.players = {**run._prompts}, {}, {"*": put}
+    ask = Ask(twin, run.state, run.turn_number + 1)
+
+    async def begin() -> None:
+        # A turn that cannot be played says so when it is played; nothing is fetched from outside.
+        with suppress(Exception), scoped(recorder=object()):
+            await asyncio.wait_for(twin.turn(run.state, ask), _FORESIGHT_S)
+
+    # A loop and a thread for itself, since this may be called on any loop.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, begin()).result()
+    with suppress(ConfigError):
+        ask.check_awaited()
+    return found
 
 
 class People:

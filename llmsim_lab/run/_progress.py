@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
-from statistics import median
 from typing import Any
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.llm._scope import InFlight, scope, scoped
-from llmsim_lab.types import Attempt, ChatRequest
+from llmsim_lab.types import ChatRequest
 
 Show = Callable[[str], object]
 """Shows a text instead of the one before; an empty one removes the line."""
@@ -27,8 +26,6 @@ Show = Callable[[str], object]
 _PATIENCE_S = 1.5
 """Work that is done by then shows nothing."""
 _TICK_S = 0.5
-_terminal = threading.Lock()
-"""Held by the line on the terminal, which has room for one."""
 _HUMAN = "human"
 """The model's name in requests to a person, who may be typing where the line would be."""
 
@@ -50,12 +47,9 @@ async def progress_line(
     # The task's context says whether a line counts already: step() inside run(), or run() inside
     # a comparison, is part of what that one counts.
     around = scope()
-    if around.counted:
-        yield lambda: None
-        return
-    show = _screen() if enabled and around.watch is None else None
+    show = _screen() if enabled and not around.counted and around.watch is None else None
     if show is None:
-        with scoped(counted=True):
+        with nullcontext() if around.counted else scoped(counted=True):
             yield lambda: None
         return
     line = ProgressLine(show, unit=unit, number=number, last=last)
@@ -65,9 +59,6 @@ async def progress_line(
             yield line.advance
     finally:
         ticker.cancel()
-        # Waited for, so that it cannot show the line once more after it was hidden.
-        with suppress(asyncio.CancelledError, Exception):
-            await ticker
         line.hide()
 
 
@@ -79,81 +70,63 @@ class ProgressLine(InFlight):
         unit: what the work consists of.
         number: of the first unit.
         last: the number of the last; None for a single one.
-        clock: returns seconds.
     """
 
-    def __init__(
-        self,
-        show: Show,
-        *,
-        unit: str,
-        number: int,
-        last: int | None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, show: Show, *, unit: str, number: int, last: int | None) -> None:
         super().__init__()
-        self._show = show
-        self._people: set[int] = set()
-        self._unit, self._number, self._last, self._clock = unit, number, last, clock
-        self._began = self._unit_began = clock()
-        self._seconds: list[float] = []
-        self._finished_before = 0
+        self._show, self._shown = show, False
+        self._unit, self._first, self._number, self._last = unit, number, number, last
+        self._began = time.monotonic()
 
     def advance(self) -> None:
         """Record that a unit is done; the next one has begun."""
-        now = self._clock()
-        self._seconds.append(now - self._unit_began)
-        self._unit_began = now
         self._number += 1
-        self._finished_before = self.finished
+        self.hide()  # what is printed of the unit has the line's place
 
     def began(self, request: ChatRequest) -> None:
-        """Record that the backend is being asked; while a person is, there is no line."""
+        """Record that the backend is being asked; as a person is, the line goes."""
         super().began(request)
         if request.model == _HUMAN:
-            self._people.add(id(request))
             self.hide()
 
-    def ended(self, request: ChatRequest, attempt: Attempt | None) -> None:
-        """Record what became of a request."""
-        super().ended(request, attempt)
-        self._people.discard(id(request))
-
     async def tick(self) -> None:
-        """Show the line after a while, and again and again."""
+        """Show the line after a while, and again and again, but not while a person is asked."""
         await asyncio.sleep(_PATIENCE_S)
         while True:
-            if not self._people:
-                self._show(self.text)
+            if not any(entry.model == _HUMAN for entry in self.waiting):
+                self._say(self.text)
             await asyncio.sleep(_TICK_S)
 
     def hide(self) -> None:
-        """Take the line away; a terminal that is gone is no reason to end a run."""
-        with suppress(Exception):
-            self._show("")
+        """Take the line away."""
+        if self._shown:
+            self._say("")
+
+    def _say(self, text: str) -> None:
+        self._shown = bool(text)
+        with suppress(Exception):  # a terminal that is gone is no reason to end a run
+            self._show(text)
 
     @property
     def text(self) -> str:
-        """What the line says now, such as ``turn 3 of 8 · waiting for 2 of 4 answers · 1:20 left``.
+        """What the line says now, such as ``turn 3 of 8 · waiting for 2 answers · 1:20 left``.
 
-        The time left follows from the median of the units so far.
+        The time left follows from the mean of the units so far.
         """
-        waiting, now, last = self.waiting, self._clock(), self._last
+        waiting, last = self.waiting, self._last
+        seconds, word = time.monotonic() - self._began, "so far"
         # After the last one it stays on that, while a callback or a file takes its time.
         parts = [f"{self._unit} {self._number}"]
         if last is not None:
             parts = [f"{self._unit} {min(self._number, last)} of {last}"]
+            if done := self._number - self._first:
+                seconds, word = seconds / done * max(0, last - self._number + 1), "left"
         if len(waiting) == 1:
             parts.append(f"waiting for {clip(printable(str(waiting[0])), 40)}")
         elif waiting:
-            asked = len(waiting) + self.finished - self._finished_before
-            parts.append(f"waiting for {len(waiting)} of {asked} answers")
-        left, word = now - self._began, "so far"
-        if last is not None and self._seconds:
-            usual, word = median(self._seconds), "left"
-            left = usual * (last - self._number) + max(0.0, usual - (now - self._unit_began))
-        minutes = str(timedelta(seconds=round(max(0.0, left)))).removeprefix("0:")
-        return " · ".join([*parts, f"{minutes.removeprefix('0')} {word}"])
+            parts.append(f"waiting for {len(waiting)} answers")
+        minutes = str(timedelta(seconds=round(seconds))).removeprefix("0:").removeprefix("0")
+        return " · ".join([*parts, f"{minutes} {word}"])
 
 
 def _screen() -> Show | None:
@@ -163,7 +136,7 @@ def _screen() -> Show | None:
     ipython = sys.modules.get("IPython")
     kernel = getattr(ipython.get_ipython(), "kernel", None) if ipython else None
     if kernel is None:
-        return _on_terminal()
+        return _on_terminal if sys.stderr is not None and sys.stderr.isatty() else None
     # Who runs a cell by hand can be asked for input; nbconvert, nbval and papermill cannot.
     request: Any = kernel.get_parent("shell") or {}
     return _in_cell() if request.get("content", {}).get("allow_stdin") else None
@@ -175,39 +148,16 @@ def _in_cell() -> Show:
 
     make: Any = DisplayHandle  # which has no types
     handle = make()
-    shown: list[str] = []
+    there = [False]
 
     def show(text: str) -> None:
-        if shown or text:
-            (handle.update if shown else handle.display)({"text/plain": text}, raw=True)
-            shown[:] = ["it has a place"]
+        (handle.update if there[0] else handle.display)({"text/plain": text}, raw=True)
+        there[0] = True
 
     return show
 
 
-def _on_terminal() -> Show | None:
-    stream = sys.stderr
-    if stream is None or not stream.isatty():
-        return None
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    console = Console(file=stream)
-    if not console.is_interactive:  # such as TERM=dumb, where a line cannot be written anew
-        return None
-    # What is printed meanwhile appears above the line, unless it goes elsewhere.
-    above = sys.stdout is not None and sys.stdout.isatty()
-    live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=above)
-
-    def show(text: str) -> None:
-        if text and not live.is_started and _terminal.acquire(blocking=False):
-            live.start()
-        if live.is_started:
-            line = Text(text, style="dim", no_wrap=True, overflow="ellipsis")
-            live.update(line, refresh=bool(text))
-            if not text:
-                live.stop()
-                _terminal.release()
-
-    return show
+def _on_terminal(text: str) -> None:
+    width = shutil.get_terminal_size().columns - 1
+    sys.stderr.write(f"\r{clip(text, width).ljust(width)}\r")
+    sys.stderr.flush()

@@ -12,7 +12,6 @@ tape says.
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 import logging
 import math
@@ -20,7 +19,6 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -29,13 +27,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 
-from markupsafe import Markup
 from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import YamlFile
-from llmsim_lab._util.html import badge, cell, join, pairs, safe, table
 from llmsim_lab._util.jsontext import as_mapping
 from llmsim_lab._util.text import closest, faults, log_event
 from llmsim_lab._util.waiting import explain, run_sync
@@ -50,7 +46,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import Budget, CallLog, Purse, scoped
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._ask import Ask, Foresight, prompt_for
+from llmsim_lab.run._ask import Ask, prompt_for
 from llmsim_lab.run._config import (
     Parameter,
     StateChange,
@@ -90,7 +86,7 @@ from llmsim_lab.run._turn import (
     turn_row,
 )
 from llmsim_lab.tape._lines import RunInfo, Verb
-from llmsim_lab.types import CallRecord, ChatRequest, FrozenDict, Status
+from llmsim_lab.types import CallRecord, FrozenDict, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,15 +95,12 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 _version = cache(version)  # which reads a file, and a study has a thousand runs
 
 StateT = TypeVar("StateT", default=Any)
+RunT = TypeVar("RunT", bound="Run")
 
 Tapes = Tape | str | Path
 AnyRun = Any
 """A run of any class."""
 
-_FORESIGHT_S = 1.0
-"""How long a turn may take to its first question, for its form to be known before."""
-_LATEST_SHOWN = 5
-_MOST_COLUMNS_SHOWN = 8
 _SET_IN_A_TURN = ("turns", "planned", "unrecorded", "llm_client")
 """What others may set of a run while it plays a turn."""
 CLIENT_SETTINGS = (
@@ -213,7 +206,7 @@ class Run(Generic[StateT]):
         for item in self.config.interventions:
             self.intervene(item.turn, item.set, note=item.note)
         if tape is not None:
-            self._record(tape if isinstance(tape, Tape) else Tape(tape))
+            record(self, tape if isinstance(tape, Tape) else Tape(tape))
 
     def __setattr__(self, name: str, value: Any) -> None:
         # A turn that remembers something outside the state would come out otherwise in a resume.
@@ -285,50 +278,6 @@ class Run(Generic[StateT]):
                     return prompt
             source = Prompt.load(source)
         return cast("Prompt", prompt_for(self, source, None)[0])
-
-    def _record(
-        self,
-        tape: Tape,
-        known: Mapping[str, Any] | None = None,
-        *,
-        verb: Verb = "run",
-        parent: int | None = None,
-        fork_turn: int | None = None,
-    ) -> Self:
-        """Begin a run on a tape, with the latest turn.
-
-        Args:
-            tape: the tape, which has the turns before where the run is a fork.
-            known: parts of the manifest that are known already, or that a study adds: its runs
-                share the code, and where a class came from a notebook only the notebook knows it.
-            verb: how the run came about.
-            parent: the run that it is a fork or a rerun of.
-            fork_turn: for a fork, the turn of the parent that it starts from.
-        """
-        # Before anything is written: what raises here leaves no run on the tape.
-        first = tape_turn(type(self), self.turns[-1], self.planned)
-        origin: dict[str, Any] = {"verb": verb, "parent": parent, "fork_turn": fork_turn}
-        number = tape.add_run(self._new_manifest(known), name=self.name, first=first, **origin)
-        self._session = Recording(type(self), tape, number)
-        return self
-
-    def _new_manifest(self, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return what defines the run; which model answers is added when it is first asked."""
-        known, client = known or {}, self.llm_client
-        return {
-            "kind": self.kind,
-            "package": _version("llmsim-lab"),
-            "python": platform.python_version(),
-            "platform": platform.platform(),
-            "seed": self.config.seed,
-            "config": self.config.model_dump(mode="json", by_alias=True),
-            "prompts": entries_of(self.prompts),
-            "code": known.get("code") or self.code_digests,
-            "given": ["players"] if self.given else [],
-            "llm": client.config.model_dump(mode="json") if client else None,
-            "model": None,
-            **known,
-        }
 
     # --- what a class may do differently -----------------------------------------------------
 
@@ -443,13 +392,6 @@ class Run(Generic[StateT]):
         return self.turns[-1].number
 
     @property
-    def people(self) -> list[Person]:
-        """The people who are asked in this run, whoever's place they take."""
-        clients = (self.llm_client, *map(_client_of, self.players.values()))
-        backends = (getattr(one, "backend", None) for one in clients)
-        return list(dict.fromkeys(one for one in backends if isinstance(one, Person)))
-
-    @property
     def calls(self) -> list[CallRecord]:
         """Every model call so far, oldest first, whoever made it."""
         return [call for turn in self.turns for call in turn.calls]
@@ -546,15 +488,11 @@ class Run(Generic[StateT]):
         """
         item = StateChange(turn=turn, **more, **({} if values is None else {"set": values}))
         now, latest, planned = self.turn_number, self.turns[-1], self.planned
-        if self._stepping and item.turn <= now + 1:
+        first = now + 2 if self._stepping else now
+        if item.turn < first:
             raise ConfigError(
-                f"turn {item.turn} cannot be changed while turn {now + 1} is being played; wait "
-                f"until it is done, or intervene at turn {now + 2} or later"
-            )
-        if item.turn < now:
-            raise ConfigError(
-                f"turn {item.turn} has been played (the run is at turn {now}); intervene at turn "
-                f"{now} or later, or start a new run"
+                f"turn {item.turn} has been played or is being played (the run is at turn {now}); "
+                f"intervene at turn {first} or later"
             )
         # Done to the latest state on trial: what this run has no place for raises now.
         state = self.changed(latest.state, item.set)
@@ -574,9 +512,7 @@ class Run(Generic[StateT]):
             raise
         end = now + self.config.turns
         if self.config.turns and item.turn >= end:  # with 0 turns it is stepped by hand
-            reason = f"run() called now ends at turn {end}"
-            if item.turn == end:
-                reason += ", and what is set there acts on the way to the next"
+            reason = f"run() called now ends at turn {end}; what is set acts on the way to the next"
             _warn("INTERVENTION_NOT_REACHED", planned=item, reason=reason)
         return item
 
@@ -640,57 +576,10 @@ class Run(Generic[StateT]):
         """
         self._purse = Purse(budget) if budget is not None else None
         try:
-            await self._play(turns, on_turn=on_turn, progress=progress)
+            await play_turns(self, turns, on_turn=on_turn, progress=progress)
         finally:
             self._purse = None
         return self.to_frame()
-
-    async def _play(
-        self,
-        turns: int | None = None,
-        *,
-        on_turn: Callable[[Turn], object] | None = None,
-        progress: bool = True,
-        beyond_done: bool = False,
-    ) -> None:
-        """Do what ``arun`` does without making a frame, which needs pandas.
-
-        ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have
-        been stepped on by hand.
-        """
-        wanted = self.config.turns if turns is None else turns
-        count, before = whole_number("turns", wanted, least=0), self.turn_number
-        with self._session.playing():
-            self._told_to_reach = last = before + count
-            try:
-                line = progress_line("turn", number=before + 1, last=last, enabled=progress)
-                async with line as advance:
-                    while self.turn_number < last and (beyond_done or not self.done(self.state)):
-                        if self._purse is not None:
-                            self._purse.check()
-                        turn = await self.step()
-                        advance()
-                        returned = on_turn(turn) if on_turn is not None else None
-                        if inspect.isawaitable(returned):
-                            await returned
-                        # Where nothing waits, as for rules: let others run too.
-                        await asyncio.sleep(0)
-            except BudgetReached as error:
-                self._ended(f"stopped: {error}")
-                _warn("BUDGET_REACHED", run=self.name, turn=self.turn_number, reason=error)
-                return
-            except BaseException as error:  # also Ctrl-C, or the task was cancelled
-                failed = isinstance(error, Exception)
-                self._ended(f"failed: {error}" if failed else "interrupted")
-                raise
-            self._ended("done")
-            _warn_of_players_never_asked(self)
-
-    def _ended(self, outcome: str) -> None:
-        """Write the outcome on the tape."""
-        # After a failure that failure is what has to be raised, not another one of the tape's.
-        with suppress(TapeError) if outcome != "done" else nullcontext():
-            self._session.ended(outcome)
 
     def run(
         self,
@@ -717,7 +606,6 @@ class Run(Generic[StateT]):
         state: Any = None,
         intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
         llm_client: LLMClient | None = None,
-        to: Tapes | None = None,
     ) -> Self:
         """Return a run that continues from one of this run's turns, with something changed.
 
@@ -732,12 +620,9 @@ class Run(Generic[StateT]):
             intervene: new values in the state of that turn, ``{"coins.Ann": 5}``; or a list of
                 interventions, each a dict as ``intervene`` takes it: ``[{"turn": 3, ...}]``.
             llm_client: another model; a replay's fork needs one.
-            to: another tape to record on, made if it is not there; what the fork comes from is
-                copied to it.
 
         Raises:
-            ConfigError: there is no such turn, or no part uses a prompt of that name, or the run is
-                on no tape that could be copied.
+            ConfigError: there is no such turn, or no part uses a prompt of that name.
         """
         at = self.turn_number if turn is None else whole_number("turn", turn)
         if not 0 <= at <= self.turn_number:
@@ -745,38 +630,30 @@ class Run(Generic[StateT]):
                 f"turn {at} cannot be forked from: the run has turns 0 to {self.turn_number}"
             )
         from_outside = _listed(intervene, at)
-        prompts = [prompt] if isinstance(prompt, Prompt | str) else list(prompt)
-        if any(not isinstance(item, Prompt) for item in prompts):
-            names = " or ".join(f"run.prompts[{place!r}].edit('...')" for place in self.prompts)
+        prompts = [prompt] if isinstance(prompt, Prompt) else list(prompt)
+        if not all(isinstance(item, Prompt) for item in prompts):
             raise ConfigError(
-                f"prompt={prompt!r:.60} is not an edited prompt; edit one of the run's: {names}"
+                f"prompt={prompt!r:.60} is not an edited prompt; edit one of the run's: "
+                f"run.prompts[...].edit('...'), of {', '.join(self.prompts)}"
             )
-        client = _checked_client(llm_client) or self.llm_client
-        lacks_model = client is not None and isinstance(client.backend, NoModel)
-        if lacks_model and not self.config.needs_model:
-            client, lacks_model = None, False
+        client = _live_client(self, llm_client)
         new = self.branch(at, client, prompts, state=state)
         for values in from_outside:
             new.intervene(**values)
-        if lacks_model:  # after the rest, which is wrong with a model as well
+        # After the rest, which is wrong with a model as well.
+        if client is None and self.llm_client is not None and self.config.needs_model:
             raise ConfigError(
                 "what comes after a fork is live: give it a model, fork(..., "
                 "llm_client=connect('auto'))"
             )
+        new.unrecorded = self.unrecorded
         if self.tape is None:
-            if to is not None:
-                raise ConfigError("to= copies the run's tape, and it has none: give it a tape=")
-            new.unrecorded = self.unrecorded
             return new
-        if to is None and self.tape.read_only:
+        if self.tape.read_only:
             new.unrecorded = f"the tape {self.tape.path} is open for reading only"
             _warn("FORK_NOT_RECORDED", reason=new.unrecorded)
             return new
-        tape, parent = self.tape, self.run_id
-        if to is not None:
-            tape, info = _copied(tape, tape.run(parent), to, up_to=at)
-            parent = info.id
-        return new._record(tape, verb="fork", parent=parent, fork_turn=at)
+        return record(new, self.tape, verb="fork", parent=self.run_id, fork_turn=at)
 
     def counterfactual(
         self,
@@ -807,16 +684,14 @@ class Run(Generic[StateT]):
         said: Mapping[str, str] = getattr(self.config, "players", {})
         words = {it: word for it, word in said.items() if it in kept and it not in others}
         config = self.config.model_copy(update={"name": name or self.name, "players": words})
-        client = _checked_client(llm_client) or self.llm_client
-        if client is not None and isinstance(client.backend, NoModel):
-            client = None  # a recorded run's, which answers nothing
+        client = _live_client(self, llm_client)
         given = {**_others_given(self), "players": {**kept, **others}}
         done = [item for turn in self.turns[1:] for item in turn.interventions]
         ahead = [item for at, its in self.planned.items() if at > self.turn_number for item in its]
         planned = [*done, *ahead]
         new: Self = _made(type(self), config, client, self.turns[:1], self.prompts, given, planned)
         if tape is not None:
-            new._record(tape if isinstance(tape, Tape) else Tape(tape))
+            record(new, tape if isinstance(tape, Tape) else Tape(tape))
         return new
 
     def branch(
@@ -845,20 +720,6 @@ class Run(Generic[StateT]):
         given = _others_given(self)
         made: Self = _made(type(self), self.config, client, turns, edited, given, planned)
         return made
-
-    def anew(self, config: Any, client: LLMClient | None) -> Self:
-        """Return a run that begins anew with another configuration, recorded on the same tape.
-
-        Args:
-            config: the configuration.
-            client: the model, if there is one.
-        """
-        new = type(self)(config, llm_client=client, prompts=self._prompts, **_others_given(self))
-        if self.tape is not None and self.tape.read_only:
-            new.unrecorded = f"the tape {self.tape.path} is open for reading only"
-        elif self.tape is not None:
-            new._record(self.tape)
-        return new
 
     @classmethod
     def replay(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
@@ -932,7 +793,7 @@ class Run(Generic[StateT]):
         tape, run = self.tape, self.run_id
         info = tape.run(run) if tape is not None and run is not None else None
         return {
-            **(self._new_manifest() if info is None else info.manifest),
+            **(new_manifest(self) if info is None else info.manifest),
             "name": self.config.name,
             "turns": self.turn_number,
             "calls": len(self.calls),
@@ -951,36 +812,6 @@ class Run(Generic[StateT]):
         lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
         about = f"turn {self.turn_number}{lost}"
         return f"<{type(self).__name__} {self.config.name!r}: {about}>"
-
-    def _repr_html_(self) -> str:
-        """Return the run's name, place and latest turns; the same for the same run."""
-        where = "none" if self.tape is None else f"{self.tape.path.name}, run {self.run_id}"
-        shares = [
-            Markup("{} {}").format(badge(status), f"{share:.0%}")
-            for status, share in self.statuses.items()
-        ]
-        facts: list[tuple[object, object]] = [
-            ("turn", self.turn_number),
-            ("tape", f"not recorded: {self.unrecorded}" if self.unrecorded else where),
-            ("decisions", join(shares, between=" ") if shares else safe("no model was asked")),
-            *(("note", note) for note in self.notes),
-        ]
-        for at in sorted(at for at in self.planned if at > self.turn_number):
-            facts += [("planned", item) for item in self.planned[at]]
-        about = pairs(facts, caption=f"{type(self).__name__} {self.config.name!r}")
-        columns = [series.column for series in self.series if series.short][:_MOST_COLUMNS_SHOWN]
-        turns = [(turn, turn.columns()) for turn in self.turns[-_LATEST_SHOWN:]]
-        rows = [
-            [
-                turn.number,
-                *(cell(row.get(column)) for column in columns),
-                "; ".join(map(str, turn.interventions)),
-            ]
-            for turn, row in turns
-        ]
-        header = ["turn", *(name.replace("_", " ") for name in columns), "interventions"]
-        title = "the latest turns" if len(self.turns) > len(turns) else "its turns"
-        return str(join([about, table(header, rows, caption=title)]))
 
 
 def _configured(
@@ -1037,51 +868,69 @@ def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], bool]
     return seated, given
 
 
-def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
-    """Return what people will be asked first in the next turn, without asking anything.
+def record(
+    run: RunT,
+    tape: Tape,
+    known: Mapping[str, Any] | None = None,
+    *,
+    verb: Verb = "run",
+    parent: int | None = None,
+    fork_turn: int | None = None,
+) -> RunT:
+    """Begin a run on a tape, with its latest turn; returns the run.
 
-    Empty where others come first: it is then known when it is asked.
+    Args:
+        run: the run.
+        tape: the tape, which has the turns before where the run is a fork.
+        known: parts of the manifest that are known already, or that a study adds: its runs share
+            the code, and where a class came from a notebook only the notebook knows it.
+        verb: how the run came about.
+        parent: the run that it is a fork or a rerun of.
+        fork_turn: for a fork, the turn of the parent that it starts from.
     """
-    twin = copy.copy(run)  # which may note prompts and seats
-    twin._prompts, twin._sources, twin._seats = {**run._prompts}, {}, {}
-    ask = Foresight(twin, run.state, run.turn_number + 1)
-
-    async def begin() -> None:
-        # A turn that cannot be played says so when it is played.
-        with suppress(Exception):
-            await asyncio.wait_for(twin.turn(run.state, ask), _FORESIGHT_S)
-
-    # A loop and a thread for itself, since this may be called on any loop.
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, begin()).result()
-    with suppress(ConfigError):
-        ask.check_awaited()
-    return ask.requests
+    # Before anything is written: what raises here leaves no run on the tape.
+    first, manifest = tape_turn(type(run), run.turns[-1], run.planned), new_manifest(run, known)
+    origin: dict[str, Any] = {"verb": verb, "parent": parent, "fork_turn": fork_turn}
+    number = tape.add_run(manifest, name=run.name, first=first, **origin)
+    run._session = Recording(type(run), tape, number)
+    return run
 
 
-def about(run: Run, number: int, *, parent: int | None = None, **more: Any) -> RunInfo:
+def new_manifest(run: Run, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what defines a run; which model answers is added when it is first asked."""
+    known, client = known or {}, run.llm_client
+    return {
+        "kind": run.kind,
+        "package": _version("llmsim-lab"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "seed": run.config.seed,
+        "config": run.config.model_dump(mode="json", by_alias=True),
+        "prompts": entries_of(run.prompts),
+        "code": known.get("code") or run.code_digests,
+        "given": ["players"] if run.given else [],
+        "llm": client.config.model_dump(mode="json") if client else None,
+        "model": None,
+        **known,
+    }
+
+
+def about(run: Run, number: int, **more: Any) -> RunInfo:
     """Return what a tape would say of a run, if it were on one.
 
     Args:
         run: the run.
         number: of the run.
-        parent: of the run that it came from.
         more: other fields of it.
     """
-    info = RunInfo(
-        id=number,
-        name=run.name,
-        parent=parent,
-        fork_turn=None,
-        verb="run",
-        started="",
-        ended=None,
-        outcome=None,
-        turns=run.turn_number,
-        calls=sum(call.attempts for call in run.calls),
-        manifest=run._new_manifest(),
-    )
-    return replace(info, **more)
+    facts: dict[str, Any] = {
+        "id": number,
+        "name": run.name,
+        "turns": run.turn_number,
+        "calls": sum(call.attempts for call in run.calls),
+        "manifest": new_manifest(run),
+    }
+    return RunInfo(**{**facts, **more})
 
 
 def checked_state(run: Run[StateT], state: Any, verb: str = "turn returned") -> StateT:
@@ -1102,6 +951,16 @@ def checked_state(run: Run[StateT], state: Any, verb: str = "turn returned") -> 
             "its cell), and make a new run of it"
         )
     raise ConfigError(f"{name} {verb} {state!r:.60}; {way_out}")
+
+
+def anew(run: Run, config: Any, client: LLMClient | None) -> Run:
+    """Return a run that begins anew with another configuration, recorded on the same tape."""
+    new = type(run)(config, llm_client=client, prompts=run.prompts, **_others_given(run))
+    if run.tape is not None and run.tape.read_only:
+        new.unrecorded = f"the tape {run.tape.path} is open for reading only"
+    elif run.tape is not None:
+        record(new, run.tape)
+    return new
 
 
 async def _next_turn(run: Run) -> Turn:
@@ -1152,6 +1011,52 @@ def _is_live(run: Run) -> bool:
     return not run._quiet and not run._session.is_replay
 
 
+async def play_turns(
+    run: Run,
+    turns: int | None = None,
+    *,
+    on_turn: Callable[[Turn], object] | None = None,
+    progress: bool = True,
+    beyond_done: bool = False,
+) -> None:
+    """Do what ``Run.arun`` does without making a frame, which needs pandas.
+
+    ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have been
+    stepped on by hand.
+    """
+    wanted = run.config.turns if turns is None else turns
+    count, before = whole_number("turns", wanted, least=0), run.turn_number
+    with run._session.playing():
+        run._told_to_reach = last = before + count
+        outcome = "interrupted"  # also by Ctrl-C, or the task was cancelled
+        try:
+            line = progress_line("turn", number=before + 1, last=last, enabled=progress)
+            async with line as advance:
+                while run.turn_number < last and (beyond_done or not run.done(run.state)):
+                    if run._purse is not None:
+                        run._purse.check()
+                    turn = await run.step()
+                    advance()
+                    returned = on_turn(turn) if on_turn is not None else None
+                    if inspect.isawaitable(returned):
+                        await returned
+                    # Where nothing waits, as for rules: let others run too.
+                    await asyncio.sleep(0)
+            outcome = "done"
+        except BudgetReached as error:
+            outcome = f"stopped: {error}"
+            _warn("BUDGET_REACHED", run=run.name, turn=run.turn_number, reason=error)
+        except Exception as error:
+            outcome = f"failed: {error}"
+            raise
+        finally:
+            # After a failure that failure is what has to be raised, not another of the tape's.
+            with nullcontext() if outcome == "done" else suppress(TapeError):
+                run._session.ended(outcome)
+        if outcome == "done":
+            _warn_of_players_never_asked(run)
+
+
 def _warn_of_players_never_asked(run: Run) -> None:
     """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
     never = [name for name in run.players if name != "*" and name not in run._seats]
@@ -1182,11 +1087,6 @@ def _others_given(run: Run) -> dict[str, Any]:
     """Return what a run like this one has to be given again, which no configuration holds."""
     others = {name: getattr(run, name) for name in own_arguments(type(run))}
     return {**others, "players": run.players}
-
-
-def _client_of(player: Any) -> Any:
-    """Return the client of a player that asks a model by itself; else the player."""
-    return getattr(player, "llm_client", player)
 
 
 def _check_world(cls: type[Run]) -> None:
@@ -1245,7 +1145,7 @@ def replay(
         )
     try:
         # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
-        run_sync(simulation._play(wanted - first, beyond_done=True))
+        run_sync(play_turns(simulation, wanted - first, beyond_done=True))
     except TapeError as error:
         if changed := _code_changes(info, simulation):
             raise type(error)(f"{error}. Mind that {changed}") from error
@@ -1296,7 +1196,6 @@ def rerun(
     *,
     llm_client: LLMClient | None = None,
     kind: type[Run] | None = None,
-    to: Tapes | None = None,
     **given: Any,
 ) -> AnyRun:
     """Return a new run with a recorded one's configuration and prompts, at its first turn.
@@ -1309,13 +1208,10 @@ def rerun(
         run: the run's number; the latest if not given.
         llm_client: the model.
         kind: as for ``replay``.
-        to: as for ``fork``.
         given: as for ``replay``.
     """
-    tape = existing_tape(tape) if to is None else _reading(tape)
+    tape = existing_tape(tape)
     info = tape.run(run)
-    if to is not None:
-        tape, info = _copied(tape, info, to, up_to=None)
     records = tape.turn_records(info.id)
     done = (interventions_of(record, "interventions") for record in records[1:])
     planned = [*chain(*done), *interventions_of(records[-1], "planned")]
@@ -1325,7 +1221,7 @@ def rerun(
         others = (other.manifest["config"].get("replicate") or 0 for other in tape.runs())
         changes = {"replicate": max(others) + 1}
         simulation.config = simulation.config.model_copy(update=changes)
-    return simulation._record(tape, verb="rerun", parent=info.id)
+    return record(simulation, tape, verb="rerun", parent=info.id)
 
 
 def fork(
@@ -1337,7 +1233,6 @@ def fork(
     state: Any = None,
     intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     llm_client: LLMClient | None = None,
-    to: Tapes | None = None,
     **given: Any,
 ) -> AnyRun:
     """Return a new run that continues from a turn of a recorded one, with something changed.
@@ -1352,30 +1247,20 @@ def fork(
         state: see ``Run.fork``.
         intervene: see ``Run.fork``.
         llm_client: the model.
-        to: another tape to record on, made if it is not there; what the new run comes from is
-            copied to it.
         given: as for ``replay``.
 
     Raises:
         ConfigError: there is no such turn, or no part uses a prompt of that name.
     """
-    tape = existing_tape(tape) if to is None else _reading(tape)
+    tape = existing_tape(tape)
     try:
         info = tape.run(run)
     except TapeError as error:
         if run is not None and turn is None:
             explain(error, f"The second argument is the run; for turn {run} write turn={run}.")
         raise
-    if to is not None:
-        tape, info = _copied(tape, info, to, up_to=turn)
     recorded = _load(tape, info, llm_client, given)
     return recorded.fork(turn, prompt=prompt, state=state, intervene=intervene)
-
-
-def _copied(tape: Tape, info: RunInfo, to: Tapes, *, up_to: int | None) -> tuple[Tape, RunInfo]:
-    """Return another tape, and a run on it that was copied from the first."""
-    other = to if isinstance(to, Tape) else Tape(to)
-    return other, other.run(other.take(tape, [info.id], up_to=up_to)[info.id])
 
 
 def load(
@@ -1515,11 +1400,9 @@ def _rebuild(
     given = {name: it for name, it in others.items() if it is not None}
     taken = ("players", *own_arguments(cls))
     if unknown := given.keys() - set(taken):
-        its = sorted(unknown & cls.config_type.model_fields.keys())
-        own = f"; for another {its[0]} start a new run: {cls.__name__}({its[0]}=...)" if its else ""
         raise ConfigError(
             f"{', '.join(sorted(unknown))}: what a recorded {cls.__name__} may be given again is "
-            f"{', '.join(taken)}{own}"
+            f"{', '.join(taken)}; for other parameters start a new run: {cls.__name__}(...)"
         )
     if info.manifest["given"] and "players" not in given:
         raise ConfigError(
@@ -1612,22 +1495,25 @@ def _checked_client(client: Any) -> LLMClient | None:
     )
 
 
+def _live_client(run: Run, given: Any) -> LLMClient | None:
+    """Return the given client, or else the run's; a recorded run's answers nothing that is new."""
+    client = _checked_client(given) or run.llm_client
+    return None if client is not None and isinstance(client.backend, NoModel) else client
+
+
 def _listed(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
-    """Return interventions as a list, whatever they came in; a generator can be read but once.
+    """Return interventions as a list.
 
     Args:
-        intervene: a dict without a turn is one intervention at the fork's, or new values by name.
+        intervene: a list of them, or new values by name in the state that the fork begins at.
         turn: the one that the fork begins at.
     """
-    if isinstance(intervene, Mapping) and intervene and "turn" not in intervene:
-        # A note alone does nothing, so that it is a value.
-        is_one = "set" in intervene and intervene.keys() <= StateChange.model_fields.keys()
-        return [{"turn": turn, **(intervene if is_one else {"set": intervene})}]
-    single = isinstance(intervene, Mapping | str) or not isinstance(intervene, Iterable)
-    items = [] if single else list(intervene)
-    if single or not all(isinstance(item, Mapping) for item in items):
+    if isinstance(intervene, Mapping):
+        return [{"turn": turn, "set": intervene}] if intervene else []
+    items = list(intervene) if isinstance(intervene, Iterable) else [intervene]
+    if not all(isinstance(item, Mapping) for item in items):
         raise ConfigError(
-            f"intervene={items or intervene!r:.120} must be a list of interventions, each a dict: "
-            "intervene=[{'turn': 3, ...}]; or new values by name, {'coins.Ann': 5}"
+            f"intervene={items!r:.120} must be new values by name, {{'coins.Ann': 5}}, or a list "
+            "of interventions, each a dict: intervene=[{'turn': 3, 'set': {...}}]"
         )
     return items

@@ -195,50 +195,37 @@ def check_kept(state: State, state_type: type[State]) -> None:
     raise ConfigError(f"a tape would not give this {name} back as it is: {why}")
 
 
-def places_in(state: State) -> dict[str, tuple[str, ...]]:
-    """Return where a state's values are: name to path, fields first, then what is in them.
+def values_in(state: State) -> dict[str, tuple[tuple[str, ...], Any]]:
+    """Return what is in a state by name, such as ``coins.Ann``: its path, and the value.
 
     Raises:
         ConfigError: two values have one name, as with a key that holds a dot.
     """
-    found: dict[str, tuple[str, ...]] = {}
-    for path, _ in _walk(state, (), []):
-        name = ".".join(path)
-        if name in found:
-            raise ConfigError(
-                f"two values of the state are called {name}: {found[name]} and {path}; take the "
-                "dot out of one of the names"
-            )
-        found[name] = path
+    found: dict[str, tuple[tuple[str, ...], Any]] = {}
+
+    def walk(inside: Any, around: tuple[str, ...]) -> None:
+        for own, value in (inside.__dict__ if isinstance(inside, BaseModel) else inside).items():
+            path = (*around, own)
+            if (name := ".".join(path)) in found:
+                raise ConfigError(
+                    f"two values of the state are called {name}: {found[name][0]} and {path}; take "
+                    "the dot out of one of the names"
+                )
+            found[name] = path, value
+            if isinstance(value, BaseModel | Mapping):
+                walk(value, path)
+
+    walk(state, ())
     return found
 
 
 def columns_in(state: State) -> dict[str, Any]:
-    """Return what a frame's row says of a state: its numbers, and the texts that are its fields.
-
-    Raises:
-        ConfigError: two of them have one name, as with a key that holds a dot.
-    """
-    columns, count = {}, 0
-    for path, value in _walk(state, (), []):
+    """Return what a frame's row says of a state: its numbers, and the texts that are its fields."""
+    columns = {}
+    for name, (path, value) in values_in(state).items():
         if isinstance(value, int | float) or (len(path) == 1 and isinstance(value, str)):
-            columns[".".join(path)] = value
-            count += 1
-    if len(columns) < count:
-        places_in(state)  # raises, and names the two
+            columns[name] = value
     return columns
-
-
-_Found = list[tuple[tuple[str, ...], Any]]
-
-
-def _walk(value: Any, path: tuple[str, ...], found: _Found) -> _Found:
-    """Return what is in a state, each with its path."""
-    for name, item in (value.__dict__ if isinstance(value, BaseModel) else value).items():
-        found.append(((*path, name), item))
-        if isinstance(item, BaseModel | Mapping):
-            _walk(item, (*path, name), found)
-    return found
 
 
 def changed_at(state: Any, values: Mapping[str, Any], *, parameters: Collection[str] = ()) -> Any:
@@ -254,24 +241,19 @@ def changed_at(state: Any, values: Mapping[str, Any], *, parameters: Collection[
     """
     if not isinstance(state, State):
         raise ConfigError(f"values of a {type(state).__name__} have no names; it is not a State")
-    places = places_in(state)
+    places = values_in(state)
     dumped: dict[str, Any] = state.model_dump()  # a copy, whose dicts can be changed
     for name, value in values.items():
         if name not in places:
             listed = ", ".join(list(places)[:12]) + (", …" if len(places) > 12 else "")
-            way_out = ""
-            if name in parameters:
-                way_out = (
-                    f"; {name} is a parameter, which a run keeps to its end: for what changes on "
-                    "the way, give the state a field"
-                )
+            kept = "; a parameter stays as it is to the run's end" if name in parameters else ""
             raise ConfigError(
                 f"the state has nothing called {name!r}{closest(name, places)}; it has {listed}"
-                f"{way_out}"
+                f"{kept}"
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{name}={value!r} is not a number that a state can hold")
-        *path, last = places[name]
+        *path, last = places[name][0]
         inside = dumped
         for part in path:
             inside = inside[part]

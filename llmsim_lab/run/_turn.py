@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, get_args
 
-from pydantic import ConfigDict, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import ConfigDict, FiniteFloat, TypeAdapter
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import plain_frame
@@ -363,20 +363,13 @@ def reply_of(call: CallRecord | None) -> dict[str, Any]:
 def _as_asked(value: Any, field: Any, schema: Mapping[str, Any]) -> Any:
     """Return a number or truth value that was written as another type, as the world got it."""
     # Otherwise one such answer would make its column one of texts, whose sum is a long text.
-    if isinstance(field, Mapping) and "$ref" in field:
-        field = schema.get("$defs", {}).get(str(field["$ref"]).rpartition("/")[2], {})
-    if not isinstance(field, Mapping) or not isinstance(value, bool | int | float | str):
-        return value
-    kinds: list[Any] = []
-    for part in field.get("anyOf", [field]):
-        kind = part.get("type") if isinstance(part, Mapping) else None
-        kinds += kind if isinstance(kind, list) else [kind]
-    kinds = [kind for kind in kinds if kind != "null"]
-    read = _READ.get(kinds[0]) if len(kinds) == 1 and isinstance(kinds[0], str) else None
-    if read is None or (kinds == ["number"] and type(value) is int):
-        return value
-    with suppress(ValidationError):
-        return read(value)
+    with suppress(
+        AttributeError, LookupError, TypeError, ValueError
+    ):  # a damaged schema says nothing
+        if "$ref" in field:
+            field = schema["$defs"][field["$ref"].rpartition("/")[2]]
+        [kind] = {part["type"] for part in field.get("anyOf", [field])} - {"null"}
+        return value if kind == "number" and type(value) is int else _READ[kind](value)
     return value
 
 

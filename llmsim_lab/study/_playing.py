@@ -35,6 +35,7 @@ from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import Purse
 from llmsim_lab.run import resume
+from llmsim_lab.run._run import play_turns, record
 from llmsim_lab.run._session import load_turns
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
 from llmsim_lab.tape._lines import RunInfo
@@ -286,7 +287,7 @@ class StudyPlayer:
         self.playing[job.key] = run
         self.on_change()
         try:
-            await run._play(max(0, job.end - run.turn_number), progress=False)
+            await play_turns(run, max(0, job.end - run.turn_number), progress=False)
             if run._edit and (run.turn_number >= job.end or run.done(run.state)):
                 run._edit.check()
         except Exception as error:
@@ -318,8 +319,8 @@ class StudyPlayer:
         run.config = run.config.model_copy(update={"name": name})
         known = {"code": world.code, NOTE: job.note(play)}
         if number is None:
-            return run._record(tape, known)
-        return run._record(tape, known, verb="fork", parent=number, fork_turn=run.turn_number)
+            return record(run, tape, known)
+        return record(run, tape, known, verb="fork", parent=number, fork_turn=run.turn_number)
 
     @property
     def is_spent(self) -> bool:

@@ -372,7 +372,7 @@ class Questions(Run[Told]):
 
     async def turn(self, state: Told, ask: Ask) -> Told:
         said = await ask.each(
-            ["Ann", "Bob"], Wide, "Well, {{ name }}?", step={"rate": 0.25}, limits={"rate": (1, 2)}
+            ["Ann", "Bob"], Wide, "Well, {{ name }}?", limits={"rate": [1, 1.25, 1.5, 1.75, 2]}
         )
         return state.replace(told={name: reply.model_dump_json() for name, reply in said.items()})
 

@@ -422,7 +422,9 @@ def test_what_stands_in_keeps_to_the_limits() -> None:
     async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
         await ask("Ann", Gift, "Give.", limits={"amount": (0, 5)}, otherwise=9)
 
-    with pytest.raises(ConfigError, match=r"otherwise= of Ann: amount must be .*from 0 to 5"):
+    with pytest.raises(
+        ConfigError, match=r"otherwise= of Ann answered Gift, amount must be .*from 0 to 5"
+    ):
         world(asking)(llm_client=client("no")).run(1)
 
 
@@ -449,7 +451,7 @@ def test_half_a_character_from_outside_or_in_a_note_is_whole_on_the_tape(tmp_pat
         (lambda ask: ask("Ann", Gift, lambda _: 3), r"the prompt to Ann is 3; a function of"),
         (lambda ask: ask("Ann", Gift, "{{ a }}", a=later), r"a=<function later.* is async"),
         (lambda ask: ask.outside("die", {1, 2}, later), r"the key of die, \{1, 2\}, is not ready"),
-        (lambda ask: ask.outside("die", 6, lambda: {1}), r"what die gave is not ready for JSON"),
+        (lambda ask: ask.outside("die", 6, lambda: {1}), r"what die gave, \{1\}, is not ready"),
     ],
 )
 def test_what_cannot_be_asked_is_an_error_that_names_it(

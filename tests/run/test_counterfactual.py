@@ -14,6 +14,7 @@ from worlds import PublicGoods
 from llmsim_lab import Person, Run, Simulation, replay
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import load
+from llmsim_lab.run._people import people_of
 
 FIVE = {"reasoning": "So.", "amount": 5, "confidence": 0.5}
 SHOCKS = {"economy": {"shock_scale": 1}, "seed": 5, "start_at": "1979Q3"}
@@ -103,10 +104,10 @@ def test_a_person_keeps_the_seat_and_a_model_its_seat() -> None:
     run = PublicGoods(players={"Ann": person, "Bob": "random"}, llm_client=client)
     other = run.counterfactual({"Ann": "model"})
     other.run(1)
-    assert (other.people, run.people) == ([], [person])
+    assert (people_of(other), people_of(run)) == ([], [person])
     assert [other.state.given[name] for name in ("Ann", "Cy", "Di")] == [5, 5, 5]
     kept = run.counterfactual({"Bob": "model"})
-    assert (kept.people, kept.config.players["Ann"]) == ([person], "person")
+    assert (people_of(kept), kept.config.players["Ann"]) == ([person], "person")
 
 
 def test_a_recorded_run_brings_its_prompts_and_no_model(tmp_path: Path) -> None:

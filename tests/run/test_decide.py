@@ -78,10 +78,10 @@ def asking(reply: type[Reply], tape: Path | None = None, *, turns: int = 1, **qu
         (Move, "mode", {}, {"way": "up"}),
         (Side, "mode", {}, {"side": "up"}),
         (Vote, "mode", {}, {"yes": False}),
-        (Gift, "mode", {"limits": {"amount": (0, 10)}, "step": {"amount": 5}}, {"amount": 5}),
+        (Gift, "mode", {"limits": {"amount": [0, 5, 10]}}, {"amount": 5}),
         (Gift, "expected", {"limits": {"amount": [0, 10]}}, {"amount": 10}),
         (Gift, "mode", {"limits": {"amount": (7, 7)}}, {"amount": 7}),
-        (Rate, "expected", {"limits": {"rate": (0, 10)}, "step": {"rate": 5}}, {"rate": 5.0}),
+        (Rate, "expected", {"limits": {"rate": [0, 5, 10]}}, {"rate": 5.0}),
     ],
 )
 def test_what_is_taken_follows_from_the_probabilities(

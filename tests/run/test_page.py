@@ -183,12 +183,11 @@ def test_a_run_is_shown_with_its_family_and_first(tmp_path: Path) -> None:
 
 def test_no_text_of_a_run_is_in_the_page_as_html(tmp_path: Path) -> None:
     shown = PageData(hostile_game(tape=tmp_path / "a.tape").page(tmp_path / "poison.html"))
-    # The data are letters and digits; what is left is the shell and the static part.
+    # The data are letters and digits; what is left is the shell.
     shell = re.sub(r'id="reading">[^<]*<', "<", shown.html)
     for bad in ("<img", "window.hacked=1<", "onerror='", "\x1b", "\u202e", "<!--"):
         assert bad not in shell
     assert shell.count("</noscript>") == shell.count("</title>") == shell.count("</style>") == 1
-    assert "&lt;script&gt;window.hacked=1&lt;/script&gt;" in shell
     assert any("window.hacked=1" in line for line in shown.lines)
 
 
@@ -210,13 +209,6 @@ def test_the_page_allows_its_own_script_and_style_and_nothing_else(first_run: Pa
         "DOMParser",
     ):
         assert way not in own
-
-
-def test_what_is_essential_is_read_where_scripts_do_not_run(first_run: PageData) -> None:
-    [static] = re.findall(r"<noscript>(.*?)</noscript>", first_run.html, re.DOTALL)
-    assert "Run 3: one nation · fork of run 1 · qwen2.5-coder-1.5b · prompt agent_policy" in static
-    assert "The current high inflation rate (11.09%) indicates" in static
-    assert "style=" not in static, "the page's policy would block it"
 
 
 def test_the_same_runs_give_the_same_file(first_run: PageData, tmp_path: Path) -> None:

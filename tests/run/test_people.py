@@ -14,7 +14,7 @@ from worlds import Gift, PublicGoods
 from llmsim_lab import Ask, Person, Run, Simulation, State
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.run import fork, resume
-from llmsim_lab.run._run import foreseen
+from llmsim_lab.run._people import foreseen, people_of
 
 FIVE = {"reasoning": "So.", "amount": 5, "confidence": 0.5}
 
@@ -83,7 +83,7 @@ def test_a_fork_with_another_model_leaves_the_person_in_the_seat(tmp_path: Path)
     run.run(2)
     run.close()
     branch = fork(path, turn=1, llm_client=make_client(replies, model="another"))
-    [person] = branch.people
+    [person] = people_of(branch)
     person.ask = lambda _: FIVE | {"amount": 7}
     branch.run(1)
     assert asked == ["Bob", "Cy", "Di"]
@@ -105,7 +105,7 @@ async def test_what_was_answered_before_a_stop_is_not_asked_again(tmp_path: Path
         await task
     run.close()
     again = resume(path)
-    ann, bob = again.people
+    ann, bob = people_of(again)
     task = asyncio.create_task(again.step())
     bob.answer(await bob.asked(), FIVE | {"amount": 2})
     assert ann.questions == ()

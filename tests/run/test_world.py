@@ -153,15 +153,15 @@ def test_a_reply_that_breaks_the_fields_bound_as_well_is_told_the_questions_limi
     assert "20" not in told
 
 
-def test_a_step_offers_a_grid_of_numbers() -> None:
+def test_a_list_of_numbers_is_a_grid() -> None:
     class Rate(Reply):
         rate: float = Field(ge=0, le=5)
 
-    seen: list[Any] = []
+    grid, seen = [1.0, 1.25, 1.5, 1.75, 2.0], []
 
     class Bank(Run[Pot]):
         async def turn(self, state: Pot, ask: Ask) -> Pot:
-            reply = await ask("Bank", Rate, "Set it.", limits={"rate": (1, 2)}, step={"rate": 0.25})
+            reply = await ask("Bank", Rate, "Set it.", limits={"rate": grid})
             seen.append(reply.rate)
             return state
 
@@ -169,7 +169,7 @@ def test_a_step_offers_a_grid_of_numbers() -> None:
     run.run(1)
     schema = run.calls[0].request.schema
     assert schema is not None
-    assert schema["properties"]["rate"] == {"enum": [1.0, 1.25, 1.5, 1.75, 2.0]}
+    assert schema["properties"]["rate"] == {"enum": grid}
     assert seen == [1.25]
 
 
@@ -534,17 +534,15 @@ def asking(question: Any) -> type[Run[Pot]]:
 
 
 def test_a_slot_that_nothing_fills_is_told_with_the_likely_name() -> None:
-    with pytest.raises(PromptError, match=r"slot {{ nmae }}, .*\(did you mean 'name'\?\)"):
+    with pytest.raises(PromptError, match=r"nothing fills {{ nmae }} \(did you mean 'name'\?\)"):
         asking(lambda ask: ask("Ann", Gift, "{{ nmae }}"))(llm_client=one()).run(1)
     with pytest.raises(PromptError, match=r"has no item 'coin' \(did you mean 'coins'\?\)"):
         asking(lambda ask: ask("Ann", Gift, "{{ state.coin }}"))(llm_client=one()).run(1)
-    with pytest.raises(
-        PromptError, match=r"slot {{ offer }}, which nothing fills; it may use name"
-    ):
+    with pytest.raises(PromptError, match=r"nothing fills {{ offer }}; it may use name"):
         asking(lambda ask: ask("Ann", Gift, "{{ name }}: {{ offer }}"))(
             llm_client=pot_client()
         ).run(1)
-    with pytest.raises(PromptError, match=r"no slot for offer; write {{ offer }}"):
+    with pytest.raises(PromptError, match=r"the prompt to Ann: it has no slot for offer;"):
         asking(lambda ask: ask("Ann", Gift, "Hello", offer=1))(llm_client=pot_client()).run(1)
 
 
@@ -966,8 +964,8 @@ def test_a_question_that_cannot_be_asked_says_why(question: Any, says: str) -> N
     ("limits", "says"),
     [
         ({"shar": (0, 1)}, r"limits name 'shar' \(did you mean 'share'\?\), which Several lacks"),
-        ({"name": (0, 1)}, "limits of name: it is not a number; give the values allowed"),
-        ({"words": ["a"]}, "limits of words: it holds several values"),
+        ({"name": (0, 1)}, r"limits of name for Ann are \(0, 1\); give"),
+        ({"words": ["a"]}, r"limits of words for Ann are \['a'\]; give"),
         ({"count": "3"}, "limits of count for Ann are '3'; give"),
         ({"count": (float("nan"), 3)}, "count for Ann has no bound on one side: from nan to 3"),
         ({"free": (0, float("inf"))}, "free for Ann has no bound on one side: from 0 to inf"),
@@ -978,15 +976,6 @@ def test_limits_that_say_nothing_are_errors_that_show_the_right_form(
 ) -> None:
     with pytest.raises(ConfigError, match=says):
         asked_of("random", Several, **limits)
-
-
-@pytest.mark.parametrize(
-    ("step", "says"),
-    [(0, "step of amount is 0; it must be a number above 0"), (0.01, "makes 2001 values from 0")],
-)
-def test_a_step_that_makes_no_grid_is_an_error(step: float, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        asking(lambda ask: ask("Ann", Gift, "Give.", step={"amount": step}))(llm_client=one()).run()
 
 
 def test_chance_keeps_to_open_bounds_and_fills_lists() -> None:
@@ -1008,7 +997,9 @@ def test_a_rule_is_told_which_value_is_not_on_the_list() -> None:
 
 def test_a_parameter_that_is_to_change_on_the_way_is_sent_to_the_state() -> None:
     run = pot()
-    with pytest.raises(ConfigError, match=r"factor is a parameter, .* give the state a field"):
+    with pytest.raises(
+        ConfigError, match=r"'factor'.*; a parameter stays as it is to the run's end"
+    ):
         run.intervene(2, {"factor": 3})
     with pytest.raises(ConfigError, match=r"nothing called 'fctor'; it has [^;]*$"):
         run.intervene(2, {"fctor": 3})
@@ -1018,10 +1009,10 @@ def test_a_fork_with_another_parameter_is_sent_to_a_new_run(tmp_path: Path) -> N
     run = pot(tape=tmp_path / "pot.tape")
     run.run(1)
     run.close()
-    with pytest.raises(ConfigError, match=r"for another factor start a new run: .*\(factor=...\)"):
+    with pytest.raises(
+        ConfigError, match=r"factor: what a recorded .*; for other parameters start a new run"
+    ):
         fork(tmp_path / "pot.tape", turn=0, factor=3)
-    with pytest.raises(ConfigError, match=r"fctor: what a recorded PublicGoods may be .* players$"):
-        fork(tmp_path / "pot.tape", turn=0, fctor=3)
 
 
 @pytest.mark.parametrize("given", ["You are {{ name }}.", ["You are {{ name }}."], [3]])
@@ -1029,7 +1020,7 @@ def test_a_fork_with_a_text_for_a_prompt_is_told_how_one_is_edited(given: Any) -
     run = pot()
     run.run(1)
     place = next(iter(run.prompts))
-    with pytest.raises(ConfigError, match=r"edit one of the run's: .*" + place + r"'\].edit"):
+    with pytest.raises(ConfigError, match="edit one of the run's: .*edit.*" + place):
         run.fork(prompt=given)
     assert run.fork(prompt=run.prompts[place].edit("You are {{ name }}.")).turn_number == 1
 

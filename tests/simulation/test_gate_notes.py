@@ -80,7 +80,7 @@ def simulation(tmp_path: Path) -> Make:
     return make
 
 
-def test_frame_page_caption_and_words_of_a_chart_name_a_model_that_failed(
+def test_frame_caption_and_words_of_a_chart_name_a_model_that_failed(
     keep: Keep, simulation: Make
 ) -> None:
     keep(raiser())
@@ -88,7 +88,6 @@ def test_frame_page_caption_and_words_of_a_chart_name_a_model_that_failed(
     assert not run.notes  # nothing was asked yet
     frame = run.run(1, progress=False)
     assert frame.attrs["notes"] == [SENTENCE]
-    assert SENTENCE in run._repr_html_()
     chart = RateChart(run)
     assert SENTENCE in chart.static_text()
     for figure in (chart.figure, rate_figure({"run": frame})):

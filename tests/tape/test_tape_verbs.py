@@ -18,7 +18,6 @@ from tape_kit import (
     HashBackend,
     asked,
     bytes_in,
-    content,
     hash_client,
     make_recorded,
     steady_config,
@@ -144,25 +143,6 @@ def test_a_resumed_run_asks_with_the_recorded_settings(tmp_path: Path) -> None:
 
 
 # --- forks -------------------------------------------------------------------------------------
-
-
-def test_a_run_forks_into_another_file_with_a_copy_of_what_it_came_from(tmp_path: Path) -> None:
-    root = make_recorded(tmp_path / "x.tape")
-    before = (tmp_path / "x.tape").read_bytes()
-    branch = root.fork(1, llm_client=hash_client(HashBackend()), to=tmp_path / "y.tape")
-    branch.run(1)
-    branch.close()
-    assert (tmp_path / "x.tape").read_bytes() == before
-    with Tape(tmp_path / "y.tape", read_only=True) as tape:
-        assert [(info.parent, info.fork_turn, info.turns) for info in tape.runs()] == [
-            (None, None, 1),
-            (1, 1, 2),
-        ]
-        assert content(replay(tape)) == content(branch)
-    unrecorded = Simulation(root.config, llm_client=hash_client(HashBackend()))
-    with pytest.raises(ConfigError, match="to= copies the run's tape, and it has none"):
-        unrecorded.fork(to=tmp_path / "z.tape")
-    assert not (tmp_path / "z.tape").exists()
 
 
 @pytest.mark.parametrize("turn", [-1, 3, 99])

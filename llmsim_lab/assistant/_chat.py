@@ -278,7 +278,7 @@ class Chat(Run[ChatState]):
 
     def close(self) -> None:
         """End a recording; afterwards only the file holds it."""
-        self._ended("done")
+        self._session.ended("done")
         super().close()
 
     def __repr__(self) -> str:

@@ -73,13 +73,6 @@ def write_page(path: str | Path, reading: Reading, *, start: int) -> Path:
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"a page is HTML, and {path.name!r} does not end in .html")
-    # Whole before the file is opened, so that an error leaves what is there.
-    page = page_html(reading, start=start).encode(errors="replace")
-    return write_file(path, page)
-
-
-def page_html(reading: Reading, *, start: int) -> str:
-    """Return the page as ``write_page`` writes it."""
     script = f'{module()}\nmountPage(document.getElementById("page"));'
     style = (_FRONT / "page.css").read_text("utf-8")
     # Lines first, since like compresses best beside like.
@@ -97,7 +90,9 @@ def page_html(reading: Reading, *, start: int) -> str:
     }
     shell = (_FRONT / "page.html").read_text("utf-8")
     # In one go, since a text may hold what looks like another's place.
-    return re.sub(r"{{ (\w+) }}", lambda place: str(parts[place[1]]), shell)
+    page = re.sub(r"{{ (\w+) }}", lambda place: str(parts[place[1]]), shell)
+    # Whole before the file is opened, so that an error leaves what is there.
+    return write_file(path, page.encode(errors="replace"))
 
 
 def packed(value: object) -> str:

@@ -27,9 +27,6 @@ from llmsim_lab.errors import ConfigError, TapeError
 ENTRY_POINTS = "llmsim_lab.simulations"
 """The group of entry points: a ``kind``, and where its class is."""
 
-_NOTEBOOK = "notebook"
-"""What stands for the file in the name of a class that has none."""
-
 _OWN = re.compile(r"([\w.-]+):([\w.]+)")
 """The name of a world of one's own: its file's stem and its class."""
 
@@ -59,7 +56,7 @@ def identity(cls: type) -> str:
     """Return what a class is called on tapes: its file's stem and its name, never ``__main__``."""
     path = file_of(cls)
     if path is None:
-        return f"{_NOTEBOOK}:{cls.__qualname__}"
+        return f"notebook:{cls.__qualname__}"
     stem = path.parent.name if path.stem in ("__init__", "__main__") else path.stem
     return f"{stem}:{cls.__qualname__}"
 
@@ -185,18 +182,12 @@ def class_of_manifest(run: int, manifest: Mapping[str, Any]) -> RunClass:
         return find_class(name)
     except ConfigError as error:
         why = str(error)
-        if found := _OWN.fullmatch(name):
-            file, world = found.groups()
-            first = (
-                f"run the cell that defines {world}"
-                if file == _NOTEBOOK
-                else f"import it: from {file} import {world} in Python, --import {file}.py on the "
-                "command line"
-            )
+        if _OWN.fullmatch(name):
             why = (
                 f"it is one of {name}, which is not known here, and a tape never makes code run; "
-                f"{first}; then make the same call again. Where the file or the class was "
-                f'renamed, write kind = "{name}" in the class'
+                "run the cell that defines it, or import its file (--import FILE.py on the command "
+                "line); then make the same call again. Where the file or the class was renamed, "
+                f'write kind = "{name}" in the class'
             )
         raise TapeError(f"run {run} on the tape cannot be played: {why}") from error
 

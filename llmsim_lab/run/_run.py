@@ -1074,9 +1074,7 @@ def _what_now(run: Run) -> str:
     at, left = run.turn_number, max(1, run._told_to_reach - run.turn_number)
     later = ""
     if run.tape is not None and not run._session.is_replay:
-        model = ", llm_client=..." if run.llm_client is not None else ""
-        file = f"{str(run.tape.path)!r}, {run.run_id}{model}"
-        later = f" (in another session, {type(run).__name__}.resume({file}).run({left}))"
+        later = f"; in another session, resume({str(run.tape.path)!r}, {run.run_id}, ...) does"
     return (
         f"Turn {at + 1} was not finished: the run is kept up to turn {at}, and .run({left}) "
         f"continues it{later}."
@@ -1253,13 +1251,7 @@ def fork(
         ConfigError: there is no such turn, or no part uses a prompt of that name.
     """
     tape = existing_tape(tape)
-    try:
-        info = tape.run(run)
-    except TapeError as error:
-        if run is not None and turn is None:
-            explain(error, f"The second argument is the run; for turn {run} write turn={run}.")
-        raise
-    recorded = _load(tape, info, llm_client, given)
+    recorded = _load(tape, tape.run(run), llm_client, given)
     return recorded.fork(turn, prompt=prompt, state=state, intervene=intervene)
 
 

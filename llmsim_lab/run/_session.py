@@ -126,12 +126,10 @@ class Recording(Session):
             recorded = others.get(name) if name else manifest["model"]
             if difference := model_differs(recorded, info):
                 self._wrong_model = True
-                whose, wanted = "", "Connect to that one"
-                if name:
-                    whose, wanted = f" for {name}", f"Give it that one, players={{{name!r}: ...}},"
+                whose = f" for {name}" if name else ""
                 raise TapeError(
                     f"run {self.number} was begun with another model{whose}: {difference}. "
-                    f"{wanted} to continue, or fork the run to continue with this one"
+                    "Give that one to continue, or fork the run to continue with this one"
                 )
             if recorded is None:
                 mine = asdict(info)
@@ -255,9 +253,7 @@ def load_turns(
 
         def attempt(number: int, known: Mapping[int, Attempt] = known) -> Attempt:
             """Return an attempt of this turn; that of another turn is looked up by itself."""
-            found = known.get(number)
-            return found if found is not None else tape.call(number).attempt
+            return known.get(number) or tape.call(number).attempt
 
-        turn = decode_turn(cls, record, attempt)
-        turns.append(turn)
+        turns.append(decode_turn(cls, record, attempt))
     return turns

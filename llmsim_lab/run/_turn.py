@@ -45,11 +45,6 @@ _MOST_OUTSIDE = 500
 """How much of what came from outside is shown, characters."""
 
 
-def answer_in_words(fields: Mapping[str, Any]) -> str:
-    """Return what a player answered, without what every reply has: ``amount 5``, ``share 0.33``."""
-    return ", ".join(f"{name} {_in_words(value)}" for name, value in own_fields(fields).items())
-
-
 def _in_words(value: Any) -> Any:
     """Return a value whose fractions, as deep as they are, are as short as numbers in prompts."""
     if isinstance(value, float) and isfinite(value):
@@ -137,7 +132,8 @@ class Answer:
         return own_fields(self.given or reply_of(self.call))
 
     def __str__(self) -> str:
-        return answer_in_words(self.fields)
+        """Return what was answered: ``amount 5``, ``share 0.33``."""
+        return ", ".join(f"{name} {_in_words(value)}" for name, value in self.fields.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -291,7 +291,8 @@ class StudyPlayer:
             if run._edit and (run.turn_number >= job.end or run.done(run.state)):
                 run._edit.check()
         except Exception as error:
-            run._ended(f"{_FAILED}{told(error)}")
+            with suppress(TapeError):  # what has to be raised is this failure
+                run._session.ended(f"{_FAILED}{told(error)}")
             raise
         finally:
             unlisten()

@@ -210,7 +210,7 @@ def test_without_the_file_the_error_names_class_and_option(taped: Run, verb: str
     status, _, err = taped(verb, "t.tape")
     assert status == 1
     assert "it is one of pot:PublicGoods, which is not known here" in err
-    assert "from pot import PublicGoods in Python, --import pot.py on the command line" in err
+    assert "or import its file (--import FILE.py on the command line)" in err
 
 
 def test_a_recorded_run_continues_and_begins_anew(taped: Run) -> None:

@@ -605,12 +605,13 @@ class Ask:
         if isinstance(prompt, str):
             text = prompt
             return lambda _: text
-        own = {slot: known[slot] for slot in slots if callable(known[slot])}
+        own: dict[str, Any] = {}
+        shared: dict[str, Any] = {}
+        for slot in slots:
+            (own if callable(known[slot]) else shared)[slot] = known[slot]
         # Filled when the first is asked: rules need no text.
-        shared = cache(
-            lambda: prompt.sharing({slot: known[slot] for slot in slots if slot not in own})
-        )
-        return lambda name: shared()(**{slot: each(name) for slot, each in own.items()})
+        sharing = cache(partial(prompt.sharing, shared))
+        return lambda name: sharing()(**{slot: each(name) for slot, each in own.items()})
 
     # --- who answers -------------------------------------------------------------------------
 

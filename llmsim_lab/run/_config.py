@@ -23,6 +23,7 @@ from pydantic import (
     Field,
     create_model,
     field_validator,
+    model_validator,
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -61,6 +62,17 @@ class StateChange(Settings):
     @classmethod
     def _whole(cls, turn: Any) -> int:
         return whole_number("turn", turn)  # also numpy's, as frames have them; True is not one
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, values: Any) -> Any:
+        # Here, so that a file and a world's call show the right form too.
+        for name in values.keys() - cls.model_fields.keys() if isinstance(values, Mapping) else ():
+            raise ValueError(
+                f"{name}: unknown; there are {', '.join(cls.model_fields)}; new values go by "
+                "name: {'turn': 3, 'set': {'coins.Ann': 5}}"
+            )
+        return values
 
     @field_validator("set", mode="before")
     @classmethod

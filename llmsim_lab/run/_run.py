@@ -924,8 +924,11 @@ def about(run: Run, number: int, **more: Any) -> RunInfo:
         more: other fields of it.
     """
     facts: dict[str, Any] = {
+        **dict.fromkeys(("parent", "fork_turn", "ended", "outcome")),
         "id": number,
         "name": run.name,
+        "verb": "run",
+        "started": "",
         "turns": run.turn_number,
         "calls": sum(call.attempts for call in run.calls),
         "manifest": new_manifest(run),

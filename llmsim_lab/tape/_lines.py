@@ -437,12 +437,12 @@ class RunInfo:
 
     id: int
     name: str
-    parent: int | None = None
-    fork_turn: int | None = None
-    verb: Verb = "run"
-    started: str = ""
-    ended: str | None = None
-    outcome: str | None = None
+    parent: int | None
+    fork_turn: int | None
+    verb: Verb
+    started: str
+    ended: str | None
+    outcome: str | None
     process: int | None = None
     turns: int
     calls: int

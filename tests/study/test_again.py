@@ -13,7 +13,7 @@ from study_kit import Basin, Water, Wish, instant_client
 
 from llmsim_lab import Budget, LLMClient, LLMConfig, Question, ScriptedBackend, State, Tape
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run import Ask, Run
+from llmsim_lab.run import Ask, Run, fork
 from llmsim_lab.study import Comparison, Study
 from llmsim_lab.tape import verify
 from llmsim_lab.types import Reply
@@ -214,12 +214,12 @@ def test_runs_that_are_not_independent_are_refused(tape: Path) -> None:
 
 
 def test_of_a_fork_the_turns_are_asked_again_that_it_played_itself(tape: Path) -> None:
-    fork = Water.load(tape, 1).fork(2, llm_client=instant_client(), to=tape.parent / "f.tape")
-    fork.run(2, progress=False)
-    fork.close()
-    study = played(again(fork, samples=1))
-    assert study.units == ["2:2", "2:3"]
-    assert study.simulation("kind", "2:3").turns[:4] == fork.turns[:4]
+    branch = fork(tape, 1, turn=2, llm_client=instant_client())
+    branch.run(2, progress=False)
+    branch.close()
+    study = played(again(branch, samples=1))
+    assert study.units == ["3:2", "3:3"]
+    assert study.simulation("kind", "3:3").turns[:4] == branch.turns[:4]
 
 
 def test_what_is_asked_again_needs_a_model(tape: Path) -> None:

@@ -19,7 +19,6 @@ from typing import (
     runtime_checkable,
 )
 
-from markupsafe import Markup
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -34,7 +33,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
-from llmsim_lab._util.html import badge, cell, details, fields_html, join, pairs, pre
+from llmsim_lab._util.html import fields_html
 from llmsim_lab._util.text import logfmt
 from llmsim_lab.errors import ConfigError, FailureReason, TapeError
 
@@ -347,25 +346,6 @@ class CallRecord:
         """Prompt and reply tokens together."""
         return self.prompt_tokens + self.reply_tokens
 
-    def __html__(self) -> Markup:
-        """Who answered, at what cost, and, folded, what went to and fro."""
-        last = self.history[-1]
-        facts = [
-            ("model", self.request.model),
-            ("status", badge(self.status)),
-            ("attempts", self.attempts),
-            ("prompt tokens", self.prompt_tokens),
-            ("reply tokens", self.reply_tokens),
-        ]
-        outcome = ("reply", last.reply.text) if last.reply else ("fault", last.detail)
-        return join(
-            [
-                pairs(facts),
-                details("prompt", pre(self.request.prompt)),
-                details(outcome[0], pre(outcome[1])),
-            ]
-        )
-
 
 class Places:
     """How a turn's record names the turn's calls: each stands in it once.
@@ -493,9 +473,6 @@ class Decision(Immutable):
         self.__dict__["_call"] = call
         return self
 
-    def _repr_html_(self) -> str:
-        return str(fields_html(self, more=[("call", cell(self.call))] if self.call else []))
-
     def __eq__(self, other: object) -> bool:
         # Iterated, since of the model itself ``dict`` would look for keys, slowly and in vain.
         return type(self) is type(other) and dict(iter(self)) == dict(iter(other))
@@ -613,9 +590,6 @@ class LLMReasoningChain:
     status: Status = "ok"
     call: CallRecord | None = None
     prompt_text: str = field(default="", repr=False)
-
-    def _repr_html_(self) -> str:
-        return str(fields_html(self))
 
     @property
     def prompt(self) -> str:

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
 
-from llmsim_lab._util.html import table
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._retry import seed_from
@@ -138,18 +137,6 @@ class Choice(Generic[OptionT]):
         chances = ", ".join(f"{option!r}: {p:.3f}" for option, p in self.probabilities.items())
         drawn = f", {self.samples} samples" if self.samples else ""
         return f"<Choice {{{chances}}}, mass {self.mass:.3f}, by {self.method}{drawn}>"
-
-    def _repr_html_(self) -> str:
-        head = ["option", "probability", "95 % interval"][: 3 if self.interval else 2]
-        rows = [[text_of(option), f"{p:.1%}"] for option, p in self.probabilities.items()]
-        for row, (low, high) in zip(rows, self.interval.values(), strict=False):
-            row.append(f"{low:.1%} to {high:.1%}")
-        how = f"{self.samples} samples" if self.samples else self.method
-        facts = (
-            f"{self.mass:.1%} of the answers are options; {self.entropy:.2f} bits; by {how}; "
-            f"position bias {self.position_bias:.1%}"
-        )
-        return str(table(head, rows, caption=facts))
 
 
 def measures(request: ChatRequest) -> bool:

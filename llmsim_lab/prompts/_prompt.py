@@ -19,10 +19,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Self
 
-from markupsafe import Markup
-
 from llmsim_lab._spans import MAX_SPANS, Layout, Origin, Provenance, Span
-from llmsim_lab._util.html import ADDED, INK, QUIET, REMOVED, STRONG, bars, join, pre, safe, styled
+from llmsim_lab._util.html import join, pre, table
 from llmsim_lab._util.text import clip, estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
@@ -33,39 +31,19 @@ _FAULTS = (TypeError, ValueError, ArithmeticError)
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 
 
-def _change(gone: str, come: str) -> Markup:
-    """Return words that went and words that came, told apart by more than their colours."""
-    old = styled(gone, f"background:{REMOVED};color:{INK};padding:0 2px", tag="del")
-    new = styled(come, f"background:{ADDED};color:{INK};padding:0 2px", tag="ins")
-    return join([part for text, part in ((gone, old), (come, new)) if text], between=" ")
-
-
-class PromptDiff(str):
-    """A word diff of two texts: ``[-gone-]`` and ``{+new+}``, coloured in a notebook."""
-
-    __slots__ = ("_html",)
-
-    _html: str
-
-    def __new__(cls, before: str, after: str) -> PromptDiff:
-        """Compare two texts word by word; the spaces between words count as words too."""
-        old, new = (re.findall(r"\s+|\S+", text) for text in (before, after))
-        plain, html = "", []
-        matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
-        for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
-            gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
-            if tag == "equal":
-                plain += gone
-                html.append(safe(gone))
-            else:
-                plain += (f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else "")
-                html.append(_change(gone, come))
-        self = super().__new__(cls, plain)
-        self._html = str(pre(join(html)))
-        return self
-
-    def _repr_html_(self) -> str:
-        return self._html
+def word_diff(before: str, after: str) -> str:
+    """Return what is different in a second text, word by word: ``[-gone-]`` and ``{+new+}``."""
+    # The spaces between words count as words too.
+    old, new = (re.findall(r"\s+|\S+", text) for text in (before, after))
+    parts = []
+    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
+    for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
+        if tag == "equal":
+            parts.append(gone)
+        else:
+            parts.append((f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else ""))
+    return "".join(parts)
 
 
 class Prompt:
@@ -259,9 +237,9 @@ class Prompt:
         slots = ", ".join(self.slots) or "none"
         return f"prompt {self.name!r}: {'; '.join(faults)}; its slots are: {slots}"
 
-    def diff(self, other: Prompt) -> PromptDiff:
-        """Return what is different in the other prompt, word by word."""
-        return PromptDiff(self.text, other.text)
+    def diff(self, other: Prompt) -> str:
+        """Return what is different in the other prompt: ``[-gone-]`` and ``{+new+}``."""
+        return word_diff(self.text, other.text)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Prompt) and self.digest == other.digest
@@ -271,9 +249,6 @@ class Prompt:
 
     def __repr__(self) -> str:
         return f"Prompt({self.name!r}, slots={list(self.slots)}, digest={self.digest[:12]!r})"
-
-    def _repr_html_(self) -> str:
-        return str(join([styled(f"{self.name} {self.digest[:12]}", STRONG), pre(self.text)]))
 
 
 @cache
@@ -365,7 +340,7 @@ class RenderedPrompt(str):
         return f"<RenderedPrompt {self.template.name!r}: about {total:,} tokens>"
 
     def _repr_html_(self) -> str:
-        """Return the tokens of each module or slot as bars, and the messages below."""
+        """Return the tokens of each module or slot, and the messages below."""
         texts = {"system": self.system, "user": self.user}
         tokens: Counter[str] = Counter()
         for span in self.spans:
@@ -373,16 +348,9 @@ class RenderedPrompt(str):
             name = span.name if span.tokens is None else span.source.removeprefix("module ")
             stretch = span.of(texts[span.role])
             tokens[name] += estimate_tokens(stretch) if span.tokens is None else span.tokens
-        total = max(1, sum(map(estimate_tokens, texts.values())))
-        if (rest := total - tokens.total()) > 0:
-            tokens["the template's own words"] += rest
-        rows = [
-            (clip(name, 80), count, f"{count:,} ({count / total:.0%})")
-            for name, count in tokens.most_common()
-        ]
-        messages = [join([styled(role, QUIET), pre(text)]) for role, text in texts.items() if text]
-        title = styled(f"About {total:,} tokens", STRONG)
-        return str(join([title, bars(rows), *messages]))
+        rows = [(clip(name, 80), count) for name, count in tokens.most_common()]
+        counts = table(("part", "tokens"), rows, caption=repr(self))
+        return str(join([counts, *[pre(text) for text in texts.values() if text]]))
 
 
 def digest_of(*parts: str) -> str:

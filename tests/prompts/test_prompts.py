@@ -11,7 +11,6 @@ import pytest
 
 from llmsim_lab.errors import PromptError
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts._prompt import PromptDiff
 
 GREETING = Prompt("Greet {{ name }}.", system="You are {{ mood }}.", name="greeting")
 
@@ -147,14 +146,6 @@ def test_replacing_what_is_not_there_is_refused(old: str) -> None:
 def test_a_diff_marks_words_gone_and_new() -> None:
     diff = GREETING.diff(GREETING.replace("Greet", "Salute"))
     assert "[-Greet-]{+Salute+} {{ name }}." in diff
-    plain = re.sub(' style="[^"]*"', "", diff._repr_html_())
-    assert "<del>Greet</del> <ins>Salute</ins>" in plain
-
-
-def test_a_diff_in_a_notebook_shows_markup_and_does_not_run_it() -> None:
-    page = PromptDiff("<b>hi</b>", "<script>x</script>")._repr_html_()
-    assert "<script>" not in page
-    assert "&lt;script&gt;" in page
 
 
 # Identity and looks
@@ -178,7 +169,5 @@ def test_a_rendered_prompt_shows_how_many_tokens_each_slot_takes() -> None:
     rendered = Prompt("Greet {{ name }}, {{ mood }}.").render(name="<b>" * 8, mood="kindly")
     assert repr(rendered) == "<RenderedPrompt 'unnamed': about 10 tokens>"
     shown = rendered._repr_html_()
-    names = re.findall(r"(name|mood|the template&#39;s own words)<", shown)
-    assert names == ["name", "mood", "the template&#39;s own words"]
-    assert "6 (60%)" in shown
+    assert re.findall(r">(name|mood|\d+)<", shown) == ["name", "6", "mood", "2"]
     assert "<b>" not in shown

@@ -5,18 +5,15 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 import pytest
-from pydantic import BaseModel
 
 from llmsim_lab._util.html import (
     ADDED,
     INK,
     QUIET_OPACITY,
-    REMOVED,
     SERIES_COLOURS,
     STATUS_COLOURS,
     SURFACE,
     badge,
-    cell,
     details,
     join,
     pairs,
@@ -87,18 +84,6 @@ def test_a_status_label_can_be_read_and_names_the_status(status: str) -> None:
     assert f">{status}</span>" in badge(status)  # type: ignore[arg-type]
 
 
-class Shop(BaseModel):
-    goods: int
-    town: str = "Ur"
-
-
-def test_models_in_a_mapping_keep_their_names() -> None:
-    html = str(cell({"Ann's": Shop(goods=3), "<b>": Shop(goods=4)}))
-    assert "Ann&#39;s" in html
-    assert "&lt;b&gt;" in html
-    assert html.count('<th scope="row"') == 2
-
-
 # The tokens
 
 
@@ -129,9 +114,7 @@ def over(top: tuple[float, ...], alpha: float, below: tuple[float, ...]) -> tupl
 
 
 def test_text_on_every_coloured_background_has_a_contrast_of_aa() -> None:
-    for background in (ADDED, REMOVED):
-        assert contrast(rgb(INK), rgb(background)) >= 4.5, background
-        assert contrast(rgb("#555"), rgb(background)) >= 4.5, background
+    assert contrast(rgb(INK), rgb(ADDED)) >= 4.5
 
 
 @pytest.mark.parametrize("theme", PAGES)

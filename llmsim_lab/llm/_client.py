@@ -295,7 +295,7 @@ class LLMClient:
             >>> choice = await client.choose("Inflation is 6 %. What now?", ["raise", "hold"])
             >>> choice.mode, choice.mass
         """
-        named = _choose.Options.of(options)
+        named = _choose.options_of(options)
         if samples < 1:
             raise ConfigError(f"samples={samples} must be at least 1")
         if method not in get_args(Method):
@@ -310,15 +310,7 @@ class LLMClient:
             return await self._call(request, lambda reply: reply)
 
         base = self.config.seed if seed is None else seed
-        try:
-            return await _choose.choice_by(method, ask, before, named, samples=samples, seed=base)
-        except _choose.NoOptionError as nothing:
-            fault = BackendError(
-                f"{nothing}; say in the prompt what is to be chosen, or use another model",
-                reason="invalid_response",
-            )
-            history = nothing.calls[-1].history
-            raise _retry.failure_of(fault, history, site, model=self.config.model) from nothing
+        return await _choose.choice_by(method, ask, before, named, samples=samples, seed=base)
 
     def _request(
         self,

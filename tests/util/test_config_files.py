@@ -57,12 +57,12 @@ def test_a_file_becomes_an_instance(tmp_path: Path) -> None:
         ("main:\n  type: square\n", "line 1: main.side: Field required"),
         (
             "main: {type: square, side: 1, hue: 2}\n",
-            "main.hue: unknown key; known here are side, t",
+            "main.hue: unknown key",
         ),
-        ("s: {type: square, side: 1, hue: 2}\n", "s.hue: unknown key; known here are side, type"),
+        ("s: {type: square, side: 1, hue: 2}\n", "s.hue: unknown key"),
         (
             "shapes:\n  a: {type: square, side: 1}\n  b: {type: circle, side: 1, radius: 1}\n",
-            "line 3: shapes.b.circle.side: unknown key; known here are radius, type",
+            "line 3: shapes.b.circle.side: unknown key",
         ),
         ("shapes:\n  a:\n    type: circle\n", "line 2: shapes.a.circle.radius: Field required"),
         (

@@ -29,7 +29,6 @@ from llmsim_lab.types import CallRecord, ChatReply, ChatRequest, Message
 
 OptionT = TypeVar("OptionT", bound=Hashable)
 
-Method = Literal["logprobs", "samples"]
 Decide = Literal["sample", "mode", "expected"]
 """What becomes of probabilities: a draw, the likeliest, or the one nearest to the expectation."""
 
@@ -73,7 +72,7 @@ class Choice(Generic[OptionT]):
 
     probabilities: Mapping[OptionT, float]
     mass: float
-    method: Method
+    method: Literal["logprobs", "samples"]
     label_pull: Mapping[str, float] = field(default_factory=dict)
     interval: Mapping[OptionT, tuple[float, float]] = field(default_factory=dict)
     samples: int = 0
@@ -201,7 +200,6 @@ def orders_of(options: Mapping[OptionT, str]) -> list[tuple[str, dict[str, Optio
 
 
 async def choice_by(
-    method: Method,
     ask: Ask,
     before: Sequence[Message],
     options: Mapping[OptionT, str],
@@ -209,10 +207,9 @@ async def choice_by(
     samples: int,
     seed: int | None,
 ) -> Choice[OptionT]:
-    """Return the choice by a method, or from samples if the backend gives no probabilities.
+    """Return the choice by letters, or from samples if the backend gives no probabilities.
 
     Args:
-        method: to be tried.
         ask: makes a request.
         before: the conversation before the question, which goes into its last message.
         options: what can be chosen.
@@ -227,14 +224,12 @@ async def choice_by(
         [*earlier, replace(last, content=f"{last.content}\n\n{question}")]
         for question, _ in orders_of(options)
     ]
-    answers = list[Answer]()
-    if method == "logprobs":
-        # The first one alone: where there are no probabilities, the others need not be asked.
-        answers = [await ask(talks[0], MEASURED, WANTED)]
-        if answers[0][0].top_logprobs:
-            answers += await gather_all([ask(talk, MEASURED, WANTED) for talk in talks[1:]])
-        if all(reply.top_logprobs for reply, _ in answers):
-            return by_letters(options, answers)
+    # The first one alone: where there are no probabilities, the others need not be asked.
+    answers = [await ask(talks[0], MEASURED, WANTED)]
+    if answers[0][0].top_logprobs:
+        answers += await gather_all([ask(talk, MEASURED, WANTED) for talk in talks[1:]])
+    if all(reply.top_logprobs for reply, _ in answers):
+        return by_letters(options, answers)
     work = []
     for place, talk in enumerate(talk for talk in talks for _ in range(-(-samples // len(talks)))):
         how: dict[str, Any] = {**DRAWN, "num_predict": 1}

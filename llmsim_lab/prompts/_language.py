@@ -27,7 +27,6 @@ from jinja2.runtime import Context
 from jinja2.visitor import NodeTransformer
 from pydantic import BaseModel
 
-from llmsim_lab._spans import Layout
 from llmsim_lab._util.text import DIGITS, brief, rounded
 from llmsim_lab.errors import PromptError
 
@@ -42,9 +41,11 @@ MAX_STEPS = 200_000
 
 Values = Mapping[str, Any]
 """Of slots, by name."""
+Place = tuple[int, int, str]
+"""Where a value begins and ends in the text, and its slots."""
+Filled = tuple[str, list[Place]]
 _CHARGED = 6
 """How many characters or items a filter and a comparison handle in a step."""
-_PLAIN = Layout((), ())
 _NESTED = "it is nested too deeply; use fewer brackets, blocks and operators in one another"
 
 
@@ -53,28 +54,21 @@ class _Filling:
 
     def __init__(self) -> None:
         self._pieces = list[str]()
-        self._form = list[tuple[int, str, str]]()
-        self._lengths = list[int]()
-        self._length = self._end = self._steps = 0
+        self._places = list[Place]()
+        self._length = self._steps = 0
 
-    def add(self, text: str, layout: Layout = _PLAIN) -> None:
+    def add(self, text: str, places: Iterable[Place] = ()) -> None:
         """Put out text, with values in it."""
-        if layout is not _PLAIN and layout.form:
-            (gap, name, source), *more = layout.form
-            self._form += [(self._length - self._end + gap, name, source), *more]
-            self._lengths += layout.lengths
-            self._end = self._length + sum(gap for gap, *_ in layout.form) + sum(layout.lengths)
+        at = self._length
+        self._places += [(at + start, at + end, slots) for start, end, slots in places]
         self._pieces.append(text)
         self._length += len(text)
-        if self._length > MAX_OUTPUT:
-            _check_length(self._length)
+        _check_length(self._length)
 
     def value(self, value: object, slots: str) -> str:
         """Return a value as text, after noting that it comes next."""
         text = written(value)
-        self._form.append((self._length - self._end, slots, ""))
-        self._lengths.append(len(text))
-        self._end = self._length + len(text)
+        self._places.append((self._length, self._length + len(text), slots))
         return text
 
     def charge(self, steps: int) -> None:
@@ -85,9 +79,9 @@ class _Filling:
                 "value as its body has parts); loop over fewer values"
             )
 
-    def done(self) -> tuple[str, Layout]:
+    def done(self) -> Filled:
         """Return the text, and where its values are."""
-        return "".join(self._pieces), Layout(tuple(self._form), tuple(self._lengths))
+        return "".join(self._pieces), self._places
 
 
 # --- values --------------------------------------------------------------------------------------
@@ -436,7 +430,7 @@ class _CheckedTree(NodeTransformer):
         self.generic_visit(node)
 
 
-_Part = tuple[str, Layout] | Callable[[Context], Iterator[str]]
+_Part = Filled | Callable[[Context], Iterator[str]]
 """Text, maybe with values in it that are known already; or what Jinja2 compiled."""
 
 
@@ -463,20 +457,14 @@ class Template:
             raise PromptError(_NESTED) from error
         self.slots = tuple(self._names)
 
-    def fill(self, values: Values) -> tuple[str, Layout]:
-        """Fill the slots; return the text and where its values are.
+    def sharing(self, values: Values) -> Callable[[Values], Filled]:
+        """Return what fills the other slots, any number of times; these are filled once.
+
+        Both give the text and where its values are, and raise the same.
 
         Raises:
             PromptError: a value lacks what is looked up in it, or a limit was reached.
             TypeError, ValueError, ArithmeticError: a filter or a comparison cannot take a value.
-        """
-        return self._fill(self._parts, values)
-
-    def sharing(self, values: Values) -> Callable[[Values], tuple[str, Layout]]:
-        """Return what fills the other slots, any number of times; these are filled once.
-
-        Raises:
-            PromptError, TypeError, ValueError, ArithmeticError: see ``fill``.
         """
         parts: list[tuple[_Part, set[str]]] = []
         for is_known, some in groupby(self._parts, lambda part: part[1] <= values.keys()):
@@ -484,7 +472,7 @@ class Template:
             parts += [(self._fill(group, values), set())] if is_known else group
         return lambda mine: self._fill(parts, {**values, **mine})
 
-    def _fill(self, parts: Iterable[tuple[_Part, set[str]]], values: Values) -> tuple[str, Layout]:
+    def _fill(self, parts: Iterable[tuple[_Part, set[str]]], values: Values) -> Filled:
         known = {name: values[slot] for slot, name in self._names.items() if slot in values}
         filling = _Filling()
         context = _NO_TEMPLATE.new_context({**known, _FILLING: filling}, shared=True)
@@ -529,7 +517,7 @@ def _parts_of(tree: nodes.Template, names: Mapping[str, str]) -> list[tuple[_Par
     parts: list[tuple[_Part, set[str]]] = []
     for place, item in enumerate(items):
         taken = {it.name for it in item.find_all(nodes.Name)}
-        part = functions.get(f"b{place}") or (item.data, _PLAIN)
+        part = functions.get(f"b{place}") or (item.data, [])
         parts.append((part, {slot for slot, name in names.items() if name in taken}))
     return parts
 

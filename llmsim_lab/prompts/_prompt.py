@@ -13,21 +13,19 @@ import difflib
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
 from typing import Self
 
-from llmsim_lab._spans import MAX_SPANS, Layout, Origin, Provenance, Span
+from llmsim_lab._spans import MAX_SPANS, ROLES, Origin, Provenance, Span
 from llmsim_lab._util.html import join, pre, table
 from llmsim_lab._util.text import clip, estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
 
-_ROLES = ("System", "User")
-_FAULTS = (TypeError, ValueError, ArithmeticError)
-"""What filters and comparisons raise of values that they cannot take."""
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 
 
@@ -74,15 +72,9 @@ class Prompt:
         from llmsim_lab.prompts._language import template_of
 
         self._templates = []
-        for role, text in zip(_ROLES, (system, user), strict=True):
+        for role, text in zip(ROLES, (system, user), strict=True):
             try:
-                text.encode()
                 self._templates.append(template_of(text))
-            except UnicodeEncodeError as error:
-                raise PromptError(
-                    f"prompt {name!r}, {role} message: it holds half a character (a surrogate) at "
-                    f"{error.start}, which no file can; take it out"
-                ) from error
             except PromptError as error:
                 raise PromptError(f"prompt {name!r}, {role} message, {error}") from error
         slots = dict.fromkeys(slot for template in self._templates for slot in template.slots)
@@ -183,10 +175,11 @@ class Prompt:
             PromptError: a value is missing, one was given that no slot uses, or a value does not
                 have what the template looks up in it.
         """
-        # Exactly these: a value too many is a misspelt slot more often than not.
-        if values.keys() != self._slots:
-            raise PromptError(self._mismatch(values))
-        return self._filled([template.fill for template in self._templates], values)
+        return self._render(**values)
+
+    @cached_property
+    def _render(self) -> Callable[..., RenderedPrompt]:
+        return self.sharing({})
 
     def sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
         """Return what renders the prompt with the values of its other slots, any number of times.
@@ -198,35 +191,31 @@ class Prompt:
             PromptError: a value does not have what the template looks up in it.
         """
         fills = []
-        for role, template in zip(_ROLES, self._templates, strict=True):
+        for role, template in zip(ROLES, self._templates, strict=True):
             known = {slot: value for slot, value in values.items() if slot in template.slots}
-            try:
+            with self._faults_of(role):
                 fills.append(template.sharing(known))
-            except _FAULTS as error:
-                raise PromptError(f"prompt {self.name!r}, {role} message: {error}") from error
 
         def render(**mine: object) -> RenderedPrompt:
+            # Exactly these: a value too many is a misspelt slot more often than not.
             if mine.keys() | values.keys() != self._slots:
                 raise PromptError(self._mismatch({**values, **mine}))
-            return self._filled(fills, mine)
+            texts, spans = dict[str, str](), list[Span]()
+            for role, fill in zip(ROLES, fills, strict=True):
+                with self._faults_of(role):
+                    texts[role], places = fill(mine)
+                spans += [Span(slots, role, start, end) for start, end, slots in places]
+            return RenderedPrompt(**texts, template=self, spans=spans)
 
         return render
 
-    def _filled(
-        self,
-        fills: Sequence[Callable[[Mapping[str, object]], tuple[str, Layout]]],
-        values: Mapping[str, object],
-    ) -> RenderedPrompt:
-        at = _ROLES[0]
+    @contextmanager
+    def _faults_of(self, role: str) -> Iterator[None]:
+        """Raise PromptError for what filters and comparisons raise of values they cannot take."""
         try:
-            system, in_system = fills[0](values)
-            at = _ROLES[1]
-            user, in_user = fills[1](values)
-        except _FAULTS as error:
-            raise PromptError(f"prompt {self.name!r}, {at} message: {error}") from error
-        rendered = RenderedPrompt(system=system, user=user, template=self)
-        rendered.layouts = in_system, in_user
-        return rendered
+            yield
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise PromptError(f"prompt {self.name!r}, {role} message: {error}") from error
 
     def _mismatch(self, values: dict[str, object]) -> str:
         faults = []
@@ -270,15 +259,15 @@ class RenderedPrompt(str):
         system: the system message, empty if there is none.
         user: the user message.
         template: the prompt it was rendered from.
-        layouts: where the values of the system and of the user message stand; None if not known.
+        places: where the values stand, without the words of ``sourced``; None if not known.
     """
 
-    __slots__ = ("_sources", "layouts", "system", "template", "user")
+    __slots__ = ("_sources", "places", "system", "template", "user")
 
     system: str
     user: str
     template: Prompt
-    layouts: tuple[Layout, Layout] | None
+    places: Sequence[Span] | None
     _sources: tuple[Mapping[str, str], Mapping[str, object]]
 
     def __new__(
@@ -296,9 +285,7 @@ class RenderedPrompt(str):
         self.system = system
         self.user = user
         self.template = template
-        self.layouts = None
-        if spans is not None:
-            self.layouts = Layout.of(spans, "system"), Layout.of(spans, "user")
+        self.places = spans
         self._sources = {}, {}
         return self
 
@@ -316,7 +303,7 @@ class RenderedPrompt(str):
     @property
     def provenance(self) -> Provenance:
         """Where the parts came from, if that is known."""
-        if self.layouts is None:
+        if self.places is None:
             return Provenance(why="the code that put the prompt together did not say")
         origin = self.origin(None)
         if origin is None:
@@ -325,10 +312,10 @@ class RenderedPrompt(str):
 
     def origin(self, site: CallSite | None) -> Origin | None:
         """Return what a call keeps of where the parts came from; None where that is not known."""
-        if self.layouts is None:
+        if self.places is None:
             return None
         agent, turn = (site.agent, site.turn) if site else (None, None)
-        return Origin.of(self.layouts, *self._sources, agent=agent, turn=turn)
+        return Origin.of(self.places, *self._sources, agent=agent, turn=turn)
 
     @property
     def spans(self) -> tuple[Span, ...]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.llm._scope import InFlight, scope, scoped
-from llmsim_lab.types import Attempt, ChatRequest
+from llmsim_lab.types import ChatRequest
 
 Show = Callable[[str], object]
 """Shows a text instead of the one before; an empty one removes the line."""
@@ -114,9 +114,9 @@ class ProgressLine(InFlight):
             self._people.add(id(request))
             self.hide()
 
-    def ended(self, request: ChatRequest, attempt: Attempt | None) -> None:
-        """Record what became of a request."""
-        super().ended(request, attempt)
+    def ended(self, request: ChatRequest) -> None:
+        """Record the end of a request."""
+        super().ended(request)
         self._people.discard(id(request))
 
     async def tick(self) -> None:

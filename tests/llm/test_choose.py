@@ -160,8 +160,7 @@ def test_options_that_cannot_be_told_apart_are_shown_with_the_right_form(options
     ("options", "settings", "fault"),
     [
         ([f"option {n}" for n in range(21)], {}, "21 options"),
-        (range(21), {"method": "samples"}, "21 options"),
-        (["raise", "hold"], {"method": "logprob"}, "'logprob' must be logprobs or samples"),
+        (["raise", "hold"], {"samples": 0}, "samples=0 must be at least 1"),
     ],
 )
 def test_what_cannot_be_asked_costs_no_call(
@@ -227,8 +226,7 @@ def test_without_probabilities_answers_are_drawn_in_each_order() -> None:
 
 
 def test_intervals_of_samples_are_wilsons() -> None:
-    client = client_of("B")
-    choice = choose(client, ["x", "y"], samples=10, method="samples")
+    choice = choose(client_of("B"), ["x", "y"], samples=10)
     assert choice.probabilities == {"x": 0.5, "y": 0.5}
     assert choice.interval["x"] == pytest.approx((0.2366, 0.7634), abs=1e-4)
     assert choice.label_pull == {"A": 0.0, "B": 1.0}

@@ -60,8 +60,8 @@ def test_a_file_of_ones_own_is_loaded_by_its_path(tmp_path: Path) -> None:
         ("Hi {{ name }}", "no line '## User'"),
         ("## User\nA\n## User\nB\n", "twice"),
         ("## User\n\n   \n", "empty user message; give it some text"),
-        ("## User\nA\nB {{ name }\n", "User message, line 2"),
-        ("## System\n{% if x %}\n## User\nA", "System message, line"),
+        ("## User\nA\nB {{ name }\n", "user message, line 2"),
+        ("## System\n{% if x %}\n## User\nA", "system message, line"),
     ],
 )
 def test_a_faulty_file_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:

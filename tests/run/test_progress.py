@@ -68,14 +68,14 @@ def test_it_names_who_is_waited_for_or_counts_them(line: ProgressLine) -> None:
     assert line.text == "turn 3 of 8 · waiting for agent of Aland · 0:00 so far"
     for request in requests[1:]:
         line.began(request)
-    line.ended(requests[0], None)
+    line.ended(requests[0])
     assert line.text == "turn 3 of 8 · waiting for 2 of 3 answers · 0:00 so far"
 
 
 def test_answers_are_counted_by_the_turn(line: ProgressLine) -> None:
     first, second, third = (make_request(name) for name in ("Aland", "Aland", "Borduria"))
     line.began(first)
-    line.ended(first, None)
+    line.ended(first)
     line.advance()
     line.began(second)
     line.began(third)
@@ -101,7 +101,7 @@ def test_a_name_cannot_write_to_the_terminal(line: ProgressLine) -> None:
 def test_while_a_person_is_asked_the_line_is_gone(line: ProgressLine, shown: list[str]) -> None:
     line.began(request := make_request("Ann", model="human"))
     assert shown == [""]
-    line.ended(request, None)
+    line.ended(request)
 
 
 def test_a_screen_that_fails_ends_no_run(clock: Clock) -> None:

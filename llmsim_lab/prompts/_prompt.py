@@ -12,7 +12,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property, partial
@@ -21,8 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from llmsim_lab._spans import MAX_SPANS, ROLES, Origin, Provenance, Span
-from llmsim_lab._util.html import join, pre, table
-from llmsim_lab._util.text import clip, estimate_tokens
+from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
 
@@ -325,19 +323,6 @@ class RenderedPrompt(str):
     def __repr__(self) -> str:
         total = estimate_tokens(str(self))
         return f"<RenderedPrompt {self.template.name!r}: about {total:,} tokens>"
-
-    def _repr_html_(self) -> str:
-        """Return the tokens of each module or slot, and the messages below."""
-        texts = {"system": self.system, "user": self.user}
-        tokens: Counter[str] = Counter()
-        for span in self.spans:
-            # A section's source is its module; of a slot's value the slot itself says more.
-            name = span.name if span.tokens is None else span.source.removeprefix("module ")
-            stretch = span.of(texts[span.role])
-            tokens[name] += estimate_tokens(stretch) if span.tokens is None else span.tokens
-        rows = [(clip(name, 80), count) for name, count in tokens.most_common()]
-        counts = table(("part", "tokens"), rows, caption=repr(self))
-        return str(join([counts, *[pre(text) for text in texts.values() if text]]))
 
 
 def digest_of(*parts: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import re
 from pathlib import Path
 
 import pytest
@@ -165,9 +164,6 @@ def test_prompts_survive_pickle_and_copy() -> None:
         assert again.render(name="Bob", mood="calm").user == "Greet Bob."
 
 
-def test_a_rendered_prompt_shows_how_many_tokens_each_slot_takes() -> None:
+def test_a_rendered_prompt_says_about_how_many_tokens_it_has() -> None:
     rendered = Prompt("Greet {{ name }}, {{ mood }}.").render(name="<b>" * 8, mood="kindly")
     assert repr(rendered) == "<RenderedPrompt 'unnamed': about 10 tokens>"
-    shown = rendered._repr_html_()
-    assert re.findall(r">(name|mood|\d+)<", shown) == ["name", "6", "mood", "2"]
-    assert "<b>" not in shown

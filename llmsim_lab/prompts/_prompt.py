@@ -72,8 +72,9 @@ class Prompt:
         self._templates = []
         for role, text in zip(ROLES, (system, user), strict=True):
             try:
+                text.encode()  # no file holds half a character
                 self._templates.append(template_of(text))
-            except PromptError as error:
+            except (PromptError, UnicodeEncodeError) as error:
                 raise PromptError(f"prompt {name!r}, {role} message, {error}") from error
         slots = dict.fromkeys(slot for template in self._templates for slot in template.slots)
         self.slots: tuple[str, ...] = tuple(slots)

@@ -109,8 +109,13 @@ def judged(
         read: parses a reply.
     """
     if fault is not None:
-        what = {"reason": fault.reason, "detail": str(fault), "status_code": fault.status_code}
-        attempt = replace(attempt, retry=fault.retry, **what)
+        attempt = replace(
+            attempt,
+            reason=fault.reason,
+            detail=str(fault),
+            status_code=fault.status_code,
+            retry=fault.retry,
+        )
     if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
         return attempt, fault or BackendError(  # the one on the tape
             attempt.detail,

@@ -517,7 +517,7 @@ def _parts_of(tree: nodes.Template, names: Mapping[str, str]) -> list[tuple[_Par
     parts: list[tuple[_Part, set[str]]] = []
     for place, item in enumerate(items):
         taken = {it.name for it in item.find_all(nodes.Name)}
-        part = functions.get(f"b{place}") or (item.data, [])
+        part: _Part = functions.get(f"b{place}") or (item.data, [])
         parts.append((part, {slot for slot, name in names.items() if name in taken}))
     return parts
 

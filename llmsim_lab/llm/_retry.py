@@ -10,7 +10,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import BackendError, LLMFailureException
@@ -88,11 +88,9 @@ def failure_of(
     fields = {"component": who, "agent": agent, "turn": turn, **what, "model": model}
     words = ""  # the exception has them
     log_event(logger, logging.ERROR, "LLM_FAILURE", words=words, **fields, detail=detail)
-    failure = LLMFailureException(
-        fault.reason, len(history), status, who, detail=detail, rejected=fault.rejected
-    )
+    known: dict[str, Any] = {"detail": detail, "rejected": fault.rejected, "call": call}
+    failure = LLMFailureException(fault.reason, len(history), status, who, **known)
     failure.__cause__ = fault
-    failure.call = call
     return failure
 
 

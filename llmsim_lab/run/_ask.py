@@ -39,10 +39,8 @@ from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
 from llmsim_lab.types import (
-    Attempt,
     CallRecord,
     CallSite,
-    ChatReply,
     ChatRequest,
     Decision,
     Reply,
@@ -859,20 +857,19 @@ async def from_outside(
     record = partial(recorder.outside, what, key, nth=found.nth)
     if once:
         record(once=True)
-    watch, came = scope().watch, None
+    watch = scope().watch
     waiting = ChatRequest(model=what, messages=(), site=CallSite(component=what))
     if watch is not None:
         watch.began(waiting)
     try:
         result = await done()
-        came = Attempt(request=waiting, reply=ChatReply(text=""), seconds=0.0)
     except BaseException:
         if once:
             record(once=True, stopped=True)
         raise
     finally:
         if watch is not None:
-            watch.ended(waiting, came)
+            watch.ended(waiting)
     result = _json_ready(what, result)  # as a replay will have it
     record(result=result, **({"once": True} if once else {}))
     return result

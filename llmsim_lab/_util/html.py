@@ -25,12 +25,6 @@ MAX_CHARACTERS = 20_000
 # so each is written where it is used, and no meaning hangs on it.
 
 LINE = "var(--jp-border-color2, rgba(127,127,127,0.4))"
-SURFACE = "rgba(127,127,127,0.12)"
-"""Of what stands out from the page; see-through, so that it serves light and dark pages alike."""
-INK = "#111"
-"""Text on the backgrounds below, whatever the page's theme."""
-ADDED = "#cfe8fc"
-"""A background."""
 SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow."""
 STATUS_COLOURS: dict[str, str] = {
@@ -42,8 +36,6 @@ STATUS_COLOURS: dict[str, str] = {
 """White text on any of them has a contrast of 4.5 or more."""
 
 STRONG = "font-weight:600"
-QUIET_OPACITY = 0.75
-QUIET = f"opacity:{QUIET_OPACITY};font-size:0.92em"
 NUMBERS = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
 AS_WRITTEN = "white-space:pre-wrap;overflow-wrap:anywhere"
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import repeat
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
@@ -24,7 +23,7 @@ from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import TapeError
 
 _Role = Literal["system", "user"]
-_ROLES: tuple[_Role, ...] = ("system", "user")
+ROLES: tuple[_Role, ...] = ("system", "user")
 
 MAX_SPANS = 2_000
 """Of a prompt; a call that has more keeps none of them."""
@@ -73,36 +72,6 @@ class Provenance:
         return f"not known ({self.why})" if self.why else "noted as the prompt was rendered"
 
 
-class Layout(NamedTuple):
-    """Where the values of one message stand: what its template makes of them, without the texts.
-
-    Attributes:
-        form: of each value the characters between the one before and it, its name and its source.
-        lengths: of the values, in characters.
-        tokens: of the values; empty where none was counted or estimated.
-    """
-
-    form: tuple[tuple[int, str, str], ...]
-    lengths: tuple[int, ...]
-    tokens: tuple[int | None, ...] = ()
-
-    @staticmethod
-    def of(spans: Iterable[Span], role: _Role) -> Layout:
-        """Return the layout of a message with such spans."""
-        own = [span for span in spans if span.role == role]
-        ends = [0, *(span.end for span in own)]
-        return Layout(
-            tuple(
-                [
-                    (one.start - end, one.name, one.source)
-                    for one, end in zip(own, ends, strict=False)
-                ]
-            ),
-            tuple([span.end - span.start for span in own]),
-            tuple([span.tokens for span in own]),
-        )
-
-
 class Origin(NamedTuple):
     """Where the values in a request came from, as small as its call keeps it.
 
@@ -120,7 +89,7 @@ class Origin(NamedTuple):
 
     @staticmethod
     def of(
-        layouts: tuple[Layout, Layout],
+        spans: Sequence[Span],
         sources: Mapping[str, str],
         facts: Mapping[str, object],
         *,
@@ -130,19 +99,29 @@ class Origin(NamedTuple):
         """Return what a call keeps; None of too many values.
 
         Args:
-            layouts: of the system and of the user message.
+            spans: of the prompt's values, in the order of each message's text.
             sources: by slot, in words.
             facts: what ``{turn}`` and the like in the words stand for.
             agent: the call's.
             turn: the call's.
         """
-        system, user = layouts
-        if len(system.form) + len(user.form) > MAX_SPANS:
+        if len(spans) > MAX_SPANS:
             return None
+        values: dict[str, list[_Value]] = {role: [] for role in ROLES}
+        ends = dict.fromkeys(ROLES, 0)
+        for span in spans:
+            # Of calls of one form, only the lengths in the user message differ.
+            length = span.end - span.start if span.role == "system" else None
+            gap = span.start - ends[span.role]
+            values[span.role].append((gap, length, span.name, span.source))
+            ends[span.role] = span.end
         related = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
-        form = _form_of(system.form, system.lengths, user.form, tuple(sources.items()), related)
-        tokens = system.tokens + user.tokens
-        return _shared(form, (user.lengths, tokens) if tokens else user.lengths)
+        form = _form_of(
+            tuple(values["system"]), tuple(values["user"]), tuple(sources.items()), related
+        )
+        lengths = tuple([span.end - span.start for span in spans if span.role == "user"])
+        tokens = tuple([span.tokens for role in ROLES for span in spans if span.role == role])
+        return _shared(form, lengths if set(tokens) <= {None} else (lengths, tokens))
 
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
         """Return the spans.
@@ -177,7 +156,7 @@ class Origin(NamedTuple):
         facts = {name: _absolute(fact, agent, turn) for name, fact in form["facts"].items()}
         spans: list[Span] = []
         left = iter(lengths)
-        for role in _ROLES:
+        for role in ROLES:
             end, limit = 0, len(texts.get(role, ""))
             for gap, length, name, words in form[role]:
                 start = end + gap
@@ -198,6 +177,7 @@ _shared = lru_cache(maxsize=1024)(Origin)
 _FACT = re.compile(r"\{(\w+)\}")
 """All that is filled in: a tape's words are anybody's."""
 _Fact = str | int | None
+_Value = tuple[int, int | None, str, str]
 _COUNT = Annotated[int, Field(strict=True, ge=0, le=1 << 31)]
 _WORDS = Annotated[str, Field(max_length=MAX_WORDS)]
 _SYSTEM = Annotated[list[tuple[_COUNT, _COUNT, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
@@ -217,28 +197,21 @@ _adapter = cache(TypeAdapter)
 
 @lru_cache(maxsize=64)
 def _form_of(
-    system: tuple[tuple[int, str, str], ...],
-    lengths: tuple[int, ...],
-    user: tuple[tuple[int, str, str], ...],
+    system: tuple[_Value, ...],
+    user: tuple[_Value, ...],
     sources: tuple[tuple[str, str], ...],
     facts: tuple[tuple[str, _Fact], ...],
 ) -> str:
     """Return the form of an origin, written once for all calls that have it."""
     known = dict(sources)
-
-    def values(form: tuple[tuple[int, str, str], ...], lengths: Iterable[int | None]) -> list[Any]:
-        found = []
-        for (gap, name, source), length in zip(form, lengths, strict=False):
+    parts: dict[str, Any] = {}
+    for role, values in (("system", system), ("user", user)):
+        parts[role] = []
+        for gap, length, name, source in values:
             # An expression that mixes slots has all of their names and sources.
             words = "; ".join([known[slot] for slot in name.split(", ") if slot in known])
-            found.append((gap, length, _cut(name), _cut(words or source)))
-        return found
-
-    parts = {
-        "system": values(system, lengths),
-        "user": values(user, repeat(None)),
-        "facts": {_cut(name): fact for name, fact in facts},
-    }
+            parts[role].append((gap, length, _cut(name), _cut(words or source)))
+    parts["facts"] = {_cut(name): fact for name, fact in facts}
     text = json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
     # With a question mark for half a character, which no file holds.
     return sys.intern(text.encode(errors="replace").decode())

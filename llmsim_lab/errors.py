@@ -19,6 +19,7 @@ LabError
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class ModelFileError(LabError):
     """Model weights are missing, damaged, or do not fit this machine."""
 
 
+@dataclass(eq=False, repr=False)
 class BackendError(LabError):
     """One request to a model failed.
 
@@ -119,6 +121,7 @@ class BackendError(LabError):
     ``LLMFailureException`` with the same reason.
 
     Attributes:
+        message: what is wrong, in words.
         reason: one of ``FailureReason``.
         status_code: the HTTP status, where there was one.
         retry: whether the same request may succeed a moment later.
@@ -128,26 +131,20 @@ class BackendError(LabError):
             answer went past the end of the context window.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        reason: FailureReason,
-        status_code: int | None = None,
-        retry: bool = False,
-        rejected: BaseModel | None = None,
-        retry_after_s: float | None = None,
-        reply: Any = None,
-    ) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
-        self.reply = reply
-        self.reason: FailureReason = reason
-        self.status_code = status_code
-        self.retry = retry
-        self.rejected = rejected
+    message: str
+    _: KW_ONLY
+    reason: FailureReason
+    status_code: int | None = None
+    retry: bool = False
+    rejected: BaseModel | None = None
+    retry_after_s: float | None = None
+    reply: Any = None
+
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
 
 
+@dataclass(eq=False, repr=False)
 class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
     """A model call failed for good: the retry, where one was due, did not help.
 
@@ -161,28 +158,21 @@ class LLMFailureException(LabError):  # noqa: N818 - the contracts' public name
         call: the ``CallRecord`` of the requests, where any was made.
     """
 
-    def __init__(
-        self,
-        reason: FailureReason,
-        attempts: int = 1,
-        status_code: int | None = None,
-        component: str | None = None,
-        *,
-        detail: str = "",
-        rejected: BaseModel | None = None,
-    ) -> None:
-        who = f"{component}: " if component else ""
-        status = f" (HTTP {status_code})" if status_code else ""
-        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-        what = f": {detail}" if detail else ""
-        super().__init__(f"{who}{reason} after {tries}{status}{what}")
-        self.reason: FailureReason = reason
-        self.attempts = attempts
-        self.status_code = status_code
-        self.component = component
-        self.detail = detail
-        self.rejected = rejected
-        self.call: Any = None
+    reason: FailureReason
+    attempts: int = 1
+    status_code: int | None = None
+    component: str | None = None
+    _: KW_ONLY
+    detail: str = ""
+    rejected: BaseModel | None = None
+    call: Any = None
+
+    def __post_init__(self) -> None:
+        who = f"{self.component}: " if self.component else ""
+        status = f" (HTTP {self.status_code})" if self.status_code else ""
+        tries = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
+        what = f": {self.detail}" if self.detail else ""
+        super().__init__(f"{who}{self.reason} after {tries}{status}{what}")
 
 
 class BudgetReached(LabError):  # noqa: N818 - not a fault

@@ -7,7 +7,7 @@ All of them are immutable. Rates are percent per year, confidence runs from 0 to
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -142,13 +142,6 @@ class MacroLags:
         return cls((inflation,) * 4, (output_gap,) * 2, (interest_rate,) * 4)
 
 
-# For type checkers the field is never None, as for whoever reads it.
-if TYPE_CHECKING:
-    _Lags = MacroLags
-else:
-    _Lags = MacroLags | None  # None is filled in
-
-
 class GlobalState(Value):
     """The economy at the end of a quarter. The defaults are the macro model's steady state.
 
@@ -168,7 +161,7 @@ class GlobalState(Value):
     inflation: Rate = 2.0
     unemployment: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 5.0
     output_gap: Rate = 0.0
-    lags: _Lags = Field(default=None, repr=False)  # type: ignore[assignment]
+    lags: MacroLags = Field(default=None, repr=False)  # type: ignore[assignment]
 
     @model_validator(mode="after")
     def _fill_lags(self) -> Self:

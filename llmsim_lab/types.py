@@ -12,6 +12,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    NamedTuple,
     NoReturn,
     Protocol,
     Self,
@@ -19,7 +20,6 @@ from typing import (
     runtime_checkable,
 )
 
-from markupsafe import Markup
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -34,7 +34,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
-from llmsim_lab._util.html import badge, cell, details, fields_html, join, pairs, pre
+from llmsim_lab._util.html import fields_html
 from llmsim_lab._util.text import logfmt
 from llmsim_lab.errors import ConfigError, FailureReason, TapeError
 
@@ -238,7 +238,6 @@ class ChatBackend(Protocol):
 
 Status = Literal["ok", "repaired", "fallback", "failed"]
 """How a decision came about: at once, after being shown its fault, by a documented default, not."""
-_STATUSES = get_args(Status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +266,21 @@ class Attempt:
     number: int | None = field(default=None, compare=False)
 
 
+class Places(NamedTuple):
+    """The context in which pydantic writes and reads what a turn holds: each call once.
+
+    Wherever a call is found in it, its place among the turn's calls stands for it; for a call of
+    another turn, its status and the numbers of its attempts.
+
+    Attributes:
+        calls: the turn's.
+        attempts: gives the attempt of a number on the tape; needed for reading.
+    """
+
+    calls: Sequence[CallRecord] = ()
+    attempts: Callable[[int], Attempt] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
     """How a decision came about: one attempt, or two.
@@ -282,11 +296,25 @@ class CallRecord:
     @model_validator(mode="wrap")
     @classmethod
     def _read(cls, value: Any, whole: Callable[[Any], Any], info: ValidationInfo) -> Any:
-        return info.context.call(value) if isinstance(info.context, Places) else whole(value)
+        places = info.context
+        if not isinstance(places, Places):
+            return whole(value)
+        match value:
+            case int(place) if type(place) is int and 0 <= place < len(places.calls):
+                return places.calls[place]
+            case [status, [_, *_] as numbers] if status in get_args(Status) and places.attempts:
+                return cls(history=tuple(map(places.attempts, numbers)), status=status)
+        raise ValueError(f"{value!r:.80} does not name a call by its place, or status and numbers")
 
     @model_serializer(mode="wrap")
     def _write(self, whole: Callable[[Any], Any], info: SerializationInfo) -> Any:
-        return info.context.name(self) if isinstance(info.context, Places) else whole(self)
+        if not isinstance(info.context, Places):
+            return whole(self)
+        # By identity: two calls of a turn may be equal, and comparing them takes long.
+        for place, call in enumerate(info.context.calls):
+            if call is self:
+                return place
+        return [self.status, self.numbers]
 
     @property
     def numbers(self) -> list[int]:
@@ -346,68 +374,6 @@ class CallRecord:
     def tokens(self) -> int:
         """Prompt and reply tokens together."""
         return self.prompt_tokens + self.reply_tokens
-
-    def __html__(self) -> Markup:
-        """Who answered, at what cost, and, folded, what went to and fro."""
-        last = self.history[-1]
-        facts = [
-            ("model", self.request.model),
-            ("status", badge(self.status)),
-            ("attempts", self.attempts),
-            ("prompt tokens", self.prompt_tokens),
-            ("reply tokens", self.reply_tokens),
-        ]
-        outcome = ("reply", last.reply.text) if last.reply else ("fault", last.detail)
-        return join(
-            [
-                pairs(facts),
-                details("prompt", pre(self.request.prompt)),
-                details(outcome[0], pre(outcome[1])),
-            ]
-        )
-
-
-class Places:
-    """How a turn's record names the turn's calls: each stands in it once.
-
-    It is the context in which pydantic writes and reads what a turn holds: wherever a call is found
-    in it, its place among the turn's stands for it.
-
-    Args:
-        calls: the turn's.
-        attempts: gives the attempt of a number on the tape; needed for reading.
-    """
-
-    def __init__(
-        self,
-        calls: Sequence[CallRecord] = (),
-        attempts: Callable[[int], Attempt] | None = None,
-    ) -> None:
-        self._calls, self._attempts = calls, attempts
-        # By identity: two calls of a turn may be equal, and comparing them takes long.
-        self._places = {id(call): place for place, call in enumerate(calls)}
-
-    def name(self, call: CallRecord) -> Any:
-        """Return what stands for a call: its place; for another turn's its status and numbers.
-
-        Raises:
-            TapeError: the call was not recorded.
-        """
-        place = self._places.get(id(call))
-        return [call.status, call.numbers] if place is None else place
-
-    def call(self, named: Any) -> CallRecord:
-        """Return the call that ``name`` named.
-
-        Raises:
-            ValueError: it does not name a call.
-        """
-        match named:
-            case int(place) if type(place) is int and 0 <= place < len(self._calls):
-                return self._calls[place]
-            case [status, [_, *_] as numbers] if status in _STATUSES and self._attempts:
-                return CallRecord(history=tuple(map(self._attempts, numbers)), status=status)
-        raise ValueError(f"{named!r:.80} does not name a call by its place, or status and numbers")
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -492,9 +458,6 @@ class Decision(Immutable):
         # Past pydantic, whose models are frozen here and compare and write only their fields.
         self.__dict__["_call"] = call
         return self
-
-    def _repr_html_(self) -> str:
-        return str(fields_html(self, more=[("call", cell(self.call))] if self.call else []))
 
     def __eq__(self, other: object) -> bool:
         # Iterated, since of the model itself ``dict`` would look for keys, slowly and in vain.
@@ -613,9 +576,6 @@ class LLMReasoningChain:
     status: Status = "ok"
     call: CallRecord | None = None
     prompt_text: str = field(default="", repr=False)
-
-    def _repr_html_(self) -> str:
-        return str(fields_html(self))
 
     @property
     def prompt(self) -> str:

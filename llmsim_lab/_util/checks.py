@@ -52,21 +52,6 @@ def real_number(
     return number
 
 
-def plain_text(name: str, value: object) -> str:
-    """Return a text.
-
-    Args:
-        name: of the argument, as the caller wrote it.
-        value: what was given.
-
-    Raises:
-        ConfigError: it is not a text.
-    """
-    if not isinstance(value, str):
-        raise ConfigError(f"{name}={value!r:.120} must be a text, such as {name}='...'")
-    return value
-
-
 def _outside(number: Any, least: float | None, most: float | None) -> bool:
     return (least is not None and number < least) or (most is not None and number > most)
 

@@ -6,11 +6,11 @@ A wrong value is a ``ConfigError`` that names it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo
 
@@ -30,9 +30,7 @@ else:
                 return super().__call__(*args, **values)
             except ValidationError as error:
                 names = [field.alias or name for name, field in cls.model_fields.items()]
-                gone: Mapping[str, str] = getattr(cls, "gone", {})
-                old = next((name for name in values if name in gone), "")
-                what = f"{old}: {gone[old]}" if old else faults(error, names)
+                what = faults(error, names)
             # Here, so that it has no cause or context, whose texts have a wrong value: maybe a key.
             raise ConfigError(f"{cls.__name__}: {what}")
 
@@ -130,10 +128,10 @@ class YamlFile:
         location = fault["loc"]
         if fault["type"] != "extra_forbidden":
             return f"{self.place(location)}: {fault_text(fault)}"
-        if way := getattr(model, "gone", {}).get(".".join(map(str, location))):
-            return self.fault(location, way)
-        known = ", ".join(sorted(_known_keys(model, location[:-1])))
-        return self.fault(location, f"unknown key; known here are {known}")
+        known = model.model_fields.items() if len(location) == 1 else ()
+        names = sorted(field.alias or name for name, field in known)
+        there = f"; known here are {', '.join(names)}" if names else ""
+        return self.fault(location, f"unknown key{there}")
 
 
 def beside(path: Path, info: ValidationInfo) -> Path:
@@ -229,30 +227,3 @@ def _line_of(node: Node | None, location: Sequence[str | int]) -> int:
             node = node.value[part]
             line = node.start_mark.line + 1
     return line
-
-
-def _known_keys(root: type[BaseModel], location: Sequence[str | int]) -> set[str]:
-    """Return the keys that a place in the file may have."""
-    models = [root]
-    for part in location:
-        # What is no field is a place in a list, a name in a mapping, or names a union's member.
-        fields = (_fields(model).get(part) for model in models)
-        inside = [model for field in fields for model in _models_in(field)]
-        models = inside or [model for model in models if part in _names(model)] or models
-    return {str(key) for model in models for key in _fields(model)}
-
-
-def _fields(model: type[BaseModel]) -> dict[str | int, Any]:
-    return {info.alias or name: info.annotation for name, info in model.model_fields.items()}
-
-
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _models_in(argument)
-
-
-def _names(model: type[BaseModel]) -> tuple[Any, ...]:
-    """Return what pydantic calls a member of a union: by its tag, else by its class."""
-    return (model.__name__, *get_args(_fields(model).get("type")))

@@ -9,29 +9,22 @@ replays of a tape, such as seconds, is left out, so that a notebook's outputs ca
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from itertools import chain, islice, repeat
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
-from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 MAX_CHARACTERS = 20_000
-_MAX_ENTRIES = 50
-"""Entries of a list that are shown; a note says how many more there are."""
 
 # --- tokens: how all HTML of the lab looks -------------------------------------------------------
 # Python values, since pages that are safe to show strip style elements, and most strip attributes:
 # so each is written where it is used, and no meaning hangs on it.
 
 LINE = "var(--jp-border-color2, rgba(127,127,127,0.4))"
-SURFACE = "rgba(127,127,127,0.12)"
-"""Of what stands out from the page; see-through, so that it serves light and dark pages alike."""
-INK = "#111"
-"""Text on the backgrounds below, whatever the page's theme."""
-ADDED, REMOVED = "#cfe8fc", "#ffdfb8"
-"""Backgrounds of differences; each has a second sign beside its colour."""
 SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow."""
 STATUS_COLOURS: dict[str, str] = {
@@ -43,8 +36,6 @@ STATUS_COLOURS: dict[str, str] = {
 """White text on any of them has a contrast of 4.5 or more."""
 
 STRONG = "font-weight:600"
-QUIET_OPACITY = 0.75
-QUIET = f"opacity:{QUIET_OPACITY};font-size:0.92em"
 NUMBERS = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
 AS_WRITTEN = "white-space:pre-wrap;overflow-wrap:anywhere"
 
@@ -133,36 +124,6 @@ def join(parts: Iterable[object], *, between: str = "") -> Markup:
     return Markup(escape(between)).join(safe(part) for part in parts)
 
 
-def flow(parts: Iterable[object], *, basis: str = "16em", gap: str = "8px") -> Markup:
-    """Return parts beside each other, on further lines where the page is narrow.
-
-    Args:
-        parts: as wide as each other.
-        basis: how narrow one may become, in CSS.
-        gap: between them.
-    """
-    cells = join(styled(part, f"flex:1 1 {basis};min-width:0") for part in parts)
-    return styled(cells, f"display:flex;flex-wrap:wrap;gap:{gap}")
-
-
-def bars(items: Iterable[tuple[object, float, object]]) -> Markup:
-    """Return numbers as horizontal bars, each with its name before and words after it.
-
-    Args:
-        items: name, number and words; the largest number's bar is the longest.
-    """
-    rows = list(items)
-    most = max((number for _, number, _ in rows), default=0) or 1
-    look = f"height:12px;border-radius:3px;background:{SERIES_COLOURS[0]}"
-    return table(
-        (),
-        [
-            (name, styled("", f"width:{12 * number / most:.1f}em;{look}"), words)
-            for name, number, words in rows
-        ],
-    )
-
-
 def table(
     header: Sequence[object], rows: Iterable[Sequence[object]], *, caption: object = ""
 ) -> Markup:
@@ -225,89 +186,15 @@ def details(summary: object, body: object, *, open: bool = False) -> Markup:  # 
     )
 
 
-# --- values --------------------------------------------------------------------------------------
-
-
-def fields_html(value: Any, *, more: Iterable[tuple[str, object]] = ()) -> Markup:
-    """Return a model's fields as a table.
-
-    Args:
-        value: any pydantic model or dataclass; fields that its own repr leaves out are folded.
-        more: further rows.
-    """
-    rows: list[tuple[str, object]] = []
-    for name, field in _fields_of(value).items():
-        content = getattr(value, name)
-        if field.repr:
-            rows.append((_title(name), _field(name, content)))
-        elif not (content is None or content == "" or content == ()):
-            rows.append((_title(name), details("show", _field(name, content))))
-    return pairs([*rows, *more], caption=type(value).__name__)
-
-
-def _fields_of(value: object) -> Mapping[str, Any]:
-    """Return the fields of a pydantic model or a dataclass by name; none of anything else."""
-    if isinstance(value, BaseModel):
-        return type(value).model_fields
-    return {it.name: it for it in fields(value)} if is_dataclass(value) else {}
-
-
-def _field(name: str, content: object) -> Markup:
-    return badge(content) if name == "status" and content in STATUS_COLOURS else cell(content)
+def fields_html(value: BaseModel) -> Markup:
+    """Return a model's fields as a table."""
+    return pairs(((name, content) for name, content in value), caption=type(value).__name__)
 
 
 def cell(value: object) -> Markup:
-    """Return any value as what stands in a table's cell."""
-    if isinstance(value, Markup):
-        return value
+    """Return a value as what stands in a table's cell."""
     if value is None:
         return safe("none")
     if isinstance(value, bool):
         return safe("yes" if value else "no")
-    if isinstance(value, float):
-        return safe(f"{value:g}")
-    if isinstance(value, str):
-        return pre(value) if "\n" in value else safe(value)
-    if hasattr(value, "__html__"):
-        return Markup(value.__html__())
-    if _fields_of(value):
-        return fields_html(value)
-    if not isinstance(value, Mapping | Sequence):
-        return safe(value)
-    more = len(value) - _MAX_ENTRIES
-    note = f" … and {more} more" if more > 0 else ""
-    return join([_entries(value), note]) if value else safe("none")
-
-
-def _entries(values: Mapping[Any, object] | Sequence[object]) -> Markup:
-    """Return the first entries: models of one class as a table, a row each, by their plain fields.
-
-    The keys of a mapping are shown unless a field says the same.
-    """
-    keys = list(islice(values, _MAX_ENTRIES)) if isinstance(values, Mapping) else None
-    every: list[Any] = list(values.values() if isinstance(values, Mapping) else values)
-    first = every[:_MAX_ENTRIES]
-    if len({type(value) for value in every}) == 1 and _fields_of(first[0]):
-        names = [
-            name
-            for name, field in _fields_of(first[0]).items()
-            if field.repr and not _is_nested(getattr(first[0], name))
-        ]
-        rows = [[_field(name, getattr(value, name)) for name in names] for value in first]
-        heading = [_title(name) for name in names]
-        if keys and not any(keys == [getattr(it, name) for it in first] for name in names):
-            heading = ["key", *heading]
-            rows = [[cell(key), *row] for key, row in zip(keys, rows, strict=True)]
-        return table(heading, rows)
-    if keys is not None:
-        return pairs((key, cell(value)) for key, value in zip(keys, first, strict=True))
-    plain = all(isinstance(value, int | float | str) for value in first)
-    return join(map(cell, first), between=", " if plain else "")
-
-
-def _is_nested(value: object) -> bool:
-    return bool(_fields_of(value)) or hasattr(value, "__html__")
-
-
-def _title(name: str) -> str:
-    return name.replace("_", " ")
+    return safe(f"{value:g}" if isinstance(value, float) else value)

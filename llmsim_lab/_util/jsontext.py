@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from llmsim_lab._util.text import faults
 
@@ -32,16 +32,6 @@ def dumps(value: Any) -> str:
             # Escapes can say what UTF-8 cannot.
             return json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text
-
-
-def dumps_plain(value: Any) -> str:
-    """Return what ``dumps`` does of a value of JSON's own types, in a third of the time."""
-    try:
-        text = to_json(value).decode()
-    except ValueError:  # half a character, which pydantic cannot write
-        return dumps(value)
-    # Numbers that JSON has no form for are written with these words, which a text may have too.
-    return dumps(value) if "NaN" in text or "Infinity" in text else text
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -102,12 +102,6 @@ def listed(names: Sequence[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + (f" and {left:,} more" if left > 0 else "")
 
 
-def end_of(text: str, length: int) -> str:
-    """Return the end of a text as one line of at most so many characters, as ``clip`` does."""
-    line = " ".join(text.split())
-    return line if len(line) <= length else "…" + line[1 - length :].lstrip()
-
-
 def whole_text(text: str) -> str:
     """Return a text with U+FFFD for each half of a character, which no file or table can hold.
 

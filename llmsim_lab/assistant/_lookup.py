@@ -135,5 +135,5 @@ def _with_findings(prompt: str, findings: Sequence[str]) -> str:
         system=prompt.system,
         user=user,
         template=prompt.template,
-        spans=None if prompt.layouts is None else (*prompt.spans, own),
+        spans=None if prompt.places is None else (*prompt.spans, own),
     )

@@ -26,7 +26,7 @@ from typing import Any, Self
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from llmsim_lab._util.text import clip, end_of, log_event
+from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.assistant._toolbox import (
     ERROR_KEY,
     IDENTITY,
@@ -51,7 +51,7 @@ except ImportError as error:
 logger = logging.getLogger(__name__)
 
 _MAX_ERROR_CHARS = 1_000
-_MAX_STDERR_CHARS = 500
+_MAX_STDERR_BYTES = 500
 _SERVER_CODES = ("INVALID_PARAMETERS", "NOT_FOUND", "TOOL_ERROR")
 """How a server's tool fails: wrong arguments, something they name is missing, or other."""
 _MAYBE = "it may have been done anyway"
@@ -342,8 +342,8 @@ class _Connection:
         if self._stderr.closed:
             return ""
         # The server appends, so that it does not mind where this reads.
-        self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - 4 * _MAX_STDERR_CHARS))
-        said = end_of(self._stderr.read().decode(errors="replace"), _MAX_STDERR_CHARS)
+        self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - _MAX_STDERR_BYTES))
+        said = clip(self._stderr.read().decode(errors="replace"), _MAX_STDERR_BYTES)
         return f"; its standard error: {said}" if said else ""
 
 

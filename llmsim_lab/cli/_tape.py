@@ -16,7 +16,7 @@ from llmsim_lab.cli._playing import ImportFiles, import_files
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
 from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.prompts._prompt import PromptDiff
+from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.run._reading import Recorded
 from llmsim_lab.run._run import existing_tape, run_on_tape
 from llmsim_lab.run._turn import outside_in_words
@@ -151,7 +151,7 @@ def _changed_prompts(a: RunInfo, b: RunInfo) -> Iterator[str]:
     for place in sorted(before.keys() ^ after.keys()):
         yield f"Only run {a.id if place in before else b.id} has the prompt {place}"
     for (was, now), places in edited_prompts(a.manifest, b.manifest).items():
-        yield f"The prompt {', '.join(places)} differs:\n{PromptDiff(was, now)}"
+        yield f"The prompt {', '.join(places)} differs:\n{word_diff(was, now)}"
 
 
 def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -37,10 +37,15 @@ class _Traced(Prompt):
 
     first: RenderedPrompt | None = None
 
-    def _filled(self, *how: Any) -> RenderedPrompt:
-        made = super()._filled(*how)
-        self.first = self.first or made
-        return made
+    def sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
+        render = super().sharing(values)
+
+        def traced(**mine: object) -> RenderedPrompt:
+            made = render(**mine)
+            self.first = self.first or made
+            return made
+
+        return traced
 
 
 class PromptComparer(StudyBoard):

@@ -22,15 +22,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
 
-from llmsim_lab._util.html import table
 from llmsim_lab._util.waiting import gather_all
-from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._retry import seed_from
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
+from llmsim_lab.llm._retry import failure_of, seed_from
 from llmsim_lab.types import CallRecord, ChatReply, ChatRequest, Message
 
 OptionT = TypeVar("OptionT", bound=Hashable)
 
-Method = Literal["logprobs", "samples"]
 Decide = Literal["sample", "mode", "expected"]
 """What becomes of probabilities: a draw, the likeliest, or the one nearest to the expectation."""
 
@@ -65,8 +63,6 @@ class Choice(Generic[OptionT]):
         mass: how much of the model's answers are options at all, 0 to 1; the rest is something
             else, such as a refusal or a sentence. With little mass the probabilities say little.
         method: ``logprobs`` of letters, or ``samples``.
-        measured: for each order in which the options were shown, each one's share of all answers,
-            as it came; what is missing to 1 is off the options.
         label_pull: by letter, how the answers would fall if all options were equally good, letters'
             and places' own pull alone.
         interval: for ``samples``, the 95 % interval of each probability; empty otherwise.
@@ -76,8 +72,7 @@ class Choice(Generic[OptionT]):
 
     probabilities: Mapping[OptionT, float]
     mass: float
-    method: Method
-    measured: tuple[Mapping[OptionT, float], ...]
+    method: Literal["logprobs", "samples"]
     label_pull: Mapping[str, float] = field(default_factory=dict)
     interval: Mapping[OptionT, tuple[float, float]] = field(default_factory=dict)
     samples: int = 0
@@ -87,11 +82,6 @@ class Choice(Generic[OptionT]):
     def mode(self) -> OptionT:
         """The likeliest option; of equally likely ones the first."""
         return max(self.probabilities, key=self.probabilities.__getitem__)
-
-    @property
-    def entropy(self) -> float:
-        """How undecided the choice is, bits: 0 for certain, log2 of their number for all equal."""
-        return -sum(p * math.log2(p) for p in self.probabilities.values() if p > 0)
 
     @property
     def expectation(self) -> float:
@@ -139,18 +129,6 @@ class Choice(Generic[OptionT]):
         drawn = f", {self.samples} samples" if self.samples else ""
         return f"<Choice {{{chances}}}, mass {self.mass:.3f}, by {self.method}{drawn}>"
 
-    def _repr_html_(self) -> str:
-        head = ["option", "probability", "95 % interval"][: 3 if self.interval else 2]
-        rows = [[text_of(option), f"{p:.1%}"] for option, p in self.probabilities.items()]
-        for row, (low, high) in zip(rows, self.interval.values(), strict=False):
-            row.append(f"{low:.1%} to {high:.1%}")
-        how = f"{self.samples} samples" if self.samples else self.method
-        facts = (
-            f"{self.mass:.1%} of the answers are options; {self.entropy:.2f} bits; by {how}; "
-            f"position bias {self.position_bias:.1%}"
-        )
-        return str(table(head, rows, caption=facts))
-
 
 def measures(request: ChatRequest) -> bool:
     """Return True if a request is one of those that a choice is made of."""
@@ -160,14 +138,6 @@ def measures(request: ChatRequest) -> bool:
 Answer = tuple[ChatReply, CallRecord]
 Ask = Callable[[Sequence[Message], Mapping[str, Any], int | None], Coroutine[Any, Any, Answer]]
 """Makes a request: ``await ask(messages, options, top_logprobs)``."""
-
-
-class NoOptionError(Exception):
-    """No answer was an option; has the calls that were made."""
-
-    def __init__(self, what: str, calls: Sequence[CallRecord]) -> None:
-        super().__init__(what)
-        self.calls = tuple(calls)
 
 
 def text_of(option: object) -> str:
@@ -182,108 +152,92 @@ def numeric(options: Sequence[object]) -> bool:
     return all(isinstance(one, int | float) and not isinstance(one, bool) for one in options)
 
 
-@dataclass(frozen=True, slots=True)
-class Options(Generic[OptionT]):
-    """What can be chosen, each with the text that the model sees.
+def options_of(options: Sequence[OptionT] | Mapping[OptionT, str]) -> dict[OptionT, str]:
+    """Return what can be chosen, each with the text that the model sees.
+
+    Args:
+        options: as a user names them, as a list or with their texts.
 
     Raises:
         ConfigError: they are not two or more values that can be told apart, in an order, or more
             than there are letters.
     """
+    has_order = isinstance(options, Mapping | Sequence) and not isinstance(options, str)
+    values = list(options) if has_order else []
+    texts = [*options.values()] if isinstance(options, Mapping) else [*map(text_of, values)]
+    texts = [text.strip() if isinstance(text, str) else "" for text in texts]
+    if (
+        len(values) < 2
+        or not all(isinstance(value, Hashable) for value in values)
+        or any(isinstance(value, float) and not math.isfinite(value) for value in values)
+        or not all(texts)
+        or not len(values) == len(set(values)) == len(set(texts))
+    ):
+        raise ConfigError(
+            f"options={options!r:.200} must be a list of two or more texts, finite numbers or "
+            "enums that differ, such as ['raise', 'hold'], or a mapping of them to their texts"
+        )
+    if len(values) > len(LABELS):
+        raise ConfigError(
+            f"{len(values)} options, and letters for {len(LABELS)}: ask in groups, first for "
+            "the group and then within it, or offer fewer"
+        )
+    return dict(zip(values, texts, strict=True))
 
-    values: tuple[OptionT, ...]
-    texts: tuple[str, ...]
 
-    @classmethod
-    def of(cls, options: Sequence[OptionT] | Mapping[OptionT, str]) -> Options[OptionT]:
-        """Return the options that a user names, as a list or with their texts."""
-        has_order = isinstance(options, Mapping | Sequence) and not isinstance(options, str)
-        values = tuple(options) if has_order else ()
-        named = options.values() if isinstance(options, Mapping) else map(text_of, values)
-        texts = tuple(text.strip() if isinstance(text, str) else "" for text in named)
-        if (
-            len(values) < 2
-            or not all(isinstance(value, Hashable) for value in values)
-            or any(isinstance(value, float) and not math.isfinite(value) for value in values)
-            or not all(texts)
-            or not len(values) == len(set(values)) == len(set(texts))
-        ):
-            raise ConfigError(
-                f"options={options!r:.200} must be a list of two or more texts, finite numbers or "
-                "enums that differ, such as ['raise', 'hold'], or a mapping of them to their texts"
-            )
-        if len(values) > len(LABELS):
-            raise ConfigError(
-                f"{len(values)} options, and letters for {len(LABELS)}: ask in groups, first for "
-                "the group and then within it, or offer fewer"
-            )
-        return cls(values, texts)
-
-    def orders(self) -> list[tuple[str, dict[str, OptionT]]]:
-        """Return the questions, one for each rotation, with what each letter means in them."""
-        both = list(zip(self.values, self.texts, strict=True))
-        found = []
-        for start in range(len(both)):
-            shown = dict(zip(LABELS, both[start:] + both[:start], strict=False))
-            lines = "\n".join(f"{label}: {text}" for label, (_, text) in shown.items())
-            *first, last = shown
-            how = f"Answer with one letter and nothing else: {', '.join(first)} or {last}."
-            means = {label: value for label, (value, _) in shown.items()}
-            found.append((f"{lines}\n\n{how}", means))
-        return found
+def orders_of(options: Mapping[OptionT, str]) -> list[tuple[str, dict[str, OptionT]]]:
+    """Return the questions, one for each rotation, with what each letter means in them."""
+    both = [*options.items()]
+    orders = []
+    for start in range(len(both)):
+        shown = dict(zip(LABELS, both[start:] + both[:start], strict=False))
+        lines = "\n".join(f"{label}: {text}" for label, (_, text) in shown.items())
+        *first, last = shown
+        how = f"Answer with one letter and nothing else: {', '.join(first)} or {last}."
+        means = {label: value for label, (value, _) in shown.items()}
+        orders.append((f"{lines}\n\n{how}", means))
+    return orders
 
 
 async def choice_by(
-    method: Method,
     ask: Ask,
     before: Sequence[Message],
-    options: Options[OptionT],
+    options: Mapping[OptionT, str],
     *,
     samples: int,
     seed: int | None,
 ) -> Choice[OptionT]:
-    """Return the choice by a method, or from samples if the backend gives no probabilities.
+    """Return the choice by letters, or from samples if the backend gives no probabilities.
 
     Args:
-        method: to be tried.
         ask: makes a request.
-        before: the conversation before the question.
+        before: the conversation before the question, which goes into its last message.
         options: what can be chosen.
         samples: how many answers to draw at least, as many in each order of the options.
         seed: from which each drawn answer's seed follows; None leaves drawing to the server.
 
     Raises:
-        NoOptionError: no answer was an option.
+        LLMFailureException: no answer was an option.
     """
-    answers = list[Answer]()
-    conversations = [asked(before, question) for question, _ in options.orders()]
-    if method == "logprobs":
-        # The first one alone: where there are no probabilities, the others need not be asked.
-        answers = [await ask(conversations[0], MEASURED, WANTED)]
-        if answers[0][0].top_logprobs:
-            answers += await gather_all([ask(one, MEASURED, WANTED) for one in conversations[1:]])
-        if all(reply.top_logprobs for reply, _ in answers):
-            return by_letters(options, answers)
-    each = math.ceil(samples / len(conversations))
-    drawn = await gather_all(
-        [
-            ask(conversation, _drawing(seed, place), None)
-            for place, conversation in enumerate(c for c in conversations for _ in range(each))
-        ]
-    )
-    found = by_samples(options, drawn)
-    return replace(found, calls=(*(call for _, call in answers), *found.calls))
-
-
-def _drawing(seed: int | None, place: int) -> dict[str, Any]:
-    """Return the options of one drawn answer."""
-    options = {**DRAWN, "num_predict": 1}
-    if seed is not None:
-        options["seed"] = seed_from(f"sample {place} of a choice, seed {seed}")
-    return options
-
-
-# --- letters --------------------------------------------------------------------------------------
+    *earlier, last = before
+    talks = [
+        [*earlier, replace(last, content=f"{last.content}\n\n{question}")]
+        for question, _ in orders_of(options)
+    ]
+    # The first one alone: where there are no probabilities, the others need not be asked.
+    answers = [await ask(talks[0], MEASURED, WANTED)]
+    if answers[0][0].top_logprobs:
+        answers += await gather_all([ask(talk, MEASURED, WANTED) for talk in talks[1:]])
+    if all(reply.top_logprobs for reply, _ in answers):
+        return by_letters(options, answers)
+    work = []
+    for place, talk in enumerate(talk for talk in talks for _ in range(-(-samples // len(talks)))):
+        how: dict[str, Any] = {**DRAWN, "num_predict": 1}
+        if seed is not None:
+            how["seed"] = seed_from(f"sample {place} of a choice, seed {seed}")
+        work.append(ask(talk, how, None))
+    choice = _by_samples(options, await gather_all(work))
+    return replace(choice, calls=(*(call for _, call in answers), *choice.calls))
 
 
 def label_of(text: str, labels: Mapping[str, object]) -> str | None:
@@ -299,39 +253,37 @@ def label_of(text: str, labels: Mapping[str, object]) -> str | None:
     return bare.upper() if bare != "a" and bare.upper() in labels else None
 
 
-def by_letters(options: Options[OptionT], answers: Sequence[Answer]) -> Choice[OptionT]:
+def by_letters(options: Mapping[OptionT, str], answers: Sequence[Answer]) -> Choice[OptionT]:
     """Return the choice from the probabilities of letters, in the order of the questions.
 
     Raises:
-        NoOptionError: no letter was among the alternatives.
+        LLMFailureException: no letter was among the alternatives.
     """
-    by_option: dict[OptionT, list[float]] = {value: [] for value in options.values}
-    by_label: dict[str, list[float]] = {label: [] for label in LABELS[: len(options.values)]}
-    measured = []
-    for (_, labels), (reply, _) in zip(options.orders(), answers, strict=True):
+    by_option: dict[OptionT, list[float]] = {value: [] for value in options}
+    by_label: dict[str, list[float]] = {label: [] for label in LABELS[: len(options)]}
+    masses = []
+    for (_, labels), (reply, _) in zip(orders_of(options), answers, strict=True):
         shares = dict.fromkeys(labels, 0.0)
         listed = [math.exp(value) for _, value in reply.top_logprobs]
         for (token, _), share in zip(reply.top_logprobs, listed, strict=True):
             if (label := label_of(token, labels)) is not None:
                 shares[label] += share
+        masses.append(math.fsum(shares.values()))
         # A letter that is not listed is at most as likely as the last one listed, and as what is
         # left.
         absent = sum(share == 0 for share in shares.values())
         room = max(0.0, 1 - sum(listed)) / max(1, absent)
         least = max(_LEAST, min([room, *listed]))
-        measured.append({option: shares[label] for label, option in labels.items()})
         for label, option in labels.items():
             by_label[label].append(math.log(shares[label] or least))
             by_option[option].append(by_label[label][-1])
     calls = tuple(call for _, call in answers)
-    mass = math.fsum(share for shares in measured for share in shares.values()) / len(measured)
-    if mass <= 0:
-        raise NoOptionError("no letter of an option is among the likeliest answers", calls)
+    if not any(masses):
+        raise _no_option("no letter of an option is among the likeliest answers", calls)
     return Choice(
         probabilities=_means(by_option),
-        mass=min(mass, 1.0),
+        mass=min(math.fsum(masses) / len(masses), 1.0),
         method="logprobs",
-        measured=tuple(measured),
         label_pull=_means(by_label),
         calls=calls,
     )
@@ -347,41 +299,42 @@ def _means(logs: Mapping[Any, Sequence[float]]) -> dict[Any, float]:
     return {key: weight / whole for key, weight in weights.items()}
 
 
-# --- samples --------------------------------------------------------------------------------------
-
-
-def by_samples(options: Options[OptionT], answers: Sequence[Answer]) -> Choice[OptionT]:
+def _by_samples(options: Mapping[OptionT, str], answers: Sequence[Answer]) -> Choice[OptionT]:
     """Return the choice from drawn answers, as many to each question, in the questions' order.
 
     Raises:
-        NoOptionError: no answer was an option.
+        LLMFailureException: no answer was an option.
     """
-    orders = [labels for _, labels in options.orders()]
+    orders = [labels for _, labels in orders_of(options)]
     each = len(answers) // len(orders)
     counts: Counter[OptionT] = Counter()
     pulls: Counter[str] = Counter()
-    measured = [dict.fromkeys(options.values, 0.0) for _ in orders]
     for place, (reply, _) in enumerate(answers):
         labels = orders[place // each]
-        label = label_of(reply.text, labels)
-        if label is not None:
-            option = labels[label]
-            counts[option] += 1
+        if (label := label_of(reply.text, labels)) is not None:
+            counts[labels[label]] += 1
             pulls[label] += 1
-            measured[place // each][option] += 1 / each
     calls, valid = tuple(call for _, call in answers), counts.total()
     if not valid:
-        raise NoOptionError(f"none of {len(answers)} answers is an option", calls)
+        raise _no_option(f"none of {len(answers)} answers is an option", calls)
     return Choice(
-        probabilities={option: counts[option] / valid for option in options.values},
+        probabilities={option: counts[option] / valid for option in options},
         mass=valid / len(answers),
         method="samples",
-        measured=tuple(measured),
         label_pull={label: pulls[label] / valid for label in orders[0]},
-        interval={option: wilson(counts[option], valid) for option in options.values},
+        interval={option: wilson(counts[option], valid) for option in options},
         samples=len(answers),
         calls=calls,
     )
+
+
+def _no_option(what: str, calls: Sequence[CallRecord]) -> LLMFailureException:
+    fault = BackendError(
+        f"{what}; say in the prompt what is to be chosen, or use another model",
+        reason="invalid_response",
+    )
+    last = calls[-1].request
+    return failure_of(fault, calls[-1].history, last.site, model=last.model)
 
 
 def wilson(count: int, whole: int) -> tuple[float, float]:
@@ -395,14 +348,3 @@ def wilson(count: int, whole: int) -> tuple[float, float]:
 
     interval = binomtest(count, whole).proportion_ci(0.95, method="wilson")
     return float(interval.low), float(interval.high)
-
-
-# --- the conversation -----------------------------------------------------------------------------
-
-
-def asked(before: Sequence[Message], question: str) -> list[Message]:
-    """Return a conversation with a question at its end, in the last message if that is a user's."""
-    *earlier, last = before
-    if last.role == "user":
-        return [*earlier, Message("user", f"{last.content}\n\n{question}")]
-    return [*before, Message("user", question)]

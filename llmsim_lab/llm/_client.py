@@ -10,12 +10,13 @@ it, up to ``timeout_s``; one that refuses the connection is waited for, so that 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
@@ -24,7 +25,7 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import _choose, _extract, _retry
-from llmsim_lab.llm._choose import Choice, Method, OptionT
+from llmsim_lab.llm._choose import Choice, OptionT
 from llmsim_lab.llm._extract import InvalidReply
 from llmsim_lab.llm._limits import Lane, Limits, Sent
 from llmsim_lab.llm._scope import InFlight, Scope, scope, seconds_left
@@ -52,7 +53,6 @@ Send = Callable[..., Awaitable[ChatReply]]
 logger = logging.getLogger("llmsim_lab.llm")
 
 _KNOCK_S = 0.5  # how often a server that refuses the connection is tried
-_MOST_VARIANTS = 256  # sampling options that are kept, in place of the configured ones
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 _CHANCE = random.SystemRandom()  # Python's shared generator is the user's
@@ -171,18 +171,13 @@ class LLMClient:
         self.limits = Limits(self.config.max_concurrency)
         self._options = self.config.sampling
         """Shared by all requests, not to be changed."""
-        self._variants: dict[str, Mapping[str, Any]] = {}
-        self._told: set[str] = set()
-        """Events that were logged and are not to be logged again."""
 
     def with_config(self, config: LLMConfig) -> LLMClient:
         """Return a client of the same server with other settings, for what a copy asks.
 
-        It knows what this one has found out about the server, and both keep to one number of
-        requests in flight, unless the number itself is set otherwise.
+        Both keep to one number of requests in flight, unless the number itself is set otherwise.
         """
         other = LLMClient(config, self.backend, chosen=self.chosen)
-        other._told = self._told
         if config.max_concurrency == self.config.max_concurrency:
             other.limits = self.limits
         return other
@@ -268,7 +263,6 @@ class LLMClient:
         options: Sequence[OptionT] | Mapping[OptionT, str],
         *,
         samples: int = 100,
-        method: Method = "logprobs",
         seed: int | None = None,
         site: CallSite | None = None,
     ) -> Choice[OptionT]:
@@ -281,25 +275,20 @@ class LLMClient:
             options: texts, numbers or enums; or a mapping of them to the texts the model sees.
             samples: how many answers are drawn where the backend gives no probabilities, at least;
                 as many in each order of the options.
-            method: ``logprobs`` asks for letters, once in each order of the options; ``samples``
-                draws, as ``logprobs`` does where the backend gives no probabilities.
             seed: of the drawn answers, instead of the configured one.
             site: where in the run the call is made.
 
         Raises:
-            ConfigError: the options are fewer than two, alike, or too many for letters; there is
-                no such method.
+            ConfigError: the options are fewer than two, alike, or too many for letters.
             LLMFailureException: a call failed for good, or no answer was one of the options.
 
         Example:
             >>> choice = await client.choose("Inflation is 6 %. What now?", ["raise", "hold"])
             >>> choice.mode, choice.mass
         """
-        named = _choose.Options.of(options)
+        named = _choose.options_of(options)
         if samples < 1:
             raise ConfigError(f"samples={samples} must be at least 1")
-        if method not in get_args(Method):
-            raise ConfigError(f"method={method!r:.40} must be {' or '.join(get_args(Method))}")
         before, origin = self._messages_of(prompt, site)
 
         async def ask(
@@ -310,15 +299,7 @@ class LLMClient:
             return await self._call(request, lambda reply: reply)
 
         base = self.config.seed if seed is None else seed
-        try:
-            return await _choose.choice_by(method, ask, before, named, samples=samples, seed=base)
-        except _choose.NoOptionError as nothing:
-            fault = BackendError(
-                f"{nothing}; say in the prompt what is to be chosen, or use another model",
-                reason="invalid_response",
-            )
-            history = nothing.calls[-1].history
-            raise _retry.failure_of(fault, history, site, model=self.config.model) from nothing
+        return await _choose.choice_by(ask, before, named, samples=samples, seed=base)
 
     def _request(
         self,
@@ -328,17 +309,10 @@ class LLMClient:
         **more: Any,
     ) -> ChatRequest:
         """Return a request with the configured settings; the options go before the others."""
-        sampling: Mapping[str, Any] = self._options
-        if options:
-            # The same object each time: a tape recognises settings that it has by their identity.
-            key = repr(sorted(options.items()))
-            if len(self._variants) >= _MOST_VARIANTS:  # each answer drawn has a seed of its own
-                self._variants.clear()
-            sampling = self._variants.setdefault(key, {**sampling, **options})
         return ChatRequest(
             model=self.config.model,
             messages=tuple(messages),
-            options=sampling,
+            options={**self._options, **options} if options else self._options,
             keep_alive=self.config.keep_alive,
             timeout_s=self.config.timeout_s,
             site=site,
@@ -374,8 +348,9 @@ class LLMClient:
                     second, read, around, seed, total_s, previous=attempt, wait_s=wait_s
                 )
                 history.append(attempt)
-                if isinstance(outcome, BackendError):
-                    outcome = _retry.both_faults(first, outcome, repaired=repaired)
+                if repaired and isinstance(outcome, BackendError):
+                    # The repair may have made the prompt too long, not the user.
+                    outcome = first if outcome.reason == "context_overflow" else outcome
             if isinstance(outcome, BackendError):
                 failure = _retry.failure_of(outcome, history, request.site, model=self.config.model)
                 call = failure.call
@@ -404,17 +379,18 @@ class LLMClient:
 
         ``previous`` is the first attempt where this is the second, made after so many seconds.
         """
-        recorder, watch, fault = around.recorder, around.watch, None
+        recorder, watch = around.recorder, around.watch
+        reply = fault = None
         if recorder is not None:
             request = recorder.place(request)
             if (known := recorder.find(request, previous)) is not None:
                 if watch is not None:
-                    watch.ended(request, known)
+                    watch.ended(request)
                 return known, _retry.judged(known, None, read)[1]
         purse = around.log.purse if around.log is not None else None
         if purse is not None:  # only here: what a tape answers costs nothing
             purse.begin()
-        attempt, sent, lane = None, Sent(request.timeout_s, total_s), self.limits.lane()
+        sent, lane = Sent(request.timeout_s, total_s), self.limits.lane()
         send: Send = lane.send
         if previous is not None:
             send = partial(self._again, send, wait_s)
@@ -422,23 +398,15 @@ class LLMClient:
             send = partial(_in_time, send)
         try:
             reply = self._checked(await send(sent, self._hand_over, request, watch, seed, lane))
-            attempt = Attempt(request=request, reply=reply, seconds=sent.seconds)
         except Exception as error:
             fault = _retry.as_backend_error(error, timeout_s=sent.limit_s)
             if fault is None:
                 raise
-            attempt = Attempt(
-                request=request,
-                reply=fault.reply,
-                seconds=sent.seconds,
-                reason=fault.reason,
-                detail=str(fault),
-                status_code=fault.status_code,
-                retry=fault.retry,
-            )
+            reply = fault.reply
         finally:
             if watch is not None and sent.began is not None:
-                watch.ended(request, attempt)
+                watch.ended(request)
+        attempt = Attempt(request=request, reply=reply, seconds=sent.seconds)
         if purse is not None:
             purse.end(attempt)
         attempt, outcome = _retry.judged(attempt, fault, read)
@@ -496,12 +464,13 @@ class LLMClient:
         """
         config = self.config
         messages, origin = self._messages_of(prompt, site)
-        if choices or limits:
-            chosen, bounds = tuple((choices or {}).items()), tuple((limits or {}).items())
-            kinds = tuple([tuple(map(type, values)) for _, values in (*chosen, *bounds)])
-            schema = _schema_of(response_model, config.max_text_chars, chosen, bounds, kinds)
-        else:
-            schema = _schema_of(response_model, config.max_text_chars)
+        allowed: dict[str, dict[str, Any]] = {}
+        for field, values in (choices or {}).items():
+            allowed[field] = {"enum": values}
+        for field, (lowest, highest) in (limits or {}).items():
+            allowed.setdefault(field, {}).update(minimum=lowest, maximum=highest)
+        # As text, which a cache can find, and in which 20 and 20.0, 1 and True differ.
+        schema = _schema_of(response_model, config.max_text_chars, json.dumps(allowed))
         return self._request(messages, site, think=config.think, schema=schema, origin=origin)
 
     def _messages_of(
@@ -555,8 +524,7 @@ class LLMClient:
         import tenacity  # here, since few runs need it and it takes long to import
 
         def tell(state: tenacity.RetryCallState) -> None:
-            if "server_away" not in self._told:
-                self._told.add("server_away")
+            if state.attempt_number == 1:
                 why = state.outcome and state.outcome.exception()
                 detail = f"waiting up to {patience:g} s for it; {why}"
                 log_event(logger, logging.WARNING, "server_away", detail=detail)
@@ -568,29 +536,20 @@ class LLMClient:
             before_sleep=tell,
             reraise=True,
         )
-        try:
-            reply: ChatReply = await knocking(send, *what)
-            self._told.discard("server_away")
-            return reply
-        except Exception as error:
-            if not _retry.is_refused(error):
-                raise
-            words = f"{error}; waited {patience:g} s for it"
-            raise BackendError(words, reason="connection_error", retry=True) from error
+        reply: ChatReply = await knocking(send, *what)
+        return reply
 
 
 async def _in_time(send: Send, *what: Any) -> ChatReply:
     """Send a request, for no longer than the caller will wait."""
-    left = seconds_left() or 0.0
     try:
-        async with asyncio.timeout(left) as limit:
+        async with asyncio.timeout(seconds_left()) as limit:
             return await send(*what)
     except TimeoutError:
         if not limit.expired():
             raise
         # No retry, and the tape shows why.
-        detail = f"no reply within {round(left, 2):g} s, and the caller waits no longer"
-        raise BackendError(detail, reason="timeout") from None
+        raise BackendError("no reply, and the caller waits no longer", reason="timeout") from None
 
 
 def _piece(lane: Lane, watch: InFlight | None, request: ChatRequest, text: str) -> None:
@@ -606,26 +565,18 @@ _system_message = lru_cache(maxsize=1024)(partial(Message, "system"))
 
 @lru_cache(maxsize=1024)
 def _schema_of(
-    response_model: type[BaseModel],
-    max_text: int | None,
-    choices: tuple[tuple[str, tuple[Any, ...]], ...] = (),
-    limits: tuple[tuple[str, tuple[float, float]], ...] = (),
-    _kinds: tuple[tuple[type, ...], ...] = (),  # so that the cache tells 20 from 20.0, 1 from True
+    response_model: type[BaseModel], max_text: int | None, allowed: str
 ) -> Mapping[str, Any]:
     """The schema a model is held to; shared by all its requests, not to be changed."""
-    if not choices and not limits:
-        return reply_schema(response_model, max_text=max_text)
-    whole = _schema_of(response_model, max_text)
-    fields: dict[str, Any] = dict(whole.get("properties", {}))
-    for field, _ in (*choices, *limits):
+    schema = reply_schema(response_model, max_text=max_text)
+    fields: dict[str, Any] = schema.get("properties", {})
+    for field, limits in json.loads(allowed).items():
         if field not in fields:
             raise ConfigError(
                 f"choices or limits name {field!r}, which {response_model.__name__} lacks; "
                 f"its fields are {', '.join(fields)}"
             )
-    for field, values in choices:
-        fields[field] = {"enum": list(values)}
-    for field, (lowest, highest) in limits:
-        known = {name: fields[field][name] for name in fields[field] if name not in _BOUNDS}
-        fields[field] = {**known, "minimum": lowest, "maximum": highest}
-    return {**whole, "properties": fields}
+        # Choices stand for all that was known of a field, bounds for its bounds.
+        kept = [] if "enum" in limits else [it for it in fields[field] if it not in _BOUNDS]
+        fields[field] = {name: fields[field][name] for name in kept} | limits
+    return schema

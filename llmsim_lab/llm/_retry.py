@@ -6,10 +6,9 @@ A fault is whatever a backend raised, or a reply that is not what was asked for,
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -76,31 +75,6 @@ def retry_after_s(text: str | None) -> float | None:
     return float(text) if text.isascii() and text.isdecimal() else None
 
 
-def _limit_reached(reply: ChatReply, options: Mapping[str, Any]) -> str:
-    """Return which limit cut a reply off, and the way out."""
-    num_ctx, max_tokens = options.get("num_ctx"), options.get("num_predict")
-    read, written = reply.prompt_tokens or 0, reply.reply_tokens or 0
-    # Where less than the limit was written, the server's window may be smaller than was asked for.
-    if read and written < (max_tokens or 0):
-        return (
-            f"a prompt of {read} tokens and a reply of {written} filled the context window "
-            f"(num_ctx={num_ctx}); raise num_ctx, up to what the model was trained for, shorten "
-            "the prompt, or ask for less"
-        )
-    return f"max_tokens={max_tokens} was reached; raise it, or ask for less"
-
-
-def both_faults(first: BackendError, second: BackendError, *, repaired: bool) -> BackendError:
-    """Return the fault of a call that failed twice; its message has both where they differ."""
-    if repaired and second.reason == "context_overflow":
-        return first  # the repair made the prompt too long, not the user
-    if str(second).startswith(str(first)):
-        return second
-    both = copy.copy(second)
-    both.args, both.__cause__ = (f"first: {first}; then: {second}",), second
-    return both
-
-
 def failure_of(
     fault: BackendError, history: Sequence[Attempt], site: CallSite | None, *, model: str
 ) -> LLMFailureException:
@@ -111,14 +85,12 @@ def failure_of(
         fault.rejected.with_call(call)
     status, detail = fault.status_code, str(fault)
     what = {"reason": fault.reason, "attempts": len(history), "status_code": status}
-    fields = {"component": who, "agent": agent, "turn": turn, **what}
-    fields |= {"model": model, "detail": detail}
-    log_event(logger, logging.ERROR, "LLM_FAILURE", words="", **fields)  # the exception has them
-    failure = LLMFailureException(
-        fault.reason, len(history), status, who, detail=detail, rejected=fault.rejected
-    )
+    fields = {"component": who, "agent": agent, "turn": turn, **what, "model": model}
+    words = ""  # the exception has them
+    log_event(logger, logging.ERROR, "LLM_FAILURE", words=words, **fields, detail=detail)
+    known: dict[str, Any] = {"detail": detail, "rejected": fault.rejected, "call": call}
+    failure = LLMFailureException(fault.reason, len(history), status, who, **known)
     failure.__cause__ = fault
-    failure.call = call
     return failure
 
 
@@ -128,7 +100,20 @@ def judged(
     """Return an attempt and what was read in its reply, or else its fault.
 
     A reply from a tape is parsed again, an invalid one too, so that a replay takes the same path.
+
+    Args:
+        attempt: made now, or from a tape.
+        fault: what the backend raised now, if anything.
+        read: parses a reply.
     """
+    if fault is not None:
+        attempt = replace(
+            attempt,
+            reason=fault.reason,
+            detail=str(fault),
+            status_code=fault.status_code,
+            retry=fault.retry,
+        )
     if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
         return attempt, fault or BackendError(  # the one on the tape
             attempt.detail,
@@ -142,8 +127,13 @@ def judged(
     except InvalidReply as error:
         reply, detail = attempt.reply, str(error)
         if reply.done_reason == "length":
-            limit = _limit_reached(reply, attempt.request.options)
-            detail = f"the reply was cut off: {limit} ({detail})"
+            options = attempt.request.options
+            detail = (
+                f"the reply was cut off after {reply.reply_tokens} tokens, the prompt having "
+                f"{reply.prompt_tokens} (max_tokens={options.get('num_predict')}, "
+                f"num_ctx={options.get('num_ctx')}); raise the limit that was reached, shorten the "
+                f"prompt, or ask for less ({detail})"
+            )
         fault = BackendError(detail, reason="invalid_response", retry=True, rejected=error.rejected)
         fault.__cause__ = error  # the second request shows the model its words
         return replace(attempt, reason=fault.reason, detail=str(fault), retry=True), fault

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from json.encoder import encode_basestring_ascii as in_json
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -21,32 +21,11 @@ from llmsim_lab.errors import BudgetReached, ConfigError
 from llmsim_lab.llm._retry import seed_from
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
 
+if TYPE_CHECKING:
+    from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
+
 _MAX_TEXT_CHARS = 2_000
 """How much of a reply that is being written is kept for whoever watches."""
-
-
-class Recorder(Protocol):
-    """What records a run's model calls."""
-
-    def place(self, request: ChatRequest) -> ChatRequest:
-        """Return the request with its turn, which the run knows, whatever its caller says."""
-        ...
-
-    def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
-        """Return the recorded outcome of a placed request, or None if it is to be made.
-
-        ``previous`` is the first attempt where this is the second. What may not be made and is not
-        recorded is a ``TapeMiss``.
-        """
-        ...
-
-    def keep(self, attempt: Attempt) -> Attempt:
-        """Record the outcome of a request; return it with its number once it is recorded."""
-        ...
-
-    def find_outside(self, what: str, key: Any) -> Any:
-        """Return what is known of something from outside, as the tape's ``Outside``."""
-        ...
 
 
 class CallLog:
@@ -112,11 +91,10 @@ class CallLog:
         """
         self.closed = True
         if self._under_way:
-            [request, *more] = self._under_way.values()
-            others = f" and {len(more)} more" if more else ""
+            request = next(iter(self._under_way.values()))
             raise ConfigError(
-                f"turn {self.turn} of {self.run!r} ended while a call of {caller(request.site)}"
-                f"{others} is still under way; await every call in the turn that makes it"
+                f"turn {self.turn} of {self.run!r} ended while a call of {caller(request.site)} is "
+                "still under way; await every call in the turn that makes it"
             )
         # A tape numbers attempts as their answers arrived. In a replay all answers come at once,
         # yet its calls must have the same order.
@@ -145,7 +123,7 @@ class Scope:
         counted: whether a line on the screen counts the work already.
     """
 
-    recorder: Recorder | None = None
+    recorder: LiveRecorder | ReplayRecorder | None = None
     log: CallLog | None = None
     watch: InFlight | None = None
     deadline: float | None = None
@@ -219,12 +197,11 @@ class InFlight:
 
     Attributes:
         finished: requests that came to an end, good or bad, live or from a tape.
-        tokens: prompt and reply tokens of all replies, as far as reported.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[int, Waiting] = {}
-        self.finished = self.tokens = 0
+        self.finished = 0
 
     def began(self, request: ChatRequest) -> None:
         """Record that the backend is being asked; not called for answers from a tape."""
@@ -237,26 +214,18 @@ class InFlight:
         if (entry := self._waiting.get(id(request))) is not None:
             entry.text = (entry.text + piece)[-_MAX_TEXT_CHARS:]
 
-    def ended(self, request: ChatRequest, attempt: Attempt | None) -> None:
-        """Record the outcome of a request, for one that ``began`` of the very same object.
+    def ended(self, request: ChatRequest) -> None:
+        """Record the end of a request, for one that ``began`` of the very same object.
 
-        The attempt is None if the call was cancelled or the backend broke. What a tape answers
-        ends without having begun.
+        What a tape answers ends without having begun.
         """
-        reply = attempt.reply if attempt is not None else None
         self._waiting.pop(id(request), None)
         self.finished += 1
-        if reply is not None:
-            self.tokens += (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
 
     @property
     def waiting(self) -> tuple[Waiting, ...]:
         """What is being waited for, the longest wait first."""
         return tuple(self._waiting.values())
-
-    def __repr__(self) -> str:
-        names = ", ".join(map(str, self.waiting)) or "nothing"
-        return f"<InFlight: waiting for {names}; {self.finished} finished, {self.tokens:,} tokens>"
 
 
 class Budget(Settings):

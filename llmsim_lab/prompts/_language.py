@@ -16,9 +16,9 @@ import dataclasses
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
-from itertools import groupby, islice
-from typing import Any, NamedTuple
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
 
 import jinja2
 from jinja2 import nodes, pass_context
@@ -27,8 +27,7 @@ from jinja2.runtime import Context
 from jinja2.visitor import NodeTransformer
 from pydantic import BaseModel
 
-from llmsim_lab._spans import Layout
-from llmsim_lab._util.text import DIGITS, clip, closest, rounded
+from llmsim_lab._util.text import DIGITS, brief, rounded
 from llmsim_lab.errors import PromptError
 
 MAX_LENGTH = 250_000
@@ -42,52 +41,34 @@ MAX_STEPS = 200_000
 
 Values = Mapping[str, Any]
 """Of slots, by name."""
+Place = tuple[int, int, str]
+"""Where a value begins and ends in the text, and its slots."""
+Filled = tuple[str, list[Place]]
 _CHARGED = 6
 """How many characters or items a filter and a comparison handle in a step."""
-_PLAIN = Layout((), ())
 _NESTED = "it is nested too deeply; use fewer brackets, blocks and operators in one another"
 
 
 class _Filling:
-    """Text that is put out piece by piece, and where its values stand.
+    """Text that is put out piece by piece, and where its values stand."""
 
-    Attributes:
-        values: of the slots.
-        names: the slots' names in the compiled template.
-    """
-
-    def __init__(self, values: Values, names: Mapping[str, str]) -> None:
-        self.values, self.names = values, names
+    def __init__(self) -> None:
         self._pieces = list[str]()
-        self._form = list[tuple[int, str, str]]()
-        self._lengths = list[int]()
-        self._length = self._end = self._steps = 0
+        self._places = list[Place]()
+        self._length = self._steps = 0
 
-    @cached_property
-    def context(self) -> Context:
-        """What Jinja2 looks the values up in."""
-        names = self.names.items()
-        known = {name: self.values[slot] for slot, name in names if slot in self.values}
-        return _NO_TEMPLATE.new_context({**known, _FILLING: self}, shared=True)
-
-    def add(self, text: str, layout: Layout = _PLAIN) -> None:
+    def add(self, text: str, places: Iterable[Place] = ()) -> None:
         """Put out text, with values in it."""
-        if layout is not _PLAIN and layout.form:
-            (gap, name, source), *more = layout.form
-            self._form += [(self._length - self._end + gap, name, source), *more]
-            self._lengths += layout.lengths
-            self._end = self._length + sum(gap for gap, *_ in layout.form) + sum(layout.lengths)
+        at = self._length
+        self._places += [(at + start, at + end, slots) for start, end, slots in places]
         self._pieces.append(text)
         self._length += len(text)
-        if self._length > MAX_OUTPUT:
-            _check_length(self._length)
+        _check_length(self._length)
 
     def value(self, value: object, slots: str) -> str:
         """Return a value as text, after noting that it comes next."""
         text = written(value)
-        self._form.append((self._length - self._end, slots, ""))
-        self._lengths.append(len(text))
-        self._end = self._length + len(text)
+        self._places.append((self._length, self._length + len(text), slots))
         return text
 
     def charge(self, steps: int) -> None:
@@ -98,9 +79,9 @@ class _Filling:
                 "value as its body has parts); loop over fewer values"
             )
 
-    def done(self) -> tuple[str, Layout]:
+    def done(self) -> Filled:
         """Return the text, and where its values are."""
-        return "".join(self._pieces), Layout(tuple(self._form), tuple(self._lengths))
+        return "".join(self._pieces), self._places
 
 
 # --- values --------------------------------------------------------------------------------------
@@ -158,14 +139,11 @@ class _Missing(jinja2.StrictUndefined):
 
     @property
     def _undefined_message(self) -> str:
-        value, key = self._undefined_obj, self._undefined_name
-        if self._undefined_hint:
-            return self._undefined_hint
-        names = value if isinstance(value, Mapping) else _fields(value)
-        like = closest(str(key), [str(name) for name in islice(names, 1000)])
-        if isinstance(value, Mapping):  # ``x[y] or 'none'``, which users try, fails in ``x[y]``
-            like += "; where that may be, write x[y] | default('none')"
-        return f"{clip(repr(value), 60)} has no item {clip(repr(key), 60)}{like}"
+        # ``x[y] or 'none'``, which users try, fails in ``x[y]``.
+        return self._undefined_hint or (
+            f"{brief(self._undefined_obj)} has no item {brief(self._undefined_name)}; where that "
+            "may be, write x[y] | default('none')"
+        )
 
 
 class _Environment(jinja2.Environment):
@@ -218,7 +196,7 @@ def _round(value: Any, digits: Any = 0) -> float:
 
 
 def _first(value: Any) -> Any:
-    return next(iter(value), _Missing(hint=f"{clip(repr(value), 60)} has no first item"))
+    return next(iter(value), _Missing(hint=f"{brief(value)} has no first item"))
 
 
 def _default(value: Any, instead: Any = "", also_if_empty: Any = False) -> Any:
@@ -306,7 +284,6 @@ _ENVIRONMENT.filters = {name: _charged(apply) for name, apply in _FILTERS.items(
 
 # --- reading -------------------------------------------------------------------------------------
 
-_TAGS = ("if", "elif", "else", "endif", "for", "endfor")
 _CALLED = {"Concat": "'~'", "CondExpr": "'x if y else z'", "Test": "'is'"}
 """Nodes that are not called as their classes are."""
 
@@ -331,16 +308,12 @@ def _parse(text: str) -> nodes.Template:
             "long texts a slot"
         )
     try:
-        before = ""
-        for number, (line, kind, value) in enumerate(_ENVIRONMENT.lex(text)):
+        for number, (line, _, _) in enumerate(_ENVIRONMENT.lex(text)):
             if number == MAX_TOKENS:  # the parser takes longer
                 raise PromptError(
                     f"line {line}: the template has more than {MAX_TOKENS:,} words and signs in "
                     "braces; loop over values, or give long texts a slot"
                 )
-            if kind == "name" and before == "block_begin" and value not in _TAGS:
-                raise PromptError(f"line {line}: {_not_allowed(f'{{% {value} %}}')}")
-            before = before if kind == "whitespace" else kind
         return _ENVIRONMENT.parse(text)
     except jinja2.TemplateSyntaxError as error:
         raise PromptError(f"line {error.lineno}: {error.message}") from error
@@ -448,7 +421,7 @@ class _CheckedTree(NodeTransformer):
 
     def _filter(self, node: nodes.Filter) -> None:
         if node.name not in _FILTERS:
-            what = f"there is no filter {clip(repr(node.name), 60)}"
+            what = f"there is no filter {brief(node.name)}"
             raise _fault_at(node, f"{what}; there are {', '.join(_FILTERS)}")
         try:
             inspect.signature(_FILTERS[node.name]).bind(node.node, *node.args)
@@ -457,33 +430,8 @@ class _CheckedTree(NodeTransformer):
         self.generic_visit(node)
 
 
-class _Part(NamedTuple):
-    """Text, a slot that is put out as it is, or what Jinja2 compiled; and the slots that it takes.
-
-    Text that is known already may have values in it.
-    """
-
-    put: Callable[[_Filling], None]
-    slots: frozenset[str] = frozenset()
-
-
-def _text(text: str, layout: Layout = _PLAIN) -> _Part:
-    return _Part(lambda filling: filling.add(text, layout))
-
-
-def _slot(name: str) -> _Part:
-    return _Part(
-        lambda filling: filling.add(filling.value(filling.values[name], name)), frozenset([name])
-    )
-
-
-def _compiled(block: Callable[[Context], Iterator[str]], slots: Iterable[str]) -> _Part:
-    def put(filling: _Filling) -> None:
-        # One after the other: where a piece goes is known once those before it are counted.
-        for piece in block(filling.context):
-            filling.add(piece)
-
-    return _Part(put, frozenset(slots))
+_Part = Filled | Callable[[Context], Iterator[str]]
+"""Text, maybe with values in it that are known already; or what Jinja2 compiled."""
 
 
 class Template:
@@ -504,37 +452,38 @@ class Template:
         try:
             tree = _parse(text)
             self._names = _CheckedTree(tree).slots
-            self._parts = [*_parts_of(tree, self._names)]
+            self._parts = _parts_of(tree, self._names)
         except (RecursionError, SyntaxError, MemoryError) as error:
             raise PromptError(_NESTED) from error
         self.slots = tuple(self._names)
 
-    def fill(self, values: Values) -> tuple[str, Layout]:
-        """Fill the slots; return the text and where its values are.
+    def sharing(self, values: Values) -> Callable[[Values], Filled]:
+        """Return what fills the other slots, any number of times; these are filled once.
+
+        Both give the text and where its values are, and raise the same.
 
         Raises:
             PromptError: a value lacks what is looked up in it, or a limit was reached.
             TypeError, ValueError, ArithmeticError: a filter or a comparison cannot take a value.
         """
-        return self._fill(self._parts, values)
-
-    def sharing(self, values: Values) -> Callable[[Values], tuple[str, Layout]]:
-        """Return what fills the other slots, any number of times; these are filled once.
-
-        Raises:
-            PromptError, TypeError, ValueError, ArithmeticError: see ``fill``.
-        """
-        parts: list[_Part] = []
-        for is_known, some in groupby(self._parts, lambda part: part.slots <= values.keys()):
+        parts: list[tuple[_Part, set[str]]] = []
+        for is_known, some in groupby(self._parts, lambda part: part[1] <= values.keys()):
             group = [*some]
-            parts += [_text(*self._fill(group, values))] if is_known else group
+            parts += [(self._fill(group, values), set())] if is_known else group
         return lambda mine: self._fill(parts, {**values, **mine})
 
-    def _fill(self, parts: Iterable[_Part], values: Values) -> tuple[str, Layout]:
-        filling = _Filling(values, self._names)
+    def _fill(self, parts: Iterable[tuple[_Part, set[str]]], values: Values) -> Filled:
+        known = {name: values[slot] for slot, name in self._names.items() if slot in values}
+        filling = _Filling()
+        context = _NO_TEMPLATE.new_context({**known, _FILLING: filling}, shared=True)
         try:
-            for part in parts:
-                part.put(filling)
+            for part, _ in parts:
+                if isinstance(part, tuple):
+                    filling.add(*part)
+                    continue
+                # Piece by piece: where one goes is known once those before it are counted.
+                for piece in part(context):
+                    filling.add(piece)
         except RecursionError as error:
             raise PromptError(f"{_NESTED}, or simpler values") from error
         except jinja2.UndefinedError as error:
@@ -546,9 +495,8 @@ _NO_TEMPLATE = _ENVIRONMENT.from_string("")
 """Makes contexts."""
 
 
-def _parts_of(tree: nodes.Template, names: Mapping[str, str]) -> Iterator[_Part]:
-    """Yield the parts of a checked tree, whose slots have these names in it."""
-    slots = {name: slot for slot, name in names.items()}
+def _parts_of(tree: nodes.Template, names: Mapping[str, str]) -> list[tuple[_Part, set[str]]]:
+    """Return the parts of a checked tree, whose slots have these names in it, with their slots."""
     items: list[Any] = [
         item
         for node in tree.body
@@ -557,7 +505,7 @@ def _parts_of(tree: nodes.Template, names: Mapping[str, str]) -> Iterator[_Part]
     # Each a block, so that one compilation gives a function for each.
     blocks: list[nodes.Node] = []
     for place, item in enumerate(items):
-        if not _is_alone(item):
+        if not isinstance(item, nodes.TemplateData):
             body = [nodes.Output([item]) if isinstance(item, nodes.Expr) else item]
             blocks.append(nodes.Block(f"b{place}", body, False, False, lineno=1))
     functions: Mapping[str, Any] = {}
@@ -566,19 +514,12 @@ def _parts_of(tree: nodes.Template, names: Mapping[str, str]) -> Iterator[_Part]
         whole.set_environment(_ENVIRONMENT)
         code = _ENVIRONMENT.compile(whole)
         functions = jinja2.Template.from_code(_ENVIRONMENT, code, {}).blocks
+    parts: list[tuple[_Part, set[str]]] = []
     for place, item in enumerate(items):
-        taken = [slots[it.name] for it in item.find_all(nodes.Name) if it.name in slots]
-        if f"b{place}" in functions:
-            yield _compiled(functions[f"b{place}"], taken)
-        else:
-            yield _slot(taken[0]) if taken else _text(item.data)
-
-
-def _is_alone(item: nodes.Node) -> bool:
-    """Return True for text, and for a slot that is put out as it is."""
-    return isinstance(item, nodes.TemplateData) or (
-        isinstance(item, nodes.Filter) and isinstance(item.node, nodes.Name)
-    )
+        taken = {it.name for it in item.find_all(nodes.Name)}
+        part: _Part = functions.get(f"b{place}") or (item.data, [])
+        parts.append((part, {slot for slot, name in names.items() if name in taken}))
+    return parts
 
 
 @lru_cache(maxsize=1024)

@@ -12,60 +12,34 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
 from typing import Self
 
-from markupsafe import Markup
-
-from llmsim_lab._spans import MAX_SPANS, Layout, Origin, Provenance, Span
-from llmsim_lab._util.html import ADDED, INK, QUIET, REMOVED, STRONG, bars, join, pre, safe, styled
-from llmsim_lab._util.text import clip, estimate_tokens
+from llmsim_lab._spans import MAX_SPANS, ROLES, Origin, Provenance, Span
+from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
 
-_ROLES = ("System", "User")
-_FAULTS = (TypeError, ValueError, ArithmeticError)
-"""What filters and comparisons raise of values that they cannot take."""
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 
 
-def _change(gone: str, come: str) -> Markup:
-    """Return words that went and words that came, told apart by more than their colours."""
-    old = styled(gone, f"background:{REMOVED};color:{INK};padding:0 2px", tag="del")
-    new = styled(come, f"background:{ADDED};color:{INK};padding:0 2px", tag="ins")
-    return join([part for text, part in ((gone, old), (come, new)) if text], between=" ")
-
-
-class PromptDiff(str):
-    """A word diff of two texts: ``[-gone-]`` and ``{+new+}``, coloured in a notebook."""
-
-    __slots__ = ("_html",)
-
-    _html: str
-
-    def __new__(cls, before: str, after: str) -> PromptDiff:
-        """Compare two texts word by word; the spaces between words count as words too."""
-        old, new = (re.findall(r"\s+|\S+", text) for text in (before, after))
-        plain, html = "", []
-        matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
-        for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
-            gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
-            if tag == "equal":
-                plain += gone
-                html.append(safe(gone))
-            else:
-                plain += (f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else "")
-                html.append(_change(gone, come))
-        self = super().__new__(cls, plain)
-        self._html = str(pre(join(html)))
-        return self
-
-    def _repr_html_(self) -> str:
-        return self._html
+def word_diff(before: str, after: str) -> str:
+    """Return what is different in a second text, word by word: ``[-gone-]`` and ``{+new+}``."""
+    # The spaces between words count as words too.
+    old, new = (re.findall(r"\s+|\S+", text) for text in (before, after))
+    parts = []
+    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
+    for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
+        if tag == "equal":
+            parts.append(gone)
+        else:
+            parts.append((f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else ""))
+    return "".join(parts)
 
 
 class Prompt:
@@ -96,16 +70,11 @@ class Prompt:
         from llmsim_lab.prompts._language import template_of
 
         self._templates = []
-        for role, text in zip(_ROLES, (system, user), strict=True):
+        for role, text in zip(ROLES, (system, user), strict=True):
             try:
-                text.encode()
+                text.encode()  # no file holds half a character
                 self._templates.append(template_of(text))
-            except UnicodeEncodeError as error:
-                raise PromptError(
-                    f"prompt {name!r}, {role} message: it holds half a character (a surrogate) at "
-                    f"{error.start}, which no file can; take it out"
-                ) from error
-            except PromptError as error:
+            except (PromptError, UnicodeEncodeError) as error:
                 raise PromptError(f"prompt {name!r}, {role} message, {error}") from error
         slots = dict.fromkeys(slot for template in self._templates for slot in template.slots)
         self.slots: tuple[str, ...] = tuple(slots)
@@ -205,10 +174,11 @@ class Prompt:
             PromptError: a value is missing, one was given that no slot uses, or a value does not
                 have what the template looks up in it.
         """
-        # Exactly these: a value too many is a misspelt slot more often than not.
-        if values.keys() != self._slots:
-            raise PromptError(self._mismatch(values))
-        return self._filled([template.fill for template in self._templates], values)
+        return self._render(**values)
+
+    @cached_property
+    def _render(self) -> Callable[..., RenderedPrompt]:
+        return self.sharing({})
 
     def sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
         """Return what renders the prompt with the values of its other slots, any number of times.
@@ -220,35 +190,31 @@ class Prompt:
             PromptError: a value does not have what the template looks up in it.
         """
         fills = []
-        for role, template in zip(_ROLES, self._templates, strict=True):
+        for role, template in zip(ROLES, self._templates, strict=True):
             known = {slot: value for slot, value in values.items() if slot in template.slots}
-            try:
+            with self._faults_of(role):
                 fills.append(template.sharing(known))
-            except _FAULTS as error:
-                raise PromptError(f"prompt {self.name!r}, {role} message: {error}") from error
 
         def render(**mine: object) -> RenderedPrompt:
+            # Exactly these: a value too many is a misspelt slot more often than not.
             if mine.keys() | values.keys() != self._slots:
                 raise PromptError(self._mismatch({**values, **mine}))
-            return self._filled(fills, mine)
+            texts, spans = dict[str, str](), list[Span]()
+            for role, fill in zip(ROLES, fills, strict=True):
+                with self._faults_of(role):
+                    texts[role], places = fill(mine)
+                spans += [Span(slots, role, start, end) for start, end, slots in places]
+            return RenderedPrompt(**texts, template=self, spans=spans)
 
         return render
 
-    def _filled(
-        self,
-        fills: Sequence[Callable[[Mapping[str, object]], tuple[str, Layout]]],
-        values: Mapping[str, object],
-    ) -> RenderedPrompt:
-        at = _ROLES[0]
+    @contextmanager
+    def _faults_of(self, role: str) -> Iterator[None]:
+        """Raise PromptError for what filters and comparisons raise of values they cannot take."""
         try:
-            system, in_system = fills[0](values)
-            at = _ROLES[1]
-            user, in_user = fills[1](values)
-        except _FAULTS as error:
-            raise PromptError(f"prompt {self.name!r}, {at} message: {error}") from error
-        rendered = RenderedPrompt(system=system, user=user, template=self)
-        rendered.layouts = in_system, in_user
-        return rendered
+            yield
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise PromptError(f"prompt {self.name!r}, {role} message: {error}") from error
 
     def _mismatch(self, values: dict[str, object]) -> str:
         faults = []
@@ -259,9 +225,9 @@ class Prompt:
         slots = ", ".join(self.slots) or "none"
         return f"prompt {self.name!r}: {'; '.join(faults)}; its slots are: {slots}"
 
-    def diff(self, other: Prompt) -> PromptDiff:
-        """Return what is different in the other prompt, word by word."""
-        return PromptDiff(self.text, other.text)
+    def diff(self, other: Prompt) -> str:
+        """Return what is different in the other prompt: ``[-gone-]`` and ``{+new+}``."""
+        return word_diff(self.text, other.text)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Prompt) and self.digest == other.digest
@@ -271,9 +237,6 @@ class Prompt:
 
     def __repr__(self) -> str:
         return f"Prompt({self.name!r}, slots={list(self.slots)}, digest={self.digest[:12]!r})"
-
-    def _repr_html_(self) -> str:
-        return str(join([styled(f"{self.name} {self.digest[:12]}", STRONG), pre(self.text)]))
 
 
 @cache
@@ -295,15 +258,15 @@ class RenderedPrompt(str):
         system: the system message, empty if there is none.
         user: the user message.
         template: the prompt it was rendered from.
-        layouts: where the values of the system and of the user message stand; None if not known.
+        places: where the values stand, without the words of ``sourced``; None if not known.
     """
 
-    __slots__ = ("_sources", "layouts", "system", "template", "user")
+    __slots__ = ("_sources", "places", "system", "template", "user")
 
     system: str
     user: str
     template: Prompt
-    layouts: tuple[Layout, Layout] | None
+    places: Sequence[Span] | None
     _sources: tuple[Mapping[str, str], Mapping[str, object]]
 
     def __new__(
@@ -321,9 +284,7 @@ class RenderedPrompt(str):
         self.system = system
         self.user = user
         self.template = template
-        self.layouts = None
-        if spans is not None:
-            self.layouts = Layout.of(spans, "system"), Layout.of(spans, "user")
+        self.places = spans
         self._sources = {}, {}
         return self
 
@@ -341,7 +302,7 @@ class RenderedPrompt(str):
     @property
     def provenance(self) -> Provenance:
         """Where the parts came from, if that is known."""
-        if self.layouts is None:
+        if self.places is None:
             return Provenance(why="the code that put the prompt together did not say")
         origin = self.origin(None)
         if origin is None:
@@ -350,10 +311,10 @@ class RenderedPrompt(str):
 
     def origin(self, site: CallSite | None) -> Origin | None:
         """Return what a call keeps of where the parts came from; None where that is not known."""
-        if self.layouts is None:
+        if self.places is None:
             return None
         agent, turn = (site.agent, site.turn) if site else (None, None)
-        return Origin.of(self.layouts, *self._sources, agent=agent, turn=turn)
+        return Origin.of(self.places, *self._sources, agent=agent, turn=turn)
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -363,26 +324,6 @@ class RenderedPrompt(str):
     def __repr__(self) -> str:
         total = estimate_tokens(str(self))
         return f"<RenderedPrompt {self.template.name!r}: about {total:,} tokens>"
-
-    def _repr_html_(self) -> str:
-        """Return the tokens of each module or slot as bars, and the messages below."""
-        texts = {"system": self.system, "user": self.user}
-        tokens: Counter[str] = Counter()
-        for span in self.spans:
-            # A section's source is its module; of a slot's value the slot itself says more.
-            name = span.name if span.tokens is None else span.source.removeprefix("module ")
-            stretch = span.of(texts[span.role])
-            tokens[name] += estimate_tokens(stretch) if span.tokens is None else span.tokens
-        total = max(1, sum(map(estimate_tokens, texts.values())))
-        if (rest := total - tokens.total()) > 0:
-            tokens["the template's own words"] += rest
-        rows = [
-            (clip(name, 80), count, f"{count:,} ({count / total:.0%})")
-            for name, count in tokens.most_common()
-        ]
-        messages = [join([styled(role, QUIET), pre(text)]) for role, text in texts.items() if text]
-        title = styled(f"About {total:,} tokens", STRONG)
-        return str(join([title, bars(rows), *messages]))
 
 
 def digest_of(*parts: str) -> str:

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypedDict
 
-from llmsim_lab._util.jsontext import dumps, dumps_plain, flat, read
+from llmsim_lab._util.jsontext import dumps, flat, read
 from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMConfig
@@ -55,7 +55,7 @@ def tape_turn(cls: RunClass, turn: Turn, planned: Planned) -> tuple[int, str, st
     later = [item for at in sorted(planned) if at > turn.number for item in planned[at]]
     record, row = record_of(cls, turn, later), turn_row(turn)
     try:
-        return turn.number, dumps_plain(record), dumps(row)
+        return turn.number, dumps(record), dumps(row)
     except ValueError as error:
         raise TapeError(
             f"turn {turn.number} cannot be written: it holds a number that is not finite (NaN or "
@@ -156,7 +156,7 @@ def _read(adapter: TypeAdapter[Any], parsed: Any, places: Places) -> Any:
         ValueError: it holds something else.
     """
     # As a text, since of JSON strict pydantic takes a list for a tuple.
-    text = dumps_plain(parsed)
+    text = dumps(parsed)
     try:
         return read(adapter, text, places)
     except ValueError:

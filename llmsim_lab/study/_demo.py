@@ -26,7 +26,7 @@ from llmsim_lab.economy._macro import STEADY_STATE, rate_by
 from llmsim_lab.economy._response import PolicyResponse
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig, Tape
-from llmsim_lab.llm._choose import Options, by_letters
+from llmsim_lab.llm._choose import by_letters, options_of, orders_of
 from llmsim_lab.run import load
 from llmsim_lab.run._turn import Answer
 from llmsim_lab.simulation import Simulation, SimulationConfig
@@ -362,16 +362,16 @@ def _moves(recorded: Simulation, model: str) -> pd.DataFrame:
 
 def _expected(answer: Answer, config: SimulationConfig) -> float:
     """Return the move that was decided on, of a drawn one the mean that it was drawn from."""
-    options = Options.of(moves_to_choose(config.moves_bp or ()))
+    options = options_of(moves_to_choose(config.moves_bp or ()))
     # Each order of the letters was a question of its own; its recorded answer is the one to it.
     measured = [
         (call.reply, call)
-        for question, _ in options.orders()
+        for question, _ in orders_of(options)
         for call in answer.calls
         if call.reply and call.reply.top_logprobs
         if call.request.messages[-1].content.endswith(question)
     ]
-    if config.decide == "sample" and len(measured) == len(options.values):
+    if config.decide == "sample" and len(measured) == len(options):
         chances = by_letters(options, measured).probabilities
         return sum(move * chance for move, chance in chances.items())
     return float(answer.fields["rate_change_bp"])

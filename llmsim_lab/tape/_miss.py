@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 
 from llmsim_lab._util.text import clip
-from llmsim_lab.prompts._prompt import PromptDiff
+from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.tape._lines import settings_of
 from llmsim_lab.types import Attempt, ChatRequest
 
@@ -74,7 +74,7 @@ def _differences(old: ChatRequest, new: ChatRequest) -> str:
             was, now = clip(was, 200), clip(now, 200)
             faults.append(f"{name} differs: recorded {was}, asked {now}")
     if old.messages != new.messages:
-        diff = str(PromptDiff(old.prompt, new.prompt))
+        diff = word_diff(old.prompt, new.prompt)
         faults.append(f"the prompt differs:\n{_around_changes(diff)}")
     if not faults:
         faults.append("nothing differs: it was asked once more than was recorded")

@@ -59,7 +59,7 @@ def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
         (("run", SCENARIO, "--model", "llama3.2"), "'ollama:llama3.2'"),
         (("run", SCENARIO, "--model", "ollama", "--host", "127.0.0.1:9"), "no Ollama server"),
         (("run", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),
-        (("run", "bad.yaml"), "bad.yaml, line 3: engine.max_moves: unknown key; known here are"),
+        (("run", "bad.yaml"), "bad.yaml, line 3: engine.max_moves: unknown key"),
         (("run", SCENARIO, "--model", "rule", "--out", "bad.yaml/out"), "write to the folder bad."),
         (("run", "plan.yaml"), "plan.yaml describes a study, and this takes a run's"),
         (("lint", "plan.yaml"), "llmsim-lab study plan.yaml run plays it"),

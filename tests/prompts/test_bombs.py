@@ -156,5 +156,5 @@ def filled(text: str, values: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_ends_in_an_error(name: str, values: dict[str, Any]) -> None:
-    with pytest.raises(PromptError, match=r"prompt 'unnamed', User message"):
+    with pytest.raises(PromptError, match=r"prompt 'unnamed', user message"):
         filled(BOMBS[name], values)

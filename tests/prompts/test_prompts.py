@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import copy
 import pickle
-import re
 from pathlib import Path
 
 import pytest
 
 from llmsim_lab.errors import PromptError
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts._prompt import PromptDiff
 
 GREETING = Prompt("Greet {{ name }}.", system="You are {{ mood }}.", name="greeting")
 
@@ -61,8 +59,8 @@ def test_a_file_of_ones_own_is_loaded_by_its_path(tmp_path: Path) -> None:
         ("Hi {{ name }}", "no line '## User'"),
         ("## User\nA\n## User\nB\n", "twice"),
         ("## User\n\n   \n", "empty user message; give it some text"),
-        ("## User\nA\nB {{ name }\n", "User message, line 2"),
-        ("## System\n{% if x %}\n## User\nA", "System message, line"),
+        ("## User\nA\nB {{ name }\n", "user message, line 2"),
+        ("## System\n{% if x %}\n## User\nA", "system message, line"),
     ],
 )
 def test_a_faulty_file_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
@@ -147,14 +145,6 @@ def test_replacing_what_is_not_there_is_refused(old: str) -> None:
 def test_a_diff_marks_words_gone_and_new() -> None:
     diff = GREETING.diff(GREETING.replace("Greet", "Salute"))
     assert "[-Greet-]{+Salute+} {{ name }}." in diff
-    plain = re.sub(' style="[^"]*"', "", diff._repr_html_())
-    assert "<del>Greet</del> <ins>Salute</ins>" in plain
-
-
-def test_a_diff_in_a_notebook_shows_markup_and_does_not_run_it() -> None:
-    page = PromptDiff("<b>hi</b>", "<script>x</script>")._repr_html_()
-    assert "<script>" not in page
-    assert "&lt;script&gt;" in page
 
 
 # Identity and looks
@@ -174,11 +164,6 @@ def test_prompts_survive_pickle_and_copy() -> None:
         assert again.render(name="Bob", mood="calm").user == "Greet Bob."
 
 
-def test_a_rendered_prompt_shows_how_many_tokens_each_slot_takes() -> None:
+def test_a_rendered_prompt_says_about_how_many_tokens_it_has() -> None:
     rendered = Prompt("Greet {{ name }}, {{ mood }}.").render(name="<b>" * 8, mood="kindly")
     assert repr(rendered) == "<RenderedPrompt 'unnamed': about 10 tokens>"
-    shown = rendered._repr_html_()
-    names = re.findall(r"(name|mood|the template&#39;s own words)<", shown)
-    assert names == ["name", "mood", "the template&#39;s own words"]
-    assert "6 (60%)" in shown
-    assert "<b>" not in shown

@@ -70,7 +70,7 @@ def test_it_names_who_is_waited_for_or_counts_them(line: ProgressLine) -> None:
     assert line.text == "turn 3 of 8 · waiting for agent of Aland · 0:00 so far"
     for request in requests[1:]:
         line.began(request)
-    line.ended(requests[0], None)
+    line.ended(requests[0])
     assert line.text == "turn 3 of 8 · waiting for 2 answers · 0:00 so far"
 
 

@@ -264,9 +264,9 @@ class TestModels:
         says(b'["version"]')
         backend = OllamaBackend("llama3.2")
         for question in (backend.model_info, lambda: backend.chat(ask())):
-            with pytest.raises(BackendError, match="not valid JSON of Ollama's form"):
+            with pytest.raises(BackendError, match="not JSON as an Ollama server sends it"):
                 await question()
-        with pytest.raises(BackendError, match="not valid JSON of Ollama's form"):
+        with pytest.raises(BackendError, match="not JSON as an Ollama server sends it"):
             await asyncio.to_thread(look)
 
 

@@ -58,7 +58,7 @@ async def test_a_compressed_reply_is_not_unpacked(says: Says) -> None:
     says(gzip.compress(said() + b" " * 50_000_000, compresslevel=1), content_encoding="gzip")
     error = await failure()
     assert (error.reason, error.status_code) == ("server_error", 200)
-    assert "not valid JSON of Ollama's form" in str(error)
+    assert "not JSON as an Ollama server sends it" in str(error)
 
 
 async def test_a_document_or_line_has_a_largest_size(
@@ -124,7 +124,7 @@ async def test_json_that_is_not_sound_is_the_servers_fault(says: Says, value: st
     says(said(f'{{"role": "assistant", "content": "", "tool_calls": [{call}]}}'))
     error = await failure()
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, True)
-    assert "not valid JSON of Ollama's form" in str(error)
+    assert "not JSON as an Ollama server sends it" in str(error)
     assert len(str(error)) < 700
 
 
@@ -156,7 +156,7 @@ async def test_details_that_make_no_sense_are_not_understood(
 ) -> None:
     sound = {"version": "0.32.15", "models": [], "model_info": {}}
     says(json.dumps(sound | value).encode())
-    with pytest.raises(BackendError, match=f"not valid JSON of Ollama's form.*{path}"):
+    with pytest.raises(BackendError, match=f"not JSON as an Ollama server sends it.*{path}"):
         await OllamaBackend("llama3.2", host=HOST).model_info()
 
 

@@ -123,11 +123,8 @@ def find_model(name: str) -> CatalogueModel:
 
 def installed_models() -> list[str]:
     """Return the names of the models that are here, the larger one first; of the right size."""
-    return [model.name for model in CATALOGUE if _size(model.path) == model.size_bytes]
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else -1
+    files = [model for model in CATALOGUE if model.path.is_file()]
+    return [model.name for model in files if model.path.stat().st_size == model.size_bytes]
 
 
 def default_model() -> tuple[str, str]:
@@ -140,23 +137,6 @@ def default_model() -> tuple[str, str]:
         f"{free / 1e9:.1f} GB of memory is free and {best.name} needs {needed / 1e9:.1f} GB; "
         f"note that {small.name} is for {small.note}"
     )
-
-
-def remove_model(name: str) -> int:
-    """Remove a model's weights, also half-fetched ones; return how many bytes that frees.
-
-    Raises:
-        ConfigError: no model has that name.
-        ModelFileError: it is not here.
-    """
-    model = find_model(name)
-    work = model.beside(".tmp")
-    freed = sum(file.lstat().st_size for file in (model.path, *work.rglob("*")) if file.is_file())
-    if not freed:
-        raise ModelFileError(f"{name} is not on this machine: there is no {model.path}")
-    shutil.rmtree(work, ignore_errors=True)
-    model.path.unlink(missing_ok=True)
-    return freed
 
 
 def verified_path(model: CatalogueModel) -> Path | None:

@@ -19,10 +19,12 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Coroutine,
     Iterator,
     Mapping,
     Sequence,
 )
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
@@ -612,3 +614,10 @@ async def _lifetime(url: str, who: str) -> AsyncGenerator[Transport, None]:
         yield transport
     finally:
         await transport.aclose()
+
+
+def run_aside(work: Coroutine[Any, Any, T]) -> T:
+    """Run a quick look at a server to its end."""
+    # In a thread of its own, since the caller's may be running an event loop already.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()

@@ -17,7 +17,6 @@ from typing import Any
 import ollama
 
 from llmsim_lab._util.text import clip, log_event, printable
-from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._http import (
     LIST_TIMEOUT_S,
@@ -27,6 +26,7 @@ from llmsim_lab.llm._http import (
     member,
     read_address,
     read_object,
+    run_aside,
     without_locals,
 )
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
@@ -366,4 +366,4 @@ def look(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
         ConfigError: the host's name makes no sense.
         BackendError: no server answers there, or not in Ollama's form; the message says which.
     """
-    return run_sync(OllamaBackend(host=host).look(timeout_s))
+    return run_aside(OllamaBackend(host=host).look(timeout_s))

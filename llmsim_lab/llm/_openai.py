@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 from pydantic import SecretStr
 
 from llmsim_lab._util.text import listed, log_event, printable
-from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._extract import with_instruction
 from llmsim_lab.llm._http import (
@@ -34,6 +33,7 @@ from llmsim_lab.llm._http import (
     read_address,
     read_json,
     read_object,
+    run_aside,
     without_locals,
 )
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
@@ -176,7 +176,7 @@ class OpenAIBackend:
         Raises:
             BackendError: no server answers there, or it turns the key down.
         """
-        return run_sync(self._names())
+        return run_aside(self._names())
 
     async def _names(self) -> list[str]:
         return [printable(name) for name in await self._models()]

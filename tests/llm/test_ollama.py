@@ -153,7 +153,7 @@ class TestFailures:
         error = await failure(backend, ask(model="nope"))
         assert (error.reason, error.status_code) == ("model_not_found", 404)
         assert str(error) == (
-            f"Ollama at {server.host} has no model 'nope' (model 'nope' not found); get it with: "
+            f"Ollama at {server.host} has no model 'nope': model 'nope' not found; get it with: "
             "ollama pull nope; it has llama3.2:latest"
         )
 

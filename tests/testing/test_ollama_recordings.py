@@ -70,6 +70,8 @@ def is_by_model(recording: Recording) -> bool:
 
 LEFT_OUT = {
     "13-debug-render": "asks for a private debugging answer",
+    "06-405": "not a chat",
+    "06-options": "not a chat",
     "80-runner-killed-midstream": "a fault, not the request's",
     "80-runner-killed-nonstream": "a fault, not the request's",
     "82-queue-full-cold": "a fault, not the request's",

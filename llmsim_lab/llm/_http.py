@@ -215,14 +215,9 @@ class Written:
         self._thoughts.append(thinking)
         if self._on_text is None:
             return
-        piece = ""
-        if thinking:
-            piece = thinking if self._thinks else f"<think>{thinking}"
-            self._thinks = True
-        if text and self._thinks:
-            piece += "</think>"
-            self._thinks = False
-        self._on_text(piece + text)
+        begins, ends = thinking and not self._thinks, text and (thinking or self._thinks)
+        self._thinks = bool(thinking or self._thinks) and not ends
+        self._on_text(f"{'<think>' if begins else ''}{thinking}{'</think>' if ends else ''}{text}")
 
     def add_logprobs(self, tokens: Sequence[Any]) -> None:
         """Take tokens with their alternatives, of which those of the first one are kept."""
@@ -279,17 +274,17 @@ class StatusError(Exception):
         status: of HTTP; within a stream, whose own status was 200, the error's code, if it has one.
         text: what it says, clipped.
         said: all that it says, for searching.
-        details: numbers that come with it.
+        sizes: numbers that come with it.
         retry_after_s: how long the server asks to wait, seconds.
     """
 
     def __init__(self, status: int | None, error: Any, *, retry_after: str | None = None) -> None:
         text, values = unwrapped(error)
-        self.details = {name: value for name, value in values.items() if type(value) is int}
-        code = self.details.get("code", 0)
+        self.sizes = {name: value for name, value in values.items() if type(value) is int}
+        code = self.sizes.get("code", 0)
         self.status = status or (code if 400 <= code <= 599 else None)
         self.text = _words(text) or "no explanation"
-        named = (str(values.get(name) or "") for name in ("param", "code", "type"))
+        named = [str(values.get(name) or "") for name in ("param", "code", "type")]
         self.said = " ".join([*named, self.text])
         self.retry_after_s = retry_after_s(retry_after)
         super().__init__(self.text)
@@ -471,9 +466,9 @@ class Server:
         reason: FailureReason = "client_error"
         what, hint = f"rejects the request for {model!r}", ""
         if request is not None and _OVERFLOW.search(error.said):
-            read, granted = error.details.get("n_prompt_tokens"), error.details.get("n_ctx")
+            read = error.sizes.get("n_prompt_tokens")
             prompt = f"{len(request.prompt)} characters" if read is None else f"{read} tokens"
-            window = min((size for size in (granted, num_ctx) if size), default=None)
+            window = min(filter(None, (error.sizes.get("n_ctx"), num_ctx)), default=None)
             of = f" of {window} tokens" if window else ""
             return BackendError(
                 f"the prompt has {prompt}, more than the context window{of} can hold ({text}); "

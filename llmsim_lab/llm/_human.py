@@ -41,11 +41,9 @@ class OpenQuestion:
 
     Attributes:
         request: what a model would be sent.
-        thread: the number of the thread whose event loop waits for the answer.
     """
 
     request: ChatRequest
-    thread: int = 0
     _answer: Future[str] = field(default_factory=Future, repr=False)
 
     @property
@@ -223,7 +221,7 @@ class Person:
         self.ask, self.timeout_s = ask, timeout_s
         # Each use of these is a single step, so that threads need no lock.
         self._asked: list[OpenQuestion] = []
-        self._listeners: list[Callable[[], object]] = []
+        self._listeners: dict[object, Callable[[], object]] = {}
         self._hinted = False
 
     @property
@@ -236,11 +234,11 @@ class Person:
 
         It is called in whichever thread it happens, and must be quick.
         """
-        self._listeners.append(callback)
+        key = object()
+        self._listeners[key] = callback
 
         def stop() -> None:
-            with suppress(ValueError):
-                self._listeners.remove(callback)
+            self._listeners.pop(key, None)
 
         return stop
 
@@ -267,7 +265,7 @@ class Person:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Wait for a person's answer to one request."""
-        question = OpenQuestion(request, threading.get_ident())
+        question = OpenQuestion(request)
         self._asked.append(question)
         self._notify()
         try:
@@ -296,7 +294,7 @@ class Person:
         return ModelInfo(name="human", backend="human")
 
     def _notify(self) -> None:
-        for callback in tuple(self._listeners):
+        for callback in tuple(self._listeners.values()):
             callback()
 
 

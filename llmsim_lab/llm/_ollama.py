@@ -181,7 +181,7 @@ class OllamaBackend:
             StatusError: the server reports an error.
             BackendError: something else is wrong.
         """
-        body: dict[str, Any] = {
+        fields = {
             "model": model,
             "messages": [_as_json(message) for message in request.messages],
             "stream": True,
@@ -190,8 +190,6 @@ class OllamaBackend:
             # clients' requests.
             "truncate": False,
             "options": dict(request.options),
-        }
-        further = {
             "think": request.think,
             "format": request.schema,
             "keep_alive": request.keep_alive,
@@ -199,7 +197,7 @@ class OllamaBackend:
             "top_logprobs": request.top_logprobs or None,
             "logprobs": bool(request.top_logprobs) or None,
         }
-        body |= {name: value for name, value in further.items() if value is not None}
+        body = {name: value for name, value in fields.items() if value is not None}
         written = Written(on_text)
         last: dict[str, Any] = {}
         async with self.server.asked("/api/chat", body) as response:
@@ -268,17 +266,14 @@ async def _official(
 
 def _as_json(message: Message) -> dict[str, Any]:
     """Return a message as the protocol writes it."""
-    value: dict[str, Any] = {"role": message.role}
-    if message.content:
-        value["content"] = message.content
-    if message.tool_calls:
-        value["tool_calls"] = [
-            {"function": {"name": call.name, "arguments": dict(call.arguments)}}
-            for call in message.tool_calls
-        ]
-    if message.tool_name is not None:
-        value["tool_name"] = message.tool_name
-    return value
+    calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in message.tool_calls]
+    fields = {
+        "role": message.role,
+        "content": message.content or None,
+        "tool_calls": [{"function": call} for call in calls] or None,
+        "tool_name": message.tool_name,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _call_of(call: dict[str, Any]) -> ToolCall:

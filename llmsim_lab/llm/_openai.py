@@ -150,12 +150,16 @@ class OpenAIBackend:
                 # Each time one thing less is sent, so this comes to an end.
                 further = _turned_down(body, error, without)
                 if not further:
-                    raise await self.server.fault(
-                        error, model, request, names=self._names
-                    ) from error
+                    how = self.server.fault(error, model, request, names=self._names)
+                    raise await how from error
                 without |= further
         # Not before a request went through: a rejection may name fields only to quote the request.
-        self._remember(model, without)
+        known = self._turned_down.get(model, self._from_the_start)
+        self._turned_down[model] = known | without
+        if lacks := sorted(without - known - {"full_schema"}):
+            detail = "requests do without them; a schema that is not taken goes into the prompt"
+            fields = {"model": model, "base_url": self.base_url, "lacks": ", ".join(lacks)}
+            log_event(logger, logging.WARNING, "server_lacks", **fields, detail=detail)
         return reply
 
     async def model_info(self) -> ModelInfo:
@@ -186,7 +190,8 @@ class OpenAIBackend:
         try:
             with self.server.translated():
                 answer = await self.server.document("/models", timeout_s=LIST_TIMEOUT_S)
-                return {member(one, "id", str): one for one in member(answer, "data", list)}
+                models = member(answer, "data", list)
+                return {name: one for one in models if (name := member(one, "id", str))}
         except StatusError as error:
             if error.status in (404, 405, 501):
                 return {}
@@ -249,15 +254,6 @@ class OpenAIBackend:
         if self._extend is not None:
             self._extend(request, body)
         return body
-
-    def _remember(self, model: str, without: Set[str]) -> None:
-        """Remember what a server does not take of requests to a model, and log what is new."""
-        known = self._turned_down.get(model, self._from_the_start)
-        self._turned_down[model] = known | without
-        if lacks := sorted(without - known - {"full_schema"}):
-            detail = "requests do without them; a schema that is not taken goes into the prompt"
-            fields = {"model": model, "base_url": self.base_url, "lacks": ", ".join(lacks)}
-            log_event(logger, logging.WARNING, "server_lacks", **fields, detail=detail)
 
     async def _exchange(self, body: Mapping[str, Any], on_text: OnText | None) -> ChatReply:
         """Make one request over the wire.

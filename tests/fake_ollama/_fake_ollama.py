@@ -254,10 +254,10 @@ class FakeOllama:
         with self._changed:
             return list(self._lines)
 
-    def fail_next(self, *faults: Fault) -> None:
-        """Let the next chat requests fail, one fault each."""
+    def fail_next(self, *faults: Fault, times: int = 1) -> None:
+        """Let the next chat requests fail, one fault each; all of them ``times`` times."""
         with self._changed:
-            self._faults.extend(faults)
+            self._faults.extend(faults * times)
 
     def wait_for(self, *, active: int, timeout_s: float = 5.0) -> None:
         """Block until so many chat requests are being worked on.

@@ -26,13 +26,12 @@ from llmsim_lab.llm._embedded.weights import (
     default_model,
     get_model,
     installed_models,
-    remove_model,
 )
 from llmsim_lab.llm._ollama import SUGGESTED_MODEL, look, parse_host
 from llmsim_lab.simulation._gate import kept_economics_cards
 from llmsim_lab.study import economics_card
 
-model_app = typer.Typer(help="List, fetch and remove embedded models.", no_args_is_help=True)
+model_app = typer.Typer(help="List and fetch embedded models.", no_args_is_help=True)
 
 
 @model_app.command("ls")
@@ -62,13 +61,6 @@ def get(
         say(f"{name}: {why}")
     path = get_model(name, file=file)
     say(f"{name} is at {path}")
-
-
-@model_app.command("rm")
-def rm(name: Annotated[str, typer.Argument(help="A name from 'model ls'.")]) -> None:
-    """Remove a model's weights from this machine."""
-    freed = remove_model(name)
-    say(f"{name}: removed, {freed / 1e6:,.0f} MB freed")
 
 
 # --- doctor ---------------------------------------------------------------------------------------

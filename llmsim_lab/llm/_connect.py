@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 from llmsim_lab._util.text import listed
@@ -27,6 +26,7 @@ _SPECS = (
     "'auto', 'ollama', 'ollama:NAME', 'openai:NAME', 'embedded', 'embedded:NAME' or "
     "'embedded:/path/to/model.gguf'"
 )
+_GET = "pip install 'llmsim-lab[embedded]'"
 _MAY_BE_THERE_S = 1.0
 """How long an Ollama that nobody named may take for each answer."""
 
@@ -72,148 +72,123 @@ def connect(
     config = LLMConfig(**((config.model_dump() if config else {}) | settings))
     address = {"host": host, "base_url": base_url, "api_key": api_key}
     given = {name: value for name, value in address.items() if value is not None}
-    name, backend, chosen = _choose(model, given, config, download=download)
-    most = config.max_concurrency
-    if isinstance(backend, EmbeddedBackend):
-        most = most or 1  # it answers one at a time, and its queue must not be charged to the model
-    config = config.model_copy(update={"model": name, "max_concurrency": most})
-    client = LLMClient(config, backend, chosen=chosen)
-    if not quiet:
-        sys.stderr.write(f"{chosen}\n")
-    return client
-
-
-_ADDRESSES = {"openai": ("host", "base_url", "api_key"), "ollama": ("host",), "embedded": ()}
-"""What may be given of a server's address, by the kind of model."""
-
-
-def _choose(
-    model: str, given: Mapping[str, Any], config: LLMConfig, *, download: bool
-) -> tuple[str, ChatBackend, str]:
-    """Return the model's name, its backend, and why."""
-    where, _, name = model.strip().partition(":")
-    where, name = where.strip().lower(), name.strip()
-    if where == "auto" and not name:
-        return _auto(given, config, download=download)
-    if where not in _ADDRESSES:
-        shown = without_password(model)
+    wish = os.environ.get("LLMSIM_MODEL", "").strip() if _named(model) == ("auto", "") else ""
+    kind, name = _named(wish or model)
+    if kind not in _ADDRESSES or (kind == "auto" and name):
+        shown = without_password(wish or model)
         raise ConfigError(
             f"model {shown!r} is not understood; say {_SPECS}. For a model of Ollama's: "
             f"'ollama:{shown}'"
         )
-    if stray := [one for one in given if one not in _ADDRESSES[where]]:
+    if stray := [one for one in given if one not in _ADDRESSES[kind]]:
         raise ConfigError(
-            f"{stray[0]}= does not go with {model!r}: host= is Ollama's address, base_url= and "
-            "api_key= are for a server that speaks OpenAI's protocol, connect('openai:NAME', ...)"
+            f"{stray[0]}= does not go with {kind!r}: host= is Ollama's address; base_url= and "
+            "api_key= go with 'openai:NAME' only, which 'auto' never takes, as it may cost money"
         )
-    if where == "openai":
-        return _openai(name, **given)
-    if where == "ollama":
-        return _ollama(name, **given)
-    return _embedded(name, config, "", download=download)
+    if len(given.keys() & {"host", "base_url"}) > 1:
+        raise ConfigError("host= and base_url= are two addresses; give base_url= only")
+    if kind == "auto":
+        name, backend, chosen = _auto(host, config, download=download)
+    elif kind == "ollama":
+        name, backend, chosen = _ollama(name, host)
+    elif kind == "openai":
+        name, backend, chosen = _openai(name, base_url or host, api_key)
+    else:
+        name, backend, chosen = _embedded(name, config, download=download)
+    chosen += f" (LLMSIM_MODEL={wish})" if wish else ""
+    most = config.max_concurrency
+    if isinstance(backend, EmbeddedBackend):
+        most = most or 1  # it answers one at a time, and its queue must not be charged to the model
+    config = config.model_copy(update={"model": name, "max_concurrency": most})
+    if not quiet:
+        sys.stderr.write(f"{chosen}\n")
+    return LLMClient(config, backend, chosen=chosen)
 
 
-def _auto(
-    given: Mapping[str, Any], config: LLMConfig, *, download: bool
-) -> tuple[str, ChatBackend, str]:
-    wish = os.environ.get("LLMSIM_MODEL", "").strip()
-    # "auto" there means what follows, and must not lead back to here.
-    if wish.lower().strip(": ") not in ("", "auto"):
-        name, backend, chosen = _choose(wish, given, config, download=download)
-        return name, backend, f"{chosen} (LLMSIM_MODEL={wish})"
-    if given.keys() - {"host"}:
-        raise ConfigError(
-            "'auto' never takes a model of an OpenAI-compatible server, which may cost money; name "
-            "it: connect('openai:NAME', base_url=...), or LLMSIM_MODEL=openai:NAME"
-        )
+_ADDRESSES = {
+    "auto": ("host",),
+    "ollama": ("host",),
+    "openai": ("base_url", "api_key", "host"),
+    "embedded": (),
+}
+"""What may be given of a server's address, by the kind of model."""
+Found = tuple[str, ChatBackend, str]
+"""A model's name, its backend, and what was chosen and why."""
+
+
+def _named(model: str) -> tuple[str, str]:
+    """Return the kind of a model and its name, from a text such as ``ollama:llama3.2``."""
+    kind, _, name = model.strip().partition(":")
+    return kind.strip().lower(), name.strip()
+
+
+def _auto(host: str | None, config: LLMConfig, *, download: bool) -> Found:
     try:
-        found = look(**given, timeout_s=_MAY_BE_THERE_S)
+        found = look(host, timeout_s=_MAY_BE_THERE_S)
+        if found.model:
+            return _ollama("", host, found)
+        why = f"Ollama at {found.host} has no model"
     except BackendError as error:
         why = str(error)
-    else:
-        if found.model:
-            return _ollama("", found=found, **given)
-        why = f"Ollama at {found.host} has no model"
     if runtime_installed() and (download or installed_models()):
         # Of why there is no Ollama without the ways out, which are not needed now.
         return _embedded("", config, why.partition(";")[0], download=download)
-    here = (
-        "fetch an embedded model: 'llmsim-lab model get', or connect(download=True)"
-        if runtime_installed()
-        else "install the embedded runtime: pip install 'llmsim-lab[embedded]'"
-    )
     raise ConfigError(
         f"there is no model to talk to: {why}. Three ways out: an Ollama server with a model "
-        f"('ollama pull {SUGGESTED_MODEL}') at OLLAMA_HOST or host=; {here}; or name a model in "
-        f"$LLMSIM_MODEL or connect(...), as {_SPECS}"
+        f"('ollama pull {SUGGESTED_MODEL}') at OLLAMA_HOST or host=; an embedded model: {_GET}, "
+        "then 'llmsim-lab model get'; or name a model in $LLMSIM_MODEL or connect(...), as "
+        f"{_SPECS}"
     )
 
 
-def _ollama(
-    name: str, *, host: str | None = None, found: OllamaProbe | None = None
-) -> tuple[str, ChatBackend, str]:
+def _ollama(name: str, host: str | None, found: OllamaProbe | None = None) -> Found:
     try:
         found = found or look(host)
     except BackendError as error:
         raise ConfigError(f"{error}, or use connect('embedded')") from error
-    why = ""
-    if not name:
-        if not found.model:
-            raise ConfigError(
-                f"Ollama at {found.host} has no model that can chat; "
-                f"'ollama pull {SUGGESTED_MODEL}' gets one"
-            )
-        name, why = found.model, f": {found.why}"
-    elif full_name(name) not in {full_name(model) for model in found.models}:
-        there = ", ".join(found.models) or "none"
+    there = listed(found.models) or "none"
+    if not (name or found.model):
+        raise ConfigError(
+            f"Ollama at {found.host} has no model that can chat; "
+            f"'ollama pull {SUGGESTED_MODEL}' gets one"
+        )
+    if name and full_name(name) not in map(full_name, found.models):
         raise ConfigError(
             f"Ollama at {found.host} has no model {name!r}; it has: {there}. "
             f"'ollama pull {name}' gets it"
         )
+    why = "" if name else f": {found.why}"
+    name = name or str(found.model)
     chosen = f"Using {name} on Ollama {found.version} at {found.host}{why}."
     return name, OllamaBackend(name, host=host), chosen
 
 
-def _openai(
-    name: str,
-    *,
-    host: str | None = None,
-    base_url: str | None = None,
-    api_key: Key | None = None,
-) -> tuple[str, ChatBackend, str]:
-    if host is not None and base_url is not None:
-        raise ConfigError("host= and base_url= are two addresses; give base_url= only")
-    backend = OpenAIBackend(name or None, base_url=base_url or host, api_key=api_key)
+def _openai(name: str, base_url: str | None, api_key: Key | None) -> Found:
+    backend = OpenAIBackend(name or None, base_url=base_url, api_key=api_key)
     try:
         names = backend.look()
-        name = name or only_one(names or [], backend.base_url)
+        name = name or only_one(names, backend.base_url)
     except BackendError as error:
         raise ConfigError(str(error)) from error
     known = f", which lists {listed(names)}" if names and name not in names else ""
     return name, backend, f"Using {name} on the server at {backend.base_url}{known}."
 
 
-def _embedded(
-    name: str, config: LLMConfig, why: str, *, download: bool
-) -> tuple[str, ChatBackend, str]:
+def _embedded(name: str, config: LLMConfig, why: str = "", *, download: bool) -> Found:
     if not runtime_installed():
-        raise ConfigError(
-            "the embedded model needs its runtime: pip install 'llmsim-lab[embedded]'"
-        )
-    note = ""
+        raise ConfigError(f"the embedded model needs its runtime: {_GET}")
     if not name:
         name, note = default_model()
         here = installed_models()
         if name not in here and here and not download:
             name, note = here[0], f"{name} would suit this machine but is not here"
+        why = "; ".join(filter(None, (why, note)))
     if download and not is_file(name):
         get_model(name)
-    backend = EmbeddedBackend(name, num_ctx=config.num_ctx)
-    reasons = "; ".join(reason for reason in (why, note) if reason)
-    chosen = f"Using the embedded model {name}" + (f": {reasons}." if reasons else ".")
+    chosen = f"Using the embedded model {name}{f': {why}' if why else ''}."
     if not is_file(name):
         chosen += (
             " It is for trying the tool, not for findings: 'ollama pull "
             f"{SUGGESTED_MODEL}' gets a larger one for 'ollama:{SUGGESTED_MODEL}'."
         )
-    return name, backend, chosen
+    return name, EmbeddedBackend(name, num_ctx=config.num_ctx), chosen

@@ -56,14 +56,6 @@ _SHORTEST_SECRET = 8
 """Characters; what is shorter is no key, but what local servers are given in place of one."""
 _LOCAL = {None: "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 """What a server that listens everywhere is reached by on its own machine."""
-_KINDS = {
-    str: "a text",
-    int: "a whole number from 0 on",
-    bool: "true or false",
-    dict: "an object",
-    list: "a list",
-}
-"""What a member of an answer can be."""
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length"
     r"|exceeds? (?:the )?(?:available |maximum )?context|longer than the maximum model length"
@@ -189,7 +181,7 @@ def member(values: Any, name: str, kind: type) -> Any:
         return None if kind is int else kind()
     # The type itself, since ``True`` is an int.
     if type(value) is not kind or (type(value) is int and not 0 <= value < 2**63):
-        raise TypeError(f"{name} is {clip(repr(value), 60)}, not {_KINDS[kind]}")
+        raise TypeError(f"{name} is {clip(repr(value), 60)}, not of type {kind.__name__}")
     return value
 
 
@@ -223,14 +215,9 @@ class Written:
         self._thoughts.append(thinking)
         if self._on_text is None:
             return
-        piece = ""
-        if thinking:
-            piece = thinking if self._thinks else f"<think>{thinking}"
-            self._thinks = True
-        if text and self._thinks:
-            piece += "</think>"
-            self._thinks = False
-        self._on_text(piece + text)
+        begins, ends = thinking and not self._thinks, text and (thinking or self._thinks)
+        self._thinks = bool(thinking or self._thinks) and not ends
+        self._on_text(f"{'<think>' if begins else ''}{thinking}{'</think>' if ends else ''}{text}")
 
     def add_logprobs(self, tokens: Sequence[Any]) -> None:
         """Take tokens with their alternatives, of which those of the first one are kept."""
@@ -268,17 +255,16 @@ def unwrapped(error: Any) -> tuple[str, dict[str, Any]]:
     """
     details: dict[str, Any] = {}
     while True:
-        if isinstance(error, str) and error.lstrip().startswith("{"):
-            with suppress(ValueError):
-                error = read_json(error)
+        with suppress(ValueError, TypeError):
+            error = read_object(error)
         if not isinstance(error, dict):
-            text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
-            return text, details
+            break
         details |= {name: value for name, value in error.items() if value is not None}
-        inner = (error[name] for name in ("error", "message", "detail") if error.get(name))
-        if (found := next(inner, None)) is None:
-            return json.dumps(error, ensure_ascii=False), details
-        error = found
+        inner = [error[name] for name in ("error", "message", "detail") if error.get(name)]
+        if not inner:
+            break
+        error = inner[0]
+    return error if isinstance(error, str) else json.dumps(error, ensure_ascii=False), details
 
 
 class StatusError(Exception):
@@ -288,17 +274,17 @@ class StatusError(Exception):
         status: of HTTP; within a stream, whose own status was 200, the error's code, if it has one.
         text: what it says, clipped.
         said: all that it says, for searching.
-        details: numbers that come with it.
+        sizes: numbers that come with it.
         retry_after_s: how long the server asks to wait, seconds.
     """
 
     def __init__(self, status: int | None, error: Any, *, retry_after: str | None = None) -> None:
         text, values = unwrapped(error)
-        self.details = {name: value for name, value in values.items() if type(value) is int}
-        code = self.details.get("code", 0)
+        self.sizes = {name: value for name, value in values.items() if type(value) is int}
+        code = self.sizes.get("code", 0)
         self.status = status or (code if 400 <= code <= 599 else None)
         self.text = _words(text) or "no explanation"
-        named = (str(values.get(name) or "") for name in ("param", "code", "type"))
+        named = [str(values.get(name) or "") for name in ("param", "code", "type")]
         self.said = " ".join([*named, self.text])
         self.retry_after_s = retry_after_s(retry_after)
         super().__init__(self.text)
@@ -320,7 +306,6 @@ class Server:
         url: its address.
         who: what it is called in messages.
         kind: what kind of server it is.
-        form: whose form its answers have.
         way_out: what to do where none answers.
         way_in: what to do where it refuses access.
         wider: how its models get a larger context window.
@@ -332,7 +317,6 @@ class Server:
     url: str
     who: str
     kind: str
-    form: str
     way_out: str
     way_in: str
     wider: str = "raise LLMConfig.num_ctx, up to what the model was trained for"
@@ -423,9 +407,9 @@ class Server:
             total += len(chunk)
             *lines, rest = (rest + chunk).split(b"\n")
             if max(map(len, [rest, *lines])) > MAX_REPLY_BYTES:
-                raise too_large(self.who, 200, MAX_REPLY_BYTES)
+                raise too_large(self.who, MAX_REPLY_BYTES)
             if total > MAX_STREAM_BYTES:
-                raise too_large(self.who, 200, MAX_STREAM_BYTES)
+                raise too_large(self.who, MAX_STREAM_BYTES)
             for line in filter(None, map(bytes.strip, lines)):
                 yield line
         if rest := rest.strip():
@@ -443,24 +427,19 @@ class Server:
             if isinstance(error, ConfigError):
                 raise BackendError(str(error), reason="client_error") from error
             if isinstance(error, ValueError | TypeError):
-                raise BackendError(
-                    f"the answer of {self.url} is not valid JSON of {self.form} form "
-                    f"({_words(f'{type(error).__name__}: {error}')})",
-                    reason="server_error",
-                    status_code=200,
-                    retry=True,
-                ) from error
+                what = _words(f"{type(error).__name__}: {error}")
+                text = f"the answer of {self.url} is not JSON as an {self.kind} sends it ({what})"
+                more: dict[str, Any] = {"status_code": 200, "retry": True}
+                raise BackendError(text, reason="server_error", **more) from error
             raise
 
     def _lost(self, error: ConnectionError | httpx.TransportError) -> BackendError:
         """Return the failure of a connection that could not be made, or broke."""
         detail = _words(error) or type(error).__name__
         # The official client makes a plain ConnectionError of a ConnectError.
-        if isinstance(error, ConnectionError | httpx.ConnectError):
+        if isinstance(error, ConnectionError | httpx.ConnectError | httpx.TimeoutException):
             what = "" if is_refused(error) else f" ({detail})"
             text = f"no {self.kind} answers at {self.url}{what}; {self.way_out}"
-        elif isinstance(error, httpx.TimeoutException):
-            text = f"nothing answered in time at {self.url}; see that an {self.kind} runs there"
         else:
             text = f"the connection to {self.who} broke: {detail}"
         return BackendError(text, reason="connection_error", retry=True)
@@ -483,13 +462,13 @@ class Server:
             num_ctx: the context window that was asked for.
             names: returns the models there are, for the message about a missing one.
         """
-        status, text, about = error.status, error.text, f" for {model!r}" if model else ""
+        status, text = error.status, error.text
         reason: FailureReason = "client_error"
+        what, hint = f"rejects the request for {model!r}", ""
         if request is not None and _OVERFLOW.search(error.said):
-            read, granted = error.details.get("n_prompt_tokens"), error.details.get("n_ctx")
-            chars = sum(len(message.content) for message in request.messages)
-            prompt = f"{chars} characters" if read is None else f"{read} tokens"
-            window = min((n for n in (granted, num_ctx) if n), default=None)
+            read = error.sizes.get("n_prompt_tokens")
+            prompt = f"{len(request.prompt)} characters" if read is None else f"{read} tokens"
+            window = min(filter(None, (error.sizes.get("n_ctx"), num_ctx)), default=None)
             of = f" of {window} tokens" if window else ""
             return BackendError(
                 f"the prompt has {prompt}, more than the context window{of} can hold ({text}); "
@@ -497,54 +476,42 @@ class Server:
                 reason="context_overflow",
                 status_code=status,
             )
-        if status in (401, 403):
-            message = f"{self.who} answers {status}: {text}; {self.way_in}"
-        elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
-            reason, message = "model_not_found", f"{self.who} has no model {model!r} ({text})"
-            message += f"; get it with: {self.pull} {model}" if self.pull else ""
+        if "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
+            reason, what = "model_not_found", f"has no model {model!r}"
+            hint = f"; get it with: {self.pull} {model}" if self.pull else ""
             with suppress(BackendError):
-                message += f"; it has {listed(await names()) or 'none'}" if names else ""
+                hint += f"; it has {listed(await names()) or 'none'}" if names else ""
+        elif status in (401, 403):
+            hint = f"; {self.way_in}"
         elif status == 404:
-            message = (
-                f"{self.url} is not the address of an {self.kind}, for it answers 404 ({text}); "
-                "see that host, port and path are right"
-            )
+            hint = f"; see that {self.url} is the address of an {self.kind}"
         elif status == 429:
-            reason, message = "rate_limited", f"{self.who} limits the rate: {text}"
-        elif status is not None and status < 500:
-            message = f"{self.who} rejects the request{about}: {text}"
-        else:
-            reason, message = "server_error", f"{self.who} failed{about}: {text}"
-        # A quota that is used up does not come back within seconds.
-        passes = reason in ("rate_limited", "server_error")
+            reason, what = "rate_limited", "limits the rate"
+        elif status is None or status >= 500:
+            reason, what = "server_error", f"failed for {model!r}"
         return BackendError(
-            message,
+            f"{self.who} {what}: {text}{hint}",
             reason=reason,
             status_code=status,
-            retry=passes and "insufficient_quota" not in error.said,
+            # A quota that is used up does not come back within seconds.
+            retry=reason in ("rate_limited", "server_error")
+            and "insufficient_quota" not in error.said,
             retry_after_s=error.retry_after_s,
         )
 
     def broken_off(self) -> BackendError:
         """Return the failure of a streamed reply that ended too early."""
-        return BackendError(
-            f"the reply of {self.who} ended before it was done",
-            reason="connection_error",
-            status_code=200,
-            retry=True,
-        )
+        text = f"the reply of {self.who} ended before it was done"
+        return BackendError(text, reason="connection_error", status_code=200, retry=True)
 
     def stopped(self, reply: ChatReply) -> BackendError:
         """Return the failure of a model that was stopped before it was done."""
-        return BackendError(
-            f"{self.who} stopped the model before it was done, after "
-            f"{clip(reply.text, 120)!r}; change the prompt, raise the temperature, or use another "
-            "model",
-            reason="generation_stopped",
-            status_code=200,
-            retry=True,
-            reply=reply,
+        text = (
+            f"{self.who} stopped the model before it was done, after {clip(reply.text, 120)!r}; "
+            "change the prompt, raise the temperature, or use another model"
         )
+        more: dict[str, Any] = {"status_code": 200, "retry": True, "reply": reply}
+        return BackendError(text, reason="generation_stopped", **more)
 
 
 def _as_json(body: Mapping[str, Any]) -> bytes:
@@ -552,10 +519,8 @@ def _as_json(body: Mapping[str, Any]) -> bytes:
         text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode()
     except (ValueError, TypeError) as error:
-        raise BackendError(
-            f"the request for {body.get('model')!r} cannot be sent: {_words(error)}",
-            reason="client_error",
-        ) from error
+        text = f"the request for {body.get('model')!r} cannot be sent: {_words(error)}"
+        raise BackendError(text, reason="client_error") from error
 
 
 class Transport(httpx.AsyncBaseTransport):
@@ -608,15 +573,15 @@ class Transport(httpx.AsyncBaseTransport):
         finally:
             await response.aclose()
         if response.has_redirect_location:
-            target = printable(without_password(response.headers["location"]))
+            target = clip(printable(without_password(response.headers["location"])), 200)
             raise BackendError(
-                f"{self._who} redirects to {clip(target, 200)}, which is not followed: prompts go "
-                "only to the address given; if that is the right one, give it instead",
+                f"{self._who} redirects to {target}, which is not followed: prompts go only to the "
+                "address given; if that is the right one, give it instead",
                 reason="client_error",
                 status_code=response.status_code,
             )
         if len(content) > most and not response.is_error:
-            raise too_large(self._who, response.status_code, most)
+            raise too_large(self._who, most)
         return httpx.Response(
             response.status_code, headers=response.headers, content=bytes(content[:most])
         )
@@ -626,15 +591,10 @@ class Transport(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def too_large(who: str, status: int, limit: int) -> BackendError:
+def too_large(who: str, limit: int) -> BackendError:
     """Return the failure of an answer that is larger than what is read of one."""
-    what = "a streamed reply" if limit == MAX_STREAM_BYTES else "one document or line"
-    return BackendError(
-        f"{who} sent more than {limit:,} bytes, the most that is read of {what}; lower max_tokens, "
-        "or see what answers at that address",
-        reason="server_error",
-        status_code=status,
-    )
+    text = f"{who} sent more than {limit:,} bytes; lower max_tokens, or see what answers there"
+    return BackendError(text, reason="server_error", status_code=200)
 
 
 _kept: WeakKeyDictionary[
@@ -654,5 +614,5 @@ async def _lifetime(url: str, who: str) -> AsyncGenerator[Transport, None]:
 def run_aside(work: Coroutine[Any, Any, T]) -> T:
     """Run a quick look at a server to its end."""
     # In a thread of its own, since the caller's may be running an event loop already.
-    with ThreadPoolExecutor(1, thread_name_prefix="llmsim-lab-look") as thread:
+    with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()

@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -41,11 +41,9 @@ class OpenQuestion:
 
     Attributes:
         request: what a model would be sent.
-        thread: the number of the thread whose event loop waits for the answer.
     """
 
     request: ChatRequest
-    thread: int = 0
     _answer: Future[str] = field(default_factory=Future, repr=False)
 
     @property
@@ -136,34 +134,30 @@ def resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, 
 
 
 def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
-    """Return what was typed as a value of a field's schema; the text if it is not one."""
-    if several := schema.get("anyOf"):
-        # A text last, since all that is typed is one.
-        several = sorted(several, key=lambda one: one.get("type") == "string")
-        values = [(typed_value(typed, one), one) for one in several]
-        return next((value for value, one in values if not field_fault(value, one)), typed)
-    if choices := schema.get("enum"):
-        at = place_of(read := _number(typed), choices)
-        close = read if at is None else choices[at]
-        return next((one for one in choices if typed == str(one)), close)
-    kind = schema.get("type")
-    if kind in ("integer", "number"):
-        return _number(typed)
-    if kind in ("array", "object"):
-        with suppress(ValueError):
-            return json.loads(typed)
-    return _YES_AND_NO.get(typed.lower(), typed) if kind == "boolean" else typed
+    """Return what was typed as a field takes it: a number, yes or no, JSON, or else the text."""
+    readings: list[Any] = [_YES_AND_NO.get(typed.lower(), typed), typed]
+    read = json.loads if typed.startswith(("[", "{")) else _number
+    with suppress(ValueError):
+        readings.insert(0, read(typed))
+    value = next((one for one in readings if not field_fault(one, schema)), readings[0])
+    return min(_close(value, schema), key=lambda choice: bool(choice != value), default=value)
 
 
-def _number(typed: str) -> float | str:
-    """Return a typed number, a whole one as an ``int``; the text where it is not a number."""
+def _number(typed: str) -> float:
+    """Return a typed number, a whole one as an ``int``; raise ValueError if it is not one."""
     with suppress(ValueError):
         return int(typed)  # which a float may be too short for, as for a seed
-    try:
-        value = float(typed.replace(",", ".").removesuffix("%"))
-    except ValueError:
-        return typed
+    value = float(typed.replace(",", ".").removesuffix("%"))
     return int(value) if value.is_integer() else value
+
+
+def _close(value: Any, schema: Mapping[str, Any]) -> list[Any]:
+    """Return the choices of a schema that a value may mean."""
+    if not isinstance(value, int | float):
+        return [choice for choice in schema.get("enum", ()) if choice == value]
+    numbers = (choice for choice in schema.get("enum", ()) if isinstance(choice, int | float))
+    # Half of the second decimal: rates are shown with two, and typed as they are shown.
+    return [choice for choice in numbers if math.isclose(value, choice, abs_tol=0.005)]
 
 
 @cache
@@ -181,7 +175,7 @@ def field_fault(value: Any, schema: Mapping[str, Any]) -> str:
     """Return what is wrong with one field's value; empty where nothing is."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return "" if value is None and schema.get("optional") else "is missing"
-    if place_of(value, schema.get("enum", ())) is not None:
+    if _close(value, schema):
         return ""
     fault = next(_judge()(schema).iter_errors(value), None)
     if isinstance(value, list | dict) and fault:
@@ -190,28 +184,6 @@ def field_fault(value: Any, schema: Mapping[str, Any]) -> str:
     infinite = isinstance(value, float) and not math.isfinite(value)
     shown = text_of(value) if isinstance(value, int | float) else f"{value!r:.40}"
     return f"is {shown}; it must be {schema_words(schema)}" if fault or infinite else ""
-
-
-def place_of(value: Any, choices: Sequence[Any]) -> int | None:
-    """Return which of the choices a value is; the same one before a number that is close to it."""
-
-    def is_close(choice: Any) -> bool:
-        if isinstance(value, int | float) and isinstance(choice, int | float):
-            # Half of the second decimal: rates are shown with two, and typed as they are shown.
-            return math.isclose(value, choice, abs_tol=0.005)
-        return bool(value == choice)
-
-    # 1 and True are the same to Python, but two choices.
-    alike = [
-        (choice != value, type(choice) is not type(value), at)
-        for at, choice in enumerate(choices)
-        if is_close(choice)
-    ]
-    return min(alike)[-1] if alike else None
-
-
-_NO_LIMIT = 2**53
-"""A bound from which on it tells people nothing."""
 
 
 def schema_words(schema: Mapping[str, Any]) -> str:
@@ -223,12 +195,7 @@ def schema_words(schema: Mapping[str, Any]) -> str:
     if "minimum" in schema and "maximum" in schema:
         bounds = f"from {text_of(schema['minimum'])} to {text_of(schema['maximum'])}"
     else:
-        limits = [
-            (words, limit)
-            for key, words in _BOUNDS.items()
-            if isinstance(limit := schema.get(key), int | float) and abs(limit) < _NO_LIMIT
-        ]
-        bounds = " and ".join(words.format(limit) for words, limit in limits)
+        bounds = " and ".join(w.format(schema[key]) for key, w in _BOUNDS.items() if key in schema)
     return f"{_TYPES.get(schema.get('type', ''), 'a value')} {bounds}".rstrip()
 
 
@@ -254,7 +221,7 @@ class Person:
         self.ask, self.timeout_s = ask, timeout_s
         # Each use of these is a single step, so that threads need no lock.
         self._asked: list[OpenQuestion] = []
-        self._listeners: list[Callable[[], object]] = []
+        self._listeners: dict[object, Callable[[], object]] = {}
         self._hinted = False
 
     @property
@@ -267,22 +234,19 @@ class Person:
 
         It is called in whichever thread it happens, and must be quick.
         """
-        self._listeners.append(callback)
+        key = object()
+        self._listeners[key] = callback
 
         def stop() -> None:
-            with suppress(ValueError):
-                self._listeners.remove(callback)
+            self._listeners.pop(key, None)
 
         return stop
 
-    async def asked(
-        self, wanted: Callable[[OpenQuestion], object] = lambda _: True
-    ) -> OpenQuestion:
-        """Wait until there is a question that is ``wanted``, and return the oldest."""
-        # Looked for again and again, since it may come from any thread.
-        while not (found := [*filter(wanted, self.questions)]):  # noqa: ASYNC110 - see above
+    async def asked(self) -> OpenQuestion:
+        """Wait until there is a question, and return the oldest."""
+        while not (waiting := self.questions):  # noqa: ASYNC110 - it may come from any thread
             await asyncio.sleep(_LOOK_S)
-        return found[0]
+        return waiting[0]
 
     def answer(self, question: OpenQuestion, answer: Mapping[str, Any] | BaseModel | str) -> None:
         """Answer one of ``questions`` with its fields or the reply's text, from any thread.
@@ -301,7 +265,7 @@ class Person:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Wait for a person's answer to one request."""
-        question = OpenQuestion(request, threading.get_ident())
+        question = OpenQuestion(request)
         self._asked.append(question)
         self._notify()
         try:
@@ -310,8 +274,15 @@ class Person:
             if self.ask is not None:
                 # A daemon: a person who never answers must not keep the process from ending.
                 threading.Thread(target=_put, args=(self.ask, question), daemon=True).start()
-            else:
-                self._hint(question)
+            elif not (self._listeners or self._hinted):
+                self._hinted = True
+                words = (
+                    f"{question.agent} is a person, who is asked in turn {question.turn} and can "
+                    "answer: in a notebook HumanSeat(simulation); in a script Person(ask=...); "
+                    "from other code person.answer(...)"
+                )
+                fields = {"agent": question.agent, "turn": question.turn, "why": words}
+                log_event(logger, logging.WARNING, "WAITING_FOR_A_PERSON", words=words, **fields)
             return ChatReply(text=await asyncio.wrap_future(question._answer))
         finally:
             question._answer.cancel()
@@ -323,24 +294,8 @@ class Person:
         return ModelInfo(name="human", backend="human")
 
     def _notify(self) -> None:
-        for callback in tuple(self._listeners):
+        for callback in tuple(self._listeners.values()):
             callback()
-
-    def _hint(self, question: OpenQuestion) -> None:
-        """Log, once, how to answer, if nothing is there that would show the question."""
-        if self._listeners or self._hinted:
-            return
-        self._hinted = True
-        words = (
-            f"{question.agent} is a person, who is asked in turn {question.turn} and can answer: "
-            "in a notebook HumanSeat(simulation); in a script Person(ask=...); from other code "
-            "person.answer(...)"
-        )
-        fields = {"agent": question.agent, "turn": question.turn, "why": words}
-        log_event(logger, logging.WARNING, "WAITING_FOR_A_PERSON", words=words, **fields)
-
-    def __repr__(self) -> str:
-        return f"<Person, {len(self.questions)} questions waiting>"
 
 
 def check_answer(question: OpenQuestion | None, values: Mapping[str, Any], *, name: str) -> None:

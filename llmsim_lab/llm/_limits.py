@@ -119,12 +119,6 @@ class Limits:
             # The first way up is quick; what few answers decided is looked at again.
             self._try(2 * number, wanted=2 * number * (2 if 2 * number in rates else 1))
 
-    def __repr__(self) -> str:
-        if self._is_fixed:
-            return f"<{self.at_once} at once, fixed>"
-        tried = ", ".join(f"{n}: {rate:,.0f}" for n, rate in sorted(self.tokens_per_s.items()))
-        return f"<{self.at_once} at once; tokens/s by number: {tried or 'none yet'}>"
-
 
 class Sent:
     """A request that ends when the server was silent for so many seconds, or it took too long.
@@ -134,10 +128,8 @@ class Sent:
         seconds: how long it took, once it has ended.
     """
 
-    __slots__ = ("began", "is_late", "seconds", "task", "timeout_s", "total_s")
-
-    is_late: bool
-    task: asyncio.Task[Any]
+    limit: asyncio.Timeout
+    timer: asyncio.TimerHandle
 
     def __init__(self, timeout_s: float, total_s: float | None = None) -> None:
         self.timeout_s, self.total_s = timeout_s, math.inf if total_s is None else total_s
@@ -156,19 +148,13 @@ class Lane:
     The time of a request is the longest silence while the server works for us. It begins anew with
     each piece of any reply and when another request has ended, for a server that answers one after
     another has not looked at it before: its queue is not charged to the model.
-
-    One timer serves all requests. Nearly every request ends long before its time, and a timer for
-    each would cost more than everything else that a limit does.
     """
 
     def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
         self._limits, self._loop = limits, loop
         self._size = limits.at_once
         self._free = asyncio.Semaphore(self._size)
-        self._sent: dict[Sent, None] = {}
-        """Those in flight, in the order of sending."""
         self._since = 0.0  # the time of none begins before this
-        self._timer: asyncio.TimerHandle | None = None
 
     async def send(
         self, sent: Sent, ask: Callable[..., Awaitable[ChatReply]], *what: Any
@@ -179,58 +165,37 @@ class Lane:
             TimeoutError: its time is over.
         """
         await self._free.acquire()
-        sent.began = began = self._loop.time()
+        began = sent.began = self._loop.time()
         self._limits.began(began)
-        self._sent[sent] = None
-        self._wake_at(began + sent.limit_s)
-        tokens, too_many, task = None, False, asyncio.current_task()
-        assert task is not None, "requests are made in tasks"
-        sent.task, sent.is_late, cancelled = task, False, task.cancelling()
+        tokens, too_many = None, False
         try:
-            reply = await ask(*what)
+            async with asyncio.timeout(None) as sent.limit:
+                self._watch(sent, began)
+                reply = await ask(*what)
             tokens = getattr(reply, "reply_tokens", None) or 1
             return reply
-        except asyncio.CancelledError:
-            if sent.is_late and task.cancelling() == cancelled + 1:  # and nothing else ended it
-                raise TimeoutError from None
-            raise
         except BackendError as error:
             too_many = error.status_code in (429, 503)
             raise
         finally:
-            if sent.is_late:
-                task.uncancel()
-            now = self._loop.time()
+            sent.timer.cancel()
+            now = self._since = self._loop.time()
             sent.seconds = now - began
             self._limits.ended(began, now, tokens=tokens, too_many=too_many)
-            self._since = now
-            del self._sent[sent]
             change = max(-1, self._limits.at_once - self._size)
             self._size += change
             for _ in range(1 + change):
                 self._free.release()
 
+    def _watch(self, sent: Sent, began: float) -> None:
+        """End a request that is late, else look again when it may be."""
+        late = min(max(began, self._since) + sent.timeout_s, began + sent.total_s)
+        if late <= self._loop.time():
+            sent.limit.reschedule(0)
+        else:
+            # In an empty context: a cancelled timer is kept for a while, and would keep the run.
+            sent.timer = self._loop.call_at(late, self._watch, sent, began, context=Context())
+
     def heard(self, *_: object) -> None:
         """Note that the server works: a piece of a reply has come."""
         self._since = self._loop.time()
-
-    def _wake_at(self, due: float) -> None:
-        """See that those which are late then are ended."""
-        if self._timer is not None:
-            if self._timer.when() <= due:
-                return
-            self._timer.cancel()
-        # In an empty context: the timer outlives its first request, whose context would keep
-        # that one's run alive.
-        self._timer = self._loop.call_at(due, self._end_late_ones, context=Context())
-
-    def _end_late_ones(self) -> None:
-        self._timer, now = None, self._loop.time()
-        for sent in self._sent:
-            began = sent.began or 0.0
-            due = min(max(began, self._since) + sent.timeout_s, began + sent.total_s)
-            if due > now:
-                self._wake_at(due)
-            elif not sent.is_late:
-                sent.is_late = True
-                sent.task.cancel()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -68,7 +68,6 @@ class OllamaBackend:
             url=self.host,
             who=f"Ollama at {self.host}",
             kind="Ollama server",
-            form="Ollama's",
             way_out="start it with: ollama serve, or set OLLAMA_HOST",
             way_in="its setting OLLAMA_ORIGINS says which host names and origins it serves",
             pull="ollama pull",
@@ -91,12 +90,8 @@ class OllamaBackend:
             BackendError: the request failed; its ``reason`` says how.
         """
         if not self._is_new_enough:
-            self._is_new_enough = True  # others need not ask, too
-            try:
-                await _version(self.server)
-            except BaseException:
-                self._is_new_enough = False
-                raise
+            await _version(self.server)
+            self._is_new_enough = True
         model = await self._resolve(request.model)
         num_ctx = request.options.get("num_ctx")
         try:
@@ -133,16 +128,29 @@ class OllamaBackend:
             details = await client.show(name)
             models = (await client.list()).models
             length = _context_length(details)
-        digests = {full_name(model.model or ""): model.digest for model in models}
-        digest = digests.get(full_name(name))
+        digests = (one.digest for one in models if full_name(one.model or "") == full_name(name))
         return ModelInfo(
             name=name,
             backend="ollama",
-            digest=printable(digest) if digest else None,
+            digest=printable(next(digests, None) or "") or None,
             context_length=length,
             capabilities=tuple(map(printable, details.capabilities or ())),
             version=version,
         )
+
+    async def look(self, timeout_s: float | None = None) -> OllamaProbe:
+        """Return what the server has; see the function ``look``."""
+        version = await _version(self.server, timeout_s=timeout_s)
+        async with _official(self.server, timeout_s=timeout_s) as client:
+            names = _installed(await client.list())
+            # One that is loaded answers at once, and pushes no other user's out of memory.
+            loaded = [printable(model.model or "") for model in (await client.ps()).models]
+            for name in dict.fromkeys([*loaded, *names]):
+                capabilities = (await client.show(name)).capabilities
+                if capabilities is None or "completion" in capabilities:
+                    why = "it is loaded" if name in loaded else "the model pulled last"
+                    return OllamaProbe(self.host, version, tuple(names), name, f"{why} there")
+        return OllamaProbe(self.host, version, tuple(names))
 
     async def _names(self) -> list[str]:
         async with _official(self.server, timeout_s=LIST_TIMEOUT_S) as client:
@@ -153,16 +161,15 @@ class OllamaBackend:
         if asked not in _UNNAMED:
             return asked
         if self._model is None:
-            async with _official(self.server) as client:
-                name, _ = await _in_use(client, _installed(await client.list()))
-            if name is None:
+            found = await self.look()
+            if found.model is None:
                 raise BackendError(
                     f"Ollama at {self.host} has no model that can chat; get one with: "
                     f"ollama pull {SUGGESTED_MODEL}",
                     reason="model_not_found",
                 )
-            self._model = name
-            log_event(logger, logging.INFO, "model_chosen", model=name, host=self.host)
+            self._model = found.model
+            log_event(logger, logging.INFO, "model_chosen", model=found.model, host=self.host)
         return self._model
 
     async def _exchange(
@@ -174,7 +181,7 @@ class OllamaBackend:
             StatusError: the server reports an error.
             BackendError: something else is wrong.
         """
-        body: dict[str, Any] = {
+        fields = {
             "model": model,
             "messages": [_as_json(message) for message in request.messages],
             "stream": True,
@@ -183,8 +190,6 @@ class OllamaBackend:
             # clients' requests.
             "truncate": False,
             "options": dict(request.options),
-        }
-        further = {
             "think": request.think,
             "format": request.schema,
             "keep_alive": request.keep_alive,
@@ -192,7 +197,7 @@ class OllamaBackend:
             "top_logprobs": request.top_logprobs or None,
             "logprobs": bool(request.top_logprobs) or None,
         }
-        body |= {name: value for name, value in further.items() if value is not None}
+        body = {name: value for name, value in fields.items() if value is not None}
         written = Written(on_text)
         last: dict[str, Any] = {}
         async with self.server.asked("/api/chat", body) as response:
@@ -261,17 +266,14 @@ async def _official(
 
 def _as_json(message: Message) -> dict[str, Any]:
     """Return a message as the protocol writes it."""
-    value: dict[str, Any] = {"role": message.role}
-    if message.content:
-        value["content"] = message.content
-    if message.tool_calls:
-        value["tool_calls"] = [
-            {"function": {"name": call.name, "arguments": dict(call.arguments)}}
-            for call in message.tool_calls
-        ]
-    if message.tool_name is not None:
-        value["tool_name"] = message.tool_name
-    return value
+    calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in message.tool_calls]
+    fields = {
+        "role": message.role,
+        "content": message.content or None,
+        "tool_calls": [{"function": call} for call in calls] or None,
+        "tool_name": message.tool_name,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _call_of(call: dict[str, Any]) -> ToolCall:
@@ -280,7 +282,7 @@ def _call_of(call: dict[str, Any]) -> ToolCall:
     return ToolCall(name=member(function, "name", str), arguments=arguments)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class OllamaProbe:
     """What a quick look at a server found.
 
@@ -288,15 +290,16 @@ class OllamaProbe:
         host: its URL.
         version: its version.
         models: the names of all models, the one pulled last first.
-        model: the one that is taken where none is named, or None if none can chat.
+        model: the one that is taken where none is named: a loaded one, else the latest pulled; None
+            if none completes text. One without a list of capabilities is expected to.
         why: why that one.
     """
 
     host: str
     version: str
     models: tuple[str, ...]
-    model: str | None
-    why: str
+    model: str | None = None
+    why: str = ""
 
 
 def full_name(name: str) -> str:
@@ -310,20 +313,6 @@ def _installed(response: ollama.ListResponse) -> list[str]:
     oldest = datetime.min.replace(tzinfo=UTC)
     models = sorted(response.models, key=lambda model: model.modified_at or oldest, reverse=True)
     return [printable(model.model or "") for model in models]
-
-
-async def _in_use(client: ollama.AsyncClient, names: Iterable[str]) -> tuple[str | None, str]:
-    """Return the model to take where none is named, and why: a loaded one, else the latest pulled.
-
-    None if no model completes text; one without a list of capabilities is expected to.
-    """
-    # One that is loaded answers at once, and pushes no other user's out of memory.
-    loaded = [printable(model.model or "") for model in (await client.ps()).models]
-    for name in dict.fromkeys([*loaded, *names]):
-        capabilities = (await client.show(name)).capabilities
-        if capabilities is None or "completion" in capabilities:
-            return name, "it is loaded there" if name in loaded else "the model pulled last there"
-    return None, ""
 
 
 def _context_length(details: ollama.ShowResponse) -> int | None:
@@ -345,13 +334,12 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
         with server.translated():
             document = await server.document("/api/version", timeout_s=timeout_s)
             version = clip(printable(member(document, "version", str)), 40)
-            if not version:
-                raise ValueError("it names no version")
+            if (numbers := re.match(r"v?(\d{1,6})\.(\d{1,6})", version)) is None:
+                raise ValueError(f"version is {version!r}")
     except StatusError as error:
         raise await server.fault(error, "") from error
-    numbers = re.match(r"v?(\d{1,6})\.(\d{1,6})", version)
     # A development build is "0.0.0", and has what is newest.
-    if numbers and (0, 0) < (int(numbers[1]), int(numbers[2])) < OLDEST:
+    if (0, 0) < (int(numbers[1]), int(numbers[2])) < OLDEST:
         raise BackendError(
             f"{server.who} is of version {version}; the oldest that can be used is "
             f"{'.'.join(map(str, OLDEST))}, since older ones cut prompts without a word: get a "
@@ -373,12 +361,4 @@ def look(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
         ConfigError: the host's name makes no sense.
         BackendError: no server answers there, or not in Ollama's form; the message says which.
     """
-    return run_aside(_look(OllamaBackend(host=host).server, timeout_s))
-
-
-async def _look(server: Server, timeout_s: float) -> OllamaProbe:
-    version = await _version(server, timeout_s=timeout_s)
-    async with _official(server, timeout_s=timeout_s) as client:
-        names = _installed(await client.list())
-        model, why = await _in_use(client, names)
-    return OllamaProbe(host=server.url, version=version, models=tuple(names), model=model, why=why)
+    return run_aside(OllamaBackend(host=host).look(timeout_s))

@@ -48,14 +48,6 @@ _UNNAMED = ("", "auto", "openai")
 _REJECTIONS = (400, 422, 501)
 """Statuses of a request that has something in it that the server does not know."""
 _ABOUT_SCHEMAS = re.compile(r"response_format|json.?schema|structured.?output|grammar", re.I)
-_LOSSES = {
-    "logprobs": "continuing without log-probabilities",
-    "response_format": (
-        "continuing without structured outputs: the schema goes into the prompt, and replies are "
-        "only checked against it here"
-    ),
-}
-"""What users should know of what requests do without, as a server does not take it."""
 _SWITCHES = ("chat_template_kwargs", "stream_options", "logprobs")
 """Fields that are just left out; services such as Groq and Mistral reject those they lack."""
 _NOT_OF_OPENAI = ("chat_template_kwargs", "max_tokens", "full_schema")
@@ -66,9 +58,6 @@ _STRICT_KEYWORDS = {
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
 }
 """What OpenAI's strict mode knows of JSON Schema."""
-_NEVER_STRICT = {
-    *("patternProperties", "prefixItems", "not", "if", "then", "else", "oneOf", "allOf"),
-}
 _DONE_REASONS = {"length": "length", "content_filter": "aborted", "abort": "aborted"}
 
 
@@ -110,7 +99,6 @@ class OpenAIBackend:
             url=self.base_url,
             who=f"the server at {self.base_url}",
             kind="OpenAI-compatible server",
-            form="OpenAI's",
             way_out="start it, or set base_url or OPENAI_BASE_URL",
             way_in="set OPENAI_API_KEY, or give api_key=...",
             wider="start the server with a larger window",
@@ -162,12 +150,16 @@ class OpenAIBackend:
                 # Each time one thing less is sent, so this comes to an end.
                 further = _turned_down(body, error, without)
                 if not further:
-                    raise await self.server.fault(
-                        error, model, request, names=self._names
-                    ) from error
+                    how = self.server.fault(error, model, request, names=self._names)
+                    raise await how from error
                 without |= further
         # Not before a request went through: a rejection may name fields only to quote the request.
-        self._remember(model, without)
+        known = self._turned_down.get(model, self._from_the_start)
+        self._turned_down[model] = known | without
+        if lacks := sorted(without - known - {"full_schema"}):
+            detail = "requests do without them; a schema that is not taken goes into the prompt"
+            fields = {"model": model, "base_url": self.base_url, "lacks": ", ".join(lacks)}
+            log_event(logger, logging.WARNING, "server_lacks", **fields, detail=detail)
         return reply
 
     async def model_info(self) -> ModelInfo:
@@ -177,12 +169,7 @@ class OpenAIBackend:
             BackendError: the server cannot be reached, or turns the key down.
         """
         name = await self._resolve("")
-        models = await self._models()
-        # A server with one model, such as llama.cpp's, takes any name for it.
-        model = next((one for one in models if one["id"] == name or len(models) == 1), {})
-        meta = model.get("meta")
-        trained = meta.get("n_ctx_train") if isinstance(meta, dict) else None
-        length = model.get("max_model_len") or trained  # vLLM's, llama.cpp's
+        length = (await self._models()).get(name, {}).get("max_model_len")  # vLLM's
         return ModelInfo(
             name=name, backend="openai", context_length=length if type(length) is int else None
         )
@@ -196,19 +183,19 @@ class OpenAIBackend:
         return run_aside(self._names())
 
     async def _names(self) -> list[str]:
-        return [printable(model["id"]) for model in await self._models()]
+        return [printable(name) for name in await self._models()]
 
-    async def _models(self) -> list[dict[str, Any]]:
-        """Return the server's models; none if it does not list them."""
+    async def _models(self) -> dict[str, dict[str, Any]]:
+        """Return the server's models by name; none if it does not list them."""
         try:
             with self.server.translated():
                 answer = await self.server.document("/models", timeout_s=LIST_TIMEOUT_S)
                 models = member(answer, "data", list)
+                return {name: one for one in models if (name := member(one, "id", str))}
         except StatusError as error:
             if error.status in (404, 405, 501):
-                return []
+                return {}
             raise await self.server.fault(error, "") from error
-        return [model for model in models if member(model, "id", str)]
 
     async def _resolve(self, asked: str) -> str:
         """Return the model to ask; a choice, once made, stays."""
@@ -260,21 +247,13 @@ class OpenAIBackend:
         elif request.schema is not None:
             whole = dict(request.schema)
             schema = portable(whole) if "full_schema" in without else whole
-            held = {"name": "reply", "strict": is_strict(schema), "schema": schema}
+            held = {"name": "reply", "strict": True, "schema": schema}
             fields["response_format"] = {"type": "json_schema", "json_schema": held}
         fields = {name: value for name, value in fields.items() if name not in without}
         body = {"model": model, "messages": list(as_json(messages)), **fields}
         if self._extend is not None:
             self._extend(request, body)
         return body
-
-    def _remember(self, model: str, without: Set[str]) -> None:
-        """Remember what a server does not take of requests to a model, and log what is new."""
-        known = self._turned_down.get(model, self._from_the_start)
-        self._turned_down[model] = known | without
-        for name in sorted((without - known) & _LOSSES.keys()):
-            fields = {"model": model, "base_url": self.base_url, "detail": _LOSSES[name]}
-            log_event(logger, logging.WARNING, f"{name}_unsupported", **fields)
 
     async def _exchange(self, body: Mapping[str, Any], on_text: OnText | None) -> ChatReply:
         """Make one request over the wire.
@@ -459,18 +438,6 @@ def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
     for one in schemas_in(result):
         if "oneOf" in one:
             one["anyOf"] = one.pop("oneOf")
-        for key in one.keys() - ({"$ref"} if "$ref" in one else _STRICT_KEYWORDS | _NEVER_STRICT):
+        for key in one.keys() - ({"$ref"} if "$ref" in one else _STRICT_KEYWORDS):
             del one[key]
     return result
-
-
-def is_strict(schema: Mapping[str, Any]) -> bool:
-    """Return True if a schema is one that strict mode takes: closed objects, all required."""
-    for one in schemas_in(dict(schema)):
-        fields = one.get("properties", {})
-        is_open = one.get("additionalProperties") is not False
-        is_open = is_open or set(one.get("required", ())) != fields.keys()
-        is_object = fields or one.get("type") == "object"
-        if _NEVER_STRICT & one.keys() or (is_object and is_open):
-            return False
-    return True

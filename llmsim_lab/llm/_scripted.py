@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
@@ -13,8 +13,6 @@ from pydantic import BaseModel
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
-
-Reply = str | Mapping[str, Any] | BaseModel | ChatReply | BaseException | type[BaseException]
 
 
 class ScriptedBackend:
@@ -38,25 +36,18 @@ class ScriptedBackend:
     max_top_logprobs = 100
     """A ``ChatReply`` of the script may carry ``top_logprobs``."""
 
-    def __init__(
-        self,
-        replies: Iterable[Any] | Reply | Callable[[ChatRequest], Any],
-        *,
-        delay_s: float = 0.0,
-        name: str = "scripted",
-    ) -> None:
+    def __init__(self, replies: Any, *, delay_s: float = 0.0, name: str = "scripted") -> None:
         self.requests: list[ChatRequest] = []
-        self._delay_s = delay_s
-        self._name = name
+        self._delay_s, self._name = delay_s, name
         single = isinstance(replies, str | Mapping | BaseModel | ChatReply | BaseException)
-        every: Any = repeat(replies) if single or callable(replies) else replies
+        every = repeat(replies) if single or callable(replies) else replies
         self._script: Iterator[Any] = iter(every)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Answer with the next reply of the script.
 
         Raises:
-            ConfigError: no reply is left.
+            ConfigError: no reply is left, or it is not one.
         """
         self.requests.append(request)
         try:
@@ -68,11 +59,24 @@ class ScriptedBackend:
             ) from None
         if self._delay_s:
             await asyncio.sleep(self._delay_s)
-        if callable(reply) and not isinstance(reply, type):
+        if callable(reply):
             reply = reply(request)
-            if inspect.isawaitable(reply):
-                reply = await reply
-        return _as_reply(reply)
+        if inspect.isawaitable(reply):
+            reply = await reply
+        if isinstance(reply, BaseException):
+            raise reply
+        if isinstance(reply, ChatReply):
+            return reply
+        if isinstance(reply, BaseModel):
+            reply = reply.model_dump_json()
+        elif isinstance(reply, Mapping):
+            reply = json.dumps(dict(reply))
+        if not isinstance(reply, str):
+            raise ConfigError(
+                f"a scripted reply is a text, a dict, a pydantic model, a ChatReply, an exception "
+                f"or a function of the request, not {type(reply).__name__}"
+            )
+        return ChatReply(text=reply)
 
     async def model_info(self) -> ModelInfo:
         """Return that a script answers."""
@@ -80,22 +84,3 @@ class ScriptedBackend:
 
     def __repr__(self) -> str:
         return f"<ScriptedBackend {self._name!r}, {len(self.requests)} requests>"
-
-
-def _as_reply(reply: Any) -> ChatReply:
-    if isinstance(reply, BaseModel):
-        reply = reply.model_dump_json()
-    elif isinstance(reply, Mapping):
-        reply = json.dumps(dict(reply))
-    if isinstance(reply, str):
-        return ChatReply(text=reply)
-    if isinstance(reply, ChatReply):
-        return reply
-    if isinstance(reply, BaseException) or (
-        isinstance(reply, type) and issubclass(reply, BaseException)
-    ):
-        raise reply
-    raise ConfigError(
-        f"a scripted reply must be text, a dict, a pydantic model, a ChatReply, an exception or a "
-        f"function of the request, not {type(reply).__name__}"
-    )

@@ -13,8 +13,6 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
 
-_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
-_HTML |= {0x2028: "\\u2028", 0x2029: "\\u2029"}
 SMALL = 2048
 """Bodies up to this many bytes get a Content-Length, longer ones are chunked."""
 
@@ -49,8 +47,8 @@ class Response:
 
 
 def dumps(value: Any) -> str:
-    """Return compact JSON with the escapes of ``<``, ``>`` and ``&`` that Go makes."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_HTML)
+    """Return compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _head(response: Response, framing: str) -> bytes:

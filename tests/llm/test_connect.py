@@ -97,7 +97,7 @@ def test_what_is_chosen_says_why(model: str) -> None:
         chosen = connect(model, host=server.host, quiet=True).chosen
         assert chosen == f"Using qwen3:4b {where}the model pulled last there."
         with ollama.Client(server.host) as other:
-            other.chat("smollm2", [{"role": "user", "content": "Hi"}])
+            list(other.chat("smollm2", [{"role": "user", "content": "Hi"}], stream=True))
         chosen = connect(model, host=server.host, quiet=True).chosen
     assert chosen == f"Using smollm2:latest {where}it is loaded there."
 

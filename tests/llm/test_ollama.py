@@ -153,7 +153,7 @@ class TestFailures:
         error = await failure(backend, ask(model="nope"))
         assert (error.reason, error.status_code) == ("model_not_found", 404)
         assert str(error) == (
-            f"Ollama at {server.host} has no model 'nope' (model 'nope' not found); get it with: "
+            f"Ollama at {server.host} has no model 'nope': model 'nope' not found; get it with: "
             "ollama pull nope; it has llama3.2:latest"
         )
 
@@ -264,9 +264,9 @@ class TestModels:
         says(b'["version"]')
         backend = OllamaBackend("llama3.2")
         for question in (backend.model_info, lambda: backend.chat(ask())):
-            with pytest.raises(BackendError, match="not valid JSON of Ollama's form"):
+            with pytest.raises(BackendError, match="not JSON as an Ollama server sends it"):
                 await question()
-        with pytest.raises(BackendError, match="not valid JSON of Ollama's form"):
+        with pytest.raises(BackendError, match="not JSON as an Ollama server sends it"):
             await asyncio.to_thread(look)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -54,13 +53,6 @@ def test_the_official_client_follows_no_redirect_either(says: Says) -> None:
 # Size
 
 
-async def test_a_compressed_reply_is_not_unpacked(says: Says) -> None:
-    says(gzip.compress(said() + b" " * 50_000_000, compresslevel=1), content_encoding="gzip")
-    error = await failure()
-    assert (error.reason, error.status_code) == ("server_error", 200)
-    assert "not valid JSON of Ollama's form" in str(error)
-
-
 async def test_a_document_or_line_has_a_largest_size(
     says: Says, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +64,7 @@ async def test_a_document_or_line_has_a_largest_size(
     says(too_large)
     error = await failure()
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, False)
-    assert f"sent more than {len(fits) - 1} bytes, the most that is read of one doc" in str(error)
+    assert f"sent more than {len(fits) - 1} bytes" in str(error)
     with pytest.raises(ConfigError, match=f"sent more than {len(fits) - 1} bytes"):
         await asyncio.to_thread(connect, "ollama", host=HOST)
 
@@ -86,7 +78,7 @@ async def test_a_stream_has_a_largest_size(says: Says, monkeypatch: pytest.Monke
     says(b"\n" + whole)
     error = await failure()
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, False)
-    assert f"sent more than {len(whole):,} bytes, the most that is read of a stream" in str(error)
+    assert f"sent more than {len(whole):,} bytes" in str(error)
 
 
 async def test_a_streams_lines_are_handed_on_as_they_come() -> None:
@@ -124,7 +116,7 @@ async def test_json_that_is_not_sound_is_the_servers_fault(says: Says, value: st
     says(said(f'{{"role": "assistant", "content": "", "tool_calls": [{call}]}}'))
     error = await failure()
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, True)
-    assert "not valid JSON of Ollama's form" in str(error)
+    assert "not JSON as an Ollama server sends it" in str(error)
     assert len(str(error)) < 700
 
 
@@ -156,7 +148,7 @@ async def test_details_that_make_no_sense_are_not_understood(
 ) -> None:
     sound = {"version": "0.32.15", "models": [], "model_info": {}}
     says(json.dumps(sound | value).encode())
-    with pytest.raises(BackendError, match=f"not valid JSON of Ollama's form.*{path}"):
+    with pytest.raises(BackendError, match=f"not JSON as an Ollama server sends it.*{path}"):
         await OllamaBackend("llama3.2", host=HOST).model_info()
 
 

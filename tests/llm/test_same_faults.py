@@ -33,16 +33,18 @@ FAULTS: dict[str, tuple[Answer, FailureReason, bool, str]] = {
         True,
         "connection to WHO broke: gone",
     ),
-    "late": (httpx.ConnectTimeout(""), "connection_error", True, "nothing answered in time at URL"),
+    "late": (httpx.ConnectTimeout(""), "connection_error", True, "no KIND answers at URL"),
     "redirect": (
         httpx.Response(307, headers={"Location": "http://other/"}),
         *("client_error", False, "WHO redirects to http://other/, which is not followed"),
     ),
     "gzip": (
         httpx.Response(
-            200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(b"{}"))
+            200,
+            headers={"Content-Encoding": "gzip"},
+            stream=httpx.ByteStream(gzip.compress(b" " * 50_000_000, 1)),
         ),
-        *("server_error", True, "the answer of URL is not valid JSON of FORM form"),
+        *("server_error", True, "the answer of URL is not JSON as an KIND sends it"),
     ),
     "large": (
         httpx.Response(200, content=b"x" * 2**21),
@@ -50,7 +52,7 @@ FAULTS: dict[str, tuple[Answer, FailureReason, bool, str]] = {
     ),
     "deep": (
         httpx.Response(200, content=b"data:" + b"[" * 300 + b"]" * 300),
-        *("server_error", True, "the answer of URL is not valid JSON of FORM form"),
+        *("server_error", True, "the answer of URL is not JSON as an KIND sends it"),
     ),
     "busy": (
         refusal(429, "slow down", **{"Retry-After": "7"}),
@@ -74,7 +76,7 @@ def backend_of(kind: str) -> tuple[Any, dict[str, str]]:
     else:
         backend = OpenAIBackend("m", base_url=URL, extend=extend if kind == "embedded" else None)
     server = backend.server
-    return backend, {server.who: "WHO", server.kind: "KIND", server.url: "URL", server.form: "FORM"}
+    return backend, {server.who: "WHO", server.kind: "KIND", server.url: "URL"}
 
 
 @pytest.mark.parametrize("kind", ["ollama", "openai", "embedded"])

@@ -7,7 +7,6 @@ import logging
 import time
 from typing import Any
 
-import ollama
 import pytest
 from fake_ollama import FakeOllama
 
@@ -48,13 +47,11 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 # Taking turns
 
 
-async def test_the_model_stays_loaded_while_another_client_takes_turns() -> None:
-    with FakeOllama() as server, ollama.Client(server.host) as other:
+async def test_nothing_is_asked_that_makes_a_server_load_the_model_anew_for_us() -> None:
+    with FakeOllama() as server:
         async with client_of(server.host) as client:
             await say(client)
-            for _ in range(3):
-                other.chat("llama3.2", [{"role": "user", "content": "Hi"}])
-                assert (await say(client)).load_seconds < 0.01
+    assert "shift" not in server.requests[0].body
 
 
 async def test_after_an_answer_past_the_window_the_same_is_asked_with_another_seed() -> None:

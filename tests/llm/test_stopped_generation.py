@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from fake_ollama import FakeOllama, Fault
+from fake_ollama._fake_ollama import pieces_of
 
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
@@ -14,9 +15,9 @@ from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import CallSite, Message
 
-LOOPING = '{"action": "ha' + " ha" * 200
 TEXT = '{"action": "ha' + " ha" * 30
-"""What comes of it: the thirty-first repetition is not sent."""
+STOPPED = Fault.end_stream(after=len(pieces_of(TEXT)))
+"""As a server ends a reply that repeats itself."""
 GOOD = {"action": "Raise the rate", "reasoning": "Prices rise.", "confidence": 0.8}
 SITE = CallSite(component="agent", agent="Aland", turn=1)
 NOTE = (
@@ -50,7 +51,8 @@ def messages_of(body: Mapping[str, Any]) -> tuple[Message, ...]:
 
 
 async def test_a_stopped_model_learns_it_and_is_asked_with_another_seed() -> None:
-    with FakeOllama(reply=[LOOPING, GOOD]) as server:
+    with FakeOllama(reply=[TEXT, GOOD]) as server:
+        server.fail_next(STOPPED)
         host = server.host
         decision = await decide(client_of(server, seed=7))
     assert decision.action == GOOD["action"]
@@ -68,7 +70,8 @@ async def test_a_stopped_model_learns_it_and_is_asked_with_another_seed() -> Non
 
 
 async def test_a_model_stopped_twice_is_a_failure_that_keeps_both_texts() -> None:
-    with FakeOllama(reply=LOOPING) as server:
+    with FakeOllama(reply=TEXT) as server:
+        server.fail_next(STOPPED, STOPPED)
         host = server.host
         with pytest.raises(LLMFailureException) as caught:
             await decide(client_of(server))
@@ -84,17 +87,7 @@ async def test_a_model_stopped_twice_is_a_failure_that_keeps_both_texts() -> Non
 async def test_a_text_that_would_do_is_not_taken_where_the_model_was_stopped() -> None:
     ready = PolicyDecision(**GOOD).model_dump_json() + " ha" * 40
     with FakeOllama(reply=[ready, GOOD]) as server:
+        server.fail_next(Fault.end_stream(after=len(pieces_of(ready))))
         decision = await decide(client_of(server))
     assert decision.call is not None
     assert decision.call.history[0].reason == "generation_stopped"
-
-
-async def test_a_reply_that_the_server_ended_early_was_stopped() -> None:
-    with FakeOllama(reply=[GOOD, GOOD]) as server:
-        host = server.host
-        server.fail_next(Fault.end_stream(after=3))
-        decision = await decide(client_of(server))
-    assert decision.call is not None
-    assert decision.call.history[0].detail == told(host, '{ "action')
-    note = messages_of(server.requests[1].body)[-1].content
-    assert note.startswith("That reply was stopped before it was complete.\n")

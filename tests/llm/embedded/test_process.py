@@ -57,9 +57,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 def launch(install: Callable[[str], None]) -> Iterator[Launch]:
     launched = []
 
-    def start(code: str = "", *, timeout_s: float = 30) -> ChildProcess:
+    def start(code: str = "") -> ChildProcess:
         install(code)
-        launched.append(ChildProcess(MODEL, num_ctx=64, threads=1, timeout_s=timeout_s))
+        launched.append(ChildProcess(MODEL, 64))
         return launched[-1]
 
     yield start
@@ -107,13 +107,16 @@ def test_a_runtime_that_cannot_be_imported_comes_with_the_way_out(tmp_path: Path
     with pytest.raises(
         ConfigError, match=r"cannot open\); pip install .* 'apt-get install libgomp1"
     ):
-        ChildProcess(MODEL, num_ctx=64, threads=1, timeout_s=30)
+        ChildProcess(MODEL, 64)
 
 
 @pytest.mark.process
-def test_a_child_that_is_not_ready_in_time_is_ended(launch: Launch) -> None:
+def test_a_child_that_is_not_ready_in_time_is_ended(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_STARTUP_S", 1)
     with pytest.raises(BackendError, match="was not ready within 1 s") as caught:
-        launch("time.sleep(600)", timeout_s=1)
+        launch("time.sleep(600)")
     assert (caught.value.reason, caught.value.retry) == ("timeout", True)
 
 
@@ -136,7 +139,7 @@ PARENT = """
 import time
 from pathlib import Path
 from llmsim_lab.llm._embedded.server import ChildProcess
-child = ChildProcess(Path("m.gguf"), num_ctx=64, threads=1, timeout_s=60)
+child = ChildProcess(Path("m.gguf"), 64)
 print(child.pid, flush=True)
 time.sleep(600)
 """
@@ -162,7 +165,7 @@ class User:
 
 @pytest.fixture
 def shared(install: Callable[[str], None]) -> Iterator[ModelServer]:
-    user, made = User(), ModelServer(MODEL, threads=1)
+    user, made = User(), ModelServer(MODEL)
     made.users.add(user)
     yield made
     made.stop()
@@ -172,13 +175,13 @@ def shared(install: Callable[[str], None]) -> Iterator[ModelServer]:
 def test_a_dead_child_is_started_again_and_said_to_be(
     shared: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = shared.start(64, timeout_s=30)
+    first = shared.start(64)
     os.kill(first.pid, signal.SIGKILL)
     first.ending()
     assert shared.running() is None
-    second = shared.start(64, timeout_s=30)
+    second = shared.start(64)
     assert second.pid != first.pid
-    assert shared.start(64, timeout_s=30) is second
+    assert shared.start(64) is second
     assert [record.getMessage().split()[0] for record in caplog.records] == ["EMBEDDED_ENDED"]
 
 
@@ -186,12 +189,12 @@ def test_a_dead_child_is_started_again_and_said_to_be(
 def test_a_larger_window_loads_the_model_again_and_no_smaller_one_does(
     shared: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = shared.start(64, timeout_s=30)
-    second = shared.start(128, timeout_s=30)
+    first = shared.start(64)
+    second = shared.start(128)
     assert not first.alive
     assert shared.running(64) is shared.running(128) is second
     shared.stop()
-    assert shared.start(64, timeout_s=30).num_ctx == 128
+    assert shared.start(64).num_ctx == 128
     assert caplog.records == []
 
 
@@ -202,12 +205,12 @@ from llmsim_lab.llm._embedded.server import shared_server
 
 def child_of(server):
     server.users.add(sys)
-    return server.start(64, timeout_s=30)
+    return server.start(64)
 
-first = shared_server(Path("m.gguf"), 1)
+first = shared_server(Path("m.gguf"))
 child = child_of(first)
 if os.fork() == 0:
-    own = child_of(shared_server(Path("m.gguf"), 1))
+    own = child_of(shared_server(Path("m.gguf")))
     sys.exit(own.pid == child.pid)
 sys.exit(os.waitstatus_to_exitcode(os.wait()[1]) or not child.alive)
 """
@@ -225,7 +228,7 @@ def test_a_forked_process_has_a_child_of_its_own_and_leaves_its_parents_alone() 
 
 
 async def test_requests_take_turns_in_order_and_giving_up_harms_nobody() -> None:
-    queue, seen, inside = ModelServer(MODEL, 1), [], 0
+    queue, seen, inside = ModelServer(MODEL), [], 0
 
     async def work(number: int) -> None:
         nonlocal inside
@@ -246,7 +249,7 @@ async def test_requests_take_turns_in_order_and_giving_up_harms_nobody() -> None
 
 
 async def test_two_event_loops_take_turns_and_one_that_waits_hears_of_it() -> None:
-    queue, seen, pieces = ModelServer(MODEL, 1), [], []
+    queue, seen, pieces = ModelServer(MODEL), [], []
 
     async def other() -> None:
         async with queue.turn(pieces.append):

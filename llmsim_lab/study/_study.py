@@ -303,7 +303,6 @@ class Study:
         self.units = [unit["unit"] for unit in units]
         self._arms, self._chose = {arm.name: arm for arm in arms}, outcome is not None
         self.outcome = self._outcomes_of(outcome, trial)
-        self._series = trial.series
         self._player = StudyPlayer(self._world, Models(llm_client), self._arms)
         self._player.on_change = self._tell
         self._listeners: list[Callable[[], object]] = []
@@ -841,7 +840,6 @@ class Study:
         contrasts: Sequence[tuple[str, str]] | None = None,
         level: float = 0.95,
         sesoi: float | Mapping[str, float] | None = None,
-        speaks_of: SpeaksOf | None = None,
     ) -> Effects:
         """Return how arms differ from the reference, each in each outcome: one family.
 
@@ -853,7 +851,6 @@ class Study:
                 cautious.
             level: of the intervals.
             sesoi: the smallest effect of interest, for an equivalence verdict; one, or by outcome.
-            speaks_of: what the intervals generalise to, instead of what the design suggests.
 
         Raises:
             ConfigError: there is no outcome, or no arm of a name.
@@ -864,7 +861,7 @@ class Study:
             raise ConfigError("say what is compared: outcome='a column', or a function of the run")
         real_number("level", level, least=0.5, most=0.9999)
         how: dict[str, Any] = {"level": level, "sesoi": sesoi, "reference": self.reference}
-        how["speaks_of"] = speaks_of or self._speaks_of()
+        how["speaks_of"] = self._speaks_of()
         values, found = self.results, list[Any]()
         if values.empty:
             return Effects(label="no run has ended")
@@ -1085,11 +1082,6 @@ class Study:
     def unit_name(self) -> str:
         """What a unit is."""
         return "seed" if self._source is None else "situation"
-
-    def in_unit(self, outcome: str) -> str:
-        """Return the unit of an outcome, if the world names one."""
-        column = str(self.outcome.get(outcome)).removesuffix(LAST)
-        return next((it.unit for it in self._series if it.column == column), "")
 
     @property
     def errors(self) -> list[str]:

@@ -45,7 +45,6 @@ AA = "A/A"
 """The name of the arm that is the reference once more, with other call seeds."""
 LAST = "@last"
 """What the name of an outcome ends in that is the last value of a column."""
-_DESIGNS = ("full", "one at a time")
 _MOST_SAMPLES = 10_000
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
 """What can be varied of any world beside its parameters."""
@@ -114,26 +113,13 @@ def label_of(level: Any) -> str:
     return text if len(text) <= 40 or isinstance(level, str) else f"{text[:39]}…"
 
 
-def arms_of(factors: Factors, design: Any, *, aa: bool) -> list[Arm]:
-    """Return a design's arms, the reference first, the A/A arm last.
+def arms_of(factors: Factors, *, aa: bool) -> list[Arm]:
+    """Return an arm for each combination of levels, the reference first, the A/A arm last.
 
     Raises:
-        ConfigError: the design is not known, or two arms have one name.
+        ConfigError: two arms have one name.
     """
-    if design not in _DESIGNS:
-        raise ConfigError(
-            f"design={design!r:.60} is not known{closest(str(design), _DESIGNS)}; it is 'full' or "
-            "'one at a time'"
-        )
-    if design == "full" or len(factors) == 1:
-        arms = [_arm(factors, labels) for labels in product(*factors.values())]
-    else:
-        first = {name: next(iter(levels)) for name, levels in factors.items()}
-        arms = [replace(_arm(factors, first.values()), name="reference")]
-        for name, levels in factors.items():
-            for label in list(levels)[1:]:
-                changed = _arm(factors, {**first, name: label}.values())
-                arms.append(replace(changed, name=f"{name}={label}"))
+    arms = [_arm(factors, labels) for labels in product(*factors.values())]
     if len({arm.name for arm in arms} - {AA}) < len(arms):
         raise ConfigError(f"two arms have one name, or one is {AA!r}; label the levels otherwise")
     return [*arms, *([replace(arms[0], name=AA, further=1)] if aa else [])]

@@ -235,7 +235,7 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
     if len(arms) != math.prod(map(len, levels.values())) or arms.duplicated().any():
         raise ConfigError(
             f"{len(arms)} arms do not have each combination of {', '.join(levels)} once, which "
-            "main effects and interactions take: design='full'"
+            "main effects and interactions take"
         )
     weights = {}
     for places in sorted(terms, key=lambda chosen: (len(chosen), chosen)):

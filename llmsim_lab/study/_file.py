@@ -12,7 +12,7 @@ from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab.errors import ConfigError
 
 _EXAMPLE = "world: economic"
-_OF_A_STUDY = {"world", "study", "vary", "fixed", "design", "seeds", "outcome"}
+_OF_A_STUDY = {"world", "study", "vary", "fixed", "seeds", "outcome"}
 """Keys of which every study's file has one, and a run's none."""
 
 
@@ -26,7 +26,7 @@ class StudyFile(Settings):
         config: the world's configuration, as in a run's file; its parameters are fixed.
         vary: levels by factor.
         fixed: what is the same in all arms.
-        design, seeds, turns, outcome, aa: as ``Study`` takes them.
+        seeds, turns, outcome, aa: as ``Study`` takes them.
         model: of arms that name none, as ``connect`` takes it.
         tape: the folder of its runs, relative to the file; beside it and called like it if not
             given.
@@ -37,7 +37,6 @@ class StudyFile(Settings):
     config: dict[str, Any] | None = None
     vary: dict[str, list[Any] | dict[str, Any]] = Field(default_factory=dict)
     fixed: dict[str, Any] = Field(default_factory=dict)
-    design: str = "full"
     seeds: int | list[int] = 20
     turns: int | None = None
     outcome: str | list[str] | dict[str, str] | None = None
@@ -53,7 +52,7 @@ class StudyFile(Settings):
     def arguments(self, path: Path) -> dict[str, Any]:
         """Return what ``Study`` takes beside the world; the file is at ``path``."""
         tape = path.parent / self.tape if self.tape else path.with_suffix("")
-        same = ("vary", "seeds", "turns", "outcome", "design", "aa")
+        same = ("vary", "seeds", "turns", "outcome", "aa")
         own = {"tape": tape, "llm_client": self.model, "name": self.study or path.stem}
         return {**{key: getattr(self, key) for key in same}, **own}
 
@@ -86,7 +85,7 @@ def located(error: ConfigError, file: StudyFile, source: YamlFile) -> ConfigErro
         for location in named:
             if re.search(rf"(?<![\w.]){re.escape(location[1])}[.:='\"]", said_):
                 return ConfigError(source.fault(location, text))
-    for key in ("outcome", "design", "seeds", "turns"):
+    for key in ("outcome", "seeds", "turns"):
         if key in source.values and text.startswith((key, f"a {key.removesuffix('s')}")):
             return ConfigError(source.fault((key,), text))
     return ConfigError(source.fault((), text))

@@ -104,7 +104,7 @@ def _effects(study: AnyStudy) -> Iterator[Markup]:
         for name in study.arms[study.reference]
         if len({levels[name] for levels in study.arms.values()}) > 1
     ]
-    factorial = study.design == "full" and len(several) > 1
+    factorial = len(several) > 1
     formulas = {"main effects": f"~ {' + '.join(study.factors)}"} if factorial else {}
     for what, formula in {**formulas, f"each arm minus {study.reference}": None}.items():
         try:

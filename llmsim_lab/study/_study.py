@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import inspect
 import logging
 import math
 import shutil
@@ -167,7 +166,8 @@ class Study:
             takes it, or clients; ``prompt``: a text, a ``Prompt``, or a function of the old text,
             by the prompt's name where there are several, a list of these as wordings of one idea,
             None for the world's own; ``players``; ``state``, to start from; ``interventions``,
-            which are set from outside.
+            which are set from outside. Each combination of levels is an arm, the first of them the
+            reference.
         seeds: how many, or which; seed k is the same world in every arm.
         turns: of each run; the world's if not given.
         outcome: what is compared: a column of the frame, which counts as its mean over the turns
@@ -179,8 +179,6 @@ class Study:
         llm_client: the model of arms that name none: a client, a text as ``connect`` takes it, or
             a function that makes a client.
         name: what reports call it; the world's name if not given.
-        design: ``"full"``, every combination of levels; or ``"one at a time"``, the first level of
-            each factor is the reference.
         aa: whether to play the reference arm once more with other call seeds, as the arm "A/A":
             its effect should be nothing.
         fixed: what is the same in all arms, by the names that can also be varied.
@@ -217,14 +215,13 @@ class Study:
         tape: str | Path | None = None,
         llm_client: Model | None = None,
         name: str = "",
-        design: str = "full",
         aa: bool = False,
         **fixed: Any,
     ) -> None:
-        factors, self.design = factors_of(vary or {}), design
+        factors = factors_of(vary or {})
         self._world = World(world, fixed=fixed, factors=factors, turns=turns)
         units = [{"unit": it, "run": it, "digest": str(it)} for it in seeds_of(seeds)]
-        arms = arms_of(factors, design, aa=aa)
+        arms = arms_of(factors, aa=aa)
         self._arrange(arms, units, outcome, tape, llm_client, name or world.__name__)
 
     @classmethod
@@ -280,11 +277,10 @@ class Study:
         infos, factors = _independent(source, run), factors_of(vary or {})
         kind = world or class_of_manifest(infos[0].id, infos[0].manifest)
         made = cls.__new__(cls)
-        made.design, made._source = "full", source
-        made._samples = whole_number("samples", samples, least=1)
+        made._source, made._samples = source, whole_number("samples", samples, least=1)
         recorded = config_of(infos[0], kind)
         made._world = World(kind, fixed=fixed, factors=factors, recorded=recorded)
-        arms, units = arms_of(factors, "full", aa=False), _situations(source, infos, turns)
+        arms, units = arms_of(factors, aa=False), _situations(source, infos, turns)
         made._arrange(arms, units, outcome, to, llm_client, name or f"{infos[0].name} again")
         return made
 
@@ -363,22 +359,17 @@ class Study:
         parallel: int | None = None,
         executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
-        on_run: Callable[[StudyRun], object] | None = None,
         progress: bool = True,
     ) -> Self:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
-        work = self.arun(
-            parallel=parallel, executor=executor, budget=budget, on_run=on_run, progress=progress
-        )
+        how: dict[str, Any] = {"executor": executor, "budget": budget, "progress": progress}
         try:
-            return run_sync(work)
+            return run_sync(self.arun(parallel=parallel, **how))
         except KeyboardInterrupt as error:
-            where = f"{'to' if self._source else 'tape'}={str(self.tape)!r}"
-            later = "" if self._temporary else f" (in another session, the same Study with {where})"
             explain(
                 error,
                 f"{self.counts['done']} of {counted(len(self._jobs), 'run')} are done and kept, "
-                f"and of the others all whole turns; .run() plays the rest{later}.",
+                f"and of the others all whole turns, in {self.tape}; .run() plays the rest.",
             )
             raise
 
@@ -388,7 +379,6 @@ class Study:
         parallel: int | None = None,
         executor: Executor | Callable[[], Executor] | None = None,
         budget: Budget | None = None,
-        on_run: Callable[[StudyRun], object] | None = None,
         progress: bool = True,
     ) -> Self:
         """Play what is left, and return the study.
@@ -406,7 +396,6 @@ class Study:
                 and another call continues; a function that makes pools, ``lambda:
                 ProcessPoolExecutor(4)``, is called for the next one, and their end is seen to here.
             budget: what may be spent on calls by all runs together; then the rest is left.
-            on_run: called with each run as it ends; may be async.
             progress: whether a line says how far it is.
 
         Raises:
@@ -451,9 +440,7 @@ class Study:
                         ) as ended:
                             async for entry in ended:
                                 advance()
-                                returned = self._take(entry) or (on_run and on_run(entry))
-                                if inspect.isawaitable(returned):
-                                    await returned
+                                self._take(entry)
         finally:
             self._task = self._player.purse = None
             self._player.playing.clear()
@@ -784,18 +771,11 @@ class Study:
     def to_xarray(self) -> xr.Dataset:
         """Return ``results`` as pandas gives it to xarray: each outcome by arm, unit, ... and turn.
 
-        Raises:
-            ConfigError: xarray is not installed.
+        It needs xarray: ``pip install 'llmsim-lab[study]'``.
         """
-        results, index = self.results, [name for name in _COLUMNS if name not in ("run", "value")]
-        try:
-            found: xr.Dataset = results.set_index(index)["value"].unstack("outcome").to_xarray()
-        except ImportError as error:
-            raise ConfigError(
-                "to_xarray() needs xarray: pip install 'llmsim-lab[study]'; study.results has the "
-                "same numbers"
-            ) from error
-        return found.sel(arm=list(results["arm"].unique())).assign_attrs(study=self.name)
+        index = [name for name in _COLUMNS if name not in ("run", "value")]
+        found: xr.Dataset = self.results.set_index(index)["value"].unstack("outcome").to_xarray()
+        return found
 
     # --- outcomes ----------------------------------------------------------------------------
 

@@ -91,7 +91,7 @@ def _charts(study: AnyStudy, outcome: str) -> dict[str, Any]:
                 made["bands"].append([arm, _listed(band[_BAND])])
     factors = study.arms[study.reference]
     levels = {name: {its.get(name) for its in study.arms.values()} for name in factors}
-    if len(levels) > 1 and study.design == "full" and study.counts["done"] == len(arms) * len(wide):
+    if len(levels) > 1 and study.counts["done"] == len(arms) * len(wide):
         for factor in (name for name, its in levels.items() if len(its) == 2):
             curve = multiverse(study, factor, outcome=outcome)
             choices = [name for name in levels if name != factor]

@@ -165,7 +165,6 @@ def test_failed_runs_end_it_with_status_1_and_are_named(lab: Run) -> None:
             RULES.replace("turns: 2", "turns: many"),
             "line 8: turns: Input should be a valid integer",
         ),
-        (RULES + "design: ful\n", "line 10: design: design='ful' is not known (did you mean"),
         (RULES.replace("economic", "econmic"), "line 1: world: no kind of simulation"),
         (RULES.replace("economic", "nope.py:X"), "line 1: world: there is no file nope.py"),
         (RULES + "config: {trns: 2}\n", "Simulation has nothing called 'trns'"),

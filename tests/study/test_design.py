@@ -131,14 +131,6 @@ def test_a_full_design_has_every_combination_and_the_first_is_the_reference() ->
     assert study.reference == "factor=1 · plain"
 
 
-def test_one_at_a_time_changes_one_factor_from_the_first_levels() -> None:
-    study = study_of(
-        vary={"factor": [1.0, 2.0, 3.0], "taste": ["plain", "fine"]}, design="one at a time"
-    )
-    assert list(study.arms) == ["reference", "factor=2", "factor=3", "taste=fine"]
-    assert study.arms["taste=fine"] == {"factor": "1", "taste": "fine"}
-
-
 def test_levels_may_have_labels() -> None:
     study = played(study_of(vary={"factor": {"dry": 0.5, "wet": 3}}))
     assert list(study.arms) == ["dry", "wet"]
@@ -160,7 +152,6 @@ def test_levels_may_have_labels() -> None:
         ({"factor": [1.0, 1.0]}, {}, "two levels called '1'"),
         ({"seed": [1, 2]}, {}, "is not a factor; say Study(..., seeds="),
         ({"llm": [{"temperature": -1}]}, {}, "temperature"),
-        ({"factor": [1.0, 2.0]}, {"design": "ful"}, "did you mean 'full'"),
         ({"factor": [1.0, 2.0]}, {"factor": 2.0}, "both fixed and varied"),
         ({"factor": [1.0, 2.0]}, {"seeds": [1, 1]}, "names a seed twice"),
         ({"factor": [1.0, 2.0]}, {"seeds": 0}, "seeds"),

@@ -12,8 +12,6 @@ from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab.errors import ConfigError
 
 _EXAMPLE = "world: economic"
-_OF_A_STUDY = {"world", "study", "vary", "fixed", "seeds", "outcome"}
-"""Keys of which every study's file has one, and a run's none."""
 
 
 class StudyFile(Settings):
@@ -65,27 +63,16 @@ def read_study(path: Path) -> tuple[StudyFile, YamlFile]:
             and key.
     """
     source = YamlFile.read(path, example=_EXAMPLE)
-    # Its errors would be that every key of a run's file is unknown.
-    if source.values and not source.values.keys() & _OF_A_STUDY:
-        raise ConfigError(
-            f"{path} describes one run, and a study has a world and what varies in it, such as "
-            f"{_EXAMPLE!r}; llmsim-lab run {path} plays it"
-        )
     return source.parse(StudyFile), source
 
 
 def located(error: ConfigError, file: StudyFile, source: YamlFile) -> ConfigError:
     """Return an error of ``Study`` with the line of the file that it is most likely about."""
-    text = str(error)
-    named: list[tuple[str, ...]] = [
-        (part, name) for part in ("fixed", "vary") for name in getattr(file, part)
-    ]
+    named = [(part, name) for part in ("fixed", "vary") for name in getattr(file, part)]
+    named += [(key,) for key in ("outcome", "seeds", "turns") if key in source.values]
     # An arm's name has the factors' names in it, and what is wrong may be another part of it.
-    for said_ in (re.sub(r"^arm '.*?': ", "", text), text):
-        for location in named:
-            if re.search(rf"(?<![\w.]){re.escape(location[1])}[.:='\"]", said_):
-                return ConfigError(source.fault(location, text))
-    for key in ("outcome", "seeds", "turns"):
-        if key in source.values and text.startswith((key, f"a {key.removesuffix('s')}")):
-            return ConfigError(source.fault((key,), text))
-    return ConfigError(source.fault((), text))
+    text = re.sub(r"^arm '.*?': ", "", str(error))
+    for location in named:
+        if re.search(rf"(?<![\w.]){re.escape(location[-1])}[.: ='\"]", text):
+            return ConfigError(source.fault(location, str(error)))
+    return ConfigError(source.fault((), str(error)))

@@ -17,7 +17,6 @@ from markupsafe import Markup
 
 from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.html import details, join, pairs, pre, safe, styled, table
-from llmsim_lab._util.jsontext import flat
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LabError
 
@@ -62,7 +61,7 @@ def report_html(study: AnyStudy) -> str:
         safe("; ".join(about)),
         _section("Effects", *_effects(study)),
         _section("Charts", *_charts(study)),
-        _section("Design", *_design(study), _settings(begun), *_prompts(begun)),
+        _section("Design", *_design(study), *_settings(begun), *_prompts(begun)),
         _section("What failed", *_failures(study)),
         _section("Runs", *_runs(begun)),
         styled(f"Written by llmsim-lab {version('llmsim-lab')}.", tag="p"),
@@ -148,23 +147,12 @@ def _design(study: AnyStudy) -> Iterator[Markup]:
     yield _wide(study.arms_table(), "arms")
 
 
-def _settings(begun: Begun) -> Markup:
-    """Return the settings that differ between arms, and, folded, all the others."""
-    of_arm = {}
-    for entry, kept in begun:
-        for info in kept.infos.values():
-            of_arm[entry.arm] = flat({**info.manifest["config"], "model": info.manifest["model"]})
-    names = dict.fromkeys(name for its in of_arm.values() for name in its)
-    rows = [
-        (name, *(clip(str(its.get(name, "")), 200) for its in of_arm.values()))
-        for name in names
-        if name not in ("name", "seed")
-    ]
-    differ = [row for row in rows if len(set(row[1:])) > 1]
-    same = [row[:2] for row in rows if len(set(row[1:])) == 1]
-    differing = _wide(table(["setting", *of_arm], differ), "settings that differ")
-    others = details("The same in all arms", table(("setting", "value"), same))
-    return join([differing if differ else "", others])
+def _settings(begun: Begun) -> Iterator[Markup]:
+    """Yield the settings of each arm's first run, under a line."""
+    first = {entry.arm: next(iter(kept.infos.values())).manifest for entry, kept in reversed(begun)}
+    for arm, manifest in reversed(first.items()):
+        settings = {**manifest["config"], "model": manifest["model"]}
+        yield details(f"settings of {arm}", pre(json.dumps(settings, indent=1, ensure_ascii=False)))
 
 
 def _prompts(begun: Begun) -> Iterator[Markup]:

@@ -28,7 +28,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.files import write_file
-from llmsim_lab._util.html import join, pairs, table
+from llmsim_lab._util.html import join, pre, table
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import among, clip, counted, duration, log_event, roughly
@@ -357,7 +357,7 @@ class Study:
         self,
         *,
         parallel: int | None = None,
-        executor: Executor | Callable[[], Executor] | None = None,
+        executor: Executor | None = None,
         budget: Budget | None = None,
         progress: bool = True,
     ) -> Self:
@@ -377,7 +377,7 @@ class Study:
         self,
         *,
         parallel: int | None = None,
-        executor: Executor | Callable[[], Executor] | None = None,
+        executor: Executor | None = None,
         budget: Budget | None = None,
         progress: bool = True,
     ) -> Self:
@@ -393,8 +393,7 @@ class Study:
             executor: plays each run as a job of its own, such as a ``ProcessPoolExecutor``, or
                 Dask's ``client.get_executor()``; needs ``pip install 'llmsim-lab[study]'`` and
                 models that are named or made by a function. A pool that loses a process is broken,
-                and another call continues; a function that makes pools, ``lambda:
-                ProcessPoolExecutor(4)``, is called for the next one, and their end is seen to here.
+                and another call with another pool continues.
             budget: what may be spent on calls by all runs together; then the rest is left.
             progress: whether a line says how far it is.
 
@@ -417,7 +416,8 @@ class Study:
             with sole_player(self.tape):
                 self._find()
                 if others := self.others:
-                    self._warn("OTHER_RUNS", folder=self.tape, reason=others)
+                    reason = "they are of other settings, seeds or code, and do not count"
+                    self._warn("OTHER_RUNS", folder=self.tape, tapes=others, reason=reason)
                 for arm in [] if executor else self._arms.values():
                     if what := self.lacks_model(arm):  # a wrong one raises here
                         raise ConfigError(
@@ -571,15 +571,9 @@ class Study:
                 self._enter(self._player.read(self._jobs[key], file))
 
     @property
-    def others(self) -> str:
-        """How many files of these arms and units are not this study's; empty if none."""
-        own = {file.name for file in self._files.values()}
-        titles = {name.rpartition("-")[0] for name in own}
-        names = {file.name for file in self.tape.glob("*.tape")} - own
-        if count := sum(name.rpartition("-")[0] in titles for name in names):
-            other = "of these arms and units are of other settings or code, which do not count"
-            return f"{counted(count, 'run')} in {self.tape} {other}"
-        return ""
+    def others(self) -> int:
+        """How many tapes in the folder are not this study's: of other settings, seeds or code."""
+        return len({*self.tape.glob("*.tape")} - {*self._files.values()})
 
     # --- what came of it ---------------------------------------------------------------------
 
@@ -1025,38 +1019,43 @@ class Study:
 
     def watch(self) -> None:
         """Show a table of the runs, and a chart of the first outcome, that follow the playing."""
-        from IPython.display import display
+        from IPython.display import HTML, display
 
-        handles: list[Any] = []
+        handles = [display(it, display_id=True) for it in (self, HTML(""))]  # type: ignore[no-untyped-call]
         latest = -math.inf
 
         def show() -> None:
             nonlocal latest
             if self.running and time.monotonic() - latest < _WATCH_S:
                 return
-            latest, views = time.monotonic(), list[object]([self])
+            latest = time.monotonic()
+            handles[0].update(self)
             if self.counts["done"] and self.outcome:
-                views.append(self.chart(next(iter(self.outcome))))
-            for handle, view in zip(handles, views, strict=False):
-                handle.update(view)
-            more = views[len(handles) :]
-            handles.extend(display(it, display_id=True) for it in more)  # type: ignore[no-untyped-call]
+                handles[1].update(self.chart(next(iter(self.outcome))))
 
         show()
         self.listen(show)
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self._about()}", *(f"  {error}" for error in self.errors)]
-        return "\n".join([*lines, *map(str, self._effects_shown())])
+        # Not while runs are left: effects so far are shown to those who ask for them.
+        done, failed = self.counts["done"], self.counts["failed"]
+        if 0 < done == len(self._jobs) - failed and len(self.arms) > 1 and not self.running:
+            try:
+                lines.append(str(self.effects()))
+            except LabError as error:
+                lines.append(f"effects: {error}")
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return f"<Study {self.name!r}: {self._about()}>"
 
     def _about(self) -> str:
-        states = ", ".join(f"{n} {it}" for it in _STATES if (n := self.counts[it]))
-        others = self.others
+        states = [f"{n} {it}" for it in _STATES if (n := self.counts[it])]
+        if others := self.others:
+            states.append(f"{counted(others, 'tape')} of other settings, seeds or code not counted")
         size = f"{len(self.arms)} arms, {len(self.units)} {self.unit_name}s"
-        return f"{size}: {states}{others and f' ({others})'}"
+        return f"{size}: {', '.join(states)}"
 
     @property
     def unit_name(self) -> str:
@@ -1069,29 +1068,8 @@ class Study:
         errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
         return [f"{n} failed: {error:.200}" for error, n in errors.most_common(_MOST_ERRORS)]
 
-    def _effects_shown(self) -> list[Effects | str]:
-        """Return the effects, or why there are none; nothing while there is nothing to compare."""
-        # Not while runs are left: effects so far are shown to those who ask for them.
-        done, failed = self.counts["done"], self.counts["failed"]
-        if not done or done + failed < len(self._jobs) or len(self.arms) < 2 or self.running:
-            return []
-        try:
-            return [self.effects()]
-        except LabError as error:
-            return [f"effects: {error}"]
-
     def _repr_html_(self) -> str:
-        facts: list[tuple[object, object]] = [
-            ("design", self._about()),
-            ("outcomes", ", ".join(self.outcome)),
-            ("tapes", "kept as long as this study" if self._temporary else f"in {self.tape.name}"),
-            *(("failed", error) for error in self.errors),
-        ]
-        about = pairs(facts, caption=f"Study {self.name!r}")
-        shown = [
-            it if isinstance(it, str) else Markup(it._repr_html_()) for it in self._effects_shown()
-        ]
-        return str(join([about, self.arms_table(), *shown]))
+        return str(join([pre(str(self)), self.arms_table()]))
 
     def arms_table(self) -> Markup:
         """Return how many runs of each arm are done, failed, left."""

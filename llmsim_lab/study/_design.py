@@ -147,13 +147,11 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
     Raises:
         ConfigError: there are none, or one is there twice.
     """
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
+    if isinstance(seeds, int):
         return list(range(whole_number("seeds", seeds, least=1)))
-    if isinstance(seeds, str | bool) or not isinstance(seeds, Sequence | range) or not seeds:
-        raise ConfigError(f"seeds={seeds!r:.60} must be a number of seeds, or a list of them")
-    found = [whole_number("a seed", seed) for seed in seeds]
-    if len(set(found)) < len(found):
-        raise ConfigError(f"seeds={seeds!r:.60} names a seed twice, which is no further run")
+    found = [whole_number("a seed", seed) for seed in seeds] if isinstance(seeds, Sequence) else []
+    if not found or len(set(found)) < len(found):
+        raise ConfigError(f"seeds={seeds!r:.60} must be a number of seeds, or different ones")
     return found
 
 
@@ -164,15 +162,14 @@ class World:
     """What a study plays: makes a run of an arm and a seed, or continues a recorded one as an arm.
 
     Args:
-        source: a ``Run`` class, or a function that takes the levels by keyword, and ``seed``, and
-            returns a run.
+        source: a ``Run`` class.
         fixed: what is the same in all arms, by the names that can also be varied.
         factors: what is varied.
         turns: of each run; the configuration's if not given.
         recorded: the configuration of a recorded run whose situations are asked again.
 
     Raises:
-        ConfigError: it is neither, or a name stands for nothing.
+        ConfigError: it is another thing, or a name stands for nothing.
     """
 
     def __init__(
@@ -184,20 +181,15 @@ class World:
         turns: int | None = None,
         recorded: Any = None,
     ) -> None:
-        is_class = isinstance(source, type) and issubclass(source, Run)
-        if not is_class and (isinstance(source, type) or not callable(source)):
-            raise ConfigError(
-                f"{source!r:.60} is not something to play; give a Run class, or a function that "
-                "takes the levels and seed by keyword and returns a run"
-            )
+        if not (isinstance(source, type) and issubclass(source, Run)):
+            raise ConfigError(f"{source!r:.60} is not something to play; give a Run class")
         if twice := fixed.keys() & factors.keys():
             raise ConfigError(f"{', '.join(sorted(twice))} cannot be both fixed and varied")
-        self.make: Any = None if is_class else source
-        self.cls: type[AnyRun] = source if is_class else Run
+        self.cls: type[AnyRun] = source
         self.fixed, self.again, self.code = dict(fixed), recorded is not None, dict[str, str]()
         self.turns = 0 if turns is None else whole_number("turns", turns, least=1)
-        self.base = None if self.make else recorded or _first_config(source.config_type, fixed)
-        names = [name for name in (*fixed, *factors) if name not in _SPECIAL and is_class]
+        self.base = recorded or _first_config(source.config_type, fixed)
+        names = [name for name in (*fixed, *factors) if name not in _SPECIAL]
         self._paths = {name: self._path(name) for name in names}
 
     def _path(self, name: str) -> tuple[Any, ...]:
@@ -206,15 +198,12 @@ class World:
         if name in _OWN:
             raise ConfigError(f"{name!r} is not a factor; say Study(..., {_OWN[name]})")
         path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
-        if name in LLMConfig.model_fields and name not in fields:
-            path = ("llm", name)
         settings = LLMConfig.model_fields.keys() - {"model"}  # a factor of that name is the client
         if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= settings):
             return path
         known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
-        known += [*_SPECIAL, "llm.temperature"]
-        close = closest(name, [*known, *(f"llm.{it}" for it in LLMConfig.model_fields)])
-        close = close or closest(str(path[0]), known)
+        known += [*_SPECIAL, *(f"llm.{it}" for it in settings)]
+        close = closest(name, known) or closest(str(path[0]), known)
         raise ConfigError(
             f"{self.cls.__name__} has nothing called {name!r} to vary{close}; there are "
             f"{', '.join(known)}"
@@ -269,11 +258,8 @@ class World:
             ConfigError: a level is wrong.
         """
         own = {"seed": seed, **({"turns": self.turns} if self.turns else {})}
-        if self.make is not None:
-            run = self._made(arm, own, client)
-        else:
-            config, state = self.config(arm, own, self.base), self.level(arm, "state")
-            run = self.cls(config, llm_client=client, state=state, **self.given(arm, seed))
+        config, state = self.config(arm, own, self.base), self.level(arm, "state")
+        run = self.cls(config, llm_client=client, state=state, **self.given(arm))
         # Wordings have seeds of their own: with the same they would resemble each other more than
         # new ones do. Without a replicate the server draws.
         if run.config.replicate is not None:
@@ -282,21 +268,6 @@ class World:
         self.edit(run, arm, wording)
         for item in self.interventions(arm):
             run.intervene(item.turn, item.set, note=item.note)
-        return run
-
-    def _made(self, arm: Arm, own: Mapping[str, Any], client: LLMClient | None) -> AnyRun:
-        """Return what the function makes of an arm's levels."""
-        levels, ours = {**self.fixed, **arm.values}, ("prompt", "interventions", "model")
-        values = {name: it for name, it in levels.items() if name not in ours}
-        takes = inspect.signature(self.make).parameters
-        values |= {name: it for name, it in own.items() if name == "seed" or name in takes}
-        run = self.make(**values, **({"llm_client": client} if "llm_client" in takes else {}))
-        if not isinstance(run, Run) or run.config.seed != own["seed"] or run.tape is not None:
-            raise ConfigError(
-                f"{_called(self.make)}(seed={own['seed']}) returned {run!r:.60}; it must return a "
-                "run with that seed, on no tape: return MyWorld(..., seed=seed)"
-            )
-        run.config = run.config.model_copy(update=own)
         return run
 
     def config(self, arm: Arm, changes: Mapping[str, Any], base: Any) -> Any:
@@ -333,12 +304,9 @@ class World:
         found.pop("model", None)  # which is the client's own
         return found
 
-    def given(self, arm: Arm, seed: int) -> dict[str, Any]:
+    def given(self, arm: Arm) -> dict[str, Any]:
         """Return the players of an arm, which no tape can hold."""
         players = self.level(arm, "players")
-        if self.make is not None:
-            made = self.run(arm, seed, None)
-            players = made.players if made.given else None
         return {} if players is None else {"players": players}
 
     def forked(
@@ -349,7 +317,6 @@ class World:
         client: LLMClient | None = None,
         play: tuple[int, int] = (0, 1),
         *,
-        seed: int = 0,
         since: int = 0,
     ) -> AnyRun:
         """Return a run that continues a recorded one from its last turn as an arm, on no tape yet.
@@ -360,7 +327,6 @@ class World:
             number: the run's.
             client: the model.
             play: which of the arm's wordings, and which sample.
-            seed: the arm's run's own.
             since: how many of the arm's interventions the run has had already.
         """
         info, (wording, sample) = tape.run(number), play
@@ -372,7 +338,7 @@ class World:
             if manifest["llm"]:  # with a seed there, all samples would be one
                 manifest["llm"] = {**manifest["llm"], "seed": None, **self.llm_settings(arm)}
             info = replace(info, manifest=manifest)
-        run: AnyRun = _load(tape, info, client, self.given(arm, seed), self.cls)
+        run: AnyRun = _load(tape, info, client, self.given(arm), self.cls)
         if run.llm_client is not None and isinstance(run.llm_client.backend, NoModel):
             run.llm_client = None  # what is asked is live
         run._session, run.planned = Session(), run.planned if self.again else {}
@@ -420,18 +386,14 @@ class World:
             except LabError as error:
                 where = f"arm {arm.name!r}: " if len(arms) > 1 else ""
                 raise ConfigError(f"{where}{error}") from error
-        if len(names := {type(run).__name__ for run in runs}) > 1:
-            several = ", ".join(sorted(names))
-            raise ConfigError(f"the arms are of several classes ({several}); one study is of one")
-        self.cls, self.turns = type(runs[0]), self.turns or runs[0].config.turns
+        self.turns = self.turns or runs[0].config.turns
         if not self.turns and not self.again:
             raise ConfigError("say how many turns each run has: Study(..., turns=20)")
         for arm in [] if self.again else arms:
             if late := [item for item in self.interventions(arm) if item.turn > self.turns]:
                 raise ConfigError(
                     f"arm {arm.name!r}: what is set at turn {late[0].turn} is never reached, since "
-                    f"runs end at turn {self.turns}; set it earlier, or say "
-                    f"turns={late[0].turn + 1}"
+                    f"runs end at turn {self.turns}; set it earlier, or play more turns"
                 )
         self.code = runs[0].code_digests  # here, where the sources are: a worker has none
         return runs[0]

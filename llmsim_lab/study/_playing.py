@@ -296,10 +296,8 @@ class StudyPlayer:
         """Return one of a job's runs, new or as far as it was played."""
         arm, world, (wording, sample) = self.arms[job.arm], self.world, play
         client = self.models.of(world, arm)
-        if client is None and world.make is not None:  # it may give its runs one of its own
-            client = world.run(arm, job.run, None).llm_client
         if info is not None:
-            given = world.given(arm, job.run)
+            given = world.given(arm)
             run: AnyRun = resume(tape, info.id, llm_client=client, kind=world.cls, **given)
             world.edit(run, arm, wording, resumed=True)
             return run
@@ -307,7 +305,7 @@ class StudyPlayer:
         if number is None:
             run = world.run(arm, job.run, client, wording=wording)
         else:
-            run = world.forked(arm, tape, number, client, play, seed=job.run, since=job.since)
+            run = world.forked(arm, tape, number, client, play, since=job.since)
         parts = [job.arm, list(world.wordings(arm))[wording], job.where]
         name = ", ".join(filter(None, [*parts, f"sample {sample}" if world.again else ""]))
         run.config = run.config.model_copy(update={"name": name})

@@ -118,21 +118,19 @@ class StudyPlan:
     based_on: str = ""
 
     def __str__(self) -> str:
-        costs = [
-            f"{roughly(value):,} {unit}"
-            for value, unit in ((self.calls, "calls"), (self.tokens, "tokens"))
-            if value is not None
-        ]
-        costs += [] if self.hours is None else [f"{duration(3600 * self.hours)} one after another"]
-        about = f": about {', '.join(costs)} ({self.based_on})" if costs else f" ({self.based_on})"
-        about = about if self.left else ""
+        known = {"calls": self.calls, "tokens": self.tokens}
+        costs = [f"{roughly(n):,} {unit}" for unit, n in known.items() if n is not None]
+        if self.hours is not None:
+            costs.append(f"{duration(3600 * self.hours)} one after another")
+        about = f": about {', '.join(costs)}" if costs else ""
         already = f" ({self.done} done already)" if self.done else ""
+        about = f"{about} ({self.based_on})" if self.left else ""
         lines = [f"{self.left} runs to play{already}, {self.turns:,} turns in all{about}."]
         for outcome, value in self.smallest.items():
-            known = "not yet known; it takes some units of two arms, here or in plan(pilot=study)"
+            seen = "not yet known; it takes some units of two arms, here or in plan(pilot=study)"
             if value is not None:
-                known = f"{value:.3g}, with {self.units} units and power .8"
-            lines.append(f"Smallest detectable difference in {outcome}: {known}.")
+                seen = f"{value:.3g}, with {self.units} units and power .8"
+            lines.append(f"Smallest detectable difference in {outcome}: {seen}.")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -159,8 +157,7 @@ class Study:
     to the first turn where they differ, so that its calls are made once.
 
     Args:
-        world: a ``Run`` class, or a function that takes the levels by keyword, and ``seed``, and
-            returns a run.
+        world: a ``Run`` class.
         vary: levels by factor, a list or a mapping of labels to levels. A factor is a parameter of
             the world, or a place in one, such as ``llm.temperature``; ``model``, as ``connect``
             takes it, or clients; ``prompt``: a text, a ``Prompt``, or a function of the old text,
@@ -206,7 +203,7 @@ class Study:
 
     def __init__(
         self,
-        world: Any,
+        world: type[Run],
         vary: Mapping[str, Any] | None = None,
         *,
         seeds: int | Sequence[int] = 20,
@@ -305,7 +302,6 @@ class Study:
         self._task: asyncio.Task[Any] | None = None
         self._read = dict[Key, Contents]()
         self._known: dict[Key, list[dict[str, Any]]] = {}
-        self._results: pd.DataFrame | None = None
         self._leaders: dict[str, tuple[Arm, int, int]] = {}
         self._jobs = {job.key: job for job in self._all_jobs(units)}
         self._temporary = not tape
@@ -327,7 +323,8 @@ class Study:
         world, digests, groups = self._world, dict[str, str](), dict[str, Arm]()
         # Not of the file, which holds more than the world: it may be the study's own script.
         code = "" if is_shipped(world.cls) else sources_digest(world.cls, Run)
-        shared = [world.cls.kind, code, world.make, world.fixed, world.again or world.turns]
+        # The None stood for something once, and is in the names of files that there are.
+        shared = [world.cls.kind, code, None, world.fixed, world.again or world.turns]
         # Those that set the least from outside first: others continue their runs.
         for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
             rest = {name: it for name, it in arm.values.items() if name != "interventions"}
@@ -476,7 +473,7 @@ class Study:
 
     def _take(self, entry: StudyRun) -> None:
         """Take up what was played, as it ends."""
-        self._enter(entry)
+        self._entries[entry.key] = entry
         self._player.playing.pop(entry.key, None)
         self._tell()
         if entry.status == "failed":
@@ -489,9 +486,6 @@ class Study:
             named = {name: it for name, it in self.outcome.items() if not callable(it)}
             self._rows_of(entry, named)
 
-    def _enter(self, entry: StudyRun) -> None:
-        self._entries[entry.key], self._results = entry, None
-
     def _ready(self, keys: Sequence[Key]) -> Iterator[tuple[Job, Path]]:
         """Yield jobs with their files, which are made as each is taken where it forks something."""
         for key in keys:
@@ -503,7 +497,7 @@ class Study:
                 its = self._entries[leader]
                 if its.status == "failed":
                     why = f"it shares a run with arm {leader[0]!r}, which failed: {its.error}"
-                    self._enter(replace(self._entries[key], status="failed", error=why))
+                    self._entries[key] = replace(self._entries[key], status="failed", error=why)
                 if its.status != "done":
                     continue
                 with Tape(self._files[leader], read_only=True) as tape:
@@ -530,11 +524,7 @@ class Study:
             A function that removes the callback.
         """
         self._listeners.append(callback)
-
-        def stop() -> None:
-            self._listeners[:] = [it for it in self._listeners if it is not callback]
-
-        return stop
+        return lambda: self._listeners.remove(callback)
 
     def _tell(self) -> None:
         for callback in list(self._listeners):
@@ -558,8 +548,7 @@ class Study:
         if self._player.models.of(self._world, arm) is not None:
             return ""
         run = self._world.trial(arm, next(iter(self._jobs.values())).run, self._source)
-        alone = run.config.needs_model and not run.players and run.llm_client is None
-        return type(run).__name__ if alone else ""
+        return type(run).__name__ if run.config.needs_model and not run.players else ""
 
     def _warn(self, event: str, **fields: Any) -> None:
         log_event(logger, logging.WARNING, event, study=self.name, **fields)
@@ -568,7 +557,7 @@ class Study:
         """Read from their files how far runs are that have not ended here."""
         for key, file in self._files.items():
             if self._entries[key].status in ("left", "stopped"):
-                self._enter(self._player.read(self._jobs[key], file))
+                self._entries[key] = self._player.read(self._jobs[key], file)
 
     @property
     def others(self) -> int:
@@ -626,12 +615,10 @@ class Study:
         the recorded run; ``wording``, where an arm has several; ``replicate``, the sample;
         ``turn``; ``outcome``; ``value``, a number or a text; NaN where the run failed.
         """
-        if self._results is None:
-            for entry in self._in_order():
-                if entry.status == "done" and entry.key not in self._known:
-                    self._known[entry.key] = self._rows_of(entry, self.outcome)
-            self._results = self._table(self.outcome, self._known)
-        return self._results.copy()
+        for entry in self._in_order():
+            if entry.status == "done" and entry.key not in self._known:
+                self._known[entry.key] = self._rows_of(entry, self.outcome)
+        return self._table(self.outcome, self._known)
 
     def _table(
         self, outcomes: Mapping[str, Outcome], known: Mapping[Key, list[dict[str, Any]]]
@@ -719,7 +706,7 @@ class Study:
         tape = Tape(self.tape_of(*job.key), read_only=True)
         if (info := job.runs_on(tape).get(play)) is None:
             raise ConfigError(f"arm {job.arm!r}, {job.where} has no sample {play}, or not yet")
-        given = self._world.given(self._arms[job.arm], job.run)
+        given = self._world.given(self._arms[job.arm])
         return _load(tape, info, None, given, self._world.cls)
 
     def tape_of(self, arm: str, unit: Unit) -> Path:
@@ -1114,22 +1101,19 @@ def _independent(tape: Tape, run: Any) -> list[RunInfo]:
     """
     if run is None or isinstance(run, int):
         return [tape.run(run)]
-    if run != "all" and (isinstance(run, str) or not isinstance(run, Sequence) or not run):
+    if isinstance(run, str) and run != "all":
         raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
     every = [info for info in tape.runs() if info.parent is None]
-    infos = every if run == "all" else [tape.run(number) for number in dict.fromkeys(run)]
-    roots = {info.id: tape.line(info.id)[0][0] for info in infos}
-    seeds = {info.id: info.manifest["seed"] for info in infos}
-    for what, facts in {"turns, as forks do": roots, "the seed": seeds}.items():
-        if len(set(facts.values())) < len(facts):
-            [(fact, _)] = Counter(facts.values()).most_common(1)
-            runs = [run for run, it in facts.items() if it == fact]
-            raise ConfigError(
-                f"runs {runs[0]} and {runs[1]} share {what}, and are not independent; choose runs "
-                "with different seeds"
-            )
-    if len({info.manifest["kind"] for info in infos}) > 1:
-        raise ConfigError("these are runs of several worlds; name those of one: run=[1, 2]")
+    infos = every if run == "all" else [tape.run(number) for number in run]
+    roots = {tape.line(info.id)[0][0] for info in infos}
+    seeds = [info.manifest["seed"] for info in infos]
+    worlds = {info.manifest["kind"] for info in infos}
+    if len(worlds) != 1 or not len(infos) == len(roots) == len(set(seeds)):
+        raise ConfigError(
+            f"runs {[info.id for info in infos]}, of {', '.join(worlds)}, have seeds {seeds} and "
+            f"begin as {len(roots)} runs: they are not independent; choose runs of one world with "
+            "different seeds that share no turns, as forks do"
+        )
     return infos
 
 

@@ -892,8 +892,7 @@ class Study:
         Args:
             pilot: a smaller study; this one if not given.
         """
-        from pandas import to_numeric
-
+        from llmsim_lab.study._charts import numbers_of
         from llmsim_lab.study._effects import smallest_effect
 
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
@@ -915,10 +914,8 @@ class Study:
             except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
                 where += f" failed: {told(error)}"
         smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
-        values = (pilot or self).results
-        values = values.assign(value=to_numeric(values["value"], errors="coerce"))
-        for name in smallest if len(values) else ():
-            own = values[values["outcome"] == name]
+        for name in smallest:
+            own = numbers_of((pilot or self).results, name)
             means = own.pivot_table(index="unit", columns="arm", values="value")
             if self.reference not in means:
                 continue

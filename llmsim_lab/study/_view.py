@@ -9,6 +9,7 @@ from typing import Any
 
 from llmsim_lab.errors import LabError
 from llmsim_lab.run._reading import Reading
+from llmsim_lab.study._charts import numbers_of
 from llmsim_lab.study._design import AA
 from llmsim_lab.study._multiverse import multiverse
 from llmsim_lab.study._playing import Key
@@ -68,11 +69,8 @@ def _effects(study: AnyStudy) -> dict[str, Any]:
 
 def _charts(study: AnyStudy, outcome: str) -> dict[str, Any]:
     """Return an outcome by unit and arm, by turn, as bands, and in each specification."""
-    from pandas import to_numeric
-
     arms = [*study.arms]
-    rows = study.results[study.results["outcome"] == outcome]
-    rows = rows.assign(value=to_numeric(rows["value"], errors="coerce")).dropna(subset=["value"])
+    rows = numbers_of(study.results, outcome)
     if rows.empty or len(arms) > _MOST_ARMS:
         why = f"{len(arms)} arms are too many for a chart" if len(rows) else "no numbers to chart"
         return {"fault": f"{outcome}: {why}; study.results has all values"}

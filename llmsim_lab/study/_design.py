@@ -284,15 +284,12 @@ class World:
             made = self.cls.config_type.model_validate({**values, **changes})
         except ValidationError as error:
             raise ConfigError(f"{self.cls.__name__}: {faults(error)}") from error
-        saved = made.model_dump(mode="json")
         for path, value in self._parameters(arm):
-            try:
-                dumps(saved[path[0]])
-            except ValueError as error:
+            if isinstance(value, float) and not math.isfinite(value):
+                where = ".".join(map(str, path))
                 raise ConfigError(
-                    f"{'.'.join(map(str, path))}={value!r:.60} is not finite, and a tape holds "
-                    "finite numbers alone; leave the level out"
-                ) from error
+                    f"{where}={value} is not finite; a tape holds finite numbers alone"
+                )
         return made
 
     def llm_settings(self, arm: Arm) -> dict[str, Any]:
@@ -384,8 +381,7 @@ class World:
                     if source is not None and runs[-1]._edit is not None:
                         runs[-1]._edit.check()
             except LabError as error:
-                where = f"arm {arm.name!r}: " if len(arms) > 1 else ""
-                raise ConfigError(f"{where}{error}") from error
+                raise ConfigError(f"arm {arm.name!r}: {error}") from error
         self.turns = self.turns or runs[0].config.turns
         if not self.turns and not self.again:
             raise ConfigError("say how many turns each run has: Study(..., turns=20)")
@@ -535,11 +531,6 @@ class Models:
         if settings := world.llm_settings(arm):
             config = type(client.config)(**{**client.config.model_dump(), **settings})
             client = client.with_config(config)
-        if arm.further and (seed := client.config.seed) is not None:
-            raise ConfigError(
-                f"aa=True draws the model's answers anew, and llm.seed={seed} gives the same ones "
-                "again; leave llm.seed out, and the run's own seeds are sent"
-            )
         return client
 
 

@@ -82,6 +82,7 @@ Outcome = str | Callable[[AnyRun], float | str]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
 Model = LLMClient | str | Callable[[], LLMClient]
+Units = Sequence[Mapping[str, Any]]
 
 _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
 _STATES = ("done", "running", "failed", "stopped", "left")
@@ -282,13 +283,7 @@ class Study:
         return made
 
     def _arrange(
-        self,
-        arms: Sequence[Arm],
-        units: Sequence[Mapping[str, Any]],
-        outcome: Outcomes | None,
-        tape: str | Path | None,
-        llm_client: Any,
-        name: str,
+        self, arms: list[Arm], units: Units, outcome: Any, tape: Any, llm_client: Any, name: str
     ) -> None:
         trial = self._world.checked(arms, units[0]["run"], self._source)
         self.name, self.reference = name, arms[0].name
@@ -305,20 +300,16 @@ class Study:
         self._leaders: dict[str, tuple[Arm, int, int]] = {}
         self._jobs = {job.key: job for job in self._all_jobs(units)}
         self._temporary = not tape
-        given = getattr(tape, "path", tape)  # of a Tape, which is refused below
-        self.tape = Path(given or tempfile.mkdtemp(prefix="llmsim-study-"))
+        self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
         if self._temporary:
             weakref.finalize(self, shutil.rmtree, self.tape, ignore_errors=True)
         if self.tape.is_file():
-            raise ConfigError(
-                f"{tape} is a file, and a study is a folder with a tape for each run: "
-                f"{self.tape.stem + '/'!r}"
-            )
+            raise ConfigError(f"{tape} is a file, and a study is a folder with a tape for each run")
         self._files = {key: _kept(self.tape / job.file_name) for key, job in self._jobs.items()}
         self._entries = {key: StudyRun(*key) for key in self._jobs}
         self._find()
 
-    def _all_jobs(self, units: Sequence[Mapping[str, Any]]) -> Iterator[Job]:
+    def _all_jobs(self, units: Units) -> Iterator[Job]:
         """Yield what is played, unit by unit: one job an arm."""
         world, digests, groups = self._world, dict[str, str](), dict[str, Arm]()
         # Not of the file, which holds more than the world: it may be the study's own script.
@@ -427,14 +418,11 @@ class Study:
                 number, last = len(self._jobs) - len(left) + 1, len(self._jobs)
                 line = progress_line("run", number=number, last=last, enabled=progress)
                 async with line as advance:
-                    waves: list[list[Key]] = [[], []]
-                    for key in left:
-                        waves[key[0] in self._leaders].append(key)
-                    for keys in filter(None, waves):
-                        jobs, most = self._ready(keys), parallel or (None if executor else 8)
-                        async with aclosing(
-                            play_all(self._player, jobs, most, executor)  # type: ignore[type-var]
-                        ) as ended:
+                    most = parallel or (None if executor else 8)
+                    for following in (False, True):  # arms that continue runs of others
+                        keys = [key for key in left if (key[0] in self._leaders) == following]
+                        playing = play_all(self._player, self._ready(keys), most, executor)
+                        async with aclosing(playing) as ended:  # type: ignore[type-var]
                             async for entry in ended:
                                 advance()
                                 self._take(entry)
@@ -578,10 +566,9 @@ class Study:
         Columns: ``arm``; the factors' levels; ``unit``; ``status``; ``turns``; ``error``; ``tape``,
         its file's name. A factor that has the name of one of those is called ``factor NAME``.
         """
-        names = ("unit", "status", "turns", "error")
         rows = []
         for it in self._in_order():
-            own = {name: getattr(it, name) for name in names}
+            own = {"unit": it.unit, "status": it.status, "turns": it.turns, "error": it.error}
             own["tape"] = it.tape.name if it.tape else ""
             rows.append({"arm": it.arm, **self._levels(it.arm, {"arm", *own}), **own})
         return frame_of(rows)
@@ -594,13 +581,12 @@ class Study:
 
     def _levels(self, arm: str, others: Sequence[str] | set[str] = _COLUMNS) -> dict[str, Any]:
         """Return an arm's levels, numbers as they are, beside other columns."""
-        found = self._arms[arm]
-        return {
-            f"factor {name}" if name in others else name: it
-            if isinstance(it := found.values[name], int | float)
-            else label
-            for name, label in found.levels.items()
-        }
+        levels = {}
+        for name, label in self._arms[arm].levels.items():
+            level = self._arms[arm].values[name]
+            place = f"factor {name}" if name in others else name
+            levels[place] = level if isinstance(level, int | float) else label
+        return levels
 
     @property
     def factors(self) -> list[str]:
@@ -634,14 +620,14 @@ class Study:
 
     def contents(self, entry: StudyRun) -> Contents:
         """Return what a run's file says; of one that is done it is read once."""
-        if (found := self._read.get(entry.key)) is None:
-            with Tape(entry.tape or "", read_only=True) as tape:
-                infos = dict(sorted(self._jobs[entry.key].runs_on(tape).items()))
-                found = Contents(
-                    infos, {play: tape.frame_rows(it.id) for play, it in infos.items()}
-                )
-            if entry.status == "done":
-                self._read[entry.key] = found
+        if entry.key in self._read:
+            return self._read[entry.key]
+        with Tape(entry.tape or "", read_only=True) as tape:
+            infos = dict(sorted(self._jobs[entry.key].runs_on(tape).items()))
+            rows = {play: tape.frame_rows(info.id) for play, info in infos.items()}
+        found = Contents(infos, rows)
+        if entry.status == "done":
+            self._read[entry.key] = found
         return found
 
     def _rows_of(self, entry: StudyRun, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
@@ -733,10 +719,8 @@ class Study:
         rows = []
         for entry, (wording, sample), row in self._turns():
             label = list(self._world.wordings(self._arms[entry.arm]))[wording]
-            own = {"unit": entry.unit, "wording": label, "replicate": sample}
-            rows.append(
-                {"arm": entry.arm, **self._levels(entry.arm, {"arm", *own, *row}), **own, **row}
-            )
+            own = {"unit": entry.unit, "wording": label, "replicate": sample, **row}
+            rows.append({"arm": entry.arm, **self._levels(entry.arm, {"arm", *own}), **own})
         return frame_of(rows)
 
     def _turns(self) -> Iterator[tuple[StudyRun, Play, Mapping[str, Any]]]:
@@ -744,10 +728,8 @@ class Study:
         for entry in self._in_order():
             if entry.status == "done":
                 for play, rows in self.contents(entry).rows.items():
-                    first = max(rows) if self._world.again else min(rows)
-                    for turn in rows:
-                        if turn >= first:
-                            yield entry, play, rows[turn]
+                    asked = [max(rows)] if self._world.again else rows
+                    yield from ((entry, play, rows[turn]) for turn in asked)
 
     def to_xarray(self) -> xr.Dataset:
         """Return ``results`` as pandas gives it to xarray: each outcome by arm, unit, ... and turn.
@@ -823,22 +805,21 @@ class Study:
         real_number("level", level, least=0.5, most=0.9999)
         how: dict[str, Any] = {"level": level, "sesoi": sesoi, "reference": self.reference}
         how["speaks_of"] = self._speaks_of()
-        values, found = self.results, list[Any]()
+        values = self.results
         if values.empty:
             return Effects(label="no run has ended")
         alike = values["arm"] == AA
         main = values if contrasts else values[~alike]
-        of_main = effects(main, formula, contrasts=contrasts, **how)
+        found = effects(main, formula, contrasts=contrasts, **how)
         if alike.any() and contrasts is None and formula is None:
-            of_alike = effects(values[alike | (values["arm"] == self.reference)], **how)
-            found = [
-                replace(it, note="; ".join(filter(None, [_AA_NOTE, it.note]))) for it in of_alike
-            ]
+            for it in effects(values[alike | (values["arm"] == self.reference)], **how):
+                found.append(replace(it, note="; ".join(filter(None, [_AA_NOTE, it.note]))))
         ended, whole = self.counts["done"] + self.counts["failed"], len(self._jobs)
-        so_far = f"{ended} of {whole} runs so far: to stop as soon as p < .05 finds something far "
-        so_far += "more often than one time in twenty"
-        label = [of_main.label, so_far if 0 < ended < whole else ""]
-        return Effects([*of_main, *found], label="; ".join(filter(None, label)))
+        if ended < whole:
+            so_far = f"{ended} of {whole} runs so far: to stop as soon as p < .05 finds something "
+            so_far += "far more often than one time in twenty"
+            found.label = "; ".join(filter(None, [found.label, so_far]))
+        return found
 
     def _speaks_of(self) -> SpeaksOf:
         """Return what a result of this design generalises to."""
@@ -872,16 +853,13 @@ class Study:
         others = [name for name in self.arms if name not in (reference, AA)]
         if arm is None and len(others) != 1:
             raise ConfigError(f"say which arm: by_turn({column!r}, 'ARM'); {', '.join(others)}")
-        values = self._values_of(column)
-        found: pd.DataFrame = by_turn(values, arm or others[0], reference, level=level)
-        return found
+        return by_turn(self._values_of(column), arm or others[0], reference, level=level)
 
     def _values_of(self, column: str) -> pd.DataFrame:
         """Return the table of an outcome, by its label, or of a column."""
         names = [label for label, it in self.outcome.items() if column in (label, it)]
-        if not names:
-            return self._table({column: column}, {})
-        return (table := self.results)[table["outcome"] == names[0]]
+        table = self.results if names else self._table({column: column}, {})
+        return table[table["outcome"] == (names or [column])[0]]
 
     def plan(self, pilot: Study | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.
@@ -898,7 +876,7 @@ class Study:
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
         turns = sum(len(job.plays) * (job.end - (job.at if job.forks else 0)) for job in left)
         rows = [row for _, _, row in (pilot or self)._turns()]
-        where, costs = "the mean of the turns so far", dict[str, float]()
+        where, costs = "the mean of the turns so far", dict[str, Any]()
         if not rows and self._source is not None:
             runs = {job.run for job in self._jobs.values()}
             rows = [row for run in runs for row in self._source.frame_rows(run).values()]
@@ -924,15 +902,12 @@ class Study:
             if len(means) > 2 and len(spreads):
                 sd = math.sqrt((spreads**2).mean())
                 smallest[name] = smallest_effect(sd, len(self.units), pilot=len(means))
-        return StudyPlan(
-            left=len(left),
-            done=len(self._jobs) - len(left),
-            turns=turns,
-            units=len(self.units),
-            smallest=smallest,
-            based_on=where,
-            **costs,
-        )
+        counts: dict[str, Any] = {
+            "left": len(left),
+            "done": len(self._jobs) - len(left),
+            "units": len(self.units),
+        }
+        return StudyPlan(turns=turns, smallest=smallest, based_on=where, **counts, **costs)
 
     def _calls_by_chance(self) -> int:
         """Return how many questions of a first turn a model would be asked."""

@@ -93,11 +93,8 @@ class Effect:
         what = f"{self.contrast}, {self.outcome}" if self.outcome else self.contrast
         if self.estimate is None:
             return f"{what}: not known ({self.note})"
-        text = f"{what}: {self.estimate:+.2f}"
-        if self.low is not None and self.high is not None:
-            text += f" [{self.low:.2f}, {self.high:.2f}]"
-        else:
-            text += " (no interval)"
+        interval = "(no interval)" if self.low is None else f"[{self.low:.2f}, {self.high:.2f}]"
+        text = f"{what}: {self.estimate:+.2f} {interval}"
         if self.p is not None:
             text += f", p = {short_p(self.p)}".replace("= <", "<")
             if self.p_family is not None and short_p(self.p_family) != short_p(self.p):
@@ -313,9 +310,8 @@ def _of_runs(
     if _is_share(runs) and sorted(w) == [-1.0, 1.0] and len(known) > 1:
         effect = _shares(effect, known)
     else:
-        coarse = (_two_valued(runs) and not _is_share(runs)) or (
-            len(known) > 2 and _two_valued(known)
-        )
+        coarse = _two_valued(runs) and not _is_share(runs)
+        coarse = coarse or (len(known) > 2 and _two_valued(known))
         effect = _student(effect, [[(1.0, known)]], few * (len(known) < 2), coarse=coarse)
     if effect.p is None and effect.n > 1:  # needs no normal distribution
         effect = replace(effect, p=romano_wolf(pairs[:, None])[0], method="sign flips")
@@ -610,11 +606,7 @@ def word_distance(one: str, other: str) -> float:
 
 
 def energy(
-    table: pd.DataFrame,
-    one: str,
-    other: str,
-    *,
-    speaks_of: SpeaksOf = "new runs",
+    table: pd.DataFrame, one: str, other: str, *, speaks_of: SpeaksOf = "new runs"
 ) -> Effect:
     """Return how far apart two arms' texts or categories are, and the permutation p-value.
 

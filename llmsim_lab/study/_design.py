@@ -307,14 +307,7 @@ class World:
         return {} if players is None else {"players": players}
 
     def forked(
-        self,
-        arm: Arm,
-        tape: Tape,
-        number: int,
-        client: LLMClient | None = None,
-        play: tuple[int, int] = (0, 1),
-        *,
-        since: int = 0,
+        self, arm: Arm, tape: Tape, number: int, client: Any, play: tuple[int, int], since: int = 0
     ) -> AnyRun:
         """Return a run that continues a recorded one from its last turn as an arm, on no tape yet.
 
@@ -398,7 +391,7 @@ class World:
         """Return a run of an arm without a model; ``seed`` and ``source`` as for ``checked``."""
         if source is None:
             return self.run(arm, seed, None, wording=wording)
-        return self.forked(arm, source, seed, play=(wording, 1))
+        return self.forked(arm, source, seed, None, (wording, 1))
 
 
 def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
@@ -466,16 +459,13 @@ class PromptEdits:
         try:
             old = prompt.text if prompt.system else prompt.user
             text = edit(old) if callable(edit) else prompt if edit is None else edit
+            edited = text if isinstance(text, Prompt) else prompt.edit(text)
         except Exception as error:
+            kind = type(error).__name__
             raise PromptError(
-                f"prompt {prompt.name!r}: {_called(edit)} fails: {type(error).__name__}: {error}"
+                f"prompt {prompt.name!r}: {edit!r:.50} gives none: {kind}: {error}. "
+                "Write a Prompt, a text, or a function of the old text that returns the new one"
             ) from error
-        if not isinstance(text, str | Prompt):
-            raise PromptError(
-                f"prompt {prompt.name!r}: {edit!r:.60} gives {text!r:.40}, not a text; write a "
-                "Prompt, a text, or a function of the old text that returns the new one"
-            )
-        edited = text if isinstance(text, Prompt) else prompt.edit(text)
         self.changed |= edited.digest != prompt.digest
         return edited
 
@@ -531,6 +521,8 @@ class Models:
         if settings := world.llm_settings(arm):
             config = type(client.config)(**{**client.config.model_dump(), **settings})
             client = client.with_config(config)
+        if arm.further and client.config.seed is not None:
+            raise ConfigError("aa=True draws answers anew: leave llm.seed out, which repeats them")
         return client
 
 

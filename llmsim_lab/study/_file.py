@@ -42,11 +42,6 @@ class StudyFile(Settings):
     model: str | None = None
     tape: str | None = None
 
-    @property
-    def is_own_code(self) -> bool:
-        """Whether the world is in a Python file, which would be run."""
-        return self.world.endswith(".py") or ".py:" in self.world
-
     def arguments(self, path: Path) -> dict[str, Any]:
         """Return what ``Study`` takes beside the world; the file is at ``path``."""
         tape = path.parent / self.tape if self.tape else path.with_suffix("")

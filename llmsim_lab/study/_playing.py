@@ -123,10 +123,6 @@ class Job:
         unit = self.where.replace(" ", "").replace(":", "turn")
         return f"{label}_{unit}-{self.digest}.tape"
 
-    def note(self, play: Play) -> dict[str, Any]:
-        """Return what a run's manifest says of it: a file may be copied to another one's name."""
-        return {"job": self.digest, "play": list(play)}
-
     def runs_on(self, tape: Tape) -> dict[Play, RunInfo]:
         """Return those of its runs that were begun.
 
@@ -305,11 +301,12 @@ class StudyPlayer:
         if number is None:
             run = world.run(arm, job.run, client, wording=wording)
         else:
-            run = world.forked(arm, tape, number, client, play, since=job.since)
+            run = world.forked(arm, tape, number, client, play, job.since)
         parts = [job.arm, list(world.wordings(arm))[wording], job.where]
         name = ", ".join(filter(None, [*parts, f"sample {sample}" if world.again else ""]))
         run.config = run.config.model_copy(update={"name": name})
-        known = {"code": world.code, NOTE: job.note(play)}
+        # A file may be copied to another one's name.
+        known = {"code": world.code, NOTE: {"job": job.digest, "play": list(play)}}
         if number is None:
             return run._record(tape, known)
         return run._record(tape, known, verb="fork", parent=number, fork_turn=run.turn_number)
@@ -329,9 +326,8 @@ class StudyPlayer:
 def told(error: BaseException) -> str:
     """Return an error in words, with its class where it is not one of this package."""
     text = str(error)
-    if isinstance(error, LabError) and text:
-        return text
-    return f"{type(error).__name__}: {text}" if text else repr(error)
+    named = f"{type(error).__name__}: {text}" if text else repr(error)
+    return text if isinstance(error, LabError) and text else named
 
 
 # --- many jobs -----------------------------------------------------------------------------------

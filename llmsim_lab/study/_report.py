@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 AnyStudy = Any
 """A ``Study``, whose module imports this one."""
-Begun = Sequence[tuple[Any, Any]]
-"""Runs that were begun, each with what its file says."""
+Begun = Sequence[tuple[Any, Any, Any]]
+"""Runs that were begun, each with what its file says, and the rows of its frames."""
 _MOST_DIFFERENCES = 12
 """Differences by turn that are drawn."""
 _CSS = """
@@ -54,8 +54,8 @@ _PAGE = """<!DOCTYPE html>
 
 def report_html(study: AnyStudy) -> str:
     """Return a study's report as a page."""
-    begun = [(it, study.contents(it)) for it in study.progress() if it.tape and it.turns]
-    infos = [info for _, kept in begun for info in kept.infos.values()]
+    begun = [(it, *study.contents(it)) for it in study.progress() if it.tape and it.turns]
+    infos = [info for _, its, _ in begun for info in its.values()]
     about = [study._about(), *_facts(infos)]
     parts = [
         Markup("<h1>{}</h1>").format(safe(study.name)),
@@ -133,7 +133,7 @@ def _design(study: AnyStudy) -> Iterator[Markup]:
 
 def _settings(begun: Begun) -> Iterator[Markup]:
     """Yield the settings of each arm's first run, under a line."""
-    first = {entry.arm: next(iter(kept.infos.values())).manifest for entry, kept in reversed(begun)}
+    first = {it.arm: next(iter(infos.values())).manifest for it, infos, _ in reversed(begun)}
     for arm, manifest in reversed(first.items()):
         settings = {**manifest["config"], "model": manifest["model"]}
         yield details(f"settings of {arm}", pre(json.dumps(settings, indent=1, ensure_ascii=False)))
@@ -159,10 +159,10 @@ def _failures(study: AnyStudy) -> Iterator[Markup]:
 
 
 def _runs(begun: Begun) -> Iterator[Markup]:
-    rows = [row for _, kept in begun for its in kept.rows.values() for row in its.values()]
+    rows = [row for *_, frames in begun for its in frames.values() for row in its.values()]
     names = ("calls", "repaired", "fallback", "failed")
     yield pairs((name, sum(row.get(name) or 0 for row in rows)) for name in names)
-    files = [(it.arm, it.unit, it.status, _digest(kept), it.tape.name) for it, kept in begun]
+    files = [(it.arm, it.unit, it.status, _digest(its), it.tape.name) for it, _, its in begun]
     yield _wide(table(("arm", "unit", "status", "digest", "tape"), files), "runs")
     yield safe(
         "Digest: SHA-256 of the frame as JSON with sorted keys, without its column seconds; a "
@@ -170,8 +170,8 @@ def _runs(begun: Begun) -> Iterator[Markup]:
     )
 
 
-def _digest(kept: Any) -> str:
-    rows = [row for its in kept.rows.values() for row in its.values()]
+def _digest(frames: Any) -> str:
+    rows = [row for its in frames.values() for row in its.values()]
     plain = [{name: it for name, it in row.items() if name != "seconds"} for row in rows]
     text = json.dumps(plain, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

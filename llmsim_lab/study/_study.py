@@ -83,6 +83,8 @@ Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
 Model = LLMClient | str | Callable[[], LLMClient]
 Units = Sequence[Mapping[str, Any]]
+Contents = tuple[Mapping[Play, RunInfo], Mapping[Play, Mapping[int, Any]]]
+"""What a file says of its runs, and the rows of their frames by turn."""
 
 _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
 _STATES = ("done", "running", "failed", "stopped", "left")
@@ -135,19 +137,6 @@ class StudyPlan:
         return "\n".join(lines)
 
     __repr__ = __str__
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """What a file says of its runs.
-
-    Attributes:
-        infos: the runs.
-        rows: of their frames, by turn.
-    """
-
-    infos: Mapping[Play, RunInfo]
-    rows: Mapping[Play, Mapping[int, Any]]
 
 
 class Study:
@@ -291,8 +280,8 @@ class Study:
         self.units = [unit["unit"] for unit in units]
         self._arms, self._chose = {arm.name: arm for arm in arms}, outcome is not None
         self.outcome = self._outcomes_of(outcome, trial)
-        self._player = StudyPlayer(self._world, Models(llm_client), self._arms)
-        self._player.on_change = self._tell
+        models = Models(llm_client)
+        self._player = StudyPlayer(self._world, models, self._arms, on_change=self._tell)
         self._listeners: list[Callable[[], object]] = []
         self._task: asyncio.Task[Any] | None = None
         self._read = dict[Key, Contents]()
@@ -624,8 +613,7 @@ class Study:
             return self._read[entry.key]
         with Tape(entry.tape or "", read_only=True) as tape:
             infos = dict(sorted(self._jobs[entry.key].runs_on(tape).items()))
-            rows = {play: tape.frame_rows(info.id) for play, info in infos.items()}
-        found = Contents(infos, rows)
+            found = infos, {play: tape.frame_rows(info.id) for play, info in infos.items()}
         if entry.status == "done":
             self._read[entry.key] = found
         return found
@@ -633,32 +621,34 @@ class Study:
     def _rows_of(self, entry: StudyRun, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
         """Return the rows of one job's values, without what they share."""
         job, labels = self._jobs[entry.key], list(self._world.wordings(self._arms[entry.arm]))
-        kept = self.contents(entry) if entry.status == "done" else None
+        infos, frames = self.contents(entry) if entry.status == "done" else ({}, {})
         rows: list[dict[str, Any]] = []
         for play in job.plays:
             run = None
             for label, outcome in outcomes.items():
                 values: Mapping[int, Any]
-                if kept is None:
+                if not frames:
                     values = {entry.turns: None}
-                elif self._world.again and kept.infos[play].turns < job.end:  # over before
+                elif self._world.again and infos[play].turns < job.end:  # over before
                     values = {job.end: None}
                 elif isinstance(outcome, str):
-                    values = self._by_name(outcome, job, play, kept)
+                    values = self._by_name(outcome, job, play, infos[play], frames[play])
                 else:
                     run = run or self._loaded(job, play)
                     values = {run.turn_number: _by_function(outcome, run, label, job)}
                 head = {"wording": labels[play[0]], "replicate": play[1], "outcome": label}
-                rows += [
-                    {**head, "turn": at, "value": _plain(label, it)} for at, it in values.items()
-                ]
+                for at, value in values.items():
+                    number = math.nan if value is None else value
+                    own = number if isinstance(number, str) else float(number)
+                    rows.append({**head, "turn": at, "value": own})
         return rows
 
-    def _by_name(self, outcome: str, job: Job, play: Play, kept: Contents) -> Mapping[int, Any]:
+    def _by_name(
+        self, outcome: str, job: Job, play: Play, info: RunInfo, rows: Mapping[int, Any]
+    ) -> Mapping[int, Any]:
         """Return an outcome by turn: a measure of the whole run, a column, a field of replies."""
-        cls, rows, column = self._world.cls, kept.rows[play], outcome.removesuffix(LAST)
-        last = max(rows)
-        if measure := cls.measures(config_of(kept.infos[play], cls)).get(outcome):
+        cls, last, column = self._world.cls, max(rows), outcome.removesuffix(LAST)
+        if measure := cls.measures(config_of(info, cls)).get(outcome):
             return {last: measure(frame_of(list(rows.values())))}
         known = list(dict.fromkeys(name for row in rows.values() for name in row))
         if column in known:
@@ -701,10 +691,9 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        for what, name, known in (("arm", arm, self.arms), ("unit", unit, self.units)):
-            if name not in known:
-                there = clip(among(name, map(str, known)), 300)
-                raise ConfigError(f"there is no {what} {name!r}{there}")
+        if (arm, unit) not in self._entries:
+            there = clip(f"arms are {', '.join(self.arms)}; units {self.units}", 400)
+            raise ConfigError(f"there is no arm {arm!r} with a unit {unit!r}; {there}")
         if (file := self._entries[arm, unit].tape) is None:
             raise ConfigError(f"arm {arm!r} was not begun at {unit}; run() plays it")
         return file
@@ -727,7 +716,7 @@ class Study:
         """Yield the frames' rows of all complete runs."""
         for entry in self._in_order():
             if entry.status == "done":
-                for play, rows in self.contents(entry).rows.items():
+                for play, rows in self.contents(entry)[1].items():
                     asked = [max(rows)] if self._world.again else rows
                     yield from ((entry, play, rows[turn]) for turn in asked)
 
@@ -1143,11 +1132,12 @@ def _in_replies(turn: Any, outcome: str) -> Any:
 
 def _by_function(outcome: Callable[[AnyRun], Any], run: AnyRun, label: str, job: Job) -> Any:
     try:
-        return outcome(run)
+        value = outcome(run)
+        return value if isinstance(value, str) or value is None else float(value)
     except Exception as error:
         raise ConfigError(
             f"outcome {label!r} fails for arm {job.arm!r}, {job.where}: {type(error).__name__}: "
-            f"{error}; return float('nan') where a run has none"
+            f"{error}; return a number or a text, and None where a run has neither"
         ) from error
 
 
@@ -1159,18 +1149,3 @@ def _kept(file: Path) -> Path:
 
 def _label(outcome: Outcome) -> str:
     return outcome if isinstance(outcome, str) else getattr(outcome, "__name__", "outcome")
-
-
-def _plain(outcome: str, value: Any) -> Any:
-    """Return a value as the table holds it: a number, NaN for none, or a text.
-
-    Raises:
-        ConfigError: it is something else.
-    """
-    try:
-        return value if isinstance(value, str) else math.nan if value is None else float(value)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"outcome {outcome!r} is {value!r:.60}, neither a number nor a text; make one of it: "
-            "outcome=lambda run: ..."
-        ) from error

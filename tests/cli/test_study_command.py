@@ -107,10 +107,12 @@ def test_ctrl_c_keeps_what_is_done_and_run_continues(
     whole = Study.run
 
     def interrupted(self: Study, **settings: object) -> Study:
-        def stop(_run: object) -> None:
-            raise KeyboardInterrupt
+        def stop() -> None:
+            if self.counts["done"]:
+                raise KeyboardInterrupt
 
-        return whole(self, **{**settings, "on_run": stop, "parallel": 1})  # type: ignore[arg-type]
+        self.listen(stop)
+        return whole(self, **{**settings, "parallel": 1})  # type: ignore[arg-type]
 
     monkeypatch.setattr(Study, "run", interrupted)
     status, _, err = lab("study", "plan.yaml", "run")

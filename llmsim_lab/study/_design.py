@@ -26,7 +26,7 @@ from pydantic import BaseModel, ValidationError
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.jsontext import dumps
-from llmsim_lab._util.text import among, closest, faults
+from llmsim_lab._util.text import among, faults
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.prompts import Prompt
@@ -79,9 +79,7 @@ def factors_of(vary: Mapping[str, Any]) -> Factors:
         ConfigError: something is not a list or mapping of levels.
     """
     if not isinstance(vary, Mapping):
-        raise ConfigError(
-            f"vary={vary!r:.60} is not a mapping; say vary={{'llm.temperature': [0.2, 0.8]}}"
-        )
+        raise ConfigError(f"vary={vary!r:.60} is not a mapping, such as {{'factor': [1.2, 1.8]}}")
     return {name: _labelled(f"vary[{name!r}]", levels) for name, levels in vary.items()}
 
 
@@ -93,8 +91,7 @@ def _labelled(what: str, levels: Any) -> dict[str, Any]:
         pairs = [(label_of(level), level) for level in levels]
     if not pairs:
         raise ConfigError(
-            f"{what} = {levels!r:.60} is empty, or neither a list of levels nor a mapping of "
-            f"labels to levels; write [{levels!r:.40}] for a single one"
+            f"{what}={levels!r:.40} is empty, or neither a list of levels nor a mapping"
         )
     [(label, count)] = Counter(label for label, _ in pairs).most_common(1)
     if count > 1:
@@ -165,28 +162,22 @@ class World:
         source: a ``Run`` class.
         fixed: what is the same in all arms, by the names that can also be varied.
         factors: what is varied.
-        turns: of each run; the configuration's if not given.
-        recorded: the configuration of a recorded run whose situations are asked again.
+        turns: of each run; the configuration's if None.
+        recorded: the configuration of a recorded run whose situations are asked again, or None.
 
     Raises:
         ConfigError: it is another thing, or a name stands for nothing.
     """
 
     def __init__(
-        self,
-        source: Any,
-        *,
-        fixed: Mapping[str, Any],
-        factors: Factors,
-        turns: int | None = None,
-        recorded: Any = None,
+        self, source: Any, fixed: dict[str, Any], factors: Factors, turns: int | None, recorded: Any
     ) -> None:
         if not (isinstance(source, type) and issubclass(source, Run)):
             raise ConfigError(f"{source!r:.60} is not something to play; give a Run class")
         if twice := fixed.keys() & factors.keys():
             raise ConfigError(f"{', '.join(sorted(twice))} cannot be both fixed and varied")
         self.cls: type[AnyRun] = source
-        self.fixed, self.again, self.code = dict(fixed), recorded is not None, dict[str, str]()
+        self.fixed, self.again, self.code = fixed, recorded is not None, dict[str, str]()
         self.turns = 0 if turns is None else whole_number("turns", turns, least=1)
         self.base = recorded or _first_config(source.config_type, fixed)
         names = [name for name in (*fixed, *factors) if name not in _SPECIAL]
@@ -203,11 +194,8 @@ class World:
             return path
         known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
         known += [*_SPECIAL, *(f"llm.{it}" for it in settings)]
-        close = closest(name, known) or closest(str(path[0]), known)
-        raise ConfigError(
-            f"{self.cls.__name__} has nothing called {name!r} to vary{close}; there are "
-            f"{', '.join(known)}"
-        )
+        near = among(name if path[0] == "llm" else path[0], known)
+        raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{near}")
 
     def level(self, arm: Arm, name: str) -> Any:
         """Return the level of ``model``, ``prompt``, ...; None where the arm names none."""
@@ -287,9 +275,7 @@ class World:
         for path, value in self._parameters(arm):
             if isinstance(value, float) and not math.isfinite(value):
                 where = ".".join(map(str, path))
-                raise ConfigError(
-                    f"{where}={value} is not finite; a tape holds finite numbers alone"
-                )
+                raise ConfigError(f"{where}={value} is not finite; a tape has finite numbers")
         return made
 
     def llm_settings(self, arm: Arm) -> dict[str, Any]:
@@ -338,10 +324,7 @@ class World:
         self.edit(run, arm, wording)
         for item in self.interventions(arm, latest.number)[since:]:
             if self.again and item.turn != latest.number:
-                raise ConfigError(
-                    f"turn {item.turn} is not set there: a situation is continued by one turn, and "
-                    "what is set is set in it; leave out the turn: {'set': {...}}"
-                )
+                raise ConfigError(f"turn {item.turn} is not the situation's: leave out the turn")
             run.intervene(item.turn, item.set, note=item.note)
         return run
 
@@ -380,10 +363,8 @@ class World:
             raise ConfigError("say how many turns each run has: Study(..., turns=20)")
         for arm in [] if self.again else arms:
             if late := [item for item in self.interventions(arm) if item.turn > self.turns]:
-                raise ConfigError(
-                    f"arm {arm.name!r}: what is set at turn {late[0].turn} is never reached, since "
-                    f"runs end at turn {self.turns}; set it earlier, or play more turns"
-                )
+                where = f"arm {arm.name!r}: turn {late[0].turn}"
+                raise ConfigError(f"{where} is never reached, since runs end at turn {self.turns}")
         self.code = runs[0].code_digests  # here, where the sources are: a worker has none
         return runs[0]
 
@@ -478,9 +459,8 @@ class PromptEdits:
     def check(self) -> None:
         """Raise PromptError where a prompt that is edited was never asked with."""
         if missing := self.missing:
-            known = among(missing[0], self.names)
-            why = "; a text without slots is not a prompt"
-            raise PromptError(f"prompt: no prompt is called {missing[0]!r}{known}{why}")
+            known = f"{among(missing[0], self.names)}; a text without slots is not a prompt"
+            raise PromptError(f"prompt: no prompt is called {missing[0]!r}{known}")
 
 
 class Models:
@@ -513,8 +493,7 @@ class Models:
                 client = model() if callable(model) else model
             if not isinstance(client, LLMClient):
                 raise ConfigError(
-                    f"model={model!r:.60} is, or returned, {client!r:.60}; write 'ollama:NAME' "
-                    "or what else connect() takes, a client, or a function that makes one"
+                    f"model={model!r:.40} gives {client!r:.40}, which is not a client"
                 )
             self._clients[key] = client
         client = self._clients[key]

@@ -122,9 +122,8 @@ class Effects(list[Effect]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        header = ("effect", "speaks of", "method", "note")
         rows = [(str(effect), effect.speaks_of, effect.method, effect.note) for effect in self]
-        return str(html_table(header, rows, caption=self.label or "effects"))
+        return str(html_table(("effect", "speaks of", "method", "note"), rows, caption=self.label))
 
 
 def short_p(p: float) -> str:
@@ -230,10 +229,8 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
         sizes = range(len(term) if ":" in part else 1, len(term) + 1)
         terms |= {some for size in sizes for some in combinations(term, size)}
     if len(arms) != math.prod(map(len, levels.values())) or arms.duplicated().any():
-        raise ConfigError(
-            f"{len(arms)} arms do not have each combination of {', '.join(levels)} once, which "
-            "main effects and interactions take"
-        )
+        names = ", ".join(levels)
+        raise ConfigError(f"{len(arms)} arms do not have each combination of {names} once")
     weights = {}
     for places in sorted(terms, key=lambda chosen: (len(chosen), chosen)):
         names = [list(levels)[place] for place in places]

@@ -49,8 +49,8 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     plain.plot(past, color="#000000", linewidth=1.5, label="history, its own shocks")
     handles, labels = plain.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    sentence = drawable(demonstration.verdict, 2000)
-    figure.suptitle(fill(sentence, 105), x=0.01, ha="left", fontsize=12, fontweight="bold")
+    sentence = fill(drawable(demonstration.verdict, 2000), 105)
+    figure.suptitle(sentence, x=0.01, ha="left", fontsize=12, fontweight="bold")
     return told(figure, f"{demonstration.verdict} {demonstration.headline}")
 
 
@@ -66,11 +66,10 @@ def _line(axes: Axes, values: pd.DataFrame, player: str, label: str) -> None:
 
 
 def _draw_rates(axes: Axes, demonstration: Demonstration, world: World, title: str) -> None:
-    count = len(demonstration.runs)
     for player in demonstration.players:
         label = drawable(player, 60)
         if player == demonstration.model:
-            label = f"{label}: mean and range of {counted(count, 'seed')}"
+            label = f"{label}: mean and range of {counted(len(demonstration.runs), 'seed')}"
         _line(axes, demonstration.path(player, world), player, label)
     [first, *_] = demonstration.runs.values()
     low, high = first["plain"].config.engine.rate_bounds
@@ -81,7 +80,8 @@ def _draw_rates(axes: Axes, demonstration: Demonstration, world: World, title: s
         axes.axhline(bound, color="#444444", linewidth=1, linestyle=(0, (6, 3)))
         words, at = f"{name} bound of the rate", (0.3, bound)
         axes.annotate(words, at, (0, away), textcoords="offset points", fontsize=8, va=side)
-    _with_lines(axes)
+    plain_axes(axes, "y")
+    axes.locator_params(axis="x", integer=True)
 
 
 def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
@@ -99,7 +99,8 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
     axes.set_title(f"{words}{model:+.2f} under the model", loc="left", fontsize="medium")
     shock = f"quarter (the shock comes in quarter {OIL_TURN})"
     axes.set(xlabel=shock, ylabel="percentage points")
-    _with_lines(axes)
+    plain_axes(axes, "y")
+    axes.locator_params(axis="x", integer=True)
 
 
 def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
@@ -122,8 +123,3 @@ def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
     plain_axes(axes, "x")
     title = "For a point more of inflation, the rate is moved by (95 %)"
     axes.set_title(title, loc="left", fontsize="medium")
-
-
-def _with_lines(axes: Axes) -> None:
-    plain_axes(axes, "y")
-    axes.locator_params(axis="x", integer=True)

@@ -11,8 +11,6 @@ from pydantic import Field
 from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab.errors import ConfigError
 
-_EXAMPLE = "world: economic"
-
 
 class StudyFile(Settings):
     """The keys of a study's file.
@@ -57,7 +55,7 @@ def read_study(path: Path) -> tuple[StudyFile, YamlFile]:
         ConfigError: it cannot be read, or something in it is wrong; the message names file, line
             and key.
     """
-    source = YamlFile.read(path, example=_EXAMPLE)
+    source = YamlFile.read(path, example="world: economic")
     return source.parse(StudyFile), source
 
 

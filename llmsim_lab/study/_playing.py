@@ -147,6 +147,9 @@ class Job:
         return runs
 
 
+Task = tuple[Job, Path]
+"""A job, and its file."""
+
 # --- the folder ----------------------------------------------------------------------------------
 
 
@@ -316,11 +319,10 @@ class StudyPlayer:
         """Whether there is nothing left of a budget."""
         if self.purse is None:
             return False
-        try:
+        with suppress(BudgetReached):
             self.purse.check()
-        except BudgetReached:
-            return True
-        return self.purse.refusal is not None
+            return self.purse.refusal is not None
+        return True
 
 
 def told(error: BaseException) -> str:
@@ -334,10 +336,7 @@ def told(error: BaseException) -> str:
 
 
 async def play_all(  # noqa: C901 - one loop, here and elsewhere
-    player: StudyPlayer,
-    jobs: Iterator[tuple[Job, Path]],
-    parallel: int | None,
-    executor: Executor | None,
+    player: StudyPlayer, jobs: Iterator[Task], parallel: int | None, executor: Executor | None
 ) -> AsyncIterator[StudyRun]:
     """Play jobs, so many at once, here or on an executor; yields each as it ends.
 
@@ -355,9 +354,9 @@ async def play_all(  # noqa: C901 - one loop, here and elsewhere
     """
     pickled = b"" if executor is None else packed(player)
     broken: BaseException | None = None
-    lost: list[tuple[Job, Path]] = []
+    lost: list[Task] = []
     tries = Counter[Key]()
-    out: dict[asyncio.Future[Any], tuple[Job, Path]] = {}
+    out: dict[asyncio.Future[Any], Task] = {}
     try:
         while True:
             while not broken and (parallel is None or len(out) < parallel) and not player.is_spent:
@@ -412,9 +411,8 @@ def packed(player: StudyPlayer) -> bytes:
         found: bytes = cloudpickle.dumps((player.world, player.models.given, player.arms))
     except Exception as error:  # pickling runs code of any object's, which raises anything
         raise ConfigError(
-            f"the study cannot travel to other processes: {error}. It takes cloudpickle, pip "
-            "install 'llmsim-lab[study]', and a model that is named ('ollama:NAME') or made by a "
-            "function: a client cannot travel"
+            f"the study cannot travel to other processes: {error}. It takes llmsim-lab[study], and "
+            "a client cannot: name the model ('ollama:NAME'), or give a function that makes one"
         ) from error
     return found
 

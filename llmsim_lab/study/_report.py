@@ -56,10 +56,9 @@ def report_html(study: AnyStudy) -> str:
     """Return a study's report as a page."""
     begun = [(it, *study.contents(it)) for it in study.progress() if it.tape and it.turns]
     infos = [info for _, its, _ in begun for info in its.values()]
-    about = [study._about(), *_facts(infos)]
     parts = [
         Markup("<h1>{}</h1>").format(safe(study.name)),
-        safe("; ".join(about)),
+        safe("; ".join([study._about(), *_facts(infos)])),
         _section("Effects", *_effects(study)),
         _section("Charts", *_charts(study)),
         _section("Design", *_design(study), *_settings(begun), *_prompts(infos)),
@@ -67,8 +66,7 @@ def report_html(study: AnyStudy) -> str:
         _section("Runs", *_runs(begun)),
         styled(f"Written by llmsim-lab {version('llmsim-lab')}.", tag="p"),
     ]
-    body = join(parts, between="\n")
-    return _PAGE.format(title=safe(f"Study {study.name}"), css=_CSS, body=body)
+    return _PAGE.format(title=safe(f"Study {study.name}"), css=_CSS, body=join(parts, between="\n"))
 
 
 def _section(title: str, *parts: object) -> Markup:
@@ -119,10 +117,8 @@ def _charts(study: AnyStudy) -> Iterator[Markup]:
 
 def _figure(figure: Figure) -> Markup:
     data = base64.b64encode(figure_bytes(figure, "png", dpi=110)).decode()
-    words = figure.alt  # type: ignore[attr-defined]
-    return Markup('<figure><img src="data:image/png;base64,{}" alt="{}"></figure>').format(
-        data, words
-    )
+    image = Markup('<figure><img src="data:image/png;base64,{}" alt="{}"></figure>')
+    return image.format(data, figure.alt)  # type: ignore[attr-defined]
 
 
 def _design(study: AnyStudy) -> Iterator[Markup]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -88,7 +89,6 @@ Contents = tuple[Mapping[Play, RunInfo], Mapping[Play, Mapping[int, Any]]]
 
 _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
 _STATES = ("done", "running", "failed", "stopped", "left")
-_MOST_ERRORS = 3
 _WATCH_S = 0.5
 _AA_NOTE = "the same arm with other call seeds: what is seen here is chance"
 
@@ -173,7 +173,9 @@ class Study:
     Attributes:
         arms: labels of the levels by factor, by arm.
         reference: the arm that others are compared with.
+        factors: the columns of ``results`` that hold levels.
         units: the seeds, or the recorded situations.
+        unit_name: what a unit is.
         outcome: what is compared, by label.
         tape: the folder of its runs.
 
@@ -206,7 +208,7 @@ class Study:
         **fixed: Any,
     ) -> None:
         factors = factors_of(vary or {})
-        self._world = World(world, fixed=fixed, factors=factors, turns=turns)
+        self._world = World(world, fixed, factors, turns, None)
         units = [{"unit": it, "run": it, "digest": str(it)} for it in seeds_of(seeds)]
         arms = arms_of(factors, aa=aa)
         self._arrange(arms, units, outcome, tape, llm_client, name or world.__name__)
@@ -266,7 +268,7 @@ class Study:
         made = cls.__new__(cls)
         made._source, made._samples = source, whole_number("samples", samples, least=1)
         recorded = config_of(infos[0], kind)
-        made._world = World(kind, fixed=fixed, factors=factors, recorded=recorded)
+        made._world = World(kind, fixed, factors, None, recorded)
         arms, units = arms_of(factors, aa=False), _situations(source, infos, turns)
         made._arrange(arms, units, outcome, to, llm_client, name or f"{infos[0].name} again")
         return made
@@ -278,7 +280,9 @@ class Study:
         self.name, self.reference = name, arms[0].name
         self.arms = {arm.name: dict(arm.levels) for arm in arms}
         self.units = [unit["unit"] for unit in units]
-        self._arms, self._chose = {arm.name: arm for arm in arms}, outcome is not None
+        self.unit_name = "seed" if self._source is None else "situation"
+        self._arms = {arm.name: arm for arm in arms}
+        self.factors = list(self._levels(self.reference))
         self.outcome = self._outcomes_of(outcome, trial)
         models = Models(llm_client)
         self._player = StudyPlayer(self._world, models, self._arms, on_change=self._tell)
@@ -295,7 +299,7 @@ class Study:
         if self.tape.is_file():
             raise ConfigError(f"{tape} is a file, and a study is a folder with a tape for each run")
         self._files = {key: _kept(self.tape / job.file_name) for key, job in self._jobs.items()}
-        self._entries = {key: StudyRun(*key) for key in self._jobs}
+        self._entries = {key: StudyRun(*key) for key in product(self.arms, self.units)}
         self._find()
 
     def _all_jobs(self, units: Units) -> Iterator[Job]:
@@ -375,19 +379,15 @@ class Study:
             progress: whether a line says how far it is.
 
         Raises:
-            ConfigError: there is no model, a prompt's name or edit is wrong, the first run has no
-                such column as an outcome names, or the study or another one in its folder is being
-                played already.
+            ConfigError: there is no model, a prompt's name or edit is wrong, or the study or
+                another one in its folder is being played already.
         """
         if self.running:
             raise ConfigError("this study is being played; wait for it, or cancel it")
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
         if executor is not None and (budget is not None or self._temporary):
-            raise ConfigError(
-                "an executor's runs are kept in a folder, Study(..., tape='study/'), and a budget "
-                "is counted in one process: leave out executor=, or budget="
-            )
+            raise ConfigError("executor= takes a folder, Study(tape='study/'), and no budget=")
         self._task = asyncio.current_task()
         try:
             with sole_player(self.tape):
@@ -401,7 +401,7 @@ class Study:
                             f"{what} asks a model, and the study has none: give it llm_client="
                             "connect('auto'), vary={'model': [...]}, or players='rule'"
                         )
-                left = [key for key, it in self._entries.items() if it.status != "done"]
+                left = [key for key in self._jobs if self._entries[key].status != "done"]
                 await self._rehearse({arm for arm, _ in left})
                 self._player.purse = None if budget is None else Purse(budget)
                 number, last = len(self._jobs) - len(left) + 1, len(self._jobs)
@@ -444,9 +444,8 @@ class Study:
                     logger.debug("%s cannot be played by chance: %r", self.name, error)
                     continue
                 if not edits.changed:
-                    where = {"arm": arm.name, "wording": wording or None}
                     reason = "the edited prompts are those that the world has"
-                    self._warn("PROMPT_UNCHANGED", **where, reason=reason)
+                    self._warn("PROMPT_UNCHANGED", arm=arm.name, wording=wording, reason=reason)
 
     def _take(self, entry: StudyRun) -> None:
         """Take up what was played, as it ends."""
@@ -456,12 +455,6 @@ class Study:
         if entry.status == "failed":
             where = {"arm": entry.arm, "unit": entry.unit, "turn": entry.turns}
             self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
-        elif entry.status == "done" and self._chose:
-            self._chose = False
-            # What columns there are, such as one of each player, is known only with the first run,
-            # and to say it when all is played would be late.
-            named = {name: it for name, it in self.outcome.items() if not callable(it)}
-            self._rows_of(entry, named)
 
     def _ready(self, keys: Sequence[Key]) -> Iterator[tuple[Job, Path]]:
         """Yield jobs with their files, which are made as each is taken where it forks something."""
@@ -517,7 +510,7 @@ class Study:
         turns = {key: run.turn_number for key, run in dict(self._player.playing).items()}
         return [
             replace(it, status="running", turns=turns[it.key], error="") if it.key in turns else it
-            for it in self._in_order()
+            for it in self._entries.values()
         ]
 
     def lacks_model(self, arm: Arm) -> str:
@@ -556,17 +549,11 @@ class Study:
         its file's name. A factor that has the name of one of those is called ``factor NAME``.
         """
         rows = []
-        for it in self._in_order():
+        for it in self._entries.values():
             own = {"unit": it.unit, "status": it.status, "turns": it.turns, "error": it.error}
             own["tape"] = it.tape.name if it.tape else ""
             rows.append({"arm": it.arm, **self._levels(it.arm, {"arm", *own}), **own})
         return frame_of(rows)
-
-    def _in_order(self) -> Iterator[StudyRun]:
-        """Yield the runs arm by arm."""
-        for arm in self.arms:
-            for unit in self.units:
-                yield self._entries[arm, unit]
 
     def _levels(self, arm: str, others: Sequence[str] | set[str] = _COLUMNS) -> dict[str, Any]:
         """Return an arm's levels, numbers as they are, beside other columns."""
@@ -578,11 +565,6 @@ class Study:
         return levels
 
     @property
-    def factors(self) -> list[str]:
-        """The columns of ``results`` that hold levels."""
-        return list(self._levels(self.reference))
-
-    @property
     def results(self) -> pd.DataFrame:
         """The one long table: a row for each value of what has ended.
 
@@ -590,18 +572,17 @@ class Study:
         the recorded run; ``wording``, where an arm has several; ``replicate``, the sample;
         ``turn``; ``outcome``; ``value``, a number or a text; NaN where the run failed.
         """
-        for entry in self._in_order():
-            if entry.status == "done" and entry.key not in self._known:
-                self._known[entry.key] = self._rows_of(entry, self.outcome)
         return self._table(self.outcome, self._known)
 
     def _table(
-        self, outcomes: Mapping[str, Outcome], known: Mapping[Key, list[dict[str, Any]]]
+        self, outcomes: Mapping[str, Outcome], known: dict[Key, list[dict[str, Any]]]
     ) -> pd.DataFrame:
         rows: list[dict[str, Any]] = []
-        for entry in self._in_order():
+        for entry in self._entries.values():
             if entry.status in ("done", "failed"):
                 own = known.get(entry.key) or self._rows_of(entry, outcomes)
+                if entry.status == "done":
+                    known[entry.key] = own
                 unit = {"unit": entry.unit, "run": self._jobs[entry.key].run}
                 head = {"arm": entry.arm, **self._levels(entry.arm), **unit}
                 rows += [{**head, **row} for row in own]
@@ -656,9 +637,7 @@ class Study:
                 return {last: rows[last].get(column)}
             return {turn: row.get(column) for turn, row in rows.items() if turn > min(rows)}
         if not self._world.again:
-            raise ConfigError(
-                f"outcome {outcome!r} is not a column of these runs{among(column, known)}"
-            )
+            raise ConfigError(f"outcome {outcome!r}: not a column of these{among(column, known)}")
         return {last: _in_replies(self._loaded(job, play).turns[-1], outcome)}
 
     def simulation(self, arm: str, unit: Unit, *, wording: str = "", replicate: int = 1) -> AnyRun:
@@ -714,7 +693,7 @@ class Study:
 
     def _turns(self) -> Iterator[tuple[StudyRun, Play, Mapping[str, Any]]]:
         """Yield the frames' rows of all complete runs."""
-        for entry in self._in_order():
+        for entry in self._entries.values():
             if entry.status == "done":
                 for play, rows in self.contents(entry)[1].items():
                     asked = [max(rows)] if self._world.again else rows
@@ -745,11 +724,12 @@ class Study:
             outcome = known[:1] if self._source is None else fields
         if isinstance(outcome, str) or callable(outcome):
             outcome = [outcome]
-        found = (
-            dict(outcome) if isinstance(outcome, Mapping) else {_label(it): it for it in outcome}
-        )
-        if len(found) < len(outcome):
-            raise ConfigError("two outcomes have one name; label them: {'one': ..., 'other': ...}")
+        if not isinstance(outcome, Mapping):
+            labels = [it if isinstance(it, str) else getattr(it, "__name__", "") for it in outcome]
+            if len(set(labels)) < len(labels):
+                raise ConfigError("two outcomes have one name; label them: {'one': ..., ...}")
+            outcome = dict(zip(labels, outcome, strict=True))
+        found = dict(outcome)
         known += [*fields, *of_one, *map(str, trial.to_frame().columns)]
         # A mapping in a state may be filled later, so of its columns only the field is known.
         parts = getattr(type(trial.state), "model_fields", ())
@@ -760,8 +740,7 @@ class Study:
                 raise ConfigError(f"outcome {item!r} {where}")
             if not isinstance(item, str) and not callable(item):
                 raise ConfigError(
-                    f"outcome {item!r:.60} is neither a column nor a function of the run; write "
-                    "outcome='inflation', or outcome=lambda run: run.state.coins['Ann']"
+                    f"outcome {item!r:.60} is neither a column nor a function of a run"
                 )
         return found
 
@@ -818,12 +797,7 @@ class Study:
         return "new runs" if self._source is None or runs > 1 else "these situations"
 
     def by_turn(
-        self,
-        column: str,
-        arm: str | None = None,
-        reference: str | None = None,
-        *,
-        level: float = 0.95,
+        self, column: str, arm: str = "", reference: str = "", *, level: float = 0.95
     ) -> pd.DataFrame:
         """Return by turn how an arm differs from another in a column, with a simultaneous band.
 
@@ -840,7 +814,7 @@ class Study:
 
         reference = reference or self.reference
         others = [name for name in self.arms if name not in (reference, AA)]
-        if arm is None and len(others) != 1:
+        if not arm and len(others) != 1:
             raise ConfigError(f"say which arm: by_turn({column!r}, 'ARM'); {', '.join(others)}")
         return by_turn(self._values_of(column), arm or others[0], reference, level=level)
 
@@ -876,8 +850,12 @@ class Study:
             costs["hours"] /= 3600
         else:
             where = "one turn of chance players"
+            first, arm = next(iter(self._jobs.values())).run, self._arms[self.reference]
             try:
-                costs["calls"] = self._calls_by_chance() * turns
+                run = _by_chance(self._world.trial(arm, first, self._source))
+                answers = run_sync(run.step(progress=False)).answers
+                seats = [run.seat(it.player, tag=it.component) for it in answers]
+                costs["calls"] = seats.count("random") * turns
             except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
                 where += f" failed: {told(error)}"
         smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
@@ -886,8 +864,8 @@ class Study:
             means = own.pivot_table(index="unit", columns="arm", values="value")
             if self.reference not in means:
                 continue
-            apart = means.drop(columns=AA, errors="ignore").sub(means[self.reference], axis=0)
-            spreads = apart.drop(columns=self.reference).std().dropna()
+            apart = means.sub(means[self.reference], axis=0)
+            spreads = apart.drop(columns=[self.reference, AA], errors="ignore").std().dropna()
             if len(means) > 2 and len(spreads):
                 sd = math.sqrt((spreads**2).mean())
                 smallest[name] = smallest_effect(sd, len(self.units), pilot=len(means))
@@ -897,14 +875,6 @@ class Study:
             "units": len(self.units),
         }
         return StudyPlan(turns=turns, smallest=smallest, based_on=where, **counts, **costs)
-
-    def _calls_by_chance(self) -> int:
-        """Return how many questions of a first turn a model would be asked."""
-        first, arm = next(iter(self._jobs.values())).run, self._arms[self.reference]
-        run = _by_chance(self._world.trial(arm, first, self._source))
-        turn = run_sync(run.step(progress=False))
-        seats = [run.seat(answer.player, tag=answer.component) for answer in turn.answers]
-        return seats.count("random")
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -939,7 +909,7 @@ class Study:
         from llmsim_lab.study._view import put_study
 
         reading, numbers = Reading(self.name), dict[Key, int]()
-        for entry in self._in_order():
+        for entry in self._entries.values():
             if entry.turns:
                 run, number = self.simulation(entry.arm, entry.unit), len(numbers) + 1
                 numbers[entry.key] = number
@@ -985,7 +955,9 @@ class Study:
         self.listen(show)
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self._about()}", *(f"  {error}" for error in self.errors)]
+        lines = [f"{self.name}: {self._about()}"]
+        errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
+        lines += [f"  {n} failed: {error:.200}" for error, n in errors.most_common(3)]
         # Not while runs are left: effects so far are shown to those who ask for them.
         done, failed = self.counts["done"], self.counts["failed"]
         if 0 < done == len(self._jobs) - failed and len(self.arms) > 1 and not self.running:
@@ -1005,27 +977,15 @@ class Study:
         size = f"{len(self.arms)} arms, {len(self.units)} {self.unit_name}s"
         return f"{size}: {', '.join(states)}"
 
-    @property
-    def unit_name(self) -> str:
-        """What a unit is."""
-        return "seed" if self._source is None else "situation"
-
-    @property
-    def errors(self) -> list[str]:
-        """Why runs failed, the most frequent reasons first."""
-        errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
-        return [f"{n} failed: {error:.200}" for error, n in errors.most_common(_MOST_ERRORS)]
-
     def _repr_html_(self) -> str:
         return str(join([pre(str(self)), self.arms_table()]))
 
     def arms_table(self) -> Markup:
         """Return how many runs of each arm are done, failed, left."""
         by_arm = Counter[tuple[str, str]]((it.arm, it.status) for it in self.progress())
-        rows = [
-            [arm, *levels.values(), *(by_arm[arm, state] for state in _STATES)]
-            for arm, levels in self.arms.items()
-        ]
+        rows = []
+        for arm, levels in self.arms.items():
+            rows.append([arm, *levels.values(), *(by_arm[arm, state] for state in _STATES)])
         return table(["arm", *self.arms[self.reference], *_STATES], rows)
 
 
@@ -1145,7 +1105,3 @@ def _kept(file: Path) -> Path:
     """Return a run's file, or the packed one that is in its place, which is only read."""
     packed = file.with_name(f"{file.name}.gz")
     return packed if packed.exists() and not file.exists() else file
-
-
-def _label(outcome: Outcome) -> str:
-    return outcome if isinstance(outcome, str) else getattr(outcome, "__name__", "outcome")

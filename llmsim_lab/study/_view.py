@@ -38,14 +38,12 @@ def put_study(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int]) -> 
     reading.put(VIEW, "design", design)
     put_runs(reading, study, numbers)
     done = study.counts["done"] > 0
-    made = {"effects": _effects(study) if done and len(study.arms) > 1 else None}
+    reading.put(VIEW, "effects", _effects(study) if done and len(study.arms) > 1 else None)
     for outcome in study.outcome:
         try:
-            made[f"of {outcome}"] = _charts(study, outcome) if done else None
+            reading.put(VIEW, f"of {outcome}", _charts(study, outcome) if done else None)
         except LabError as error:
-            made[f"of {outcome}"] = {"fault": str(error)}
-    for key, value in made.items():
-        reading.put(VIEW, key, value)
+            reading.put(VIEW, f"of {outcome}", {"fault": str(error)})
 
 
 def put_runs(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int]) -> None:

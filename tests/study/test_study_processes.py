@@ -170,7 +170,7 @@ def test_a_pool_that_lost_a_process_ends_the_call_and_another_pool_continues(
     path: Path, pool: ProcessPoolExecutor, one_kill: Path, serial: pd.DataFrame
 ) -> None:
     study = study_of(path, deadly_client)
-    with pytest.raises(ConfigError, match="lost a process.* with another pool continues"):
+    with pytest.raises(ConfigError, match=r"lost a process.* with another pool continues"):
         study.run(executor=pool, progress=False)
     assert not one_kill.exists()
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as other:
@@ -293,7 +293,7 @@ def test_a_pool_that_is_broken_ends_the_call(path: Path) -> None:
 
 
 def test_an_executor_needs_a_tape() -> None:
-    with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="kept in a folder"):
+    with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="takes a folder"):
         study_of().run(executor=executor, progress=False)
 
 

@@ -229,8 +229,8 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
         sizes = range(len(term) if ":" in part else 1, len(term) + 1)
         terms |= {some for size in sizes for some in combinations(term, size)}
     if len(arms) != math.prod(map(len, levels.values())) or arms.duplicated().any():
-        names = ", ".join(levels)
-        raise ConfigError(f"{len(arms)} arms do not have each combination of {names} once")
+        known = ", ".join(levels)
+        raise ConfigError(f"{len(arms)} arms do not have each combination of {known} once")
     weights = {}
     for places in sorted(terms, key=lambda chosen: (len(chosen), chosen)):
         names = [list(levels)[place] for place in places]

@@ -61,7 +61,7 @@ def read_study(path: Path) -> tuple[StudyFile, YamlFile]:
 
 def located(error: ConfigError, file: StudyFile, source: YamlFile) -> ConfigError:
     """Return an error of ``Study`` with the line of the file that it is most likely about."""
-    named = [(part, name) for part in ("fixed", "vary") for name in getattr(file, part)]
+    named: list[Any] = [(part, it) for part in ("fixed", "vary") for it in getattr(file, part)]
     named += [(key,) for key in ("outcome", "seeds", "turns") if key in source.values]
     # An arm's name has the factors' names in it, and what is wrong may be another part of it.
     text = re.sub(r"^arm '.*?': ", "", str(error))

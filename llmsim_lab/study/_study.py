@@ -286,7 +286,7 @@ class Study:
         self.outcome = self._outcomes_of(outcome, trial)
         models = Models(llm_client)
         self._player = StudyPlayer(self._world, models, self._arms, on_change=self._tell)
-        self._listeners: list[Callable[[], object]] = []
+        self._listeners: dict[object, Callable[[], object]] = {}
         self._task: asyncio.Task[Any] | None = None
         self._read = dict[Key, Contents]()
         self._known: dict[Key, list[dict[str, Any]]] = {}
@@ -493,11 +493,12 @@ class Study:
         Returns:
             A function that removes the callback.
         """
-        self._listeners.append(callback)
-        return lambda: self._listeners.remove(callback)
+        mine = object()
+        self._listeners[mine] = callback
+        return lambda: self._listeners.pop(mine, None)
 
     def _tell(self) -> None:
-        for callback in list(self._listeners):
+        for callback in list(self._listeners.values()):
             callback()
 
     @property
@@ -869,12 +870,8 @@ class Study:
             if len(means) > 2 and len(spreads):
                 sd = math.sqrt((spreads**2).mean())
                 smallest[name] = smallest_effect(sd, len(self.units), pilot=len(means))
-        counts: dict[str, Any] = {
-            "left": len(left),
-            "done": len(self._jobs) - len(left),
-            "units": len(self.units),
-        }
-        return StudyPlan(turns=turns, smallest=smallest, based_on=where, **counts, **costs)
+        costs |= {"left": len(left), "done": len(self._jobs) - len(left), "units": len(self.units)}
+        return StudyPlan(turns=turns, smallest=smallest, based_on=where, **costs)
 
     # --- what is shown of it -----------------------------------------------------------------
 

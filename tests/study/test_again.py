@@ -137,7 +137,7 @@ def test_a_text_is_an_outcome_of_one_player(tmp_path: Path) -> None:
     study = played(again(run, {"players": ["rule"]}, outcome="vote.Bob", llm_client=None))
     assert set(study.results["value"]) == {"no"}
     with pytest.raises(ConfigError, match=r"a text of 2 players; name one: 'vote\.Ann'"):
-        played(again(run, {"players": ["rule"]}, outcome="vote", llm_client=None))
+        played(again(run, {"players": ["rule"]}, outcome="vote", llm_client=None)).effects()
 
 
 def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(

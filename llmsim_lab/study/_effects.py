@@ -123,7 +123,8 @@ class Effects(list[Effect]):
 
     def _repr_html_(self) -> str:
         rows = [(str(effect), effect.speaks_of, effect.method, effect.note) for effect in self]
-        return str(html_table(("effect", "speaks of", "method", "note"), rows, caption=self.label))
+        header = ("effect", "speaks of", "method", "note")
+        return str(html_table(header, rows, caption=self.label or "effects"))
 
 
 def short_p(p: float) -> str:

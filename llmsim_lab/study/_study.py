@@ -495,7 +495,11 @@ class Study:
         """
         mine = object()
         self._listeners[mine] = callback
-        return lambda: self._listeners.pop(mine, None)
+
+        def forget() -> None:
+            self._listeners.pop(mine, None)
+
+        return forget
 
     def _tell(self) -> None:
         for callback in list(self._listeners.values()):

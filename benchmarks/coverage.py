@@ -138,12 +138,6 @@ def runs(rng: Rng, n: int, a: Draw = normal, b: Draw = normal) -> Numbers:
     return np.stack([a(rng, (n,)), b(rng, (n,))])[:, None, :, None]
 
 
-def own_seeds(rng: Rng, n: int, m: int, a: Draw = normal, b: Draw = normal) -> Numbers:
-    values = np.full((2, n + m), np.nan)
-    values[0, :n], values[1, n:] = a(rng, (n,)), b(rng, (m,))
-    return values[:, None, :, None]
-
-
 def factorial(rng: Rng, n: int, p: float | None = None) -> Numbers:
     """2 x 3 arms; units have a slope of their own, and arms different spreads."""
     spread = np.array([0.2, 1.0, 2.0] * 2)[:, None]
@@ -312,16 +306,9 @@ def _cells_of_runs() -> Iterator[Cell]:
     for n, draw in [*product((2, 3, 5, 10, 50), [normal]), (5, heavy), (20, heavy)]:
         name = f"n={n}, {'normal' if draw is normal else 't3'}"
         yield cell("runs, paired", name, design=partial(runs, n=n, b=draw))
-        play = partial(own_seeds, n=n, m=n, a=draw, b=draw)
-        yield cell("runs, own seeds", name, design=play)
     for n, draw in product((5, 10, 50), (skewed, lognormal)):
         play = partial(runs, n=n, a=zero, b=draw)
         yield cell("runs, paired, skewed (warned)", f"n={n}, {draw.__name__}", None, design=play)
-    for n, m in ((5, 20), (20, 5), (5, 50)):
-        play = partial(own_seeds, n=n, m=m, b=partial(normal, sd=3.0))
-        yield cell("runs, own seeds", f"{n} of sd 1, {m} of sd 3", design=play)
-        play = partial(own_seeds, n=n, m=m, a=skewed, b=skewed)
-        yield cell("runs, own seeds, skewed (warned)", f"{n} and {m}", None, design=play)
     for n in (5, 20):
         play = partial(runs, n=n)
         yield cell("runs, paired", f"n={n}, 10 % failed", design=play, failed=0.1)
@@ -336,8 +323,6 @@ def _cells_of_runs() -> Iterator[Cell]:
         draws = {"a": partial(chance, p=a), "b": partial(chance, p=b)}
         play = partial(runs, n=n, **draws)
         yield cell("0 or 1", f"n={n}, {a} and {b}", design=play, truth=b - a)
-        play = partial(own_seeds, n=n, m=n, **draws)
-        yield cell("0 or 1, own seeds", f"n={n}, {a} and {b}", design=play, truth=b - a)
     main = np.array([-1, -1, -1, 1, 1, 1]) / 3
     weights = {"main effect": main, "interaction": np.array([1.0, -1.0, 0.0, -1.0, 1.0, 0.0])}
     for n, (name, w) in product((3, 5, 30), weights.items()):

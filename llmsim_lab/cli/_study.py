@@ -101,7 +101,7 @@ def _arguments(path: Path, described: StudyFile, source: YamlFile) -> dict[str, 
 
 
 def _world(path: Path, described: StudyFile, source: YamlFile) -> Any:
-    named, own = described.world, described.is_own_code
+    named, own = described.world, ".py" in described.world
     try:
         return world_from(str(path.parent / named)) if own else find_class(named)
     except ConfigError as error:

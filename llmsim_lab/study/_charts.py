@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from llmsim_lab._util.drawing import STYLES, drawable, new_figure, plain_axes, told
@@ -20,8 +20,19 @@ _MOST_LINES = 60
 """Of units, between their arms."""
 
 
+def numbers_of(results: pd.DataFrame, outcome: str) -> pd.DataFrame:
+    """Return the rows of an outcome that have a number."""
+    from pandas import to_numeric
+
+    rows = results[results["outcome"] == outcome]
+    rows = rows.assign(value=to_numeric(rows["value"], errors="coerce"))
+    return rows.dropna(subset=["value"])
+
+
 def arms_figure(results: pd.DataFrame, outcome: str, *, arms: Sequence[str]) -> Figure:
     """Draw an outcome: its mean by arm and turn where it has turns, and each unit by arm.
+
+    A point is a unit, as a line between the points of its arms, and a bar an arm's mean.
 
     Args:
         results: of a study.
@@ -31,10 +42,7 @@ def arms_figure(results: pd.DataFrame, outcome: str, *, arms: Sequence[str]) -> 
     Raises:
         ConfigError: there is nothing to draw, or there are too many arms.
     """
-    from pandas import to_numeric
-
-    rows = results[results["outcome"] == outcome]
-    rows = rows.assign(value=to_numeric(rows["value"], errors="coerce")).dropna(subset=["value"])
+    rows = numbers_of(results, outcome)
     there = [arm for arm in arms if (rows["arm"] == arm).any()]
     if not 0 < len(there) <= _MOST_ARMS:
         raise ConfigError(
@@ -43,57 +51,36 @@ def arms_figure(results: pd.DataFrame, outcome: str, *, arms: Sequence[str]) -> 
         )
     by_turn = rows["turn"].nunique() > 1
     figure = new_figure(10 if by_turn else 6, 4)
-    axes = figure.subplots(1, 2 if by_turn else 1, squeeze=False)[0]
-    colours = {arm: SERIES_COLOURS[k % len(SERIES_COLOURS)] for k, arm in enumerate(arms)}
-    words = _draw_units(axes[-1], rows, there, colours)
-    if by_turn:
-        _draw_turns(axes[0], rows, there, colours)
-    axes[0].set_ylabel(drawable(outcome.replace("_", " ")))
-    return told(figure, f"{outcome} by arm. {words}.")
-
-
-def _draw_units(
-    axes: Axes, rows: pd.DataFrame, arms: Sequence[str], colours: Mapping[str, str]
-) -> str:
-    """Draw a point a unit, a bar at each arm's mean, and a line between the points of a unit."""
-    wide = rows.pivot_table(index="unit", columns="arm", values="value").reindex(columns=list(arms))
-    plain_axes(axes)
-    if len(wide) <= _MOST_LINES:
-        for line in wide.to_numpy():
-            axes.plot(range(len(arms)), line, color="#bbbbbb", linewidth=0.8, zorder=1)
-    words = []
-    for place, arm in enumerate(arms):
-        own, colour = wide[arm].dropna(), colours[arm]
-        axes.scatter([place] * len(own), own, s=26, alpha=0.75, zorder=2, color=colour)
-        axes.hlines(own.mean(), place - 0.22, place + 0.22, linewidth=4, zorder=3, color=colour)
-        words.append(f"{arm}: mean {number(float(own.mean()))} of {len(own)}")
-    axes.set_xticks(range(len(arms)), [drawable(arm, 24) for arm in arms])
-    if len(arms) > 4:
-        axes.tick_params(axis="x", rotation=30)
-    axes.set_xlim(-0.5, len(arms) - 0.5)
-    axes.set_title("a point and a line are a unit · a bar is the mean", loc="left", size="small")
-    return "; ".join(words)
-
-
-def _draw_turns(
-    axes: Axes, rows: pd.DataFrame, arms: Sequence[str], colours: Mapping[str, str]
-) -> None:
-    """Draw each arm's mean over units by turn."""
+    *turns, units = figure.subplots(1, 2 if by_turn else 1, squeeze=False)[0]
+    wide = rows.pivot_table(index="unit", columns="arm", values="value")[there]
     means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm")
-    for place, arm in enumerate(arms):
-        own, look = means[arm].dropna(), STYLES[place % len(STYLES)]
-        name = drawable(arm, 24)
-        axes.plot(own.index, own, look, color=colours[arm], linewidth=2, label=name)
-    _turns(axes)
-    axes.legend(frameon=False, fontsize="small")
-    axes.set_title("mean over units", loc="left", size="small")
+    if len(wide) <= _MOST_LINES:
+        units.plot(wide.to_numpy().T, color="#bbbbbb", linewidth=0.8, zorder=1)
+    words = []
+    for place, arm in enumerate(there):
+        own, colour = wide[arm].dropna(), SERIES_COLOURS[arms.index(arm) % len(SERIES_COLOURS)]
+        units.scatter([place] * len(own), own, s=26, alpha=0.75, zorder=2, color=colour)
+        units.hlines(own.mean(), place - 0.22, place + 0.22, linewidth=4, zorder=3, color=colour)
+        words.append(f"{arm}: mean {number(float(own.mean()))} of {len(own)}")
+        for axes in turns:
+            line, look = means[arm].dropna(), STYLES[place % len(STYLES)]
+            axes.plot(line.index, line, look, color=colour, linewidth=2, label=drawable(arm, 24))
+    plain_axes(units)
+    rotation = 30 if len(there) > 4 else 0
+    units.set_xticks(range(len(there)), [drawable(arm, 24) for arm in there], rotation=rotation)
+    units.set_xlim(-0.5, len(there) - 0.5)
+    units.set_title("a point and a line are a unit · a bar is the mean", loc="left", size="small")
+    for axes in turns:
+        _turns(axes)
+        axes.legend(frameon=False, fontsize="small")
+        axes.set_title("mean over units", loc="left", size="small")
+    figure.axes[0].set_ylabel(drawable(outcome.replace("_", " ")))
+    return told(figure, f"{outcome} by arm. {'; '.join(words)}.")
 
 
 def _turns(axes: Axes) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     plain_axes(axes)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("turn")
 
 

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ValidationError
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.jsontext import dumps
-from llmsim_lab._util.text import among, closest, faults
+from llmsim_lab._util.text import among, faults
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.prompts import Prompt
@@ -45,7 +45,6 @@ AA = "A/A"
 """The name of the arm that is the reference once more, with other call seeds."""
 LAST = "@last"
 """What the name of an outcome ends in that is the last value of a column."""
-_DESIGNS = ("full", "one at a time")
 _MOST_SAMPLES = 10_000
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
 """What can be varied of any world beside its parameters."""
@@ -80,9 +79,7 @@ def factors_of(vary: Mapping[str, Any]) -> Factors:
         ConfigError: something is not a list or mapping of levels.
     """
     if not isinstance(vary, Mapping):
-        raise ConfigError(
-            f"vary={vary!r:.60} is not a mapping; say vary={{'llm.temperature': [0.2, 0.8]}}"
-        )
+        raise ConfigError(f"vary={vary!r:.60} is not a mapping, such as {{'factor': [1.2, 1.8]}}")
     return {name: _labelled(f"vary[{name!r}]", levels) for name, levels in vary.items()}
 
 
@@ -94,8 +91,7 @@ def _labelled(what: str, levels: Any) -> dict[str, Any]:
         pairs = [(label_of(level), level) for level in levels]
     if not pairs:
         raise ConfigError(
-            f"{what} = {levels!r:.60} is empty, or neither a list of levels nor a mapping of "
-            f"labels to levels; write [{levels!r:.40}] for a single one"
+            f"{what}={levels!r:.40} is empty, or neither a list of levels nor a mapping"
         )
     [(label, count)] = Counter(label for label, _ in pairs).most_common(1)
     if count > 1:
@@ -114,26 +110,13 @@ def label_of(level: Any) -> str:
     return text if len(text) <= 40 or isinstance(level, str) else f"{text[:39]}…"
 
 
-def arms_of(factors: Factors, design: Any, *, aa: bool) -> list[Arm]:
-    """Return a design's arms, the reference first, the A/A arm last.
+def arms_of(factors: Factors, *, aa: bool) -> list[Arm]:
+    """Return an arm for each combination of levels, the reference first, the A/A arm last.
 
     Raises:
-        ConfigError: the design is not known, or two arms have one name.
+        ConfigError: two arms have one name.
     """
-    if design not in _DESIGNS:
-        raise ConfigError(
-            f"design={design!r:.60} is not known{closest(str(design), _DESIGNS)}; it is 'full' or "
-            "'one at a time'"
-        )
-    if design == "full" or len(factors) == 1:
-        arms = [_arm(factors, labels) for labels in product(*factors.values())]
-    else:
-        first = {name: next(iter(levels)) for name, levels in factors.items()}
-        arms = [replace(_arm(factors, first.values()), name="reference")]
-        for name, levels in factors.items():
-            for label in list(levels)[1:]:
-                changed = _arm(factors, {**first, name: label}.values())
-                arms.append(replace(changed, name=f"{name}={label}"))
+    arms = [_arm(factors, labels) for labels in product(*factors.values())]
     if len({arm.name for arm in arms} - {AA}) < len(arms):
         raise ConfigError(f"two arms have one name, or one is {AA!r}; label the levels otherwise")
     return [*arms, *([replace(arms[0], name=AA, further=1)] if aa else [])]
@@ -161,13 +144,11 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
     Raises:
         ConfigError: there are none, or one is there twice.
     """
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
+    if isinstance(seeds, int):
         return list(range(whole_number("seeds", seeds, least=1)))
-    if isinstance(seeds, str | bool) or not isinstance(seeds, Sequence | range) or not seeds:
-        raise ConfigError(f"seeds={seeds!r:.60} must be a number of seeds, or a list of them")
-    found = [whole_number("a seed", seed) for seed in seeds]
-    if len(set(found)) < len(found):
-        raise ConfigError(f"seeds={seeds!r:.60} names a seed twice, which is no further run")
+    found = [whole_number("a seed", seed) for seed in seeds] if isinstance(seeds, Sequence) else []
+    if not found or len(set(found)) < len(found):
+        raise ConfigError(f"seeds={seeds!r:.60} must be a number of seeds, or different ones")
     return found
 
 
@@ -178,40 +159,28 @@ class World:
     """What a study plays: makes a run of an arm and a seed, or continues a recorded one as an arm.
 
     Args:
-        source: a ``Run`` class, or a function that takes the levels by keyword, and ``seed``, and
-            returns a run.
+        source: a ``Run`` class.
         fixed: what is the same in all arms, by the names that can also be varied.
         factors: what is varied.
-        turns: of each run; the configuration's if not given.
-        recorded: the configuration of a recorded run whose situations are asked again.
+        turns: of each run; the configuration's if None.
+        recorded: the configuration of a recorded run whose situations are asked again, or None.
 
     Raises:
-        ConfigError: it is neither, or a name stands for nothing.
+        ConfigError: it is another thing, or a name stands for nothing.
     """
 
     def __init__(
-        self,
-        source: Any,
-        *,
-        fixed: Mapping[str, Any],
-        factors: Factors,
-        turns: int | None = None,
-        recorded: Any = None,
+        self, source: Any, fixed: dict[str, Any], factors: Factors, turns: int | None, recorded: Any
     ) -> None:
-        is_class = isinstance(source, type) and issubclass(source, Run)
-        if not is_class and (isinstance(source, type) or not callable(source)):
-            raise ConfigError(
-                f"{source!r:.60} is not something to play; give a Run class, or a function that "
-                "takes the levels and seed by keyword and returns a run"
-            )
+        if not (isinstance(source, type) and issubclass(source, Run)):
+            raise ConfigError(f"{source!r:.60} is not something to play; give a Run class")
         if twice := fixed.keys() & factors.keys():
             raise ConfigError(f"{', '.join(sorted(twice))} cannot be both fixed and varied")
-        self.make: Any = None if is_class else source
-        self.cls: type[AnyRun] = source if is_class else Run
-        self.fixed, self.again, self.code = dict(fixed), recorded is not None, dict[str, str]()
+        self.cls: type[AnyRun] = source
+        self.fixed, self.again, self.code = fixed, recorded is not None, dict[str, str]()
         self.turns = 0 if turns is None else whole_number("turns", turns, least=1)
-        self.base = None if self.make else recorded or _first_config(source.config_type, fixed)
-        names = [name for name in (*fixed, *factors) if name not in _SPECIAL and is_class]
+        self.base = recorded or _first_config(source.config_type, fixed)
+        names = [name for name in (*fixed, *factors) if name not in _SPECIAL]
         self._paths = {name: self._path(name) for name in names}
 
     def _path(self, name: str) -> tuple[Any, ...]:
@@ -220,19 +189,13 @@ class World:
         if name in _OWN:
             raise ConfigError(f"{name!r} is not a factor; say Study(..., {_OWN[name]})")
         path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
-        if name in LLMConfig.model_fields and name not in fields:
-            path = ("llm", name)
         settings = LLMConfig.model_fields.keys() - {"model"}  # a factor of that name is the client
         if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= settings):
             return path
         known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
-        known += [*_SPECIAL, "llm.temperature"]
-        close = closest(name, [*known, *(f"llm.{it}" for it in LLMConfig.model_fields)])
-        close = close or closest(str(path[0]), known)
-        raise ConfigError(
-            f"{self.cls.__name__} has nothing called {name!r} to vary{close}; there are "
-            f"{', '.join(known)}"
-        )
+        known += [*_SPECIAL, *(f"llm.{it}" for it in settings)]
+        near = among(name if path[0] == "llm" else path[0], known)
+        raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{near}")
 
     def level(self, arm: Arm, name: str) -> Any:
         """Return the level of ``model``, ``prompt``, ...; None where the arm names none."""
@@ -283,11 +246,8 @@ class World:
             ConfigError: a level is wrong.
         """
         own = {"seed": seed, **({"turns": self.turns} if self.turns else {})}
-        if self.make is not None:
-            run = self._made(arm, own, client)
-        else:
-            config, state = self.config(arm, own, self.base), self.level(arm, "state")
-            run = self.cls(config, llm_client=client, state=state, **self.given(arm, seed))
+        config, state = self.config(arm, own, self.base), self.level(arm, "state")
+        run = self.cls(config, llm_client=client, state=state, **self.given(arm))
         # Wordings have seeds of their own: with the same they would resemble each other more than
         # new ones do. Without a replicate the server draws.
         if run.config.replicate is not None:
@@ -296,21 +256,6 @@ class World:
         self.edit(run, arm, wording)
         for item in self.interventions(arm):
             run.intervene(item.turn, item.set, note=item.note)
-        return run
-
-    def _made(self, arm: Arm, own: Mapping[str, Any], client: LLMClient | None) -> AnyRun:
-        """Return what the function makes of an arm's levels."""
-        levels, ours = {**self.fixed, **arm.values}, ("prompt", "interventions", "model")
-        values = {name: it for name, it in levels.items() if name not in ours}
-        takes = inspect.signature(self.make).parameters
-        values |= {name: it for name, it in own.items() if name == "seed" or name in takes}
-        run = self.make(**values, **({"llm_client": client} if "llm_client" in takes else {}))
-        if not isinstance(run, Run) or run.config.seed != own["seed"] or run.tape is not None:
-            raise ConfigError(
-                f"{_called(self.make)}(seed={own['seed']}) returned {run!r:.60}; it must return a "
-                "run with that seed, on no tape: return MyWorld(..., seed=seed)"
-            )
-        run.config = run.config.model_copy(update=own)
         return run
 
     def config(self, arm: Arm, changes: Mapping[str, Any], base: Any) -> Any:
@@ -327,15 +272,10 @@ class World:
             made = self.cls.config_type.model_validate({**values, **changes})
         except ValidationError as error:
             raise ConfigError(f"{self.cls.__name__}: {faults(error)}") from error
-        saved = made.model_dump(mode="json")
         for path, value in self._parameters(arm):
-            try:
-                dumps(saved[path[0]])
-            except ValueError as error:
-                raise ConfigError(
-                    f"{'.'.join(map(str, path))}={value!r:.60} is not finite, and a tape holds "
-                    "finite numbers alone; leave the level out"
-                ) from error
+            if isinstance(value, float) and not math.isfinite(value):
+                where = ".".join(map(str, path))
+                raise ConfigError(f"{where}={value} is not finite; a tape has finite numbers")
         return made
 
     def llm_settings(self, arm: Arm) -> dict[str, Any]:
@@ -347,24 +287,13 @@ class World:
         found.pop("model", None)  # which is the client's own
         return found
 
-    def given(self, arm: Arm, seed: int) -> dict[str, Any]:
+    def given(self, arm: Arm) -> dict[str, Any]:
         """Return the players of an arm, which no tape can hold."""
         players = self.level(arm, "players")
-        if self.make is not None:
-            made = self.run(arm, seed, None)
-            players = made.players if made.given else None
         return {} if players is None else {"players": players}
 
     def forked(
-        self,
-        arm: Arm,
-        tape: Tape,
-        number: int,
-        client: LLMClient | None = None,
-        play: tuple[int, int] = (0, 1),
-        *,
-        seed: int = 0,
-        since: int = 0,
+        self, arm: Arm, tape: Tape, number: int, client: Any, play: tuple[int, int], since: int = 0
     ) -> AnyRun:
         """Return a run that continues a recorded one from its last turn as an arm, on no tape yet.
 
@@ -374,7 +303,6 @@ class World:
             number: the run's.
             client: the model.
             play: which of the arm's wordings, and which sample.
-            seed: the arm's run's own.
             since: how many of the arm's interventions the run has had already.
         """
         info, (wording, sample) = tape.run(number), play
@@ -386,7 +314,7 @@ class World:
             if manifest["llm"]:  # with a seed there, all samples would be one
                 manifest["llm"] = {**manifest["llm"], "seed": None, **self.llm_settings(arm)}
             info = replace(info, manifest=manifest)
-        run: AnyRun = _load(tape, info, client, self.given(arm, seed), self.cls)
+        run: AnyRun = _load(tape, info, client, self.given(arm), self.cls)
         if run.llm_client is not None and isinstance(run.llm_client.backend, NoModel):
             run.llm_client = None  # what is asked is live
         run._session, run.planned = Session(), run.planned if self.again else {}
@@ -396,10 +324,7 @@ class World:
         self.edit(run, arm, wording)
         for item in self.interventions(arm, latest.number)[since:]:
             if self.again and item.turn != latest.number:
-                raise ConfigError(
-                    f"turn {item.turn} is not set there: a situation is continued by one turn, and "
-                    "what is set is set in it; leave out the turn: {'set': {...}}"
-                )
+                raise ConfigError(f"turn {item.turn} is not the situation's: leave out the turn")
             run.intervene(item.turn, item.set, note=item.note)
         return run
 
@@ -432,21 +357,14 @@ class World:
                     if source is not None and runs[-1]._edit is not None:
                         runs[-1]._edit.check()
             except LabError as error:
-                where = f"arm {arm.name!r}: " if len(arms) > 1 else ""
-                raise ConfigError(f"{where}{error}") from error
-        if len(names := {type(run).__name__ for run in runs}) > 1:
-            several = ", ".join(sorted(names))
-            raise ConfigError(f"the arms are of several classes ({several}); one study is of one")
-        self.cls, self.turns = type(runs[0]), self.turns or runs[0].config.turns
+                raise ConfigError(f"arm {arm.name!r}: {error}") from error
+        self.turns = self.turns or runs[0].config.turns
         if not self.turns and not self.again:
             raise ConfigError("say how many turns each run has: Study(..., turns=20)")
         for arm in [] if self.again else arms:
             if late := [item for item in self.interventions(arm) if item.turn > self.turns]:
-                raise ConfigError(
-                    f"arm {arm.name!r}: what is set at turn {late[0].turn} is never reached, since "
-                    f"runs end at turn {self.turns}; set it earlier, or say "
-                    f"turns={late[0].turn + 1}"
-                )
+                where = f"arm {arm.name!r}: turn {late[0].turn}"
+                raise ConfigError(f"{where} is never reached, since runs end at turn {self.turns}")
         self.code = runs[0].code_digests  # here, where the sources are: a worker has none
         return runs[0]
 
@@ -454,7 +372,7 @@ class World:
         """Return a run of an arm without a model; ``seed`` and ``source`` as for ``checked``."""
         if source is None:
             return self.run(arm, seed, None, wording=wording)
-        return self.forked(arm, source, seed, play=(wording, 1))
+        return self.forked(arm, source, seed, None, (wording, 1))
 
 
 def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
@@ -522,16 +440,13 @@ class PromptEdits:
         try:
             old = prompt.text if prompt.system else prompt.user
             text = edit(old) if callable(edit) else prompt if edit is None else edit
+            edited = text if isinstance(text, Prompt) else prompt.edit(text)
         except Exception as error:
+            kind = type(error).__name__
             raise PromptError(
-                f"prompt {prompt.name!r}: {_called(edit)} fails: {type(error).__name__}: {error}"
+                f"prompt {prompt.name!r}: {edit!r:.50} gives none: {kind}: {error}. "
+                "Write a Prompt, a text, or a function of the old text that returns the new one"
             ) from error
-        if not isinstance(text, str | Prompt):
-            raise PromptError(
-                f"prompt {prompt.name!r}: {edit!r:.60} gives {text!r:.40}, not a text; write a "
-                "Prompt, a text, or a function of the old text that returns the new one"
-            )
-        edited = text if isinstance(text, Prompt) else prompt.edit(text)
         self.changed |= edited.digest != prompt.digest
         return edited
 
@@ -544,9 +459,8 @@ class PromptEdits:
     def check(self) -> None:
         """Raise PromptError where a prompt that is edited was never asked with."""
         if missing := self.missing:
-            known = among(missing[0], self.names)
-            why = "; a text without slots is not a prompt"
-            raise PromptError(f"prompt: no prompt is called {missing[0]!r}{known}{why}")
+            known = f"{among(missing[0], self.names)}; a text without slots is not a prompt"
+            raise PromptError(f"prompt: no prompt is called {missing[0]!r}{known}")
 
 
 class Models:
@@ -579,19 +493,15 @@ class Models:
                 client = model() if callable(model) else model
             if not isinstance(client, LLMClient):
                 raise ConfigError(
-                    f"model={model!r:.60} is, or returned, {client!r:.60}; write 'ollama:NAME' "
-                    "or what else connect() takes, a client, or a function that makes one"
+                    f"model={model!r:.40} gives {client!r:.40}, which is not a client"
                 )
             self._clients[key] = client
         client = self._clients[key]
         if settings := world.llm_settings(arm):
             config = type(client.config)(**{**client.config.model_dump(), **settings})
             client = client.with_config(config)
-        if arm.further and (seed := client.config.seed) is not None:
-            raise ConfigError(
-                f"aa=True draws the model's answers anew, and llm.seed={seed} gives the same ones "
-                "again; leave llm.seed out, and the run's own seeds are sent"
-            )
+        if arm.further and client.config.seed is not None:
+            raise ConfigError("aa=True draws answers anew: leave llm.seed out, which repeats them")
         return client
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import combinations, product
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -39,12 +39,10 @@ Blocks = Sequence[Sequence[tuple[float, Numbers]]]
 ENOUGH_RUNS = 8
 """Pairs of runs from which on Romano-Wolf is used: with fewer it rejects less often than Holm."""
 ENOUGH_FOR_SHARES = 5
-"""Runs of an arm from which on a share has an interval; with two it contained the truth in 0.8."""
+"""Pairs of runs from which on a share has an interval; with two it contained the truth in 0.8."""
 ENOUGH_WORDINGS = 3
 ALL_FLIPS, RANDOM_FLIPS = 13, 4_999
 """Up to so many pairs all sign flips are tried, 2^12 that differ; so many random ones above."""
-UNEQUAL = 4
-"""Above this ratio of two arms' runs a note warns."""
 _LARGEST = 1e150
 _NOTHING = 1e-9
 """Spreads smaller than this share of the values are rounding."""
@@ -95,35 +93,14 @@ class Effect:
         what = f"{self.contrast}, {self.outcome}" if self.outcome else self.contrast
         if self.estimate is None:
             return f"{what}: not known ({self.note})"
-        text = f"{what}: {self.estimate:+.2f}"
-        if self.low is not None and self.high is not None:
-            text += f" [{self.low:.2f}, {self.high:.2f}]"
-        else:
-            text += " (no interval)"
+        interval = "(no interval)" if self.low is None else f"[{self.low:.2f}, {self.high:.2f}]"
+        text = f"{what}: {self.estimate:+.2f} {interval}"
         if self.p is not None:
             text += f", p = {short_p(self.p)}".replace("= <", "<")
             if self.p_family is not None and short_p(self.p_family) != short_p(self.p):
                 text += f" ({short_p(self.p_family)} in its family)"
         text += f", n = {counted(self.n, self.speaks_of.split()[1].removesuffix('s'))}"
         return f"{text}; {self.verdict}" if self.verdict else text
-
-    def sentence(self, unit: str = "") -> str:
-        """Return it as one reads it out, without its outcome: difference, interval, p-value.
-
-        Args:
-            unit: of the outcome.
-        """
-        if self.estimate is None:
-            return f"{self.contrast}: not known ({self.note})"
-        told = [f"{self.contrast}: {_signed(self.estimate, '+.2f')} {unit}".rstrip()]
-        if self.low is not None and self.high is not None:
-            ends = f"{_signed(self.low, '.2f')} to {_signed(self.high, '.2f')}"
-            told.append(f"{100 * self.level:g} % {ends}")
-        if self.p is not None:
-            p = self.p if self.p_family is None else self.p_family
-            adjusted = " adjusted for all comparisons" if p != self.p else ""
-            told.append(f"p = {short_p(p)}{adjusted}".replace("= <", "<"))
-        return "; ".join(filter(None, [", ".join(told), self.verdict]))
 
 
 class Effects(list[Effect]):
@@ -145,13 +122,9 @@ class Effects(list[Effect]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        header = ("effect", "speaks of", "method", "note")
         rows = [(str(effect), effect.speaks_of, effect.method, effect.note) for effect in self]
+        header = ("effect", "speaks of", "method", "note")
         return str(html_table(header, rows, caption=self.label or "effects"))
-
-
-def _signed(value: float, form: str) -> str:
-    return f"{value:{form}}".replace("-", "\N{MINUS SIGN}")
 
 
 def short_p(p: float) -> str:
@@ -189,7 +162,6 @@ def effects(
         sesoi: the smallest effect of interest, or one for each outcome: adds a verdict by two
             one-sided tests (Schuirmann 1987, Journal of Pharmacokinetics and Biopharmaceutics 15).
     """
-    _place("speaks_of", speaks_of, get_args(SpeaksOf))
     if table.empty:
         return Effects()
     if left := (formula or "").partition("~")[0].strip():
@@ -258,10 +230,8 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
         sizes = range(len(term) if ":" in part else 1, len(term) + 1)
         terms |= {some for size in sizes for some in combinations(term, size)}
     if len(arms) != math.prod(map(len, levels.values())) or arms.duplicated().any():
-        raise ConfigError(
-            f"{len(arms)} arms do not have each combination of {', '.join(levels)} once, which "
-            "main effects and interactions take: design='full'"
-        )
+        known = ", ".join(levels)
+        raise ConfigError(f"{len(arms)} arms do not have each combination of {known} once")
     weights = {}
     for places in sorted(terms, key=lambda chosen: (len(chosen), chosen)):
         names = [list(levels)[place] for place in places]
@@ -322,37 +292,26 @@ def compare(
 def _of_runs(
     values: Numbers, rows: Rows, run_of: Integers, w: Numbers, effect: Effect
 ) -> tuple[Effect, Numbers | None]:
-    """Return Student's t over pairs of runs where arms share units, else Welch's over runs."""
-    units, asked, pairs = _mean(_mean(values, 3), 1), rows.any(axis=(1, 3)), None
-    runs = _by_run(units, run_of)
-    strata = [(weight, _finite(run)) for weight, run in zip(w, runs, strict=True)]
-    lost, what = np.isnan(units), "runs"
-    how = f"Welch over {' and '.join(str(len(group)) for _, group in strata)} run means"
-    few = "an interval takes two runs of each arm"
-    if asked.all(axis=0).any():
-        differences = _rounded(w @ units, units)
-        pairs = _by_run(differences, run_of)
-        strata = [(1.0, _finite(pairs))]
-        asked, lost, what = asked.any(axis=0), np.isnan(differences), "pairs"
-        how = "paired t over run means"
-        few = f"{counted(len(strata[0][1]), 'pair')} of runs: an interval takes two"
-        if len(pairs) < len(differences):
-            what = "situations"
-            few = "one run: its situations say nothing of new runs; ask those of several runs"
-    n = [len(group) for _, group in strata]
-    effect = replace(effect, n=sum(n), method=how)
-    if count := int((asked & lost).sum()):
+    """Return Student's t over pairs of runs."""
+    units, asked = _mean(_mean(values, 3), 1), rows.any(axis=(0, 1, 3))
+    differences, runs = _rounded(w @ units, units), _by_run(units, run_of)
+    pairs = _by_run(differences, run_of)
+    known, what = _finite(pairs), "pairs"
+    few = f"{counted(len(known), 'pair')} of runs: an interval takes two"
+    if len(pairs) < len(differences):
+        what = "situations"
+        few = "one run: its situations say nothing of new runs; ask those of several runs"
+    effect = replace(effect, n=len(known), method="paired t over run means")
+    if count := int((asked & np.isnan(differences)).sum()):
         text = f"{count} of {asked.sum()} {what} left out: a run failed, has no value or no partner"
         effect = _noted(effect, f"{text}; if that depends on the arm, no interval shows it")
-    if max(n) > UNEQUAL * min(n) > 0:
-        effect = _noted(effect, f"{min(n)} runs of one arm and {max(n)} of another: the few decide")
-    if _is_share(runs) and sorted(w) == [-1.0, 1.0] and min(n) > 1:
-        effect = _shares(effect, runs[np.argsort(-w)], pairs)
+    if _is_share(runs) and sorted(w) == [-1.0, 1.0] and len(known) > 1:
+        effect = _shares(effect, known)
     else:
         coarse = _two_valued(runs) and not _is_share(runs)
-        coarse = coarse or (pairs is not None and n[0] > 2 and _two_valued(pairs))
-        effect = _student(effect, [strata], few * (min(n) < 2), coarse=coarse)
-    if effect.p is None and pairs is not None and effect.n > 1:  # needs no normal distribution
+        coarse = coarse or (len(known) > 2 and _two_valued(known))
+        effect = _student(effect, [[(1.0, known)]], few * (len(known) < 2), coarse=coarse)
+    if effect.p is None and effect.n > 1:  # needs no normal distribution
         effect = replace(effect, p=romano_wolf(pairs[:, None])[0], method="sign flips")
     return effect, pairs
 
@@ -478,30 +437,21 @@ def _with_t(effect: Effect, middle: float, error: float, df: float) -> Effect:
     return replace(effect, low=low, high=high, p=p, df=df if math.isfinite(df) else None)
 
 
-def _shares(effect: Effect, arms: Numbers, pairs: Numbers | None) -> Effect:
-    """Return the interval and the exact p-value of two shares, of outcomes of 0 and 1.
+def _shares(effect: Effect, pairs: Numbers) -> Effect:
+    """Return the interval and McNemar's exact p-value of paired outcomes of 0 and 1.
 
-    Paired: a pair of each sign is added (Bonett and Price 2012, Journal of Educational and
-    Behavioral Statistics 37), McNemar's exact test. Else a 0 and a 1 are added to each arm (Agresti
-    and Caffo 2000, The American Statistician 54), Fisher's exact test.
+    A pair of each sign is added (Bonett and Price 2012, Journal of Educational and Behavioral
+    Statistics 37).
     """
-    if pairs is not None:
-        n, known = effect.n, _finite(pairs)
-        changed, total = int(np.abs(known).sum()), int(known.sum())
-        middle, estimate = total / (n + 2), total / n
-        error = math.sqrt(((changed + 2) / (n + 2) - middle**2) / (n + 2))
-        p = min(1.0, 2 * float(special.bdtr((changed - abs(total)) // 2, changed, 0.5)))
-        how = "paired shares (Bonett and Price), McNemar's exact test"
-    else:
-        (x, m), (y, k) = ((int(np.nansum(arm)), len(_finite(arm))) for arm in arms)
-        a, b, n, estimate = (x + 1) / (m + 2), (y + 1) / (k + 2), min(m, k), x / m - y / k
-        middle, error = a - b, math.sqrt(a * (1 - a) / (m + 2) + b * (1 - b) / (k + 2))
-        p = float(stats.fisher_exact([[x, m - x], [y, k - y]]).pvalue)
-        how = "shares (Agresti and Caffo), Fisher's exact test"
-    effect = replace(effect, estimate=estimate, p=p, method=how)
+    n, changed, total = len(pairs), int(np.abs(pairs).sum()), int(pairs.sum())
+    p = min(1.0, 2 * float(special.bdtr((changed - abs(total)) // 2, changed, 0.5)))
+    how = "paired shares (Bonett and Price), McNemar's exact test"
+    effect = replace(effect, estimate=total / n, p=p, method=how)
     if n < ENOUGH_FOR_SHARES:
         text = f"{n} runs: an interval of an outcome of 0 and 1 takes {ENOUGH_FOR_SHARES}"
         return _noted(effect, text)
+    middle = total / (n + 2)
+    error = math.sqrt(((changed + 2) / (n + 2) - middle**2) / (n + 2))
     return _with_t(effect, middle, error, math.inf)
 
 
@@ -654,11 +604,7 @@ def word_distance(one: str, other: str) -> float:
 
 
 def energy(
-    table: pd.DataFrame,
-    one: str,
-    other: str,
-    *,
-    speaks_of: SpeaksOf = "new runs",
+    table: pd.DataFrame, one: str, other: str, *, speaks_of: SpeaksOf = "new runs"
 ) -> Effect:
     """Return how far apart two arms' texts or categories are, and the permutation p-value.
 
@@ -666,9 +612,9 @@ def energy(
     categories it is the sum of the squared differences of their shares. Source: Székely and Rizzo
     (2013), "Energy statistics: a class of statistics based on distances", Journal of Statistical
     Planning and Inference 143. What was repeated is exchanged between arms, ``RANDOM_FLIPS`` times:
-    whole runs, those of a seed if arms share seeds; whole wordings; or answers of the same
-    situation, whose own distances are averaged, so that situations may differ as they like. Two
-    values are 0 or 1 apart where at most half of all are different ones, else ``word_distance``.
+    whole runs of a seed; whole wordings; or answers of the same situation, whose own distances are
+    averaged, so that situations may differ as they like. Two values are 0 or 1 apart where at most
+    half of all are different ones, else ``word_distance``.
 
     Args:
         table: rows of one outcome.
@@ -680,13 +626,13 @@ def energy(
     key = {"new runs": "run", "these situations": "unit"}.get(speaks_of, "wording")
     if key == "wording" and rows.groupby("arm")["wording"].nunique().min() < ENOUGH_WORDINGS:
         key = "unit"
-    shared = rows.groupby(key)["arm"].transform("nunique") > 1
-    rows = rows[shared] if (paired := key != "wording" and bool(shared.any())) else rows
+    if paired := key != "wording":
+        rows = rows[rows.groupby(key)["arm"].transform("nunique") > 1]
     speaks: dict[str, SpeaksOf] = {"run": "new runs", "wording": "new wordings"}
     speaks_of, n = speaks.get(key, "these situations"), rows[key].nunique()
     what, contrast = str(table["outcome"].iloc[0]), _minus(one, other)
     effect = Effect(contrast=contrast, outcome=what, speaks_of=speaks_of, n=n)
-    if rows["arm"].nunique() < 2 or (key == "unit" and not paired):
+    if rows["arm"].nunique() < 2:
         return _noted(effect, "there are no answers of both arms")
     codes, items = pd.factorize(rows["value"])
     distance = word_distance if len(items) > len(rows) / 2 else operator.ne

@@ -15,13 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from llmsim_lab.simulation import Simulation
 
-_BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#BBBBBB"
-"""From Okabe and Ito's palette; shapes differ too."""
-
-
-_MODEL, _HISTORY = "#D55E00", "#000000"
+_MODEL = "#D55E00"
 _LOOKS: dict[str, tuple[str, Any]] = {
     RULE: ("#0072B2", "-"),
     INERTIA: ("#56B4E9", (0, (6, 1))),
@@ -44,30 +39,25 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     (oil, slopes), (plain, mirrored) = figure.subplots(2, 2)
     _draw_oil(oil, demonstration)
     _draw_responses(slopes, demonstration)
-    start = str(_first(demonstration).turns[0].state.period)
+    [first, *_] = demonstration.runs.values()
+    start = str(first["plain"].turns[0].state.period)
     above = f"Policy rate from {start}, inflation above target"
     _draw_rates(plain, demonstration, "plain", above)
     below = "The same quarters mirrored: inflation below target, slump"
     _draw_rates(mirrored, demonstration, "mirrored", below)
     past = history(start, len(demonstration.path(RULE, "plain")))["interest_rate"].tolist()
-    plain.plot(
-        range(len(past)), past, color=_HISTORY, linewidth=1.5, label="history, its own shocks"
-    )
+    plain.plot(past, color="#000000", linewidth=1.5, label="history, its own shocks")
     handles, labels = plain.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    sentence = drawable(demonstration.verdict, 2000)
-    figure.suptitle(fill(sentence, 105), x=0.01, ha="left", fontsize=12, fontweight="bold")
+    sentence = fill(drawable(demonstration.verdict, 2000), 105)
+    figure.suptitle(sentence, x=0.01, ha="left", fontsize=12, fontweight="bold")
     return told(figure, f"{demonstration.verdict} {demonstration.headline}")
-
-
-def _look(player: str) -> tuple[str, Any]:
-    return _LOOKS.get(player, (_MODEL, "-"))
 
 
 def _line(axes: Axes, values: pd.DataFrame, player: str, label: str) -> None:
     """Draw the mean of seeds and their range, as far as all of them go."""
     values = values.dropna()
-    colour, dashes = _look(player)
+    colour, dashes = _LOOKS.get(player, (_MODEL, "-"))
     turns, reach = values.index, (values.min(axis=1), values.max(axis=1))
     axes.fill_between(turns, *reach, color=colour, alpha=0.18, linewidth=0)
     wide = 2.6 if colour == _MODEL else 1.8
@@ -75,18 +65,14 @@ def _line(axes: Axes, values: pd.DataFrame, player: str, label: str) -> None:
     axes.plot(turns, mean, label=label, color=colour, linestyle=dashes, linewidth=wide)
 
 
-def _first(demonstration: Demonstration) -> Simulation:
-    return next(iter(demonstration.runs.values()))["plain"]
-
-
 def _draw_rates(axes: Axes, demonstration: Demonstration, world: World, title: str) -> None:
-    count = len(demonstration.runs)
     for player in demonstration.players:
         label = drawable(player, 60)
         if player == demonstration.model:
-            label = f"{label}: mean and range of {counted(count, 'seed')}"
+            label = f"{label}: mean and range of {counted(len(demonstration.runs), 'seed')}"
         _line(axes, demonstration.path(player, world), player, label)
-    low, high = _first(demonstration).config.engine.rate_bounds
+    [first, *_] = demonstration.runs.values()
+    low, high = first["plain"].config.engine.rate_bounds
     axes.set(xlabel="quarter", ylabel="% per year", ylim=(low - 3, high + 3))
     axes.set_title(title, loc="left", fontsize="medium")
     # Beyond the bounds, clear of the lines and bands that run along them.
@@ -94,7 +80,8 @@ def _draw_rates(axes: Axes, demonstration: Demonstration, world: World, title: s
         axes.axhline(bound, color="#444444", linewidth=1, linestyle=(0, (6, 3)))
         words, at = f"{name} bound of the rate", (0.3, bound)
         axes.annotate(words, at, (0, away), textcoords="offset points", fontsize=8, va=side)
-    _with_lines(axes)
+    plain_axes(axes, "y")
+    axes.locator_params(axis="x", integer=True)
 
 
 def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
@@ -108,15 +95,12 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
     axes.axvline(OIL_TURN, color="#AAAAAA", linewidth=1)
     axes.axhline(0, color="black", linewidth=0.8)
     rule, model = (demonstration.response(it).mean for it in (RULE, demonstration.model))
-    axes.set_title(
-        f"Oil shock, rate with it minus without: {rule:+.2f} under the rule, "
-        f"{model:+.2f} under the model",
-        loc="left",
-        fontsize="medium",
-    )
+    words = f"Oil shock, rate with it minus without: {rule:+.2f} under the rule, "
+    axes.set_title(f"{words}{model:+.2f} under the model", loc="left", fontsize="medium")
     shock = f"quarter (the shock comes in quarter {OIL_TURN})"
     axes.set(xlabel=shock, ylabel="percentage points")
-    _with_lines(axes)
+    plain_axes(axes, "y")
+    axes.locator_params(axis="x", integer=True)
 
 
 def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
@@ -127,7 +111,7 @@ def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
         if found is None:
             axes.text(0, row, " too few seeds", fontsize=8, va="center")
             continue
-        one, (colour, _) = found["inflation"], _look(player)
+        one, (colour, _) = found["inflation"], _LOOKS.get(player, (_MODEL, "-"))
         axes.plot([one.low, one.high], [row, row], color=colour, linewidth=3)
         axes.plot([one.value], [row], "o", color=colour, markersize=8)
         words = {"pass": "responds", "fail": "does not respond"}.get(found.outcome, "undecided")
@@ -139,8 +123,3 @@ def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
     plain_axes(axes, "x")
     title = "For a point more of inflation, the rate is moved by (95 %)"
     axes.set_title(title, loc="left", fontsize="medium")
-
-
-def _with_lines(axes: Axes) -> None:
-    plain_axes(axes, "y")
-    axes.locator_params(axis="x", integer=True)

@@ -11,10 +11,6 @@ from pydantic import Field
 from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab.errors import ConfigError
 
-_EXAMPLE = "world: economic"
-_OF_A_STUDY = {"world", "study", "vary", "fixed", "design", "seeds", "outcome"}
-"""Keys of which every study's file has one, and a run's none."""
-
 
 class StudyFile(Settings):
     """The keys of a study's file.
@@ -26,7 +22,7 @@ class StudyFile(Settings):
         config: the world's configuration, as in a run's file; its parameters are fixed.
         vary: levels by factor.
         fixed: what is the same in all arms.
-        design, seeds, turns, outcome, aa: as ``Study`` takes them.
+        seeds, turns, outcome, aa: as ``Study`` takes them.
         model: of arms that name none, as ``connect`` takes it.
         tape: the folder of its runs, relative to the file; beside it and called like it if not
             given.
@@ -37,7 +33,6 @@ class StudyFile(Settings):
     config: dict[str, Any] | None = None
     vary: dict[str, list[Any] | dict[str, Any]] = Field(default_factory=dict)
     fixed: dict[str, Any] = Field(default_factory=dict)
-    design: str = "full"
     seeds: int | list[int] = 20
     turns: int | None = None
     outcome: str | list[str] | dict[str, str] | None = None
@@ -45,15 +40,10 @@ class StudyFile(Settings):
     model: str | None = None
     tape: str | None = None
 
-    @property
-    def is_own_code(self) -> bool:
-        """Whether the world is in a Python file, which would be run."""
-        return self.world.endswith(".py") or ".py:" in self.world
-
     def arguments(self, path: Path) -> dict[str, Any]:
         """Return what ``Study`` takes beside the world; the file is at ``path``."""
         tape = path.parent / self.tape if self.tape else path.with_suffix("")
-        same = ("vary", "seeds", "turns", "outcome", "design", "aa")
+        same = ("vary", "seeds", "turns", "outcome", "aa")
         own = {"tape": tape, "llm_client": self.model, "name": self.study or path.stem}
         return {**{key: getattr(self, key) for key in same}, **own}
 
@@ -65,28 +55,17 @@ def read_study(path: Path) -> tuple[StudyFile, YamlFile]:
         ConfigError: it cannot be read, or something in it is wrong; the message names file, line
             and key.
     """
-    source = YamlFile.read(path, example=_EXAMPLE)
-    # Its errors would be that every key of a run's file is unknown.
-    if source.values and not source.values.keys() & _OF_A_STUDY:
-        raise ConfigError(
-            f"{path} describes one run, and a study has a world and what varies in it, such as "
-            f"{_EXAMPLE!r}; llmsim-lab run {path} plays it"
-        )
+    source = YamlFile.read(path, example="world: economic")
     return source.parse(StudyFile), source
 
 
 def located(error: ConfigError, file: StudyFile, source: YamlFile) -> ConfigError:
     """Return an error of ``Study`` with the line of the file that it is most likely about."""
-    text = str(error)
-    named: list[tuple[str, ...]] = [
-        (part, name) for part in ("fixed", "vary") for name in getattr(file, part)
-    ]
+    named: list[Any] = [(part, it) for part in ("fixed", "vary") for it in getattr(file, part)]
+    named += [(key,) for key in ("outcome", "seeds", "turns") if key in source.values]
     # An arm's name has the factors' names in it, and what is wrong may be another part of it.
-    for said_ in (re.sub(r"^arm '.*?': ", "", text), text):
-        for location in named:
-            if re.search(rf"(?<![\w.]){re.escape(location[1])}[.:='\"]", said_):
-                return ConfigError(source.fault(location, text))
-    for key in ("outcome", "design", "seeds", "turns"):
-        if key in source.values and text.startswith((key, f"a {key.removesuffix('s')}")):
-            return ConfigError(source.fault((key,), text))
-    return ConfigError(source.fault((), text))
+    text = re.sub(r"^arm '.*?': ", "", str(error))
+    for location in named:
+        if re.search(rf"(?<![\w.]){re.escape(location[-1])}[.: ='\"]", text):
+            return ConfigError(source.fault(location, str(error)))
+    return ConfigError(source.fault((), str(error)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import among
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._charts import curve_figure
@@ -69,26 +70,21 @@ def multiverse(study: AnyStudy, factor: str, *, outcome: str = "") -> Multiverse
     if factor not in study.arms[study.reference] or outcome not in study.outcome:
         known = [*study.arms[study.reference], *study.outcome]
         raise ConfigError(f"{factor!r}, {outcome!r}: not of this study{among(factor, known)}")
-    levels = list(dict.fromkeys(its[factor] for its in study.arms.values() if factor in its))
+    levels = list(dict.fromkeys(its[factor] for its in study.arms.values()))
     if len(levels) != 2:
         raise ConfigError(f"{factor} has {len(levels)} levels, and a finding compares two")
-    arms: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
-    for arm, its in study.arms.items():
-        others = tuple((name, level) for name, level in its.items() if name != factor)
-        arms.setdefault(others, {}).setdefault(its.get(factor, ""), arm)
-    pairs = {others: (two[levels[1]], two[levels[0]]) for others, two in arms.items()}
-    found: dict[str, Any] = {
-        effect.contrast: effect
-        for effect in study.effects(contrasts=list(pairs.values()))
-        if effect.outcome == outcome
+    places = {tuple(its.items()): arm for arm, its in reversed(study.arms.items())}
+    pairs = {
+        arm: places[tuple({**its, factor: levels[0]}.items())]
+        for arm, its in study.arms.items()
+        if its[factor] == levels[1]
     }
+    of_all = [it for it in study.effects(contrasts=list(pairs.items())) if it.outcome == outcome]
     rows = []
-    for others, (one, other) in pairs.items():
-        effect = found[f"{one} \N{MINUS SIGN} {other}"]
+    for arm, effect in zip(pairs, of_all, strict=True):
+        others = {name: level for name, level in study.arms[arm].items() if name != factor}
         own = {name: getattr(effect, name) for name in ("estimate", "low", "high", "p", "n")}
-        rows.append({**dict(others), **own})
-    from llmsim_lab._util.tables import frame_of
-
+        rows.append({**others, **own})
     frame = frame_of(rows).sort_values("estimate", ignore_index=True)
     up = frame["estimate"].median() >= 0
     beyond = frame["low"] > 0 if up else frame["high"] < 0

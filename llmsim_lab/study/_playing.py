@@ -52,7 +52,6 @@ Unit = int | str
 Key = tuple[str, Unit]
 Play = tuple[int, int]
 """A run of a job: which of the arm's wordings, from 0; and which sample, from 1."""
-MakesExecutor = Callable[[], Executor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +124,6 @@ class Job:
         unit = self.where.replace(" ", "").replace(":", "turn")
         return f"{label}_{unit}-{self.digest}.tape"
 
-    def note(self, play: Play) -> dict[str, Any]:
-        """Return what a run's manifest says of it: a file may be copied to another one's name."""
-        return {"job": self.digest, "play": list(play)}
-
     def runs_on(self, tape: Tape) -> dict[Play, RunInfo]:
         """Return those of its runs that were begun.
 
@@ -152,6 +147,9 @@ class Job:
             raise TapeError(f"{tape.path} {why}; delete it, and the run is played again")
         return runs
 
+
+Task = tuple[Job, Path]
+"""A job, and its file."""
 
 # --- the folder ----------------------------------------------------------------------------------
 
@@ -193,14 +191,10 @@ def sole_player(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         guard = filelock.FileLock(folder / ".lock", timeout=0, thread_local=False).acquire()
-    except filelock.Timeout:
+    except OSError as error:  # the lock's Timeout is one
         raise ConfigError(
-            f"another Study is being played in {folder}, here or by another process; wait for it, "
-            "or give this one another folder"
-        ) from None
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write to the folder {folder}: {error.strerror}; choose another"
+            f"cannot play in {folder}: another Study is being played there, here or by another "
+            f"process, or it is no folder to write to ({error}); wait, or choose another folder"
         ) from error
     with guard:
         yield
@@ -303,10 +297,8 @@ class StudyPlayer:
         """Return one of a job's runs, new or as far as it was played."""
         arm, world, (wording, sample) = self.arms[job.arm], self.world, play
         client = self.models.of(world, arm)
-        if client is None and world.make is not None:  # it may give its runs one of its own
-            client = world.run(arm, job.run, None).llm_client
         if info is not None:
-            given = world.given(arm, job.run)
+            given = world.given(arm)
             run: AnyRun = resume(tape, info.id, llm_client=client, kind=world.cls, **given)
             world.edit(run, arm, wording, resumed=True)
             return run
@@ -314,11 +306,12 @@ class StudyPlayer:
         if number is None:
             run = world.run(arm, job.run, client, wording=wording)
         else:
-            run = world.forked(arm, tape, number, client, play, seed=job.run, since=job.since)
+            run = world.forked(arm, tape, number, client, play, job.since)
         parts = [job.arm, list(world.wordings(arm))[wording], job.where]
         name = ", ".join(filter(None, [*parts, f"sample {sample}" if world.again else ""]))
         run.config = run.config.model_copy(update={"name": name})
-        known = {"code": world.code, NOTE: job.note(play)}
+        # A file may be copied to another one's name.
+        known = {"code": world.code, NOTE: {"job": job.digest, "play": list(play)}}
         if number is None:
             return record(run, tape, known)
         return record(run, tape, known, verb="fork", parent=number, fork_turn=run.turn_number)
@@ -326,36 +319,31 @@ class StudyPlayer:
     @property
     def is_spent(self) -> bool:
         """Whether there is nothing left of a budget."""
-        try:
-            if self.purse is not None:
-                self.purse.check()
-        except BudgetReached:
-            return True
-        return self.purse is not None and self.purse.refusal is not None
+        if self.purse is None:
+            return False
+        with suppress(BudgetReached):
+            self.purse.check()
+            return self.purse.refusal is not None
+        return True
 
 
 def told(error: BaseException) -> str:
     """Return an error in words, with its class where it is not one of this package."""
     text = str(error)
-    if isinstance(error, LabError) and text:
-        return text
-    return f"{type(error).__name__}: {text}" if text else repr(error)
+    named = f"{type(error).__name__}: {text}" if text else repr(error)
+    return text if isinstance(error, LabError) and text else named
 
 
 # --- many jobs -----------------------------------------------------------------------------------
 
 
 async def play_all(  # noqa: C901 - one loop, here and elsewhere
-    player: StudyPlayer,
-    jobs: Iterator[tuple[Job, Path]],
-    parallel: int | None,
-    executor: Executor | MakesExecutor | None,
+    player: StudyPlayer, jobs: Iterator[Task], parallel: int | None, executor: Executor | None
 ) -> AsyncIterator[StudyRun]:
     """Play jobs, so many at once, here or on an executor; yields each as it ends.
 
     What is spent of a budget ends it. A job whose worker was lost is handed out again; what its
-    file has by then goes with it. An executor that broke as a whole, as a pool of processes does
-    with its first lost process, is replaced where a function makes it.
+    file has by then goes with it.
 
     Args:
         player: the study's.
@@ -364,72 +352,53 @@ async def play_all(  # noqa: C901 - one loop, here and elsewhere
         executor: where; here if not given.
 
     Raises:
-        ConfigError: the executor broke and no function makes another one.
+        ConfigError: the executor broke as a whole, as a pool does that loses a process.
     """
     pickled = b"" if executor is None else packed(player)
-    make = executor if callable(executor) else None
-    pool: Any = make() if make else executor
-    broken = 0
-    lost: list[tuple[Job, Path]] = []
+    broken: BaseException | None = None
+    lost: list[Task] = []
     tries = Counter[Key]()
-    out: dict[asyncio.Future[Any], tuple[Job, Path]] = {}
+    out: dict[asyncio.Future[Any], Task] = {}
     try:
         while True:
-            while (parallel is None or len(out) < parallel) and not player.is_spent:
+            while not broken and (parallel is None or len(out) < parallel) and not player.is_spent:
                 if (job := lost.pop() if lost else next(jobs, None)) is None:
                     break
-                if pool is None:
+                if executor is None:
                     out[asyncio.create_task(player.play(*job))] = job
                     continue
                 begun, once = _content(job[1]), secrets.token_hex(8)
                 try:
-                    future = pool.submit(work, pickled, job[0], begun, once)
+                    future = executor.submit(work, pickled, job[0], begun, once)
                     out[asyncio.wrap_future(future)] = job
                 except BrokenExecutor as error:
-                    lost.append(job)
-                    if out:
-                        break  # what they bring is waited for
-                    if make is None or broken >= _TRIES:
-                        raise _broken(pool, broken) from error
-                    pool, broken = make(), broken + 1
+                    broken = error
             if not out:
-                return
+                break
             ended, _ = await asyncio.wait(out, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
                 job = out.pop(task)
                 failed = asyncio.CancelledError() if task.cancelled() else task.exception()
                 if failed is None:
-                    broken = 0
                     yield task.result() if executor is None else _put(job[1], *task.result())
-                    continue
-                # Of a pool that broke, all jobs are lost, and most of them have no part in it.
-                tries[job[0].key] += not isinstance(failed, BrokenExecutor)
-                if isinstance(failed, LabError) or tries[job[0].key] >= _TRIES:
+                elif isinstance(failed, BrokenExecutor):
+                    broken = failed  # what others bring is waited for
+                elif isinstance(failed, LabError) or tries[job[0].key] == _TRIES - 1:
                     why = "" if isinstance(failed, LabError) else "its worker was lost: "
                     entry = player.read(*job)
                     yield replace(entry, status="failed", error=f"{why}{told(failed)}")
                 else:
+                    tries[job[0].key] += 1
                     lost.append(job)
     finally:
         for task in out:
             task.cancel()
         await asyncio.gather(*out, return_exceptions=True)
-        if make:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _broken(pool: Executor, times: int) -> ConfigError:
-    """Return what to say where a pool broke and is not replaced."""
-    if times:
-        return ConfigError(
-            f"{times + 1} pools of processes broke one after the other, and no run came to its "
-            "end: look for what ends the processes, such as too little memory for the model in each"
-        )
-    return ConfigError(
-        f"the {type(pool).__name__} lost a process, and the runs with it; what has ended is kept, "
-        "and another study.run(executor=...) continues. With a function this call does so itself: "
-        "study.run(executor=lambda: ProcessPoolExecutor(4))"
-    )
+    if broken:
+        raise ConfigError(
+            f"the {type(executor).__name__} lost a process, and the runs with it; what has ended "
+            "is kept, and another study.run(executor=...) with another pool continues"
+        ) from broken
 
 
 def packed(player: StudyPlayer) -> bytes:
@@ -442,16 +411,10 @@ def packed(player: StudyPlayer) -> bytes:
         import cloudpickle
 
         found: bytes = cloudpickle.dumps((player.world, player.models.given, player.arms))
-    except ImportError as error:
+    except Exception as error:  # pickling runs code of any object's, which raises anything
         raise ConfigError(
-            "an executor needs cloudpickle, which takes classes along: "
-            "pip install 'llmsim-lab[study]'"
-        ) from error
-    # Pickling runs code of any object's, which raises anything.
-    except Exception as error:
-        raise ConfigError(
-            f"the study cannot travel to other processes: {error}. A client cannot: name the model "
-            "('ollama:NAME'), or give a function that makes the client"
+            f"the study cannot travel to other processes: {error}. It takes llmsim-lab[study], and "
+            "a client cannot: name the model ('ollama:NAME'), or give a function that makes one"
         ) from error
     return found
 

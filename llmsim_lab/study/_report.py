@@ -17,7 +17,6 @@ from markupsafe import Markup
 
 from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.html import details, join, pairs, pre, safe, styled, table
-from llmsim_lab._util.jsontext import flat
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LabError
 
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
 AnyStudy = Any
 """A ``Study``, whose module imports this one."""
-Begun = Sequence[tuple[Any, Any]]
-"""Runs that were begun, each with what its file says."""
+Begun = Sequence[tuple[Any, Any, Any]]
+"""Runs that were begun, each with what its file says, and the rows of its frames."""
 _MOST_DIFFERENCES = 12
 """Differences by turn that are drawn."""
 _CSS = """
@@ -55,20 +54,19 @@ _PAGE = """<!DOCTYPE html>
 
 def report_html(study: AnyStudy) -> str:
     """Return a study's report as a page."""
-    begun = [(it, study.contents(it)) for it in study.progress() if it.tape and it.turns]
-    about = [study._about(), *_facts(begun)]
+    begun = [(it, *study.contents(it)) for it in study.progress() if it.tape and it.turns]
+    infos = [info for _, its, _ in begun for info in its.values()]
     parts = [
         Markup("<h1>{}</h1>").format(safe(study.name)),
-        safe("; ".join(about)),
+        safe("; ".join([study._about(), *_facts(infos)])),
         _section("Effects", *_effects(study)),
         _section("Charts", *_charts(study)),
-        _section("Design", *_design(study), _settings(begun), *_prompts(begun)),
+        _section("Design", *_design(study), *_settings(begun), *_prompts(infos)),
         _section("What failed", *_failures(study)),
         _section("Runs", *_runs(begun)),
         styled(f"Written by llmsim-lab {version('llmsim-lab')}.", tag="p"),
     ]
-    body = join(parts, between="\n")
-    return _PAGE.format(title=safe(f"Study {study.name}"), css=_CSS, body=body)
+    return _PAGE.format(title=safe(f"Study {study.name}"), css=_CSS, body=join(parts, between="\n"))
 
 
 def _section(title: str, *parts: object) -> Markup:
@@ -79,19 +77,14 @@ def _wide(content: object, name: str) -> Markup:
     return styled(content, **{"class": "wide"}, tabindex="0", role="region", aria_label=name)
 
 
-def _manifests(begun: Begun) -> Iterator[Any]:
-    for _, kept in begun:
-        yield from (info.manifest for info in kept.infos.values())
-
-
-def _facts(begun: Begun) -> Iterator[str]:
+def _facts(infos: Sequence[Any]) -> Iterator[str]:
     """Yield which models were asked, when, and with which versions."""
-    models = {str((it["model"] or {}).get("name", "")) for it in _manifests(begun)}
+    models = {str((it.manifest["model"] or {}).get("name", "")) for it in infos}
     yield f"it asks {', '.join(sorted(filter(None, models))) or 'no model'}"
-    if days := sorted(info.started[:10] for _, kept in begun for info in kept.infos.values()):
+    if days := sorted({it.started[:10] for it in infos}):
         yield f"played {' to '.join(dict.fromkeys([days[0], days[-1]]))}"
-    made = {f"{it['package']}, Python {it['python']}" for it in _manifests(begun)}
-    yield from (f"with {it}" for it in sorted(made))
+    made = {f"with {it.manifest['package']}, Python {it.manifest['python']}" for it in infos}
+    yield from sorted(made)
 
 
 def _effects(study: AnyStudy) -> Iterator[Markup]:
@@ -99,13 +92,7 @@ def _effects(study: AnyStudy) -> Iterator[Markup]:
     if len(study.arms) < 2 or not study.counts["done"]:
         yield safe("Nothing is compared: it takes two arms, and runs that are done.")
         return
-    several = [
-        name
-        for name in study.arms[study.reference]
-        if len({levels[name] for levels in study.arms.values()}) > 1
-    ]
-    factorial = study.design == "full" and len(several) > 1
-    formulas = {"main effects": f"~ {' + '.join(study.factors)}"} if factorial else {}
+    formulas = {"main effects": f"~ {' + '.join(study.factors)}"} if len(study.factors) > 1 else {}
     for what, formula in {**formulas, f"each arm minus {study.reference}": None}.items():
         try:
             found = study.effects(formula)
@@ -113,8 +100,7 @@ def _effects(study: AnyStudy) -> Iterator[Markup]:
             yield safe(f"Not known, {what}: {error}. ", limit=2_000)
             continue
         found.label = "; ".join(filter(None, [what, found.label]))
-        shown = Markup(found._repr_html_())
-        yield details("Arm by arm", shown) if factorial and formula is None else shown
+        yield Markup(found._repr_html_())
 
 
 def _charts(study: AnyStudy) -> Iterator[Markup]:
@@ -131,45 +117,27 @@ def _charts(study: AnyStudy) -> Iterator[Markup]:
 
 def _figure(figure: Figure) -> Markup:
     data = base64.b64encode(figure_bytes(figure, "png", dpi=110)).decode()
-    words = figure.alt  # type: ignore[attr-defined]
-    return Markup('<figure><img src="data:image/png;base64,{}" alt="{}"></figure>').format(
-        data, words
-    )
+    image = Markup('<figure><img src="data:image/png;base64,{}" alt="{}"></figure>')
+    return image.format(data, figure.alt)  # type: ignore[attr-defined]
 
 
 def _design(study: AnyStudy) -> Iterator[Markup]:
-    yield pairs(
-        [
-            ("reference", study.reference),
-            ("units", f"{len(study.units)}: {clip(', '.join(map(str, study.units)), 200)}"),
-            ("outcomes", ", ".join(study.outcome)),
-        ]
-    )
+    units = f"{len(study.units)}: {clip(', '.join(map(str, study.units)), 200)}"
+    yield pairs([("reference", study.reference), ("units", units)])
     yield _wide(study.arms_table(), "arms")
 
 
-def _settings(begun: Begun) -> Markup:
-    """Return the settings that differ between arms, and, folded, all the others."""
-    of_arm = {}
-    for entry, kept in begun:
-        for info in kept.infos.values():
-            of_arm[entry.arm] = flat({**info.manifest["config"], "model": info.manifest["model"]})
-    names = dict.fromkeys(name for its in of_arm.values() for name in its)
-    rows = [
-        (name, *(clip(str(its.get(name, "")), 200) for its in of_arm.values()))
-        for name in names
-        if name not in ("name", "seed")
-    ]
-    differ = [row for row in rows if len(set(row[1:])) > 1]
-    same = [row[:2] for row in rows if len(set(row[1:])) == 1]
-    differing = _wide(table(["setting", *of_arm], differ), "settings that differ")
-    others = details("The same in all arms", table(("setting", "value"), same))
-    return join([differing if differ else "", others])
+def _settings(begun: Begun) -> Iterator[Markup]:
+    """Yield the settings of each arm's first run, under a line."""
+    first = {it.arm: next(iter(infos.values())).manifest for it, infos, _ in reversed(begun)}
+    for arm, manifest in reversed(first.items()):
+        settings = {**manifest["config"], "model": manifest["model"]}
+        yield details(f"settings of {arm}", pre(json.dumps(settings, indent=1, ensure_ascii=False)))
 
 
-def _prompts(begun: Begun) -> Iterator[Markup]:
+def _prompts(infos: Sequence[Any]) -> Iterator[Markup]:
     """Yield each prompt that was asked with, once, under a line."""
-    entries = [entry for it in _manifests(begun) for entry in (it.get("prompts") or {}).values()]
+    entries = [it for info in infos for it in (info.manifest.get("prompts") or {}).values()]
     for digest, entry in {entry["digest"]: entry for entry in entries}.items():
         yield details(f"prompt {entry['name']}, {digest[:12]}", pre(entry["text"]))
 
@@ -177,21 +145,20 @@ def _prompts(begun: Begun) -> Iterator[Markup]:
 def _failures(study: AnyStudy) -> Iterator[Markup]:
     if left := study.counts["stopped"] + study.counts["left"]:
         yield safe(f"{left} runs are not done yet. ")
-    failed = [it for it in study.progress() if it.status == "failed"]
-    if not failed:
-        yield safe("No run failed.")
-        return
-    yield safe("Left out of all effects, with their partners in other arms.")
-    rows = [(it.arm, it.unit, it.turns, safe(it.error, limit=2_000)) for it in failed]
-    yield _wide(table(("arm", "unit", "turns", "error"), rows), "failed runs")
+    rows = [
+        (it.arm, it.unit, it.turns, safe(it.error, limit=2_000))
+        for it in study.progress()
+        if it.status == "failed"
+    ]
+    yield safe(f"{len(rows)} runs failed, and are left out of all effects with their partners.")
+    yield _wide(table(("arm", "unit", "turns", "error"), rows), "failed runs") if rows else safe("")
 
 
 def _runs(begun: Begun) -> Iterator[Markup]:
-    rows = [row for _, kept in begun for its in kept.rows.values() for row in its.values()]
-    names = {"calls": "model calls"}
-    names |= {name: f"decisions {name}" for name in ("repaired", "fallback", "failed")}
-    yield pairs((words, sum(row.get(name) or 0 for row in rows)) for name, words in names.items())
-    files = [(it.arm, it.unit, it.status, _digest(kept), it.tape.name) for it, kept in begun]
+    rows = [row for *_, frames in begun for its in frames.values() for row in its.values()]
+    names = ("calls", "repaired", "fallback", "failed")
+    yield pairs((name, sum(row.get(name) or 0 for row in rows)) for name in names)
+    files = [(it.arm, it.unit, it.status, _digest(its), it.tape.name) for it, _, its in begun]
     yield _wide(table(("arm", "unit", "status", "digest", "tape"), files), "runs")
     yield safe(
         "Digest: SHA-256 of the frame as JSON with sorted keys, without its column seconds; a "
@@ -199,8 +166,8 @@ def _runs(begun: Begun) -> Iterator[Markup]:
     )
 
 
-def _digest(kept: Any) -> str:
-    rows = [row for its in kept.rows.values() for row in its.values()]
+def _digest(frames: Any) -> str:
+    rows = [row for its in frames.values() for row in its.values()]
     plain = [{name: it for name, it in row.items() if name != "seconds"} for row in rows]
     text = json.dumps(plain, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

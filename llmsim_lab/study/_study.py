@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import inspect
 import logging
 import math
 import shutil
@@ -21,6 +20,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -29,7 +29,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.files import write_file
-from llmsim_lab._util.html import join, pairs, table
+from llmsim_lab._util.html import join, pre, table
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import among, clip, counted, duration, log_event, roughly
@@ -83,10 +83,12 @@ Outcome = str | Callable[[AnyRun], float | str]
 Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
 Model = LLMClient | str | Callable[[], LLMClient]
+Units = Sequence[Mapping[str, Any]]
+Contents = tuple[Mapping[Play, RunInfo], Mapping[Play, Mapping[int, Any]]]
+"""What a file says of its runs, and the rows of their frames by turn."""
 
 _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
 _STATES = ("done", "running", "failed", "stopped", "left")
-_MOST_ERRORS = 3
 _WATCH_S = 0.5
 _AA_NOTE = "the same arm with other call seeds: what is seen here is chance"
 
@@ -119,37 +121,22 @@ class StudyPlan:
     based_on: str = ""
 
     def __str__(self) -> str:
-        costs = [
-            f"{roughly(value):,} {unit}"
-            for value, unit in ((self.calls, "calls"), (self.tokens, "tokens"))
-            if value is not None
-        ]
-        costs += [] if self.hours is None else [f"{duration(3600 * self.hours)} one after another"]
-        about = f": about {', '.join(costs)} ({self.based_on})" if costs else f" ({self.based_on})"
-        about = about if self.left else ""
+        known = {"calls": self.calls, "tokens": self.tokens}
+        costs = [f"{roughly(n):,} {unit}" for unit, n in known.items() if n is not None]
+        if self.hours is not None:
+            costs.append(f"{duration(3600 * self.hours)} one after another")
+        about = f": about {', '.join(costs)}" if costs else ""
         already = f" ({self.done} done already)" if self.done else ""
+        about = f"{about} ({self.based_on})" if self.left else ""
         lines = [f"{self.left} runs to play{already}, {self.turns:,} turns in all{about}."]
         for outcome, value in self.smallest.items():
-            known = "not yet known; it takes some units of two arms, here or in plan(pilot=study)"
+            seen = "not yet known; it takes some units of two arms, here or in plan(pilot=study)"
             if value is not None:
-                known = f"{value:.3g}, with {self.units} units and power .8"
-            lines.append(f"Smallest detectable difference in {outcome}: {known}.")
+                seen = f"{value:.3g}, with {self.units} units and power .8"
+            lines.append(f"Smallest detectable difference in {outcome}: {seen}.")
         return "\n".join(lines)
 
     __repr__ = __str__
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """What a file says of its runs.
-
-    Attributes:
-        infos: the runs.
-        rows: of their frames, by turn.
-    """
-
-    infos: Mapping[Play, RunInfo]
-    rows: Mapping[Play, Mapping[int, Any]]
 
 
 class Study:
@@ -160,14 +147,14 @@ class Study:
     to the first turn where they differ, so that its calls are made once.
 
     Args:
-        world: a ``Run`` class, or a function that takes the levels by keyword, and ``seed``, and
-            returns a run.
+        world: a ``Run`` class.
         vary: levels by factor, a list or a mapping of labels to levels. A factor is a parameter of
             the world, or a place in one, such as ``llm.temperature``; ``model``, as ``connect``
             takes it, or clients; ``prompt``: a text, a ``Prompt``, or a function of the old text,
             by the prompt's name where there are several, a list of these as wordings of one idea,
             None for the world's own; ``players``; ``state``, to start from; ``interventions``,
-            which are set from outside.
+            which are set from outside. Each combination of levels is an arm, the first of them the
+            reference.
         seeds: how many, or which; seed k is the same world in every arm.
         turns: of each run; the world's if not given.
         outcome: what is compared: a column of the frame, which counts as its mean over the turns
@@ -179,8 +166,6 @@ class Study:
         llm_client: the model of arms that name none: a client, a text as ``connect`` takes it, or
             a function that makes a client.
         name: what reports call it; the world's name if not given.
-        design: ``"full"``, every combination of levels; or ``"one at a time"``, the first level of
-            each factor is the reference.
         aa: whether to play the reference arm once more with other call seeds, as the arm "A/A":
             its effect should be nothing.
         fixed: what is the same in all arms, by the names that can also be varied.
@@ -188,7 +173,9 @@ class Study:
     Attributes:
         arms: labels of the levels by factor, by arm.
         reference: the arm that others are compared with.
+        factors: the columns of ``results`` that hold levels.
         units: the seeds, or the recorded situations.
+        unit_name: what a unit is.
         outcome: what is compared, by label.
         tape: the folder of its runs.
 
@@ -208,7 +195,7 @@ class Study:
 
     def __init__(
         self,
-        world: Any,
+        world: type[Run],
         vary: Mapping[str, Any] | None = None,
         *,
         seeds: int | Sequence[int] = 20,
@@ -217,14 +204,13 @@ class Study:
         tape: str | Path | None = None,
         llm_client: Model | None = None,
         name: str = "",
-        design: str = "full",
         aa: bool = False,
         **fixed: Any,
     ) -> None:
-        factors, self.design = factors_of(vary or {}), design
-        self._world = World(world, fixed=fixed, factors=factors, turns=turns)
+        factors = factors_of(vary or {})
+        self._world = World(world, fixed, factors, turns, None)
         units = [{"unit": it, "run": it, "digest": str(it)} for it in seeds_of(seeds)]
-        arms = arms_of(factors, design, aa=aa)
+        arms = arms_of(factors, aa=aa)
         self._arrange(arms, units, outcome, tape, llm_client, name or world.__name__)
 
     @classmethod
@@ -280,59 +266,49 @@ class Study:
         infos, factors = _independent(source, run), factors_of(vary or {})
         kind = world or class_of_manifest(infos[0].id, infos[0].manifest)
         made = cls.__new__(cls)
-        made.design, made._source = "full", source
-        made._samples = whole_number("samples", samples, least=1)
+        made._source, made._samples = source, whole_number("samples", samples, least=1)
         recorded = config_of(infos[0], kind)
-        made._world = World(kind, fixed=fixed, factors=factors, recorded=recorded)
-        arms, units = arms_of(factors, "full", aa=False), _situations(source, infos, turns)
+        made._world = World(kind, fixed, factors, None, recorded)
+        arms, units = arms_of(factors, aa=False), _situations(source, infos, turns)
         made._arrange(arms, units, outcome, to, llm_client, name or f"{infos[0].name} again")
         return made
 
     def _arrange(
-        self,
-        arms: Sequence[Arm],
-        units: Sequence[Mapping[str, Any]],
-        outcome: Outcomes | None,
-        tape: str | Path | None,
-        llm_client: Any,
-        name: str,
+        self, arms: list[Arm], units: Units, outcome: Any, tape: Any, llm_client: Any, name: str
     ) -> None:
         trial = self._world.checked(arms, units[0]["run"], self._source)
         self.name, self.reference = name, arms[0].name
         self.arms = {arm.name: dict(arm.levels) for arm in arms}
         self.units = [unit["unit"] for unit in units]
-        self._arms, self._chose = {arm.name: arm for arm in arms}, outcome is not None
+        self.unit_name = "seed" if self._source is None else "situation"
+        self._arms = {arm.name: arm for arm in arms}
+        self.factors = list(self._levels(self.reference))
         self.outcome = self._outcomes_of(outcome, trial)
-        self._series = trial.series
-        self._player = StudyPlayer(self._world, Models(llm_client), self._arms)
-        self._player.on_change = self._tell
-        self._listeners: list[Callable[[], object]] = []
+        models = Models(llm_client)
+        self._player = StudyPlayer(self._world, models, self._arms, on_change=self._tell)
+        self._listeners: dict[object, Callable[[], object]] = {}
         self._task: asyncio.Task[Any] | None = None
         self._read = dict[Key, Contents]()
         self._known: dict[Key, list[dict[str, Any]]] = {}
-        self._results: pd.DataFrame | None = None
         self._leaders: dict[str, tuple[Arm, int, int]] = {}
         self._jobs = {job.key: job for job in self._all_jobs(units)}
         self._temporary = not tape
-        given = getattr(tape, "path", tape)  # of a Tape, which is refused below
-        self.tape = Path(given or tempfile.mkdtemp(prefix="llmsim-study-"))
+        self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
         if self._temporary:
             weakref.finalize(self, shutil.rmtree, self.tape, ignore_errors=True)
         if self.tape.is_file():
-            raise ConfigError(
-                f"{tape} is a file, and a study is a folder with a tape for each run: "
-                f"{self.tape.stem + '/'!r}"
-            )
+            raise ConfigError(f"{tape} is a file, and a study is a folder with a tape for each run")
         self._files = {key: _kept(self.tape / job.file_name) for key, job in self._jobs.items()}
-        self._entries = {key: StudyRun(*key) for key in self._jobs}
+        self._entries = {key: StudyRun(*key) for key in product(self.arms, self.units)}
         self._find()
 
-    def _all_jobs(self, units: Sequence[Mapping[str, Any]]) -> Iterator[Job]:
+    def _all_jobs(self, units: Units) -> Iterator[Job]:
         """Yield what is played, unit by unit: one job an arm."""
         world, digests, groups = self._world, dict[str, str](), dict[str, Arm]()
         # Not of the file, which holds more than the world: it may be the study's own script.
         code = "" if is_shipped(world.cls) else sources_digest(world.cls, Run)
-        shared = [world.cls.kind, code, world.make, world.fixed, world.again or world.turns]
+        # The None stood for something once, and is in the names of files that there are.
+        shared = [world.cls.kind, code, None, world.fixed, world.again or world.turns]
         # Those that set the least from outside first: others continue their runs.
         for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
             rest = {name: it for name, it in arm.values.items() if name != "interventions"}
@@ -362,24 +338,19 @@ class Study:
         self,
         *,
         parallel: int | None = None,
-        executor: Executor | Callable[[], Executor] | None = None,
+        executor: Executor | None = None,
         budget: Budget | None = None,
-        on_run: Callable[[StudyRun], object] | None = None,
         progress: bool = True,
     ) -> Self:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
-        work = self.arun(
-            parallel=parallel, executor=executor, budget=budget, on_run=on_run, progress=progress
-        )
+        how: dict[str, Any] = {"executor": executor, "budget": budget, "progress": progress}
         try:
-            return run_sync(work)
+            return run_sync(self.arun(parallel=parallel, **how))
         except KeyboardInterrupt as error:
-            where = f"{'to' if self._source else 'tape'}={str(self.tape)!r}"
-            later = "" if self._temporary else f" (in another session, the same Study with {where})"
             explain(
                 error,
                 f"{self.counts['done']} of {counted(len(self._jobs), 'run')} are done and kept, "
-                f"and of the others all whole turns; .run() plays the rest{later}.",
+                f"and of the others all whole turns, in {self.tape}; .run() plays the rest.",
             )
             raise
 
@@ -387,9 +358,8 @@ class Study:
         self,
         *,
         parallel: int | None = None,
-        executor: Executor | Callable[[], Executor] | None = None,
+        executor: Executor | None = None,
         budget: Budget | None = None,
-        on_run: Callable[[StudyRun], object] | None = None,
         progress: bool = True,
     ) -> Self:
         """Play what is left, and return the study.
@@ -404,57 +374,47 @@ class Study:
             executor: plays each run as a job of its own, such as a ``ProcessPoolExecutor``, or
                 Dask's ``client.get_executor()``; needs ``pip install 'llmsim-lab[study]'`` and
                 models that are named or made by a function. A pool that loses a process is broken,
-                and another call continues; a function that makes pools, ``lambda:
-                ProcessPoolExecutor(4)``, is called for the next one, and their end is seen to here.
+                and another call with another pool continues.
             budget: what may be spent on calls by all runs together; then the rest is left.
-            on_run: called with each run as it ends; may be async.
             progress: whether a line says how far it is.
 
         Raises:
-            ConfigError: there is no model, a prompt's name or edit is wrong, the first run has no
-                such column as an outcome names, or the study or another one in its folder is being
-                played already.
+            ConfigError: there is no model, a prompt's name or edit is wrong, or the study or
+                another one in its folder is being played already.
         """
         if self.running:
             raise ConfigError("this study is being played; wait for it, or cancel it")
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
         if executor is not None and (budget is not None or self._temporary):
-            raise ConfigError(
-                "an executor's runs are kept in a folder, Study(..., tape='study/'), and a budget "
-                "is counted in one process: leave out executor=, or budget="
-            )
+            raise ConfigError("executor= takes a folder, Study(tape='study/'), and no budget=")
         self._task = asyncio.current_task()
         try:
             with sole_player(self.tape):
                 self._find()
                 if others := self.others:
-                    self._warn("OTHER_RUNS", folder=self.tape, reason=others)
+                    reason = "they are of other settings, seeds or code, and do not count"
+                    self._warn("OTHER_RUNS", folder=self.tape, tapes=others, reason=reason)
                 for arm in [] if executor else self._arms.values():
                     if what := self.lacks_model(arm):  # a wrong one raises here
                         raise ConfigError(
                             f"{what} asks a model, and the study has none: give it llm_client="
                             "connect('auto'), vary={'model': [...]}, or players='rule'"
                         )
-                left = [key for key, it in self._entries.items() if it.status != "done"]
+                left = [key for key in self._jobs if self._entries[key].status != "done"]
                 await self._rehearse({arm for arm, _ in left})
                 self._player.purse = None if budget is None else Purse(budget)
                 number, last = len(self._jobs) - len(left) + 1, len(self._jobs)
                 line = progress_line("run", number=number, last=last, enabled=progress)
                 async with line as advance:
-                    waves: list[list[Key]] = [[], []]
-                    for key in left:
-                        waves[key[0] in self._leaders].append(key)
-                    for keys in filter(None, waves):
-                        jobs, most = self._ready(keys), parallel or (None if executor else 8)
-                        async with aclosing(
-                            play_all(self._player, jobs, most, executor)  # type: ignore[type-var]
-                        ) as ended:
+                    most = parallel or (None if executor else 8)
+                    for following in (False, True):  # arms that continue runs of others
+                        keys = [key for key in left if (key[0] in self._leaders) == following]
+                        playing = play_all(self._player, self._ready(keys), most, executor)
+                        async with aclosing(playing) as ended:  # type: ignore[type-var]
                             async for entry in ended:
                                 advance()
-                                returned = self._take(entry) or (on_run and on_run(entry))
-                                if inspect.isawaitable(returned):
-                                    await returned
+                                self._take(entry)
         finally:
             self._task = self._player.purse = None
             self._player.playing.clear()
@@ -484,27 +444,17 @@ class Study:
                     logger.debug("%s cannot be played by chance: %r", self.name, error)
                     continue
                 if not edits.changed:
-                    where = {"arm": arm.name, "wording": wording or None}
                     reason = "the edited prompts are those that the world has"
-                    self._warn("PROMPT_UNCHANGED", **where, reason=reason)
+                    self._warn("PROMPT_UNCHANGED", arm=arm.name, wording=wording, reason=reason)
 
     def _take(self, entry: StudyRun) -> None:
         """Take up what was played, as it ends."""
-        self._enter(entry)
+        self._entries[entry.key] = entry
         self._player.playing.pop(entry.key, None)
         self._tell()
         if entry.status == "failed":
             where = {"arm": entry.arm, "unit": entry.unit, "turn": entry.turns}
             self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
-        elif entry.status == "done" and self._chose:
-            self._chose = False
-            # What columns there are, such as one of each player, is known only with the first run,
-            # and to say it when all is played would be late.
-            named = {name: it for name, it in self.outcome.items() if not callable(it)}
-            self._rows_of(entry, named)
-
-    def _enter(self, entry: StudyRun) -> None:
-        self._entries[entry.key], self._results = entry, None
 
     def _ready(self, keys: Sequence[Key]) -> Iterator[tuple[Job, Path]]:
         """Yield jobs with their files, which are made as each is taken where it forks something."""
@@ -517,7 +467,7 @@ class Study:
                 its = self._entries[leader]
                 if its.status == "failed":
                     why = f"it shares a run with arm {leader[0]!r}, which failed: {its.error}"
-                    self._enter(replace(self._entries[key], status="failed", error=why))
+                    self._entries[key] = replace(self._entries[key], status="failed", error=why)
                 if its.status != "done":
                     continue
                 with Tape(self._files[leader], read_only=True) as tape:
@@ -543,15 +493,16 @@ class Study:
         Returns:
             A function that removes the callback.
         """
-        self._listeners.append(callback)
+        mine = object()
+        self._listeners[mine] = callback
 
-        def stop() -> None:
-            self._listeners[:] = [it for it in self._listeners if it is not callback]
+        def forget() -> None:
+            self._listeners.pop(mine, None)
 
-        return stop
+        return forget
 
     def _tell(self) -> None:
-        for callback in list(self._listeners):
+        for callback in list(self._listeners.values()):
             callback()
 
     @property
@@ -564,7 +515,7 @@ class Study:
         turns = {key: run.turn_number for key, run in dict(self._player.playing).items()}
         return [
             replace(it, status="running", turns=turns[it.key], error="") if it.key in turns else it
-            for it in self._in_order()
+            for it in self._entries.values()
         ]
 
     def lacks_model(self, arm: Arm) -> str:
@@ -572,8 +523,7 @@ class Study:
         if self._player.models.of(self._world, arm) is not None:
             return ""
         run = self._world.trial(arm, next(iter(self._jobs.values())).run, self._source)
-        alone = run.config.needs_model and not run.players and run.llm_client is None
-        return type(run).__name__ if alone else ""
+        return type(run).__name__ if run.config.needs_model and not run.players else ""
 
     def _warn(self, event: str, **fields: Any) -> None:
         log_event(logger, logging.WARNING, event, study=self.name, **fields)
@@ -582,18 +532,12 @@ class Study:
         """Read from their files how far runs are that have not ended here."""
         for key, file in self._files.items():
             if self._entries[key].status in ("left", "stopped"):
-                self._enter(self._player.read(self._jobs[key], file))
+                self._entries[key] = self._player.read(self._jobs[key], file)
 
     @property
-    def others(self) -> str:
-        """How many files of these arms and units are not this study's; empty if none."""
-        own = {file.name for file in self._files.values()}
-        titles = {name.rpartition("-")[0] for name in own}
-        names = {file.name for file in self.tape.glob("*.tape")} - own
-        if count := sum(name.rpartition("-")[0] in titles for name in names):
-            other = "of these arms and units are of other settings or code, which do not count"
-            return f"{counted(count, 'run')} in {self.tape} {other}"
-        return ""
+    def others(self) -> int:
+        """How many tapes in the folder are not this study's: of other settings, seeds or code."""
+        return len({*self.tape.glob("*.tape")} - {*self._files.values()})
 
     # --- what came of it ---------------------------------------------------------------------
 
@@ -609,34 +553,21 @@ class Study:
         Columns: ``arm``; the factors' levels; ``unit``; ``status``; ``turns``; ``error``; ``tape``,
         its file's name. A factor that has the name of one of those is called ``factor NAME``.
         """
-        names = ("unit", "status", "turns", "error")
         rows = []
-        for it in self._in_order():
-            own = {name: getattr(it, name) for name in names}
+        for it in self._entries.values():
+            own = {"unit": it.unit, "status": it.status, "turns": it.turns, "error": it.error}
             own["tape"] = it.tape.name if it.tape else ""
             rows.append({"arm": it.arm, **self._levels(it.arm, {"arm", *own}), **own})
         return frame_of(rows)
 
-    def _in_order(self) -> Iterator[StudyRun]:
-        """Yield the runs arm by arm."""
-        for arm in self.arms:
-            for unit in self.units:
-                yield self._entries[arm, unit]
-
     def _levels(self, arm: str, others: Sequence[str] | set[str] = _COLUMNS) -> dict[str, Any]:
         """Return an arm's levels, numbers as they are, beside other columns."""
-        found = self._arms[arm]
-        return {
-            f"factor {name}" if name in others else name: it
-            if isinstance(it := found.values[name], int | float)
-            else label
-            for name, label in found.levels.items()
-        }
-
-    @property
-    def factors(self) -> list[str]:
-        """The columns of ``results`` that hold levels."""
-        return list(self._levels(self.reference))
+        levels = {}
+        for name, label in self._arms[arm].levels.items():
+            level = self._arms[arm].values[name]
+            place = f"factor {name}" if name in others else name
+            levels[place] = level if isinstance(level, int | float) else label
+        return levels
 
     @property
     def results(self) -> pd.DataFrame:
@@ -646,20 +577,17 @@ class Study:
         the recorded run; ``wording``, where an arm has several; ``replicate``, the sample;
         ``turn``; ``outcome``; ``value``, a number or a text; NaN where the run failed.
         """
-        if self._results is None:
-            for entry in self._in_order():
-                if entry.status == "done" and entry.key not in self._known:
-                    self._known[entry.key] = self._rows_of(entry, self.outcome)
-            self._results = self._table(self.outcome, self._known)
-        return self._results.copy()
+        return self._table(self.outcome, self._known)
 
     def _table(
-        self, outcomes: Mapping[str, Outcome], known: Mapping[Key, list[dict[str, Any]]]
+        self, outcomes: Mapping[str, Outcome], known: dict[Key, list[dict[str, Any]]]
     ) -> pd.DataFrame:
         rows: list[dict[str, Any]] = []
-        for entry in self._in_order():
+        for entry in self._entries.values():
             if entry.status in ("done", "failed"):
                 own = known.get(entry.key) or self._rows_of(entry, outcomes)
+                if entry.status == "done":
+                    known[entry.key] = own
                 unit = {"unit": entry.unit, "run": self._jobs[entry.key].run}
                 head = {"arm": entry.arm, **self._levels(entry.arm), **unit}
                 rows += [{**head, **row} for row in own]
@@ -667,45 +595,46 @@ class Study:
 
     def contents(self, entry: StudyRun) -> Contents:
         """Return what a run's file says; of one that is done it is read once."""
-        if (found := self._read.get(entry.key)) is None:
-            with Tape(entry.tape or "", read_only=True) as tape:
-                infos = dict(sorted(self._jobs[entry.key].runs_on(tape).items()))
-                found = Contents(
-                    infos, {play: tape.frame_rows(it.id) for play, it in infos.items()}
-                )
-            if entry.status == "done":
-                self._read[entry.key] = found
+        if entry.key in self._read:
+            return self._read[entry.key]
+        with Tape(entry.tape or "", read_only=True) as tape:
+            infos = dict(sorted(self._jobs[entry.key].runs_on(tape).items()))
+            found = infos, {play: tape.frame_rows(info.id) for play, info in infos.items()}
+        if entry.status == "done":
+            self._read[entry.key] = found
         return found
 
     def _rows_of(self, entry: StudyRun, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
         """Return the rows of one job's values, without what they share."""
         job, labels = self._jobs[entry.key], list(self._world.wordings(self._arms[entry.arm]))
-        kept = self.contents(entry) if entry.status == "done" else None
+        infos, frames = self.contents(entry) if entry.status == "done" else ({}, {})
         rows: list[dict[str, Any]] = []
         for play in job.plays:
             run = None
             for label, outcome in outcomes.items():
                 values: Mapping[int, Any]
-                if kept is None:
+                if not frames:
                     values = {entry.turns: None}
-                elif self._world.again and kept.infos[play].turns < job.end:  # over before
+                elif self._world.again and infos[play].turns < job.end:  # over before
                     values = {job.end: None}
                 elif isinstance(outcome, str):
-                    values = self._by_name(outcome, job, play, kept)
+                    values = self._by_name(outcome, job, play, infos[play], frames[play])
                 else:
                     run = run or self._loaded(job, play)
                     values = {run.turn_number: _by_function(outcome, run, label, job)}
                 head = {"wording": labels[play[0]], "replicate": play[1], "outcome": label}
-                rows += [
-                    {**head, "turn": at, "value": _plain(label, it)} for at, it in values.items()
-                ]
+                for at, value in values.items():
+                    number = math.nan if value is None else value
+                    own = number if isinstance(number, str) else float(number)
+                    rows.append({**head, "turn": at, "value": own})
         return rows
 
-    def _by_name(self, outcome: str, job: Job, play: Play, kept: Contents) -> Mapping[int, Any]:
+    def _by_name(
+        self, outcome: str, job: Job, play: Play, info: RunInfo, rows: Mapping[int, Any]
+    ) -> Mapping[int, Any]:
         """Return an outcome by turn: a measure of the whole run, a column, a field of replies."""
-        cls, rows, column = self._world.cls, kept.rows[play], outcome.removesuffix(LAST)
-        last = max(rows)
-        if measure := cls.measures(config_of(kept.infos[play], cls)).get(outcome):
+        cls, last, column = self._world.cls, max(rows), outcome.removesuffix(LAST)
+        if measure := cls.measures(config_of(info, cls)).get(outcome):
             return {last: measure(frame_of(list(rows.values())))}
         known = list(dict.fromkeys(name for row in rows.values() for name in row))
         if column in known:
@@ -713,9 +642,7 @@ class Study:
                 return {last: rows[last].get(column)}
             return {turn: row.get(column) for turn, row in rows.items() if turn > min(rows)}
         if not self._world.again:
-            raise ConfigError(
-                f"outcome {outcome!r} is not a column of these runs{among(column, known)}"
-            )
+            raise ConfigError(f"outcome {outcome!r}: not a column of these{among(column, known)}")
         return {last: _in_replies(self._loaded(job, play).turns[-1], outcome)}
 
     def simulation(self, arm: str, unit: Unit, *, wording: str = "", replicate: int = 1) -> AnyRun:
@@ -739,7 +666,7 @@ class Study:
         tape = Tape(self.tape_of(*job.key), read_only=True)
         if (info := job.runs_on(tape).get(play)) is None:
             raise ConfigError(f"arm {job.arm!r}, {job.where} has no sample {play}, or not yet")
-        given = self._world.given(self._arms[job.arm], job.run)
+        given = self._world.given(self._arms[job.arm])
         return _load(tape, info, None, given, self._world.cls)
 
     def tape_of(self, arm: str, unit: Unit) -> Path:
@@ -748,10 +675,9 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        for what, name, known in (("arm", arm, self.arms), ("unit", unit, self.units)):
-            if name not in known:
-                there = clip(among(name, map(str, known)), 300)
-                raise ConfigError(f"there is no {what} {name!r}{there}")
+        if (arm, unit) not in self._entries:
+            there = clip(f"arms are {', '.join(self.arms)}; units {self.units}", 400)
+            raise ConfigError(f"there is no arm {arm!r} with a unit {unit!r}; {there}")
         if (file := self._entries[arm, unit].tape) is None:
             raise ConfigError(f"arm {arm!r} was not begun at {unit}; run() plays it")
         return file
@@ -766,37 +692,26 @@ class Study:
         rows = []
         for entry, (wording, sample), row in self._turns():
             label = list(self._world.wordings(self._arms[entry.arm]))[wording]
-            own = {"unit": entry.unit, "wording": label, "replicate": sample}
-            rows.append(
-                {"arm": entry.arm, **self._levels(entry.arm, {"arm", *own, *row}), **own, **row}
-            )
+            own = {"unit": entry.unit, "wording": label, "replicate": sample, **row}
+            rows.append({"arm": entry.arm, **self._levels(entry.arm, {"arm", *own}), **own})
         return frame_of(rows)
 
     def _turns(self) -> Iterator[tuple[StudyRun, Play, Mapping[str, Any]]]:
         """Yield the frames' rows of all complete runs."""
-        for entry in self._in_order():
+        for entry in self._entries.values():
             if entry.status == "done":
-                for play, rows in self.contents(entry).rows.items():
-                    first = max(rows) if self._world.again else min(rows)
-                    for turn in rows:
-                        if turn >= first:
-                            yield entry, play, rows[turn]
+                for play, rows in self.contents(entry)[1].items():
+                    asked = [max(rows)] if self._world.again else rows
+                    yield from ((entry, play, rows[turn]) for turn in asked)
 
     def to_xarray(self) -> xr.Dataset:
         """Return ``results`` as pandas gives it to xarray: each outcome by arm, unit, ... and turn.
 
-        Raises:
-            ConfigError: xarray is not installed.
+        It needs xarray: ``pip install 'llmsim-lab[study]'``.
         """
-        results, index = self.results, [name for name in _COLUMNS if name not in ("run", "value")]
-        try:
-            found: xr.Dataset = results.set_index(index)["value"].unstack("outcome").to_xarray()
-        except ImportError as error:
-            raise ConfigError(
-                "to_xarray() needs xarray: pip install 'llmsim-lab[study]'; study.results has the "
-                "same numbers"
-            ) from error
-        return found.sel(arm=list(results["arm"].unique())).assign_attrs(study=self.name)
+        index = [name for name in _COLUMNS if name not in ("run", "value")]
+        found: xr.Dataset = self.results.set_index(index)["value"].unstack("outcome").to_xarray()
+        return found
 
     # --- outcomes ----------------------------------------------------------------------------
 
@@ -814,11 +729,12 @@ class Study:
             outcome = known[:1] if self._source is None else fields
         if isinstance(outcome, str) or callable(outcome):
             outcome = [outcome]
-        found = (
-            dict(outcome) if isinstance(outcome, Mapping) else {_label(it): it for it in outcome}
-        )
-        if len(found) < len(outcome):
-            raise ConfigError("two outcomes have one name; label them: {'one': ..., 'other': ...}")
+        if not isinstance(outcome, Mapping):
+            labels = [it if isinstance(it, str) else getattr(it, "__name__", "") for it in outcome]
+            if len(set(labels)) < len(labels):
+                raise ConfigError("two outcomes have one name; label them: {'one': ..., ...}")
+            outcome = dict(zip(labels, outcome, strict=True))
+        found = dict(outcome)
         known += [*fields, *of_one, *map(str, trial.to_frame().columns)]
         # A mapping in a state may be filled later, so of its columns only the field is known.
         parts = getattr(type(trial.state), "model_fields", ())
@@ -829,8 +745,7 @@ class Study:
                 raise ConfigError(f"outcome {item!r} {where}")
             if not isinstance(item, str) and not callable(item):
                 raise ConfigError(
-                    f"outcome {item!r:.60} is neither a column nor a function of the run; write "
-                    "outcome='inflation', or outcome=lambda run: run.state.coins['Ann']"
+                    f"outcome {item!r:.60} is neither a column nor a function of a run"
                 )
         return found
 
@@ -841,7 +756,6 @@ class Study:
         contrasts: Sequence[tuple[str, str]] | None = None,
         level: float = 0.95,
         sesoi: float | Mapping[str, float] | None = None,
-        speaks_of: SpeaksOf | None = None,
     ) -> Effects:
         """Return how arms differ from the reference, each in each outcome: one family.
 
@@ -853,7 +767,6 @@ class Study:
                 cautious.
             level: of the intervals.
             sesoi: the smallest effect of interest, for an equivalence verdict; one, or by outcome.
-            speaks_of: what the intervals generalise to, instead of what the design suggests.
 
         Raises:
             ConfigError: there is no outcome, or no arm of a name.
@@ -864,23 +777,22 @@ class Study:
             raise ConfigError("say what is compared: outcome='a column', or a function of the run")
         real_number("level", level, least=0.5, most=0.9999)
         how: dict[str, Any] = {"level": level, "sesoi": sesoi, "reference": self.reference}
-        how["speaks_of"] = speaks_of or self._speaks_of()
-        values, found = self.results, list[Any]()
+        how["speaks_of"] = self._speaks_of()
+        values = self.results
         if values.empty:
             return Effects(label="no run has ended")
         alike = values["arm"] == AA
         main = values if contrasts else values[~alike]
-        of_main = effects(main, formula, contrasts=contrasts, **how)
+        found = effects(main, formula, contrasts=contrasts, **how)
         if alike.any() and contrasts is None and formula is None:
-            of_alike = effects(values[alike | (values["arm"] == self.reference)], **how)
-            found = [
-                replace(it, note="; ".join(filter(None, [_AA_NOTE, it.note]))) for it in of_alike
-            ]
+            for it in effects(values[alike | (values["arm"] == self.reference)], **how):
+                found.append(replace(it, note="; ".join(filter(None, [_AA_NOTE, it.note]))))
         ended, whole = self.counts["done"] + self.counts["failed"], len(self._jobs)
-        so_far = f"{ended} of {whole} runs so far: to stop as soon as p < .05 finds something far "
-        so_far += "more often than one time in twenty"
-        label = [of_main.label, so_far if 0 < ended < whole else ""]
-        return Effects([*of_main, *found], label="; ".join(filter(None, label)))
+        if ended < whole:
+            so_far = f"{ended} of {whole} runs so far: to stop as soon as p < .05 finds something "
+            so_far += "far more often than one time in twenty"
+            found.label = "; ".join(filter(None, [found.label, so_far]))
+        return found
 
     def _speaks_of(self) -> SpeaksOf:
         """Return what a result of this design generalises to."""
@@ -890,12 +802,7 @@ class Study:
         return "new runs" if self._source is None or runs > 1 else "these situations"
 
     def by_turn(
-        self,
-        column: str,
-        arm: str | None = None,
-        reference: str | None = None,
-        *,
-        level: float = 0.95,
+        self, column: str, arm: str = "", reference: str = "", *, level: float = 0.95
     ) -> pd.DataFrame:
         """Return by turn how an arm differs from another in a column, with a simultaneous band.
 
@@ -912,18 +819,15 @@ class Study:
 
         reference = reference or self.reference
         others = [name for name in self.arms if name not in (reference, AA)]
-        if arm is None and len(others) != 1:
+        if not arm and len(others) != 1:
             raise ConfigError(f"say which arm: by_turn({column!r}, 'ARM'); {', '.join(others)}")
-        values = self._values_of(column)
-        found: pd.DataFrame = by_turn(values, arm or others[0], reference, level=level)
-        return found
+        return by_turn(self._values_of(column), arm or others[0], reference, level=level)
 
     def _values_of(self, column: str) -> pd.DataFrame:
         """Return the table of an outcome, by its label, or of a column."""
         names = [label for label, it in self.outcome.items() if column in (label, it)]
-        if not names:
-            return self._table({column: column}, {})
-        return (table := self.results)[table["outcome"] == names[0]]
+        table = self.results if names else self._table({column: column}, {})
+        return table[table["outcome"] == (names or [column])[0]]
 
     def plan(self, pilot: Study | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.
@@ -934,14 +838,13 @@ class Study:
         Args:
             pilot: a smaller study; this one if not given.
         """
-        from pandas import to_numeric
-
+        from llmsim_lab.study._charts import numbers_of
         from llmsim_lab.study._effects import smallest_effect
 
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
         turns = sum(len(job.plays) * (job.end - (job.at if job.forks else 0)) for job in left)
         rows = [row for _, _, row in (pilot or self)._turns()]
-        where, costs = "the mean of the turns so far", dict[str, float]()
+        where, costs = "the mean of the turns so far", dict[str, Any]()
         if not rows and self._source is not None:
             runs = {job.run for job in self._jobs.values()}
             rows = [row for run in runs for row in self._source.frame_rows(run).values()]
@@ -952,40 +855,27 @@ class Study:
             costs["hours"] /= 3600
         else:
             where = "one turn of chance players"
+            first, arm = next(iter(self._jobs.values())).run, self._arms[self.reference]
             try:
-                costs["calls"] = self._calls_by_chance() * turns
+                run = _by_chance(self._world.trial(arm, first, self._source))
+                answers = run_sync(run.step(progress=False)).answers
+                seats = [run.seat(it.player, tag=it.component) for it in answers]
+                costs["calls"] = seats.count("random") * turns
             except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
                 where += f" failed: {told(error)}"
         smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
-        values = (pilot or self).results
-        values = values.assign(value=to_numeric(values["value"], errors="coerce"))
-        for name in smallest if len(values) else ():
-            own = values[values["outcome"] == name]
+        for name in smallest:
+            own = numbers_of((pilot or self).results, name)
             means = own.pivot_table(index="unit", columns="arm", values="value")
             if self.reference not in means:
                 continue
-            apart = means.drop(columns=AA, errors="ignore").sub(means[self.reference], axis=0)
-            spreads = apart.drop(columns=self.reference).std().dropna()
+            apart = means.sub(means[self.reference], axis=0)
+            spreads = apart.drop(columns=[self.reference, AA], errors="ignore").std().dropna()
             if len(means) > 2 and len(spreads):
                 sd = math.sqrt((spreads**2).mean())
                 smallest[name] = smallest_effect(sd, len(self.units), pilot=len(means))
-        return StudyPlan(
-            left=len(left),
-            done=len(self._jobs) - len(left),
-            turns=turns,
-            units=len(self.units),
-            smallest=smallest,
-            based_on=where,
-            **costs,
-        )
-
-    def _calls_by_chance(self) -> int:
-        """Return how many questions of a first turn a model would be asked."""
-        first, arm = next(iter(self._jobs.values())).run, self._arms[self.reference]
-        run = _by_chance(self._world.trial(arm, first, self._source))
-        turn = run_sync(run.step(progress=False))
-        seats = [run.seat(answer.player, tag=answer.component) for answer in turn.answers]
-        return seats.count("random")
+        costs |= {"left": len(left), "done": len(self._jobs) - len(left), "units": len(self.units)}
+        return StudyPlan(turns=turns, smallest=smallest, based_on=where, **costs)
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -1020,7 +910,7 @@ class Study:
         from llmsim_lab.study._view import put_study
 
         reading, numbers = Reading(self.name), dict[Key, int]()
-        for entry in self._in_order():
+        for entry in self._entries.values():
             if entry.turns:
                 run, number = self.simulation(entry.arm, entry.unit), len(numbers) + 1
                 numbers[entry.key] = number
@@ -1048,86 +938,55 @@ class Study:
 
     def watch(self) -> None:
         """Show a table of the runs, and a chart of the first outcome, that follow the playing."""
-        from IPython.display import display
+        from IPython.display import HTML, display
 
-        handles: list[Any] = []
+        handles = [display(it, display_id=True) for it in (self, HTML(""))]  # type: ignore[no-untyped-call]
         latest = -math.inf
 
         def show() -> None:
             nonlocal latest
             if self.running and time.monotonic() - latest < _WATCH_S:
                 return
-            latest, views = time.monotonic(), list[object]([self])
+            latest = time.monotonic()
+            handles[0].update(self)
             if self.counts["done"] and self.outcome:
-                views.append(self.chart(next(iter(self.outcome))))
-            for handle, view in zip(handles, views, strict=False):
-                handle.update(view)
-            more = views[len(handles) :]
-            handles.extend(display(it, display_id=True) for it in more)  # type: ignore[no-untyped-call]
+                handles[1].update(self.chart(next(iter(self.outcome))))
 
         show()
         self.listen(show)
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {self._about()}", *(f"  {error}" for error in self.errors)]
-        return "\n".join([*lines, *map(str, self._effects_shown())])
+        lines = [f"{self.name}: {self._about()}"]
+        errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
+        lines += [f"  {n} failed: {error:.200}" for error, n in errors.most_common(3)]
+        # Not while runs are left: effects so far are shown to those who ask for them.
+        done, failed = self.counts["done"], self.counts["failed"]
+        if 0 < done == len(self._jobs) - failed and len(self.arms) > 1 and not self.running:
+            try:
+                lines.append(str(self.effects()))
+            except LabError as error:
+                lines.append(f"effects: {error}")
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return f"<Study {self.name!r}: {self._about()}>"
 
     def _about(self) -> str:
-        states = ", ".join(f"{n} {it}" for it in _STATES if (n := self.counts[it]))
-        others = self.others
+        states = [f"{n} {it}" for it in _STATES if (n := self.counts[it])]
+        if others := self.others:
+            states.append(f"{counted(others, 'tape')} of other settings, seeds or code not counted")
         size = f"{len(self.arms)} arms, {len(self.units)} {self.unit_name}s"
-        return f"{size}: {states}{others and f' ({others})'}"
-
-    @property
-    def unit_name(self) -> str:
-        """What a unit is."""
-        return "seed" if self._source is None else "situation"
-
-    def in_unit(self, outcome: str) -> str:
-        """Return the unit of an outcome, if the world names one."""
-        column = str(self.outcome.get(outcome)).removesuffix(LAST)
-        return next((it.unit for it in self._series if it.column == column), "")
-
-    @property
-    def errors(self) -> list[str]:
-        """Why runs failed, the most frequent reasons first."""
-        errors = Counter(it.error for it in self._entries.values() if it.status == "failed")
-        return [f"{n} failed: {error:.200}" for error, n in errors.most_common(_MOST_ERRORS)]
-
-    def _effects_shown(self) -> list[Effects | str]:
-        """Return the effects, or why there are none; nothing while there is nothing to compare."""
-        # Not while runs are left: effects so far are shown to those who ask for them.
-        done, failed = self.counts["done"], self.counts["failed"]
-        if not done or done + failed < len(self._jobs) or len(self.arms) < 2 or self.running:
-            return []
-        try:
-            return [self.effects()]
-        except LabError as error:
-            return [f"effects: {error}"]
+        return f"{size}: {', '.join(states)}"
 
     def _repr_html_(self) -> str:
-        facts: list[tuple[object, object]] = [
-            ("design", self._about()),
-            ("outcomes", ", ".join(self.outcome)),
-            ("tapes", "kept as long as this study" if self._temporary else f"in {self.tape.name}"),
-            *(("failed", error) for error in self.errors),
-        ]
-        about = pairs(facts, caption=f"Study {self.name!r}")
-        shown = [
-            it if isinstance(it, str) else Markup(it._repr_html_()) for it in self._effects_shown()
-        ]
-        return str(join([about, self.arms_table(), *shown]))
+        return str(join([pre(str(self)), self.arms_table()]))
 
     def arms_table(self) -> Markup:
         """Return how many runs of each arm are done, failed, left."""
         by_arm = Counter[tuple[str, str]]((it.arm, it.status) for it in self.progress())
-        rows = [
-            [arm, *levels.values(), *(by_arm[arm, state] for state in _STATES)]
-            for arm, levels in self.arms.items()
-        ]
+        rows = []
+        for arm, levels in self.arms.items():
+            rows.append([arm, *levels.values(), *(by_arm[arm, state] for state in _STATES)])
         return table(["arm", *self.arms[self.reference], *_STATES], rows)
 
 
@@ -1164,22 +1023,19 @@ def _independent(tape: Tape, run: Any) -> list[RunInfo]:
     """
     if run is None or isinstance(run, int):
         return [tape.run(run)]
-    if run != "all" and (isinstance(run, str) or not isinstance(run, Sequence) or not run):
+    if isinstance(run, str) and run != "all":
         raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
     every = [info for info in tape.runs() if info.parent is None]
-    infos = every if run == "all" else [tape.run(number) for number in dict.fromkeys(run)]
-    roots = {info.id: tape.line(info.id)[0][0] for info in infos}
-    seeds = {info.id: info.manifest["seed"] for info in infos}
-    for what, facts in {"turns, as forks do": roots, "the seed": seeds}.items():
-        if len(set(facts.values())) < len(facts):
-            [(fact, _)] = Counter(facts.values()).most_common(1)
-            runs = [run for run, it in facts.items() if it == fact]
-            raise ConfigError(
-                f"runs {runs[0]} and {runs[1]} share {what}, and are not independent; choose runs "
-                "with different seeds"
-            )
-    if len({info.manifest["kind"] for info in infos}) > 1:
-        raise ConfigError("these are runs of several worlds; name those of one: run=[1, 2]")
+    infos = every if run == "all" else [tape.run(number) for number in run]
+    roots = {tape.line(info.id)[0][0] for info in infos}
+    seeds = [info.manifest["seed"] for info in infos]
+    worlds = {info.manifest["kind"] for info in infos}
+    if len(worlds) != 1 or not len(infos) == len(roots) == len(set(seeds)):
+        raise ConfigError(
+            f"runs {[info.id for info in infos]}, of {', '.join(worlds)}, have seeds {seeds} and "
+            f"begin as {len(roots)} runs: they are not independent; choose runs of one world with "
+            "different seeds that share no turns, as forks do"
+        )
     return infos
 
 
@@ -1237,11 +1093,12 @@ def _in_replies(turn: Any, outcome: str) -> Any:
 
 def _by_function(outcome: Callable[[AnyRun], Any], run: AnyRun, label: str, job: Job) -> Any:
     try:
-        return outcome(run)
+        value = outcome(run)
+        return value if isinstance(value, str) or value is None else float(value)
     except Exception as error:
         raise ConfigError(
             f"outcome {label!r} fails for arm {job.arm!r}, {job.where}: {type(error).__name__}: "
-            f"{error}; return float('nan') where a run has none"
+            f"{error}; return a number or a text, and None where a run has neither"
         ) from error
 
 
@@ -1249,22 +1106,3 @@ def _kept(file: Path) -> Path:
     """Return a run's file, or the packed one that is in its place, which is only read."""
     packed = file.with_name(f"{file.name}.gz")
     return packed if packed.exists() and not file.exists() else file
-
-
-def _label(outcome: Outcome) -> str:
-    return outcome if isinstance(outcome, str) else getattr(outcome, "__name__", "outcome")
-
-
-def _plain(outcome: str, value: Any) -> Any:
-    """Return a value as the table holds it: a number, NaN for none, or a text.
-
-    Raises:
-        ConfigError: it is something else.
-    """
-    try:
-        return value if isinstance(value, str) else math.nan if value is None else float(value)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"outcome {outcome!r} is {value!r:.60}, neither a number nor a text; make one of it: "
-            "outcome=lambda run: ..."
-        ) from error

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from llmsim_lab.errors import LabError
 from llmsim_lab.run._reading import Reading
+from llmsim_lab.study._charts import numbers_of
 from llmsim_lab.study._design import AA
 from llmsim_lab.study._multiverse import multiverse
 from llmsim_lab.study._playing import Key
@@ -36,14 +38,12 @@ def put_study(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int]) -> 
     reading.put(VIEW, "design", design)
     put_runs(reading, study, numbers)
     done = study.counts["done"] > 0
-    made = {"effects": _effects(study) if done and len(study.arms) > 1 else None}
+    reading.put(VIEW, "effects", _effects(study) if done and len(study.arms) > 1 else None)
     for outcome in study.outcome:
         try:
-            made[f"of {outcome}"] = _charts(study, outcome) if done else None
+            reading.put(VIEW, f"of {outcome}", _charts(study, outcome) if done else None)
         except LabError as error:
-            made[f"of {outcome}"] = {"fault": str(error)}
-    for key, value in made.items():
-        reading.put(VIEW, key, value)
+            reading.put(VIEW, f"of {outcome}", {"fault": str(error)})
 
 
 def put_runs(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int]) -> None:
@@ -53,13 +53,13 @@ def put_runs(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int]) -> N
 
 
 def _effects(study: AnyStudy) -> dict[str, Any]:
-    """Return the effects, each with its outcome and as a sentence; or why there are none."""
+    """Return the effects, each with its outcome and in words; or why there are none."""
     try:
         effects = study.effects()
     except LabError as error:  # of an outcome that is a function, such as a user's mistake
         return {"label": str(error), "rows": []}
     rows = [
-        [it.outcome, it.sentence(study.in_unit(it.outcome)), it.speaks_of, it.method, it.note]
+        [it.outcome, str(replace(it, outcome="")), it.speaks_of, it.method, it.note]
         for it in effects
     ]
     return {"label": effects.label, "rows": rows}
@@ -67,11 +67,8 @@ def _effects(study: AnyStudy) -> dict[str, Any]:
 
 def _charts(study: AnyStudy, outcome: str) -> dict[str, Any]:
     """Return an outcome by unit and arm, by turn, as bands, and in each specification."""
-    from pandas import to_numeric
-
     arms = [*study.arms]
-    rows = study.results[study.results["outcome"] == outcome]
-    rows = rows.assign(value=to_numeric(rows["value"], errors="coerce")).dropna(subset=["value"])
+    rows = numbers_of(study.results, outcome)
     if rows.empty or len(arms) > _MOST_ARMS:
         why = f"{len(arms)} arms are too many for a chart" if len(rows) else "no numbers to chart"
         return {"fault": f"{outcome}: {why}; study.results has all values"}
@@ -90,7 +87,7 @@ def _charts(study: AnyStudy, outcome: str) -> dict[str, Any]:
                 made["bands"].append([arm, _listed(band[_BAND])])
     factors = study.arms[study.reference]
     levels = {name: {its.get(name) for its in study.arms.values()} for name in factors}
-    if len(levels) > 1 and study.design == "full" and study.counts["done"] == len(arms) * len(wide):
+    if len(levels) > 1 and study.counts["done"] == len(arms) * len(wide):
         for factor in (name for name, its in levels.items() if len(its) == 2):
             curve = multiverse(study, factor, outcome=outcome)
             choices = [name for name in levels if name != factor]

@@ -122,7 +122,7 @@ async def test_the_static_view_has_the_effects_and_nothing_of_a_models_is_markup
     with pytest.raises(ConfigError, match="Water is not a study"):
         StudyBoard(Water())  # type: ignore[arg-type]
     board.close()
-    assert study._listeners == []
+    assert not study._listeners
 
 
 # --- prompts --------------------------------------------------------------------------------------

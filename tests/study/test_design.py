@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from study_kit import Basin, Water, Wish, instant_client
 
-from llmsim_lab import Budget, Prompt
+from llmsim_lab import Prompt
 from llmsim_lab._util.config import Settings
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
@@ -131,14 +131,6 @@ def test_a_full_design_has_every_combination_and_the_first_is_the_reference() ->
     assert study.reference == "factor=1 · plain"
 
 
-def test_one_at_a_time_changes_one_factor_from_the_first_levels() -> None:
-    study = study_of(
-        vary={"factor": [1.0, 2.0, 3.0], "taste": ["plain", "fine"]}, design="one at a time"
-    )
-    assert list(study.arms) == ["reference", "factor=2", "factor=3", "taste=fine"]
-    assert study.arms["taste=fine"] == {"factor": "1", "taste": "fine"}
-
-
 def test_levels_may_have_labels() -> None:
     study = played(study_of(vary={"factor": {"dry": 0.5, "wet": 3}}))
     assert list(study.arms) == ["dry", "wet"]
@@ -153,16 +145,15 @@ def test_levels_may_have_labels() -> None:
         ({"llm.model": ["a", "b"]}, {}, "nothing called 'llm.model' to vary"),
         ({"factor": 2.0}, {}, "neither a list of levels nor a mapping"),
         ({"factor": []}, {}, "is empty"),
-        ({"factor": [1.0, math.nan]}, {}, "arm 'factor=nan': factor=nan is not finite, and"),
+        ({"factor": [1.0, math.nan]}, {}, "arm 'factor=nan': factor=nan is not finite; a"),
         ({"interventions": {"a": [{"turn": 9, "set": {}}]}}, {}, "turn 9 is never reached"),
-        ({"taste": ["plain"]}, {"factor": -math.inf}, "factor=-inf is not finite, and a tape"),
+        ({"taste": ["plain"]}, {"factor": -math.inf}, "factor=-inf is not finite; a tape"),
         ({"factor": [1.0, "much"]}, {}, "arm 'much': Water: factor"),
         ({"factor": [1.0, 1.0]}, {}, "two levels called '1'"),
         ({"seed": [1, 2]}, {}, "is not a factor; say Study(..., seeds="),
         ({"llm": [{"temperature": -1}]}, {}, "temperature"),
-        ({"factor": [1.0, 2.0]}, {"design": "ful"}, "did you mean 'full'"),
         ({"factor": [1.0, 2.0]}, {"factor": 2.0}, "both fixed and varied"),
-        ({"factor": [1.0, 2.0]}, {"seeds": [1, 1]}, "names a seed twice"),
+        ({"factor": [1.0, 2.0]}, {"seeds": [1, 1]}, "must be a number of seeds, or different ones"),
         ({"factor": [1.0, 2.0]}, {"seeds": 0}, "seeds"),
         ({"players": ["ruel"]}, {}, "players"),
         ({"state": [3]}, {}, "starts from 3"),
@@ -183,7 +174,7 @@ def test_a_wrong_model_raises_before_anything_is_played() -> None:
     assert study.counts == {"left": 4}
 
 
-@pytest.mark.parametrize("world", [3, "Water", Water(llm_client=instant_client())])
+@pytest.mark.parametrize("world", [len, "Water", Water(llm_client=instant_client())])
 def test_what_cannot_be_played_is_named(world: Any) -> None:
     with pytest.raises(ConfigError, match="give a Run class"):
         study_of(world)
@@ -247,42 +238,6 @@ def test_the_state_to_start_from_is_varied() -> None:
     }
 
 
-def forgetful(factor: float, seed: int) -> Water:
-    del seed
-    return Water(factor=factor, llm_client=instant_client(), seed=99)
-
-
-def other(factor: float, seed: int) -> object:
-    return [factor, seed]
-
-
-@pytest.mark.parametrize("make", [forgetful, other])
-def test_a_function_that_makes_no_proper_run_is_told_so(make: Any) -> None:
-    with pytest.raises(ConfigError, match="it must return a run with that seed, on no tape"):
-        study_of(make, {"factor": [1.0]})
-
-
-def test_a_function_makes_the_runs_and_may_give_them_a_client(tmp_path: Any) -> None:
-    client = instant_client()
-
-    def water(factor: float, thirst: str, seed: int) -> Water:
-        return Water(factor=factor, taste=f"very {thirst}", seed=seed, llm_client=client)
-
-    def made() -> Study:
-        vary = {"thirst": ["dry", "wet"], "interventions": {"none": [], "shock": shocked(90, 1)}}
-        more = {"factor": 2.0, "aa": True, "llm_client": None, "outcome": "level"}
-        return study_of(water, vary, tape=tmp_path / "s", **more)
-
-    study = made()
-    study.run(progress=False, budget=Budget(calls=9), parallel=3)
-    assert study.counts["stopped"]
-    study = played(made())
-    assert config_in(study, "wet · none").taste == "very wet"
-    assert config_in(study, "A/A").replicate == 1
-    assert levels_of(study, "wet · shock")[1] == 90
-    assert len(client.backend.requests) == 2 * 2 * (3 * 2 + 2 * 1)
-
-
 # --- prompts -------------------------------------------------------------------------------------
 
 
@@ -336,8 +291,8 @@ def test_a_prompt_is_edited_when_it_is_first_asked_with_and_recorded_as_it_was_a
     ("edit", "message"),
     [
         ({"wsh": kinder}, r"no prompt is called 'wsh' \(did you mean 'wish'\?\); there are"),
-        (lambda text: 3, " 'wish': .* gives 3, not a text"),
-        (lambda text: text[999], " 'wish': <lambda> fails: IndexError: string index"),
+        (lambda text: 3, " 'wish': .*lambda.* gives none: TypeError: expected string"),
+        (lambda text: text[999], " 'wish': .*lambda.* gives none: IndexError: string index"),
     ],
 )
 def test_an_edit_that_fits_no_prompt_raises_before_anything_is_played(

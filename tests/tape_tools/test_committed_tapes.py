@@ -100,7 +100,7 @@ def test_situations_asked_again_are_found_whole_and_replay(
     for arm in study.arms:
         with Tape(study.tape_of(arm, study.units[-1])) as opened:
             last = opened.runs()[-1]
-            players = study._world.given(study._arms[arm], last.id)
+            players = study._world.given(study._arms[arm])
             assert replay(opened, last.id, **players).turn_number == last.turns
 
 

@@ -68,7 +68,7 @@ export function Sentences({ store }) {
   const [count, more] = limited(store, "effects", its.length, MOST_EFFECTS, "more effect");
   if (!its.length) return soft("Effects come with the first runs of two arms that are done.");
   return [h("ul", { class: "effects" }, its.slice(0, count).map(([, words, , , note], at) => {
-    const [contrast, ...rest] = words.split(/(?=: [+−]|: not known)/);
+    const [contrast, ...rest] = words.split(/(?=: [-+−]|: not known)/);
     return h("li", { key: at }, h("b", null, contrast), rest, note && h("small", null, note));
   })), more];
 }

@@ -717,7 +717,7 @@ class Run(Generic[StateT]):
         state: Any = None,
         intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
         llm_client: LLMClient | None = None,
-        to: Tapes | None = None,
+        to: str | Path | None = None,
     ) -> Self:
         """Return a run that continues from one of this run's turns, with something changed.
 
@@ -732,8 +732,7 @@ class Run(Generic[StateT]):
             intervene: new values in the state of that turn, ``{"coins.Ann": 5}``; or a list of
                 interventions, each a dict as ``intervene`` takes it: ``[{"turn": 3, ...}]``.
             llm_client: another model; a replay's fork needs one.
-            to: another tape to record on, made if it is not there; what the fork comes from is
-                copied to it.
+            to: a new file to record on; what the fork comes from is copied to it, with its numbers.
 
         Raises:
             ConfigError: there is no such turn, or no part uses a prompt of that name, or the run is
@@ -774,8 +773,7 @@ class Run(Generic[StateT]):
             return new
         tape, parent = self.tape, self.run_id
         if to is not None:
-            tape, info = _copied(tape, tape.run(parent), to, up_to=at)
-            parent = info.id
+            tape = tape.copy([tape.run(parent).id], to, up_to=at)
         return new._record(tape, verb="fork", parent=parent, fork_turn=at)
 
     def counterfactual(
@@ -1296,7 +1294,7 @@ def rerun(
     *,
     llm_client: LLMClient | None = None,
     kind: type[Run] | None = None,
-    to: Tapes | None = None,
+    to: str | Path | None = None,
     **given: Any,
 ) -> AnyRun:
     """Return a new run with a recorded one's configuration and prompts, at its first turn.
@@ -1315,7 +1313,7 @@ def rerun(
     tape = existing_tape(tape) if to is None else _reading(tape)
     info = tape.run(run)
     if to is not None:
-        tape, info = _copied(tape, info, to, up_to=None)
+        tape = tape.copy([info.id], to)
     records = tape.turn_records(info.id)
     done = (interventions_of(record, "interventions") for record in records[1:])
     planned = [*chain(*done), *interventions_of(records[-1], "planned")]
@@ -1337,7 +1335,7 @@ def fork(
     state: Any = None,
     intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     llm_client: LLMClient | None = None,
-    to: Tapes | None = None,
+    to: str | Path | None = None,
     **given: Any,
 ) -> AnyRun:
     """Return a new run that continues from a turn of a recorded one, with something changed.
@@ -1352,8 +1350,7 @@ def fork(
         state: see ``Run.fork``.
         intervene: see ``Run.fork``.
         llm_client: the model.
-        to: another tape to record on, made if it is not there; what the new run comes from is
-            copied to it.
+        to: a new file to record on; what the new run comes from is copied to it, with its numbers.
         given: as for ``replay``.
 
     Raises:
@@ -1367,15 +1364,10 @@ def fork(
             explain(error, f"The second argument is the run; for turn {run} write turn={run}.")
         raise
     if to is not None:
-        tape, info = _copied(tape, info, to, up_to=turn)
+        tape = tape.copy([info.id], to, up_to=turn)
+        info = tape.run(info.id)
     recorded = _load(tape, info, llm_client, given)
     return recorded.fork(turn, prompt=prompt, state=state, intervene=intervene)
-
-
-def _copied(tape: Tape, info: RunInfo, to: Tapes, *, up_to: int | None) -> tuple[Tape, RunInfo]:
-    """Return another tape, and a run on it that was copied from the first."""
-    other = to if isinstance(to, Tape) else Tape(to)
-    return other, other.run(other.take(tape, [info.id], up_to=up_to)[info.id])
 
 
 def load(

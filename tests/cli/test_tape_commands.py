@@ -186,7 +186,7 @@ def test_a_rerun_makes_fresh_calls_beside_the_recorded_run(
     out = llmsim_lab("tape", "ls", "a.tape")[1]
     assert out.splitlines()[1:] == [
         "1 mine · run · turns 1 to 4 · done · llama3.2",
-        "└─ 2 mine · rerun · turns 1 to 2 · done · llama3.2",
+        "   2 mine · rerun · turns 1 to 2 · done · llama3.2",
     ]
 
 

@@ -22,7 +22,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from hashlib import blake2b
 from importlib.metadata import version
 from io import BytesIO
@@ -36,7 +36,6 @@ import filelock
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import TapeError
 
-_version = cache(version)  # which reads a file
 logger = logging.getLogger(__name__)
 
 FORMAT = 3
@@ -234,7 +233,7 @@ def journal_at(path: Path, *, make: bool) -> Journal:
 
 def _head() -> bytes:
     """Return a tape's first line."""
-    by = f"llmsim_lab {_version('llmsim-lab')}".encode()
+    by = f"llmsim_lab {version('llmsim-lab')}".encode()
     line = b'{"tape":%d,"by":"%b","id":"%b"' % (FORMAT, by, secrets.token_hex(8).encode())
     return b'%b,"sum":"%08x"}\n' % (line, crc32(line))
 
@@ -298,7 +297,7 @@ class Journal:
         self._unsure = False
         """True while the index may not have what is there, or half of it, as after a Ctrl-C."""
         self._guard = filelock.FileLock(f"{path}.lock", timeout=0, thread_local=False)
-        self._texts: dict[str, bytes] = {}
+        self._texts: dict[str, str] = {}
         self.is_packed = path.suffix == ".gz"
         self._unpacked = self._unpack() if self.is_packed else b""
 
@@ -420,7 +419,7 @@ class Journal:
                     raise self._another()
                 yield raw
 
-    def text(self, digest: str) -> bytes:
+    def text(self, digest: str) -> str:
         """Return a text that is used often.
 
         Raises:
@@ -434,8 +433,8 @@ class Journal:
             raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
         if len(self._texts) >= _MAX_TEXTS:
             self._texts.clear()
-        self._texts[digest] = value
-        return value
+        # One object for all calls that name it.
+        return self._texts.setdefault(digest, value.decode())
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -447,11 +446,14 @@ class Journal:
             self._claim(writer)
             yield
         finally:
-            try:
-                self._release(writer)
-            except BaseException:  # a Ctrl-C has to wait, or no other process could write
-                self._release(writer)
-                raise
+            self._release_surely(writer)
+
+    def _release_surely(self, writer: object) -> None:
+        try:
+            self._release(writer)
+        except BaseException:  # a Ctrl-C has to wait, or no other process could write
+            self._release(writer)
+            raise
 
     def _claim(self, writer: object) -> None:
         with self.lock:

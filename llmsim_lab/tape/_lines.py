@@ -297,14 +297,14 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
 
 
 @lru_cache(maxsize=512)
-def _parsed_settings(text: bytes) -> tuple[str | None, dict[str, Any]]:
+def _parsed_settings(text: str) -> tuple[str | None, dict[str, Any]]:
     """Return settings, parsed once for many calls, so that their objects are the same."""
     values = dict(read(_settings(), text))
     return values.pop("system", None), values
 
 
 def call_of(
-    line: Mapping[str, Any], text: Callable[[str], bytes], *, forgotten: bool
+    line: Mapping[str, Any], text: Callable[[str], str], *, forgotten: bool
 ) -> RecordedCall:
     """Return the call of a line. Where its prompt's values came from is parsed when it is read.
 
@@ -324,7 +324,7 @@ def call_of(
         site = CallSite(**{name: line[name] for name in _SITE if name in line})
     if "origin" in line:
         digest, spans = line["origin"]
-        origin = Origin(_same(text(digest)), spans)
+        origin = Origin(text(digest), spans)
     asked = {"messages": (*first, *line["messages"]), "site": site, "origin": origin, **shared}
     request = ChatRequest(attempt=line.get("attempt", 1), **asked)
     number, fault = line["no"], line.get("fault", {})
@@ -336,12 +336,6 @@ def call_of(
         attempt=Attempt(request=request, **became),
         forgotten=forgotten,
     )
-
-
-@lru_cache(maxsize=512)
-def _same(text: bytes) -> str:
-    """Return one object for equal texts, so that calls share it in memory."""
-    return text.decode()
 
 
 # --- runs ----------------------------------------------------------------------------------------

@@ -107,6 +107,10 @@ class _AtTurn:
         self._turn, self._known = turn, Known(calls, self.tape.outside(run, turn))
         return calls
 
+    def _look(self, request: ChatRequest, previous: Attempt | None) -> tuple[Place, Attempt | None]:
+        place = self._known.next(what_is_asked(request), previous)
+        return place, self._known.answers.get(place)
+
     def place(self, request: ChatRequest) -> ChatRequest:
         """Return the request with the turn that is being played."""
         site, turn = request.site, self._turn
@@ -183,8 +187,7 @@ class LiveRecorder(_AtTurn):
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn has recorded, or None if the request is to be made."""
-        place = self._known.next(what_is_asked(request), previous)
-        known: Attempt | None = self._known.answers.get(place)
+        place, known = self._look(request, previous)
         if known is None:
             self._pending[id(request)] = place
         return known
@@ -356,8 +359,7 @@ class ReplayRecorder(_AtTurn):
         Raises:
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
-        place = self._known.next(what_is_asked(request), previous)
-        known: Attempt | None = self._known.answers.get(place)
+        _, known = self._look(request, previous)
         if known is None:
             raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
         return known

@@ -165,9 +165,8 @@ class Tape:
             fault = self.journal.index.broken.get(info.id)
             if fault is not None and run not in self._warned:
                 self._warned.add(run)
-                what = f"line {fault} is not as it was written; `llmsim-lab tape verify` names all"
-                at = {"tape": self.path, "run": run}
-                log_event(logger, logging.WARNING, "TAPE_DAMAGED", **at, found=what)
+                what = f"line {fault} of run {info.id} is not as it was written; verify names all"
+                log_event(logger, logging.WARNING, "TAPE_DAMAGED", tape=self.path, found=what)
             if info.fork_turn is not None and info.fork_turn <= first:
                 break
         wanted = sorted(places)
@@ -272,14 +271,13 @@ class Tape:
         for rows in [self.frame_rows(self.run(run).id) for run in (run_a, run_b)]:
             frame = pd.DataFrame(map(whole, rows.values()), index=pd.Index(rows, name="turn"))
             frames.append(frame.select_dtypes("number").drop(columns="turn", errors="ignore"))
-        a, b = frames
-        parts = {"a": a, "b": b, "difference": b - a}
-        both = pd.concat(parts, axis=1, join="inner", names=["of", "variable"]).swaplevel(axis=1)
-        columns = [(name, part) for name in a if name in b for part in parts]
-        if both.empty or not columns:
+        a, b = frames[0].align(frames[1], join="inner")
+        if a.empty:
             what = "they share no turn or no column of numbers"
             raise TapeError(f"runs {run_a} and {run_b} cannot be compared: {what}")
-        return both[columns]
+        parts = {"a": a, "b": b, "difference": b - a}
+        both = pd.concat(parts, axis=1, names=["of", "variable"]).swaplevel(axis=1)
+        return both[[(name, part) for name in a for part in parts]]
 
     def changes(self) -> Changes:
         """Return what each run changed, in words: ``tape.changes().of(2)``."""
@@ -418,20 +416,17 @@ class Tape:
 def _frame_row(call: RecordedCall) -> dict[str, Any]:
     attempt = call.attempt
     request, reply, site = attempt.request, attempt.reply, attempt.request.site
+    counts = ("done_reason", "prompt_tokens", "reply_tokens")
     return {
         "id": call.id,
-        "turn": site and site.turn,
-        "component": site and site.component,
-        "agent": site and site.agent,
+        **{name: getattr(site, name, None) for name in ("turn", "component", "agent")},
         "replicate": site.replicate if site else 0,
         "attempt": request.attempt,
         "model": request.model,
         "prompt": request.prompt,
         "reply": reply and reply.text,
         "fault": attempt.detail if attempt.reason else None,
-        "done_reason": reply and reply.done_reason,
-        "prompt_tokens": reply and reply.prompt_tokens,
-        "reply_tokens": reply and reply.reply_tokens,
+        **{name: getattr(reply, name, None) for name in counts},
         "seconds": attempt.seconds,
         "forgotten": call.forgotten,
     }

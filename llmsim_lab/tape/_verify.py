@@ -94,7 +94,7 @@ def _findings(tape: Tape) -> Iterator[Finding]:
             yield Finding(what=what, run=info.id)
 
 
-def _check(raw: bytes, above: Index, text: Callable[[str], bytes]) -> None:
+def _check(raw: bytes, above: Index, text: Callable[[str], str]) -> None:
     """Check what a line says.
 
     Args:

@@ -373,8 +373,10 @@ class Tape:
         Raises:
             TapeError: the file is there already or cannot be written, or a run is damaged.
         """
-        if Path(path).exists():
-            raise TapeError(f"{path} is there already: fork its own runs, or name a new file")
+        if Path(path).exists() or Path(path).suffix == ".gz":
+            raise TapeError(
+                f"{path} is there already, or packed: fork its runs, or name a new file"
+            )
         family: set[int] = set()
         for number in runs:
             run: int | None = number

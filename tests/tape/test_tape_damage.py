@@ -353,8 +353,10 @@ def test_a_run_is_copied_up_to_a_turn_with_its_turns_calls_and_parents(
         assert [call.id for call in early.calls(1)] == [1, 2]
         assert verify(early) == []
         before = (tmp_path / "other.tape").read_bytes()
-        with pytest.raises(TapeError, match=r"is there already: .* name a new file"):
-            source.copy([1], tmp_path / "other.tape")
+        for name in ("other.tape", "new.tape.gz"):
+            with pytest.raises(TapeError, match=r"is there already, or packed: .* name a new file"):
+                source.copy([1], tmp_path / name)
+        assert not (tmp_path / "new.tape.gz").exists()
         assert (tmp_path / "other.tape").read_bytes() == before
 
 

@@ -6,7 +6,6 @@ import ast
 import asyncio
 import platform
 import re
-from collections.abc import Callable
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +16,6 @@ from builders import in_words, make_client, policy, verdict
 from tape_kit import (
     HashBackend,
     asked,
-    bytes_in,
     content,
     hash_client,
     make_recorded,
@@ -28,7 +26,7 @@ import llmsim_lab
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import fork, load, replay, rerun, resume
+from llmsim_lab.run import fork, replay, rerun, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import ChatRequest
 
@@ -156,7 +154,7 @@ def test_a_run_forks_into_another_file_with_a_copy_of_what_it_came_from(tmp_path
     recorded = (tmp_path / "y.tape").read_bytes()
     for again in (fork, rerun):
         with pytest.raises(
-            TapeError, match=r"y\.tape is there already: fork its own runs, or name"
+            TapeError, match=r"y\.tape is there already, .*: fork its runs, or name"
         ):
             again(tmp_path / "x.tape", llm_client=hash_client(), to=tmp_path / "y.tape")
     assert (tmp_path / "y.tape").read_bytes() == recorded
@@ -241,21 +239,3 @@ def test_reading_a_tape_needs_nothing_that_executes_data() -> None:
             else:
                 continue
             assert not names & forbidden, path
-
-
-VERBS: list[Callable[..., Simulation]] = [load, replay]
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_looking_at_a_tape_leaves_it_as_it_was(
-    tmp_path: Path, verb: Callable[..., Simulation]
-) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=2, faulty=True)
-    simulation.close()
-    assert simulation.tape is not None
-    simulation.tape.close()
-    before = bytes_in(tmp_path)
-    looked_at = verb(tmp_path / "x.tape")
-    assert looked_at.tape is not None
-    looked_at.tape.close()
-    assert bytes_in(tmp_path) == before

@@ -282,10 +282,7 @@ def test_a_user_who_may_only_read_replays_and_is_told_so_when_writing(
 FULL = """
     import os, resource
     from pathlib import Path
-    from counter_kit import counter_client, make_counter
-    from journal_kit import add_run
     from llmsim_lab.errors import TapeError
-    from llmsim_lab.run import resume
     from llmsim_lab.tape import Tape
     def limited(size, act):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

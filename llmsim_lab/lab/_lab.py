@@ -776,7 +776,6 @@ def _info(number: int, name: str, rows: _Rows) -> RunInfo:
         verb="run",
         started="",
         ended=None,
-        process=None,
         outcome=None,
         turns=rows.last_planned,
         calls=0,

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from llmsim_lab._util.html import badge, details, join, pre, safe, styled, table
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.run._reading import Reading
+from llmsim_lab.tape._changes import indented
 
 _MOST_FACTS = 12
 _MOST_DECISIONS = 10
@@ -84,15 +85,12 @@ def tree_lines(reading: Reading) -> list[str]:
     """Return the runs as a tree, a line each, with what each changed."""
     lines = []
     for run in list(reading.runs.values())[:_MOST_RUNS]:
-        depth, at = 0, run
-        while (parent := reading.runs.get(at["parent"])) is not None:
-            depth, at = depth + 1, parent
         origin = run["verb"] if run["fork"] is None else f"{run['verb']} at turn {run['fork']}"
         words = [run["name"], origin, "; ".join(run["changes"]), run["model"] or "no model"]
         line = clip(printable(" · ".join(filter(None, words))), 160)
-        lines.append(f"{'   ' * depth}{run['id']} {line}")
+        lines.append((run["id"], run["parent"], line))
     left = len(reading.runs) - len(lines)
-    return [*lines, *([f"and {left} more runs"] if left else [])]
+    return [*indented(lines), *([f"and {left} more runs"] if left else [])]
 
 
 def turn_name(reading: Reading, run: int, n: int) -> str:

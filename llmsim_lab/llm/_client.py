@@ -412,7 +412,7 @@ class LLMClient:
         attempt, outcome = _retry.judged(attempt, fault, read)
         if recorder is not None:
             # Before it is acted on: what a run has seen must be on its tape.
-            attempt = recorder.keep(attempt)
+            attempt = recorder.keep(attempt)  # type: ignore[union-attr]  # a replay has ended above
         return attempt, outcome
 
     async def model_info(self) -> ModelInfo:

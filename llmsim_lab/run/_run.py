@@ -606,6 +606,7 @@ class Run(Generic[StateT]):
         state: Any = None,
         intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
         llm_client: LLMClient | None = None,
+        to: str | Path | None = None,
     ) -> Self:
         """Return a run that continues from one of this run's turns, with something changed.
 
@@ -620,6 +621,7 @@ class Run(Generic[StateT]):
             intervene: new values in the state of that turn, ``{"coins.Ann": 5}``; or a list of
                 interventions, each a dict as ``intervene`` takes it: ``[{"turn": 3, ...}]``.
             llm_client: another model; a replay's fork needs one.
+            to: a new file to record on; what the fork comes from is copied to it, with its numbers.
 
         Raises:
             ConfigError: there is no such turn, or no part uses a prompt of that name.
@@ -648,12 +650,17 @@ class Run(Generic[StateT]):
             )
         new.unrecorded = self.unrecorded
         if self.tape is None:
+            if to is not None:
+                raise ConfigError("to= copies the run's tape, and it has none: give it a tape=")
             return new
-        if self.tape.read_only:
+        if to is None and self.tape.read_only:
             new.unrecorded = f"the tape {self.tape.path} is open for reading only"
             _warn("FORK_NOT_RECORDED", reason=new.unrecorded)
             return new
-        return record(new, self.tape, verb="fork", parent=self.run_id, fork_turn=at)
+        tape, parent = self.tape, self.run_id
+        if to is not None:
+            tape = tape.copy([tape.run(parent).id], to, up_to=at)
+        return record(new, tape, verb="fork", parent=parent, fork_turn=at)
 
     def counterfactual(
         self,
@@ -1172,6 +1179,7 @@ def resume(
         run: the run's number; the latest if not given.
         llm_client: the model; it must be the recorded one.
         kind: as for ``replay``.
+        to: as for ``fork``.
         given: as for ``replay``.
 
     Raises:
@@ -1197,6 +1205,7 @@ def rerun(
     *,
     llm_client: LLMClient | None = None,
     kind: type[Run] | None = None,
+    to: str | Path | None = None,
     **given: Any,
 ) -> AnyRun:
     """Return a new run with a recorded one's configuration and prompts, at its first turn.
@@ -1209,10 +1218,13 @@ def rerun(
         run: the run's number; the latest if not given.
         llm_client: the model.
         kind: as for ``replay``.
+        to: as for ``fork``.
         given: as for ``replay``.
     """
-    tape = existing_tape(tape)
+    tape = existing_tape(tape) if to is None else _reading(tape)
     info = tape.run(run)
+    if to is not None:
+        tape = tape.copy([info.id], to)
     records = tape.turn_records(info.id)
     done = (interventions_of(record, "interventions") for record in records[1:])
     planned = [*chain(*done), *interventions_of(records[-1], "planned")]
@@ -1234,6 +1246,7 @@ def fork(
     state: Any = None,
     intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     llm_client: LLMClient | None = None,
+    to: str | Path | None = None,
     **given: Any,
 ) -> AnyRun:
     """Return a new run that continues from a turn of a recorded one, with something changed.
@@ -1248,14 +1261,15 @@ def fork(
         state: see ``Run.fork``.
         intervene: see ``Run.fork``.
         llm_client: the model.
+        to: a new file to record on; what the new run comes from is copied to it, with its numbers.
         given: as for ``replay``.
 
     Raises:
         ConfigError: there is no such turn, or no part uses a prompt of that name.
     """
-    tape = existing_tape(tape)
+    tape = existing_tape(tape) if to is None else _reading(tape)
     recorded = _load(tape, tape.run(run), llm_client, given)
-    return recorded.fork(turn, prompt=prompt, state=state, intervene=intervene)
+    return recorded.fork(turn, prompt=prompt, state=state, intervene=intervene, to=to)
 
 
 def load(

@@ -192,7 +192,7 @@ class Replaying(Session):
         del run
         if turn not in self._lines:
             raise TapeError(
-                f"run {self.number} ends at turn {self.tape.last_turn(self.number)}; turn {turn} "
+                f"run {self.number} ends at turn {self.tape.run(self.number).turns}; turn {turn} "
                 "was not recorded. Resume or fork the run to continue: resume(tape, run, "
                 "llm_client=connect('auto')) or run.fork(llm_client=connect('auto'))"
             )

@@ -139,7 +139,9 @@ class Job:
                     runs[tuple(note["play"])] = info
                 elif note and info.id > max(self.forks, default=0):
                     why = f"is not of arm {self.arm!r}, {self.where}"
-            if any(tape.first_fault(info.id) is not None for info in runs.values()):
+            if any(info.id in self.forks for info in runs.values()):
+                why = "was made by another version, which gave copied runs other numbers"
+            if runs and tape.journal.index.broken:
                 why = "was changed since it was recorded"
         except TapeError as error:
             why = f"is damaged: {error}"
@@ -165,9 +167,7 @@ def copy_runs(source: Tape, runs: Sequence[int], up_to: int, file: Path) -> None
     if not _content(file):
         part = file.with_suffix(".part")
         part.unlink(missing_ok=True)
-        with Tape(part) as made:
-            made.take(source, runs, up_to=up_to)
-        _tidy(part)
+        source.copy(runs, part, up_to=up_to)
         part.replace(file)
 
 

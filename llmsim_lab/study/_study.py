@@ -324,7 +324,7 @@ class Study:
                 own: dict[str, Any] = {"plays": plays, "end": world.turns, "at": at}
                 specs = [digests[name], unit["digest"]]
                 if world.again:
-                    own |= {"end": at + 1, "forks": (unit["number"],) * len(plays)}
+                    own |= {"end": at + 1, "forks": (unit["run"],) * len(plays)}
                 elif name in self._leaders:
                     leader, at_, since = self._leaders[name]
                     forks = tuple(range(1, len(plays) + 1))
@@ -1049,9 +1049,6 @@ def _situations(
     """
     units = []
     for info in infos:
-        number, parent = 1, info.parent
-        while parent is not None:  # which are copied with it
-            number, parent = number + 1, tape.run(parent).parent
         so_far = hashlib.sha256(dumps(info.manifest).encode("utf-8", "surrogatepass"))
         there = []
         for record in tape.turn_records(info.id)[:-1]:
@@ -1060,7 +1057,7 @@ def _situations(
                 continue  # which another run went on from
             there.append(turn)
             if turns is None or turn in turns:
-                own = {"unit": f"{info.id}:{turn}", "run": info.id, "number": number}
+                own = {"unit": f"{info.id}:{turn}", "run": info.id}
                 units.append({**own, "turn": turn, "digest": so_far.hexdigest()[:16]})
         if not there or (wrong := [turn for turn in turns or () if turn not in there]):
             wanted = f"turn {wrong[0]}" if there else "no turn"

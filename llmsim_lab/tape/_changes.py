@@ -6,14 +6,12 @@ is one printable line a change, cut to a length, and a damaged tape raises nothi
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
-from itertools import takewhile
 from typing import Any
 
 from llmsim_lab._util.jsontext import as_mapping, flat
@@ -26,9 +24,9 @@ _MAX_CHANGE = 160
 _MAX_FIELDS = 4
 _MAX_PIECES = 3
 _MAX_WORDS = 2_000
+_MAX_DEPTH = 30
 _NO_INTERVENTION = b',"interventions":[],"planned":'
 """In the record of a turn without interventions, and in no text, where quotes are escaped."""
-_SHOWN_ELSEWHERE = ("name", "interventions")
 _WAITING = ("timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive")
 """Settings of the model's client that say how patiently to ask, not what."""
 
@@ -58,18 +56,11 @@ class Changes:
             if parent is None or parent.id >= run:
                 return _few(self._done(info.id).elements())
             at = info.fork_turn
-            undone = self.outside(parent.id, run, since=at)
-            return [
-                *_settings(parent, info),
-                *_prompts(parent, info),
-                *self.outside(run, parent.id, since=at),
-                *(f"without {words}" for words in undone),
-                *self.state(run),
-            ]
-        except TapeError:
+            undone = [f"without {words}" for words in self.outside(parent.id, run, since=at)]
+            done = [*self.outside(run, parent.id, since=at), *undone]
+            return [*_settings(parent, info), *_prompts(parent, info), *done, *self.state(run)]
+        except (TapeError, RecursionError):
             return ["what it changed is damaged"]
-        except RecursionError:
-            return ["what it changed is nested too deeply to be told"]
 
     def outside(self, run: int, other: int, *, since: int | None = None) -> list[str]:
         """Return the interventions, done or planned, of one run that another does not have.
@@ -111,34 +102,23 @@ class Changes:
 # --- settings ------------------------------------------------------------------------------------
 
 
-def _facts(info: RunInfo) -> dict[str, str]:
-    """Return what defines a run, but for its prompts, as JSON by names."""
-    config = as_mapping(info.manifest.get("config"))
-    values = {name: value for name, value in config.items() if name not in _SHOWN_ELSEWHERE}
-    llm = as_mapping(info.manifest.get("llm") or config.get("llm"))
-    return flat(values | {"llm": {name: it for name, it in llm.items() if name not in _WAITING}})
-
-
 def _different(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return [name for name in {**now, **was} if was.get(name) != now.get(name)]
 
 
 def _settings(before: RunInfo, after: RunInfo) -> list[str]:
     """Return how a run's model and its settings differ from those of the run that it came from."""
-    was, now = (as_mapping(info.manifest.get("model")) for info in (before, after))
-    changed: list[str] = []
-    if was and now and was.get("name") != now.get("name"):
-        changed.append(_from_to("model", str(was.get("name")), str(now.get("name"))))
-    elif was and now and was.get("digest") != now.get("digest"):
-        digests = (str(model.get("digest"))[:12] for model in (was, now))
-        changed.append(_from_to("the model's digest", *digests))
-    old, new = map(_facts, (before, after))
-    for name in _different(old, new):
-        # The configuration is the parent's; a setting that one of them lacks is another version's.
-        lacking = name.count(".") == 1 and not (name in old and name in new)
-        if name.startswith("llm.") and not lacking and not (changed and name == "llm.model"):
-            changed.append(_from_to(name, old.get(name), new.get(name)))
-    return _few(changed)
+    manifests = before.manifest, after.manifest
+    models = [as_mapping(manifest.get("model")) for manifest in manifests]
+    parts: list[dict[str, Any]] = []
+    for manifest, model in zip(manifests, models, strict=True):
+        llm = as_mapping(manifest.get("llm"))
+        part = {"llm": {name: it for name, it in llm.items() if name not in _WAITING}}
+        # A run that was not played yet may not know its model.
+        known = {name: model.get(name) for name in ("name", "digest")} if all(models) else {}
+        parts.append({"model": known, **part})
+    was, now = map(flat, parts)
+    return _few(_from_to(name, was.get(name), now.get(name)) for name in _different(was, now))
 
 
 # --- prompts -------------------------------------------------------------------------------------
@@ -165,26 +145,16 @@ def edited_prompts(
 
 def _prompts(before: RunInfo, after: RunInfo) -> list[str]:
     """Return which words of which prompts differ."""
-    old, new = (as_mapping(info.manifest.get("prompts")) for info in (before, after))
-    edits = edited_prompts(before.manifest, after.manifest)
-    names = {place: str(as_mapping(entry).get("name")) for place, entry in new.items()}
-    same = {names[place] for place in (old.keys() & new.keys()).difference(*edits.values())}
     changed = []
-    for (was, now), places in edits.items():
-        theirs = {names[place] for place in places}
-        # By its name, unless others still have the old text under that name.
-        what = ", ".join(places if theirs & same else sorted(theirs))
-        changed.append(f"prompt {_line(what, _MAX_TEXT)}: {_word_change(was, now)}")
+    for (was, now), places in edited_prompts(before.manifest, after.manifest).items():
+        names = ", ".join(dict.fromkeys(place.partition("#")[0] for place in places))
+        changed.append(f"prompt {_line(names, _MAX_TEXT)}: {_word_change(was, now)}")
     return _few(changed)
 
 
 def _word_change(was: str, now: str) -> str:
     old, new = was.split(), now.split()
-    # Without what both begin and end with: comparing takes time by the square of the words left.
-    for _ in range(2):
-        start = len([*takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))])
-        old, new = old[start:][::-1], new[start:][::-1]
-    if not old and not new:
+    if old == new:
         return "its white space"
     if max(len(old), len(new)) > _MAX_WORDS:
         return f"{len(old):,} words became {len(new):,}"
@@ -237,45 +207,24 @@ def _few(changes: Iterable[str]) -> list[str]:
 # --- as a tree -----------------------------------------------------------------------------------
 
 
-class TextTree:
-    """Runs, each with its forks and reruns below it, and what each changed.
-
-    Args:
-        runs: the tape's runs.
-        title: what stands above them.
-        changed: what each changed, by its number, a line each.
-
-    Attributes:
-        lines: the tree, a line each; texts from the tape without control characters.
-    """
-
-    def __init__(
-        self, runs: Sequence[RunInfo], *, title: str, changed: Mapping[int, Sequence[str]]
-    ) -> None:
-        below: dict[int | None, list[RunInfo]] = {None: []}
-        for info in runs:
-            # A parent came first; else the tape is damaged, and the run stands by itself.
-            below.get(info.parent, below[None]).append(info)
-            below[info.id] = []
-        self.lines = [printable(title)]
-        # A stack, not recursion: forks of forks may be deeper than Python's stack. The next run is
-        # the last, with its indent, whether it is its parent's last one, and whether it has none.
-        todo = [(info, "", True, True) for info in reversed(below[None])]
-        while todo:
-            info, indent, last, top = todo.pop()
-            branch, inside = ("", "") if top else ("└─ ", "   ") if last else ("├─ ", "│  ")
-            self.lines.append(f"{indent}{branch}{_run_line(info, changed[info.id])}")
-            for place, child in enumerate(reversed(below[info.id])):
-                todo.append((child, indent + inside, place == 0, False))
-
-    def __repr__(self) -> str:
-        return "\n".join(self.lines)
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+def indented(runs: Iterable[tuple[int, int | None, str]]) -> list[str]:
+    """Return runs (number, parent, words) a line each, indented below what they came from."""
+    below: dict[int | None, list[tuple[int, str]]] = {None: []}
+    for run, parent, words in runs:
+        # A parent came first; else the tape is damaged, and the run stands by itself.
+        below.get(parent, below[None]).append((run, words))
+        below[run] = []
+    # A stack, not recursion: forks of forks may be deeper than Python's stack.
+    lines, todo = [], [(0, run, words) for run, words in reversed(below[None])]
+    while todo:
+        depth, run, words = todo.pop()
+        lines.append(f"{'   ' * min(depth, _MAX_DEPTH)}{run} {words}")
+        todo += [(depth + 1, *child) for child in reversed(below[run])]
+    return lines
 
 
-def _run_line(info: RunInfo, changed: Sequence[str]) -> str:
+def run_line(info: RunInfo, changed: Sequence[str]) -> str:
+    """Return a run in a line: its name, how it came about, what it changed, how it ended."""
     verb = info.verb if info.fork_turn is None else f"{info.verb} at turn {info.fork_turn}"
     first = 1 if info.fork_turn is None else info.fork_turn + 1
     turns = f"turns {first} to {info.turns}" if info.turns >= first else "no turn yet"
@@ -283,4 +232,4 @@ def _run_line(info: RunInfo, changed: Sequence[str]) -> str:
     texts = [_line(part, _MAX_TEXT) for part in parts]
     if changed:
         texts.insert(2, _line("; ".join(changed)))
-    return f"{info.id} {' · '.join(texts)}"
+    return " · ".join(texts)

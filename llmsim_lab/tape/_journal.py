@@ -8,8 +8,10 @@ whether the tape is still the file it was: nobody else's file is ever written to
 
 from __future__ import annotations
 
+import errno
 import gzip
 import logging
+import math
 import os
 import re
 import secrets
@@ -20,7 +22,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import lru_cache
 from hashlib import blake2b
 from importlib.metadata import version
 from io import BytesIO
@@ -34,16 +36,14 @@ import filelock
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import TapeError
 
-_version = cache(version)  # which reads a file
 logger = logging.getLogger(__name__)
 
 FORMAT = 3
 MAX_LINE = 32 * 2**20
 """Of a line, in bytes."""
 _MAX_UNPACKED = 2**27
-_MAX_CALL = 10**15 - 1
 _MAX_TEXTS = 64
-_HEAD = re.compile(rb'\{"tape":([0-9]{1,9}),')
+_HEAD = re.compile(rb'\{"tape":3,')
 _SUM = re.compile(rb',"sum":"([0-9a-f]{8})"\}\n')
 _SUM_LEN = len(b',"sum":"01234567"}\n')
 FACT = re.compile(
@@ -53,6 +53,7 @@ FACT = re.compile(
 _TEXT = re.compile(rb'\{"text":"([0-9a-f]{16})","value":')
 _TEXT_LEN = len(b'{"text":"0123456789abcdef","value":')
 _NUMBERS = re.compile(rb'"calls":\[([0-9,]*)\]')
+_PROCESS = re.compile(rb'\{"run":[0-9]{1,9},"is":"set","process":([0-9]{1,10}),')
 
 
 class Place(NamedTuple):
@@ -76,9 +77,20 @@ def _sum_in(raw: bytes) -> int:
     return int(found[1], 16) if found else -1
 
 
+def _run_and_turn(fact: re.Match[bytes]) -> tuple[int, int | None]:
+    return int(fact[1]), None if fact[3] in (None, b"null") else int(fact[3])
+
+
 def text_digest(value: bytes) -> bytes:
     """Return what names a text on a tape, hexadecimal."""
     return blake2b(value, digest_size=8).hexdigest().encode()
+
+
+@lru_cache(maxsize=512)
+def _named(text: str) -> tuple[bytes, bytes]:
+    """Return a text's digest and its bytes; most calls share theirs."""
+    raw = text.encode()
+    return text_digest(raw), raw
 
 
 class Index:
@@ -102,6 +114,7 @@ class Index:
         counts: by run, how many calls it has.
         next_call: the number of the next call.
         forgotten: numbers of calls that were made again.
+        process: the latest line that says which process plays a run: the run, and its number.
     """
 
     def __init__(self) -> None:
@@ -119,6 +132,7 @@ class Index:
         self.counts: Counter[int] = Counter()
         self.next_call = 1
         self.forgotten: set[int] = set()
+        self.process = 0, 0
 
     def add(self, raw: bytes) -> str | None:
         """Take the next whole line in, as it says; return what is wrong with it, if anything."""
@@ -136,8 +150,7 @@ class Index:
         return what
 
     def _take(self, raw: bytes, fact: re.Match[bytes], place: Place) -> str | None:
-        run, kind, what = int(fact[1]), fact[2], None
-        turn = None if fact[3] in (None, b"null") else int(fact[3])
+        (run, turn), kind, what = _run_and_turn(fact), fact[2], None
         own, before = _sum_in(raw), self.sums.get(run)
         if (before is None) != (kind == b"run"):
             what = f"run {run} begins twice" if before is not None else f"run {run} has not begun"
@@ -158,27 +171,25 @@ class Index:
             self.outside[run, turn].append(place)
         elif kind == b"forget":
             named = _NUMBERS.search(raw)
-            found = re.finditer(rb"[0-9]+", named[1] if named else b"")
+            found = re.finditer(rb"[0-9]{1,15}", named[1] if named else b"")
             # No more than there are calls; others, of which a file may hold millions, verify names.
-            for digits in islice(found, len(self.places)):
-                if len(digits[0]) <= 15 and int(digits[0]) in self.places:
-                    self.forgotten.add(int(digits[0]))
+            numbers = {int(digits[0]) for digits in islice(found, len(self.places))}
+            self.forgotten |= numbers & self.places.keys()
         else:
             self.runs.setdefault(run, []).append(place)
+            if process := _PROCESS.match(raw):
+                self.process = run, int(process[1])
         return what
 
     def _take_shared(self, raw: bytes, place: Place) -> str | None:
         text = _TEXT.match(raw)
         if text is None and not (self.end == 0 and _HEAD.match(raw)):
             return "it is not a line of a tape"
-        if _sum_in(raw) != crc32(raw[:-_SUM_LEN]):
+        is_right = _sum_in(raw) == crc32(raw[:-_SUM_LEN])
+        if not is_right or (text and text_digest(raw[_TEXT_LEN:-_SUM_LEN]) != text[1]):
             return "it was changed"
-        if text is not None:
-            if text[1] in self.texts:
-                return "the text stands there a second time"
-            if text_digest(raw[_TEXT_LEN:-_SUM_LEN]) != text[1]:
-                return "the text is not the one of its digest"
-            self.texts[text[1]] = place
+        if text is not None and self.texts.setdefault(text[1], place) != place:
+            return "the text stands there a second time"
         return None
 
 
@@ -200,12 +211,10 @@ def journal_at(path: Path, *, make: bool) -> Journal:
         place = Path(os.path.realpath(path))
         try:
             if place.exists() and not place.is_file():
-                hint = "; a study's folder has one for each run" if place.is_dir() else ""
-                raise TapeError(f"{path} is not a file, so it cannot be a tape{hint}")
+                raise TapeError(f"{path} is not a file; a study's folder has one tape a run")
             if not (place.exists() and place.stat().st_size):
                 if not make:
-                    is_packed = path.suffix == ".gz"
-                    hint = "; record on a .tape, which gzip packs" if is_packed else ""
+                    hint = "; record on a .tape, which gzip packs" if path.suffix == ".gz" else ""
                     raise TapeError(f"there is no tape at {path.absolute()}{hint}")
                 _make(place)
             there = place.stat()
@@ -217,14 +226,14 @@ def journal_at(path: Path, *, make: bool) -> Journal:
             with suppress(TapeError):  # another file is there by now
                 known.refresh()
                 return known
-        journal = _open[place] = Journal(place, _identity(there))
+        _open[place] = journal = Journal(place, _identity(there))
         journal.refresh()
         return journal
 
 
 def _head() -> bytes:
     """Return a tape's first line."""
-    by = f"llmsim_lab {_version('llmsim-lab')}".encode()
+    by = f"llmsim_lab {version('llmsim-lab')}".encode()
     line = b'{"tape":%d,"by":"%b","id":"%b"' % (FORMAT, by, secrets.token_hex(8).encode())
     return b'%b,"sum":"%08x"}\n' % (line, crc32(line))
 
@@ -232,22 +241,20 @@ def _head() -> bytes:
 def _make(path: Path) -> None:
     """Write an empty tape, unless another process just did."""
     path.parent.stat()  # the lock would make the folder
+    head = _head()
     try:
         with filelock.FileLock(f"{path}.lock", timeout=10), path.open("ab", buffering=0) as file:
-            if os.fstat(file.fileno()).st_size:
-                return
-            head = _head()
-            if file.write(head) != len(head):
+            if not os.fstat(file.fileno()).st_size and file.write(head) != len(head):
                 file.truncate(0)
                 raise OSError("the disk is full")
     except filelock.Timeout:
         raise _busy(path) from None
 
 
-def _busy(path: Path) -> TapeError:
-    return TapeError(
-        f"another process writes to {path}: stop the run there, or record on another file"
-    )
+def _busy(path: Path, run: int = 0, process: int = 0) -> TapeError:
+    who = f" (run {run} was last begun by process {process})" if process else ""
+    what = f"another process writes to {path}{who}"
+    return TapeError(f"{what}: stop the run there, or record on another file")
 
 
 def _identity(there: os.stat_result) -> tuple[int, int]:
@@ -259,7 +266,10 @@ def _let_go() -> None:
     global _opening
     _opening = threading.Lock()
     for journal in list(_open.values()):
-        journal.let_go()
+        journal.lock, journal._writers = threading.RLock(), set()
+        fd, journal._fd = journal._fd, -1
+        if fd >= 0:
+            os.close(fd)
     _open.clear()
 
 
@@ -274,7 +284,6 @@ class Journal:
         path: the file's.
         index: where what it holds is.
         recorders: those of this process, by run.
-        others: how many lines of each run came from other processes while it was open here.
         lock: held while a line is written and taken in.
     """
 
@@ -283,14 +292,12 @@ class Journal:
         self.lock = threading.RLock()
         self._identity, self._pid = identity, os.getpid()
         self.recorders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self._interned: dict[str, bytes] = {}
         self._fd = -1
         self._writers: set[object] = set()
-        self.others: Counter[int] = Counter()
         self._unsure = False
         """True while the index may not have what is there, or half of it, as after a Ctrl-C."""
         self._guard = filelock.FileLock(f"{path}.lock", timeout=0, thread_local=False)
-        self._texts: dict[str, bytes] = {}
+        self._texts: dict[str, str] = {}
         self.is_packed = path.suffix == ".gz"
         self._unpacked = self._unpack() if self.is_packed else b""
 
@@ -302,18 +309,8 @@ class Journal:
         except (OSError, EOFError, zlib.error) as error:
             raise TapeError(f"{self.path} cannot be unpacked: {error}") from error
         if len(text) > _MAX_UNPACKED:
-            raise TapeError(
-                f"{self.path} has more than {_MAX_UNPACKED / 2**20:g} MiB unpacked; gunzip it to "
-                "read it"
-            )
+            raise TapeError(f"{self.path} has more than 128 MiB unpacked; gunzip it to read it")
         return text
-
-    def let_go(self) -> None:
-        """Have nothing to do with the file any more, in a child of the process that opened it."""
-        self.lock, self._writers = threading.RLock(), set()
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -332,9 +329,8 @@ class Journal:
             raise TapeError(f"cannot read the tape {self.path}: {error.strerror}") from error
         with file:
             with self.lock:  # another thread may be writing
-                is_same = self.is_packed or self._is_same(file)
-            if not is_same:
-                raise self._another()
+                if not (self.is_packed or self._is_same(file)):
+                    raise self._another()
             yield file
 
     def _is_same(self, file: BinaryIO) -> bool:
@@ -352,8 +348,8 @@ class Journal:
     def _another(self) -> TapeError:
         return TapeError(
             f"{self.path} is another file by now: it was deleted, replaced or overwritten after it "
-            "was opened (or renamed: then open it by its new name). Nothing was written to the one "
-            "that is there; open it again to read it, or put back the file that was there"
+            "was opened, or renamed. Nothing was written to the one that is there; open it again "
+            "to read it, or put back the file that was there"
         )
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
@@ -371,10 +367,7 @@ class Journal:
             line += 1
             if not raw.endswith(b"\n"):
                 if len(raw) > MAX_LINE:
-                    raise TapeError(
-                        f"line {line} of {self.path} has more than {MAX_LINE:,} bytes, the most "
-                        "that a tape's line has"
-                    )
+                    raise TapeError(f"line {line} of {self.path} has more than {MAX_LINE:,} bytes")
                 return  # it is being written, or its writer was killed
             yield raw
 
@@ -393,24 +386,21 @@ class Journal:
                 file.seek(0)
             for raw in self._rest(file, index.lines):
                 index.add(raw)
-                if not (is_first or was_unsure or self._writers) and (fact := FACT.match(raw)):
-                    self.others[int(fact[1])] += 1
+                fact = None if is_first or was_unsure or self._writers else FACT.match(raw)
+                recorder = self.recorders.get(int(fact[1])) if fact else None
+                if recorder is not None:
+                    recorder.is_behind = True
             self.index, self._unsure = index, False
             if was_unsure and self._writers:
                 self._cut_tail()  # half a line of our own
 
     def _check_head(self, raw: bytes) -> None:
-        head = _HEAD.match(raw)
-        if raw.endswith(b"\r\n"):
-            raise TapeError(
-                f"the lines of {self.path} end in \\r\\n, as git or an editor made them: turn them "
-                "back into \\n (dos2unix), and put `*.tape -text` into .gitattributes"
-            )
-        if head is not None and int(head[1]) == FORMAT and raw.endswith(b"\n"):
+        has_carriage_return = raw.endswith(b"\r\n")
+        if _HEAD.match(raw) and raw.endswith(b"\n") and not has_carriage_return:
             return
         what = f"it begins with {clip(repr(raw), 60)}"
-        if head is not None and int(head[1]) > FORMAT:
-            what = f"it is of format {int(head[1])}, of a later version of llmsim_lab"
+        if has_carriage_return:
+            what = "its lines end in \\r\\n: dos2unix, and `*.tape -text` in .gitattributes"
         raise TapeError(f"{self.path} is not a tape of format {FORMAT}: {what}")
 
     def read(self, places: Sequence[Place]) -> Iterator[bytes]:
@@ -429,7 +419,7 @@ class Journal:
                     raise self._another()
                 yield raw
 
-    def text(self, digest: str) -> bytes:
+    def text(self, digest: str) -> str:
         """Return a text that is used often.
 
         Raises:
@@ -438,34 +428,38 @@ class Journal:
         if (known := self._texts.get(digest)) is not None:
             return known
         place = self.index.texts.get(digest.encode())
-        if place is not None:
-            [raw] = self.read([place])
-            value = raw[_TEXT_LEN:-_SUM_LEN]
-            if text_digest(value) == digest.encode():
-                if len(self._texts) >= _MAX_TEXTS:
-                    self._texts.clear()
-                self._texts[digest] = value
-                return value
-        raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
+        value = b"" if place is None else next(self.read([place]))[_TEXT_LEN:-_SUM_LEN]
+        if text_digest(value) != digest.encode():
+            raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
+        if len(self._texts) >= _MAX_TEXTS:
+            self._texts.clear()
+        # One object for all calls that name it.
+        return self._texts.setdefault(digest, value.decode())
 
     # --- writing -----------------------------------------------------------------------------
 
-    @property
-    def is_claimed(self) -> bool:
-        """Return True while somebody in this process is the file's writer."""
-        return bool(self._writers)
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the file's writer; several of a process may be at once."""
+        writer = object()
+        try:
+            self._claim(writer)
+            yield
+        finally:
+            self._release_surely(writer)
 
-    def claim(self, writer: object) -> None:
-        """Become the file's writer, until ``release``.
+    def _release_surely(self, writer: object) -> None:
+        try:
+            self._release(writer)
+        except BaseException:  # a Ctrl-C has to wait, or no other process could write
+            self._release(writer)
+            raise
 
-        Args:
-            writer: who; several of a process may be at once.
-        """
+    def _claim(self, writer: object) -> None:
         with self.lock:
             if self._pid != os.getpid():
                 raise TapeError(
-                    f"{self.path} was opened by the process that this one was forked from; open it "
-                    "again here"
+                    f"{self.path} was opened before a fork of this process; open it anew"
                 )
             if not self._writers:
                 self._end()  # which a Ctrl-C may have met
@@ -475,22 +469,17 @@ class Journal:
     def _begin(self) -> None:
         try:
             self._guard.acquire()
-        except filelock.Timeout:
-            raise _busy(self.path) from None
-        except OSError as error:
-            raise TapeError(f"cannot write beside {self.path}: {error.strerror}") from error
-        try:
-            flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
-            self._fd = os.open(self.path, flags)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0))
             self.check_there()
             self.refresh()
             self._cut_tail()
-        except BaseException as error:
-            self._end()
-            if isinstance(error, OSError):
-                what = f"cannot write to the tape {self.path}: {error.strerror}"
-                raise TapeError(what) from error
-            raise
+        except filelock.Timeout:
+            self.refresh()
+            raise _busy(self.path, *self.index.process) from None
+        except FileNotFoundError:
+            raise self._another() from None
+        except OSError as error:
+            raise TapeError(f"cannot write to the tape {self.path}: {error.strerror}") from error
 
     def _end(self) -> None:
         fd, self._fd = self._fd, -1
@@ -498,19 +487,11 @@ class Journal:
             os.close(fd)
         self._guard.release(force=True)
 
-    def release(self, writer: object) -> None:
-        """Let others write, unless somebody else in this process does; nothing if it did not."""
-        try:
-            self._release(writer)
-        except BaseException:  # a Ctrl-C has to wait, or no other process could write
-            self._release(writer)
-            raise
-
     def _release(self, writer: object) -> None:
         with self.lock:
-            if self._unsure and writer in self._writers and self._pid == os.getpid():
+            if self._unsure and writer in self._writers:
                 # While it is certain whose lines these are. What keeps it from being read is said
-                # when somebody needs it.
+                # when it is needed.
                 with suppress(TapeError):
                     self.refresh()
             self._writers.discard(writer)
@@ -531,8 +512,7 @@ class Journal:
         if first and (first.line == 1 or index.faulty <= index.lines - first.line):
             raise TapeError(
                 f"{self.path} is damaged in line {first.line}: {first.what}. Nothing is written to "
-                "it; `llmsim-lab tape verify` names all of it, and `llmsim-lab tape repair` writes "
-                "a tape of what is whole"
+                "it; `llmsim-lab tape repair` writes a tape of what is whole"
             )
         if size == index.end and not index.faulty:
             return
@@ -541,21 +521,14 @@ class Journal:
             file.seek(start)
             shutil.copyfileobj(file, beside)
         os.ftruncate(self._fd, start)
-        log_event(
-            logger,
-            logging.WARNING,
-            "TAPE_TAIL_CUT",
-            tape=self.path,
-            found=f"its last {size - start:,} bytes were no whole line as it was written",
-            then=f"they are kept in {self.path.name}.cut",
-        )
+        what = f"its last {size - start:,} bytes were no whole line; they are in {beside.name}"
+        log_event(logger, logging.WARNING, "TAPE_TAIL_CUT", tape=self.path, found=what)
         if first:
             self._forget()
 
     def _forget(self) -> None:
         """Read the file from its beginning."""
         self.index = Index()
-        self._interned.clear()
         self.refresh()
 
     def append(self, run: int, kind: str, body: bytes, *, turn: int | None = None) -> int:
@@ -576,28 +549,25 @@ class Journal:
         with self.lock:
             self._settle()
             number = self.index.next_call
-            if not 0 < run < 10**9 or abs(turn or 0) >= 10**9 or number > _MAX_CALL:
-                raise TapeError(
-                    f"run {run}, turn {turn}, call {number} are more than a tape can number"
-                )
+            if not 0 < run < 10**9 or abs(turn or 0) >= 10**9 or number >= 10**15:
+                what = f"run {run}, turn {turn}, call {number}"
+                raise TapeError(f"{what} are more than a tape can number")
             named, at = kind.encode(), b"" if turn is None else b',"turn":%d' % turn
             if kind == "call":
                 at = b'%b,"no":%d' % (at or b',"turn":null', number)
             line = b'{"run":%d,"is":"%b"%b%b' % (run, named, at, body)
             self._write(line, self.index.sums.get(run, run))
+            if kind == "end":
+                os.fsync(self._fd)  # what was written until now would survive a power cut
             return number
 
     def intern(self, value: str) -> bytes:
         """Write a text that is used often, if it is not there; returns its digest."""
         with self.lock:
-            digest = self._interned.get(value)
-            if digest is None or digest not in self.index.texts:
-                raw = value.encode()
-                digest = text_digest(raw)
-                self._settle()
-                if digest not in self.index.texts:
-                    self._write(b'{"text":"%b","value":%b' % (digest, raw), 0)
-                self._interned[value] = digest
+            digest, raw = _named(value)
+            self._settle()
+            if digest not in self.index.texts:
+                self._write(b'{"text":"%b","value":%b' % (digest, raw), 0)
             return digest
 
     def _settle(self) -> None:
@@ -610,43 +580,38 @@ class Journal:
         """Write a line, its end added: the check sum, which follows from the one before."""
         index, raw = self.index, b'%b,"sum":"%08x"}\n' % (line, crc32(line, before))
         if len(raw) > MAX_LINE:
-            raise TapeError(
-                f"a line of {len(raw):,} bytes is more than {self.path} takes ({MAX_LINE:,}); make "
-                "the prompt, the reply or the state shorter"
-            )
+            what = f"a line of {len(raw):,} bytes is more than {self.path} takes ({MAX_LINE:,})"
+            raise TapeError(f"{what}; make the prompt, the reply or the state shorter")
         # Read to a byte after the end, where there is none unless somebody else wrote.
         os.lseek(self._fd, index.end - len(index.tail), os.SEEK_SET)
         if os.read(self._fd, len(index.tail) + 1) != index.tail:
             raise self._another()
         self._unsure = True
         try:
-            whole = os.write(self._fd, raw) == len(raw)
-            why: str | None = None if whole else "the disk is full"
+            if os.write(self._fd, raw) != len(raw):
+                raise OSError(errno.ENOSPC, "the disk is full")
         except OSError as error:
-            why = error.strerror or str(error)
-        if why is not None:
             with suppress(OSError):
                 os.ftruncate(self._fd, index.end)  # gives space back, so also on a full disk
             self._unsure = False
             raise TapeError(
-                f"cannot write to the tape {self.path}: {why}. All that was answered before is on "
-                "it; make room, then go on"
-            )
+                f"cannot write to the tape {self.path}: {error.strerror}. All that was answered "
+                "before is on it; make room, then go on"
+            ) from error
         if os.lseek(self._fd, 0, os.SEEK_CUR) != index.end + len(raw):
             raise self._another()
         index.add(raw)
         self._unsure = False
 
-    def sync(self) -> None:
-        """Return when what was written would survive a power cut."""
-        os.fsync(self._fd)
-
-    def rewrite(self, runs: Container[int], path: Path | None = None) -> None:
-        """Write these runs' lines, byte for byte, to a file.
+    def rewrite(
+        self, runs: Container[int], path: Path | None = None, *, up_to: int | None = None
+    ) -> None:
+        """Write these runs' lines, which keep their numbers, to a file.
 
         Args:
             runs: by number; of each what is before its first faulty line.
             path: the new file; in this one's place if not given.
+            up_to: the last turn; all if not given.
 
         Raises:
             TapeError: somebody else writes to this tape, or the file cannot be written.
@@ -657,11 +622,11 @@ class Journal:
             raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
         try:
             with aside.open("xb") as file:
-                file.writelines(self._of(runs))
+                file.writelines(self._of(runs, up_to))
                 file.flush()
                 os.fsync(file.fileno())
-            shutil.copymode(self.path, aside)
             if path is None:
+                shutil.copymode(self.path, aside)
                 fd, self._fd = self._fd, -1
                 os.close(fd)  # Windows replaces no file that is open
             aside.replace(target)
@@ -673,23 +638,19 @@ class Journal:
         finally:
             aside.unlink(missing_ok=True)
 
-    def _of(self, runs: Container[int]) -> Iterator[bytes]:
-        """Yield the lines of runs, with the texts that they name above them."""
-        index = self.index
-
-        def wanted(number: int, raw: bytes) -> bool:
-            fact = FACT.match(raw)
-            run = int(fact[1]) if fact else 0
-            return run in runs and number < index.broken.get(run, number + 1)
-
-        used: set[bytes] = set()
-        for number, raw in self.lines():
-            if wanted(number, raw):
-                used.update(re.findall(rb'"([0-9a-f]{16})"', raw))
-        texts = {index.texts[digest].start for digest in used & index.texts.keys()}
+    def _of(self, runs: Container[int], up_to: int | None) -> Iterator[bytes]:
+        """Yield the lines of runs, each with the texts above it that it is the first to name."""
+        index, texts, sums = self.index, dict(self.index.texts), dict[int, int]()
         yield _head() if index.first_fault and index.first_fault.line == 1 else index.head
-        start = 0
         for number, raw in self.lines():
-            if start in texts or wanted(number, raw):
-                yield raw
-            start += len(raw)
+            if (fact := FACT.match(raw)) is None:
+                continue
+            run, turn = _run_and_turn(fact)
+            is_late = up_to is not None and (fact[2] == b"end" or (turn or 0) > up_to)
+            if run not in runs or number >= index.broken.get(run, math.inf) or is_late:
+                continue
+            named = {*re.findall(rb'"([0-9a-f]{16})"', raw)} & texts.keys()
+            yield from self.read(sorted(texts.pop(digest) for digest in named))
+            line = raw[:-_SUM_LEN]  # the same bytes again, unless a line before it is left out
+            sums[run] = crc32(line, sums.get(run, run))
+            yield b'%b,"sum":"%08x"}\n' % (line, sums[run])

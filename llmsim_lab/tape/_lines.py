@@ -31,6 +31,7 @@ _Number = Annotated[int, Field(ge=1, le=10**15)]
 _Seconds = Annotated[float, Field(ge=0, le=1e9)]
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 _MAX_KNOWN = 10_000
+_SITE = ("component", "agent", "turn", "replicate")
 _BIG = 200
 """From how many characters on a part of a manifest is a text that runs share."""
 
@@ -46,29 +47,15 @@ _NAMED = tuple[Status, Annotated[list[_Number], Field(min_length=1)]]
 """A call, as records name it: how it went, and the numbers of its attempts."""
 
 
-class _ANSWER(TypedDict):
-    player: str
-    component: str
-    status: Status
-    calls: list[_Count]
-    why: str
-    sure: float | None
-    given: dict[str, Any]
-
-
 @with_config(ConfigDict(extra="allow"))
 class _RECORD(TypedDict):
-    # In the order in which they are written, which is kept.
+    # What any run has, in the order in which it is written, which is kept; its class checks more.
     state: dict[str, Any]
     turn: _Turn
     seconds: NotRequired[Any]
     interventions: list[Any]
     planned: list[Any]
     calls: list[_NAMED]
-    by_code: list[_ANSWER]
-    noted: dict[str, Any]
-    became: dict[str, dict[str, Any]]
-    story: list[str]
 
 
 _KINDS: Mapping[str, Mapping[str, Any]] = {
@@ -167,24 +154,6 @@ def read_line(raw: bytes) -> dict[str, Any]:
 # --- what many requests share --------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSettings:
-    """What a request shares with others.
-
-    Attributes:
-        text: all of it as JSON, the system message included.
-        covered: likewise without how long to wait and how long the model stays loaded, in which
-            equal requests may differ.
-        own: the index of the first of a request's messages that is not part of the text.
-        held: objects that must stay alive while their identities are in use.
-    """
-
-    text: str
-    covered: str
-    own: int
-    held: tuple[object, ...]
-
-
 def settings_of(request: ChatRequest) -> dict[str, Any]:
     """Return the part of a request's settings in which equal requests do not differ."""
     values = {
@@ -208,50 +177,44 @@ def _shared_system(request: ChatRequest) -> str | None:
     return first.content
 
 
-_known: dict[tuple[Any, ...], RequestSettings] = {}
+def own_messages(request: ChatRequest) -> tuple[Message, ...]:
+    """Return a request's messages but for a system message that is kept with the settings."""
+    return request.messages if _shared_system(request) is None else request.messages[1:]
 
 
-def shared_settings(request: ChatRequest) -> RequestSettings:
-    """Return a request's settings, turned into text once per combination.
+_known: dict[tuple[Any, ...], tuple[str, str, object]] = {}
 
-    Schemas and options are made once and handed to every request, so that the objects' identities
-    tell the combinations apart; the objects are kept alive as long as their identities are in use.
+
+def settings_texts(request: ChatRequest) -> tuple[str, str]:
+    """Return a request's settings as JSON: all of them, and those that equal requests share.
+
+    They are written once per combination. Schemas and options are made once and handed to every
+    request, so that the objects' identities tell the combinations apart, and hashing a schema for
+    each call would take long; the objects are kept alive as long as their identities are in use.
     """
-    system = _shared_system(request)
-    # By identity, since hashing a schema for each of many calls would take long.
-    key = (
-        request.model,
-        id(request.schema),
-        id(request.tools),
-        id(request.options),
-        request.think,
-        request.top_logprobs,
-        request.keep_alive,
-        request.timeout_s,
-        system,
-    )
+    held = request.schema, request.tools, request.options
+    waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
+    own = request.model, request.think, request.top_logprobs, _shared_system(request)
+    key = (*map(id, held), *waits.values(), *own)
     found = _known.get(key)
     if found is None:
         values = settings_of(request)
-        waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
-        held = (request.schema, request.tools, request.options)
-        own = 0 if system is None else 1
-        found = RequestSettings(dumps(values | waits), dumps(values), own, held)
+        found = dumps(values | waits), dumps(values), held
         # Not more: what is made anew for each request would fill the memory.
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
         _known[key] = found
-    return found
+    return found[:2]
 
 
 def what_is_asked(request: ChatRequest) -> tuple[Any, ...]:
     """Return what two equal requests of a turn have in common: all but how long to wait."""
-    site, settings = request.site, shared_settings(request)
+    site, messages = request.site, own_messages(request)
     place = (site.component, site.agent, site.replicate) if site else None
-    messages: Any = request.messages[settings.own :]
+    said: object = messages
     if any(message.tool_calls for message in messages):
-        messages = write(_messages(), messages)  # as text, in which 1 and True differ
-    return place, request.attempt, settings.covered, messages
+        said = write(_messages(), messages)  # as text, in which 1 and True differ
+    return place, request.attempt, settings_texts(request)[1], said
 
 
 # --- calls ---------------------------------------------------------------------------------------
@@ -308,23 +271,20 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
         ValueError: a tool's arguments hold what a line cannot.
     """
     request, reply, origin = attempt.request, attempt.reply, attempt.request.origin
-    site, shared = request.site, shared_settings(request)
-    fault: dict[str, Any] | None = None
-    if attempt.reason is not None:
-        fault = {"reason": attempt.reason, "detail": attempt.detail}
-        fault |= {"status_code": attempt.status_code} if attempt.status_code is not None else {}
-        fault |= {"retry": True} if attempt.retry else {}
+    site = request.site
+    facts = {name: getattr(attempt, name) for name in ("reason", "detail", "status_code", "retry")}
+    fault = {name: fact for name, fact in facts.items() if fact not in (None, False)}
     values = {
         "component": site and site.component,
         "agent": site and site.agent,
         "replicate": (site.replicate if site else 0) or None,
         "attempt": None if request.attempt == 1 else request.attempt,
         "nth": nth or None,
-        "messages": request.messages[shared.own :],
-        "settings": intern(shared.text).decode(),
+        "messages": own_messages(request),
+        "settings": intern(settings_texts(request)[0]).decode(),
         "origin": origin and (intern(origin.form).decode(), list(origin.spans)),
         "reply": reply,
-        "fault": fault,
+        "fault": fault if attempt.reason else None,
         "seconds": float(attempt.seconds),
     }
     given = {name: value for name, value in values.items() if value is not None}
@@ -337,14 +297,14 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
 
 
 @lru_cache(maxsize=512)
-def _parsed_settings(text: bytes) -> tuple[str | None, dict[str, Any]]:
+def _parsed_settings(text: str) -> tuple[str | None, dict[str, Any]]:
     """Return settings, parsed once for many calls, so that their objects are the same."""
     values = dict(read(_settings(), text))
     return values.pop("system", None), values
 
 
 def call_of(
-    line: Mapping[str, Any], text: Callable[[str], bytes], *, forgotten: bool
+    line: Mapping[str, Any], text: Callable[[str], str], *, forgotten: bool
 ) -> RecordedCall:
     """Return the call of a line. Where its prompt's values came from is parsed when it is read.
 
@@ -358,60 +318,24 @@ def call_of(
         TapeError: a text is missing.
     """
     system, shared = _parsed_settings(text(line["settings"]))
-    messages = (
-        line["messages"] if system is None else (Message("system", system), *line["messages"])
-    )
-    site = None
+    first = () if system is None else (Message("system", system),)
+    site = origin = None
     if "component" in line:
-        site = CallSite(
-            component=line["component"],
-            agent=line.get("agent"),
-            turn=line["turn"],
-            replicate=line.get("replicate", 0),
-        )
-    origin = None
+        site = CallSite(**{name: line[name] for name in _SITE if name in line})
     if "origin" in line:
         digest, spans = line["origin"]
-        origin = Origin(_same(text(digest)), spans)
-    request = ChatRequest(
-        messages=messages, site=site, attempt=line.get("attempt", 1), origin=origin, **shared
-    )
-    attempt = Attempt(
-        request=request,
-        reply=line.get("reply"),
-        seconds=line["seconds"],
-        number=line["no"],
-        **line.get("fault", {}),
-    )
+        origin = Origin(text(digest), spans)
+    asked = {"messages": (*first, *line["messages"]), "site": site, "origin": origin, **shared}
+    request = ChatRequest(attempt=line.get("attempt", 1), **asked)
+    number, fault = line["no"], line.get("fault", {})
+    became = {"reply": line.get("reply"), "seconds": line["seconds"], "number": number, **fault}
     return RecordedCall(
-        id=line["no"],
+        id=number,
         run=line["run"],
         nth=line.get("nth", 0),
-        attempt=attempt,
+        attempt=Attempt(request=request, **became),
         forgotten=forgotten,
     )
-
-
-@lru_cache(maxsize=512)
-def _same(text: bytes) -> str:
-    """Return one object for equal texts, so that calls share it in memory."""
-    return text.decode()
-
-
-# --- turns ---------------------------------------------------------------------------------------
-
-
-def call_numbers(record: Mapping[str, Any]) -> list[int]:
-    """Return the numbers of the calls that a turn's record names.
-
-    Raises:
-        ValueError: one of its decisions is of a call that it does not have.
-    """
-    calls = record["calls"]
-    for place in (place for answer in record["by_code"] for place in answer["calls"]):
-        if not 0 <= place < len(calls):
-            raise ValueError(f"one of its decisions names the call at place {place}")
-    return [number for _, numbers in calls for number in numbers]
 
 
 # --- runs ----------------------------------------------------------------------------------------
@@ -429,7 +353,6 @@ class RunInfo:
         verb: how it came about.
         started, ended: UTC, ISO 8601; ``ended`` is None while it is played or if it was cut off.
         outcome: ``done``, ``failed: …`` or ``interrupted``; None like ``ended``.
-        process: the number of the process that plays it or was cut off; None like ``ended``.
         turns: the last whole turn.
         calls: how many requests were recorded.
         manifest: what defines the run: configuration, prompts, versions, model.
@@ -443,7 +366,6 @@ class RunInfo:
     started: str
     ended: str | None
     outcome: str | None
-    process: int | None = None
     turns: int
     calls: int
     manifest: Mapping[str, Any]

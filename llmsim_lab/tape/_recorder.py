@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -107,6 +107,10 @@ class _AtTurn:
         self._turn, self._known = turn, Known(calls, self.tape.outside(run, turn))
         return calls
 
+    def _look(self, request: ChatRequest, previous: Attempt | None) -> tuple[Place, Attempt | None]:
+        place = self._known.next(what_is_asked(request), previous)
+        return place, self._known.answers.get(place)
+
     def place(self, request: ChatRequest) -> ChatRequest:
         """Return the request with the turn that is being played."""
         site, turn = request.site, self._turn
@@ -135,17 +139,13 @@ class LiveRecorder(_AtTurn):
         # Not by value: equal requests may be in flight at once.
         self._pending: dict[int, Place] = {}
         """By identity, the requests that were asked for and are not answered yet."""
-        self._under_way = False
-        """True from a turn's beginning until it is committed, or ready to begin again: a Ctrl-C may
-        come when a line is written, and before that is known here."""
-        self._others: int | None = None
         self.is_open = True
+        self.is_behind = False
+        """Whether another process has written lines of the run."""
         with journal.lock:  # another thread may want the same run
             if (other := journal.recorders.get(run)) is not None and other.is_open:
-                raise TapeError(
-                    f"run {run} on {tape.path} is recorded by another simulation of this process; "
-                    "continue with that one, or close() it first"
-                )
+                what = f"run {run} on {tape.path} is recorded by another simulation of this process"
+                raise TapeError(f"{what}; continue with that one, or close() it first")
             self.restart_turn()  # what had failed when the run stopped is asked again
             journal.recorders[run] = self
 
@@ -157,22 +157,16 @@ class LiveRecorder(_AtTurn):
             TapeError: another process writes to the tape, or has continued this run.
         """
         if not self.is_open:
-            path = str(self.tape.path)
-            raise TapeError(
-                f"run {self.run} on {path} was closed by this simulation; "
-                f"resume({path!r}, {self.run}) continues it, unless it was pruned"
-            )
+            raise self._error("was closed by this simulation, or pruned")
         with self.tape.writing():
-            others = self._journal.others[self.run]
-            if self._others is None:
-                self._others = others
-            if self._others != others:
-                path = str(self.tape.path)
-                raise TapeError(
-                    f"run {self.run} on {path} was continued elsewhere meanwhile; "
-                    f"resume({path!r}, {self.run}) takes up what is there now"
-                )
+            if self.is_behind:
+                raise self._error("was continued elsewhere meanwhile")
             yield
+
+    def _error(self, what: str) -> TapeError:
+        path = str(self.tape.path)
+        way_out = f"resume({path!r}, {self.run}) continues what is there"
+        return TapeError(f"run {self.run} on {path} {what}; {way_out}")
 
     def begin_turn(self, turn: int) -> None:
         """Begin a turn, again if it was interrupted.
@@ -181,24 +175,19 @@ class LiveRecorder(_AtTurn):
             TapeError: the tape has the turn already, as after a Ctrl-C between its commit and the
                 run.
         """
-        if self._under_way:
-            self.restart_turn()
+        self.restart_turn()
         self._check_next(turn)
-        self._under_way = True
 
     def _check_next(self, turn: int) -> None:
-        if turn <= self.tape.last_turn(self.run):
-            path = str(self.tape.path)
-            raise TapeError(
-                f"turn {turn} of run {self.run} is on {path} already: it was interrupted when it "
-                "had just been written, before this simulation had it; nothing is lost: close() "
-                f"this simulation, and resume({path!r}, {self.run}) continues after that turn"
+        if turn <= self.tape.run(self.run).turns:
+            raise self._error(
+                f"has turn {turn} already: it was interrupted when that had just been written, "
+                "before this simulation had it, and nothing is lost: close() this simulation"
             )
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn has recorded, or None if the request is to be made."""
-        place = self._known.next(what_is_asked(request), previous)
-        known: Attempt | None = self._known.answers.get(place)
+        place, known = self._look(request, previous)
         if known is None:
             self._pending[id(request)] = place
         return known
@@ -212,13 +201,11 @@ class LiveRecorder(_AtTurn):
         request, journal = attempt.request, self._journal
         place = self._pending.pop(id(request), None) or self._known.next(what_is_asked(request))
         turn = request.site.turn if request.site else None
-        # Held already while the run plays, as nearly always. Agents may ask in threads.
-        with journal.lock, nullcontext() if journal.is_claimed else self.writing():
+        with journal.lock, self.writing():  # agents may ask in threads
             try:
                 body = call_body(attempt, place[1], journal.intern)
             except ValueError as error:
-                what = f"an answer cannot be kept on {self.tape.path}: {error}"
-                raise TapeError(what) from error
+                raise TapeError(f"an answer cannot be kept on {journal.path}: {error}") from error
             number = journal.append(self.run, "call", body, turn=turn)
             # Nobody else has it yet, so that nobody sees it change; a copy takes ten times as long.
             object.__setattr__(attempt, "number", number)
@@ -248,8 +235,7 @@ class LiveRecorder(_AtTurn):
         try:
             body = member({"what": what, "key": key, **({"nth": nth} if nth else {}), **outcome})
         except ValueError as error:
-            path = self.tape.path
-            raise TapeError(f"what {what} gave cannot be kept on {path}: {error}") from error
+            raise TapeError(f"what {what} gave cannot be kept: {error}") from error
         with self._journal.lock, self.writing():
             self._journal.append(self.run, "outside", b"," + body[1:-1], turn=self._turn)
             self._known.keep_outside(loads(body))  # as a replay will have it
@@ -266,35 +252,32 @@ class LiveRecorder(_AtTurn):
         """
         self._pending.clear()
         with self.writing():
-            self._journal.refresh()
-            self._read_turn(self.run, self.tape.last_turn(self.run) + 1)
+            self._read_turn(self.run, self.tape.run(self.run).turns + 1)
             self._forget_failed(_failure_in(error))
-        self._under_way = False
 
     def _forget_failed(self, failure: LLMFailureException | None) -> None:
         """Mark the calls that got no answer, and those whose answers made the turn fail."""
-        calls: dict[tuple[object, ...], list[tuple[Place, Attempt]]] = {}
         answers = self._known.answers
-        known = [item for item in answers.items() if isinstance(item[1], Attempt)]
-        # First attempts first, so that a second one finds the call that it belongs to.
-        for place, attempt in sorted(known, key=lambda item: item[1].request.attempt):
-            request = attempt.request
-            call = (request.site, place[1], request.messages)
-            # A second attempt may have two messages more: the invalid answer and what is wrong.
-            if call not in calls and request.attempt > 1:
-                call = (request.site, place[1], request.messages[:-2])
-            calls.setdefault(call, []).append((place, attempt))
-        failed = {
-            attempt.number: place
-            for attempts in calls.values()
-            if _failed_for_good(attempts[-1][1], failure)
-            for place, attempt in attempts
+        known = [(place, it) for place, it in answers.items() if isinstance(it, Attempt)]
+        firsts = {
+            (it.request.site, place[1], it.request.messages): place
+            for place, it in known
+            if it.request.attempt == 1
         }
+        failed: set[Place] = set()
+        for place, attempt in known:
+            if _failed_for_good(attempt, failure):
+                failed.add(place)
+                site, said = attempt.request.site, attempt.request.messages
+                # A second attempt may have two messages more: the invalid answer and what is wrong.
+                first = firsts.get((site, place[1], said)) or firsts.get(
+                    (site, place[1], said[:-2])
+                )
+                failed |= {first} if first and attempt.request.attempt > 1 else set()
         if failed:
-            body = f',"calls":{dumps(sorted(number or 0 for number in failed))}'.encode()
+            numbers: list[int] = sorted(answers.pop(place).number for place in failed)
+            body = f',"calls":{dumps(numbers)}'.encode()
             self._journal.append(self.run, "forget", body, turn=self._turn)
-            for place in failed.values():
-                del answers[place]
 
     def commit_turn(self, turn: int, record: str, row: str) -> None:
         """Write a whole turn.
@@ -312,7 +295,6 @@ class LiveRecorder(_AtTurn):
             self._write_turn(turn, record, row)
         self._turn, self._known = turn + 1, Known()
         self._pending.clear()
-        self._under_way = False
 
     def replace_turn(self, turn: int, record: str, row: str) -> None:
         """Write the latest turn again, after it was changed from outside.
@@ -377,9 +359,7 @@ class ReplayRecorder(_AtTurn):
         Raises:
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
-        known: Attempt | None = self._known.answers.get(
-            self._known.next(what_is_asked(request), previous)
-        )
+        _, known = self._look(request, previous)
         if known is None:
             raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
         return known
@@ -395,8 +375,7 @@ class ReplayRecorder(_AtTurn):
             named = clip(f"{what} {dumps(plain(key))}", 200)
             raise TapeMiss(
                 f"run {self.run} has nothing recorded for {named} in turn {self._turn}, asked for "
-                f"{found.nth + 1} times; a replay does nothing outside: replay with the code of "
-                "the recording, or fork the run to continue with other code"
+                f"{found.nth + 1} times; a replay does nothing outside: fork the run to continue"
             )
         return found
 
@@ -404,7 +383,3 @@ class ReplayRecorder(_AtTurn):
         """Return a recorded attempt by its number; this turn's without reading the file."""
         known = self._by_number.get(number)
         return known if known is not None else self.tape.call(number).attempt
-
-    def keep(self, attempt: Attempt) -> Attempt:  # pragma: no cover - find() returns no None
-        """Raise TapeError: a replay makes no call that could be kept."""
-        raise TapeError("a replay makes no call")

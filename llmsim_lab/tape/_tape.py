@@ -5,17 +5,16 @@ from __future__ import annotations
 import logging
 import math
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from llmsim_lab._util.jsontext import dumps, loads
-from llmsim_lab._util.text import log_event, whole
+from llmsim_lab._util.jsontext import loads
+from llmsim_lab._util.text import counted, log_event, printable, whole
 from llmsim_lab.errors import TapeError
-from llmsim_lab.tape._changes import Changes, TextTree
-from llmsim_lab.tape._journal import Journal, Place, journal_at
+from llmsim_lab.tape._changes import Changes, indented, run_line
+from llmsim_lab.tape._journal import Place, journal_at
 from llmsim_lab.tape._lines import (
     RecordedCall,
     RunInfo,
@@ -26,14 +25,13 @@ from llmsim_lab.tape._lines import (
     now,
     read_line,
 )
-from llmsim_lab.types import Attempt
 
 if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
 
-_MAX_CACHED = 500
+_INFO = ("name", "parent", "fork_turn", "verb", "started", "ended", "outcome", "manifest")
 
 
 class Tape:
@@ -56,10 +54,8 @@ class Tape:
         self.path = Path(path)
         self.read_only = read_only or self.path.suffix == ".gz"
         self.closed = False
-        self.journal: Journal = journal_at(self.path, make=not self.read_only)
-        self._attempts: dict[int, Attempt] = {}
-        """Those read lately, by number: whoever reads one of a turn's often reads its others."""
-        self._infos: dict[int, tuple[int, dict[str, Any]]] = {}
+        self.journal = journal_at(self.path, make=not self.read_only)
+        self._facts: dict[int, tuple[int, dict[str, Any]]] = {}
         """What lines say of runs, by number, with how many lines that were."""
         self._warned: set[int] = set()
 
@@ -82,8 +78,7 @@ class Tape:
     def _begun(self) -> list[int]:
         """Return the runs that have a turn; one whose process was killed before has nothing."""
         self.journal.refresh()
-        index = self.journal.index
-        return [run for run in sorted(index.runs) if run in index.turns]
+        return sorted(self.journal.index.runs.keys() & self.journal.index.turns.keys())
 
     def run(self, run: int | None = None) -> RunInfo:
         """Return one run, the latest if none is named.
@@ -95,14 +90,12 @@ class Tape:
         index = self.journal.index
         if type(run) is int and run in index.runs and run in index.turns:
             return self._info(run)  # alone, since a tape may hold thousands
-        runs = self.runs()
-        if not runs:
+        if not (numbers := self._begun()):
             raise TapeError(f"the tape {self.path} holds no run")
-        if run is None:
-            return runs[-1]
-        known = ", ".join(str(info.id) for info in runs)
-        hint = "" if type(run) is int else "; a run's number is a whole number, as in run=1"
-        raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}{hint}")
+        if run is not None:
+            known = ", ".join(map(str, numbers))
+            raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}")
+        return self._info(numbers[-1])
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
@@ -115,29 +108,17 @@ class Tape:
     def _info(self, run: int) -> RunInfo:
         index = self.journal.index
         places = index.runs[run]
-        lines, facts = self._infos.get(run, (0, {}))
+        lines, facts = self._facts.get(run, (0, {}))
         with self._reading(f"run {run}"):
             if lines != len(places):
-                facts = {"parent": None, "fork_turn": None, "ended": None, "outcome": None}
-                for raw in self.journal.read(places):
-                    facts |= _facts(read_line(raw))
-                manifest = dict(facts.pop("manifest"))
-                for name, digest in facts.pop("texts").items():
-                    manifest[name] = loads(self.journal.text(digest))
-                facts["manifest"] = manifest
-                self._infos[run] = len(places), facts
-            turns = max(index.turns.get(run, (0,)))
-            return RunInfo(id=run, turns=turns, calls=index.counts[run], **facts)
-
-    def last_turn(self, run: int) -> int:
-        """Return a run's last whole turn.
-
-        Raises:
-            TapeError: it has none, not even the one that it starts from; the tape is damaged.
-        """
-        if not (turns := self.journal.index.turns.get(run)):
-            raise TapeError(f"run {run} on the tape {self.path} is damaged: it has no turn")
-        return max(turns)
+                facts = dict.fromkeys(("parent", "fork_turn", "ended", "outcome"))
+                for line in map(read_line, self.journal.read(places)):
+                    facts |= {"ended": None, "outcome": None} if "process" in line else line
+                texts = {name: self.journal.text(it) for name, it in facts["texts"].items()}
+                facts["manifest"] = facts["manifest"] | {n: loads(it) for n, it in texts.items()}
+                self._facts[run] = len(places), facts
+            own = {name: facts[name] for name in _INFO}
+            return RunInfo(id=run, turns=max(index.turns[run]), calls=index.counts[run], **own)
 
     def _back(self, run: int) -> Iterator[tuple[RunInfo, int]]:
         """Yield a run and those that it continues, latest first, each with the last turn to use."""
@@ -146,13 +127,10 @@ class Tape:
         yield info, last
         while info.parent is not None and info.fork_turn is not None:
             if info.parent >= info.id:
-                raise TapeError(
-                    f"run {info.id} on the tape {self.path} is damaged: run {info.parent}, which "
-                    "it was forked from, came later"
-                )
+                what = f"run {info.parent}, which it was forked from, came later"
+                raise TapeError(f"run {info.id} on the tape {self.path} is damaged: {what}")
             # A fork may start before the turn that its own parent was forked at.
-            last = min(last, info.fork_turn)
-            info = self.run(info.parent)
+            last, info = min(last, info.fork_turn), self.run(info.parent)
             yield info, last
 
     def line(self, run: int) -> list[tuple[int, int]]:
@@ -161,11 +139,6 @@ class Tape:
         Each comes with the last turn that it played for this run.
         """
         return [(info.id, last) for info, last in self._back(run)][::-1]
-
-    def first_fault(self, run: int) -> int | None:
-        """Return the first line of a run, or one that it was forked from, that was changed."""
-        broken = self.journal.index.broken
-        return min((broken[part] for part, _ in self.line(run) if part in broken), default=None)
 
     def turn_records(self, run: int) -> list[dict[str, Any]]:
         """Return a run's whole turns as they were written, a fork's with those of its parents."""
@@ -184,33 +157,24 @@ class Tape:
             last: the last turn.
             unless: of turns before the last, a line that holds these bytes is passed over.
         """
-        places: dict[int, tuple[int, Place]] = {}
-        faults: list[int] = []
+        places: dict[int, Place] = {}
         for info, bound in self._back(run):
-            own = list(self.journal.index.turns.get(info.id, {}).items())
+            own = [*self.journal.index.turns[info.id].items()]
             # A fork's copy of the turn that it starts from, which may have been changed, counts.
-            places = {t: (info.id, at) for t, at in own if first <= t <= min(bound, last)} | places
-            faults += [self.journal.index.broken.get(info.id, 0)]
+            places = {t: at for t, at in own if first <= t <= min(bound, last)} | places
+            fault = self.journal.index.broken.get(info.id)
+            if fault is not None and run not in self._warned:
+                self._warned.add(run)
+                what = f"line {fault} of run {info.id} is not as it was written; verify names all"
+                log_event(logger, logging.WARNING, "TAPE_DAMAGED", tape=self.path, found=what)
             if info.fork_turn is not None and info.fork_turn <= first:
                 break
-        if any(faults) and run not in self._warned:
-            self._warned.add(run)
-            log_event(
-                logger,
-                logging.WARNING,
-                "TAPE_DAMAGED",
-                tape=self.path,
-                run=run,
-                found=f"line {min(filter(None, faults))} is not as it was written",
-                remedy="`llmsim-lab tape verify` names all that was changed",
-            )
         wanted = sorted(places)
-        raws = self.journal.read([places[turn][1] for turn in wanted])
         lines: dict[int, dict[str, Any]] = {}
-        for turn, raw in zip(wanted, raws, strict=True):
+        for turn, raw in zip(wanted, self.journal.read([places[t] for t in wanted]), strict=True):
             if unless and turn != wanted[-1] and unless in raw:
                 continue
-            with self._reading(f"turn {turn} of run {places[turn][0]}"):
+            with self._reading(f"turn {turn} of run {run}"):
                 lines[turn] = read_line(raw)
                 if (its := lines[turn]["record"]["turn"]) != turn:
                     raise ValueError(f"it is a record of turn {its}")
@@ -228,28 +192,31 @@ class Tape:
         """
         self.journal.refresh()
         index = self.journal.index
-        if turn is not None:
-            numbers: Sequence[int] = index.calls.get((run, turn), ())
-        else:
-            numbers = sorted(
-                n for (of, _), ns in list(index.calls.items()) if of == run for n in ns
-            )
-        wanted = [n for n in numbers if forgotten or n not in index.forgotten]
-        return list(self._calls(wanted))
+        numbers: Sequence[int] = index.calls.get((run, turn), ())
+        if turn is None:
+            numbers = sorted(n for (of, _), its in [*index.calls.items()] if of == run for n in its)
+        return [*self._calls([n for n in numbers if forgotten or n not in index.forgotten])]
 
     def _calls(self, numbers: Sequence[int]) -> Iterator[RecordedCall]:
-        index, places = self.journal.index, []
-        for number in numbers:
-            if number not in index.places:
-                raise TapeError(f"the tape {self.path} has no call {number!r:.80}")
-            places.append(index.places[number][1])
-        for number, raw in zip(numbers, self.journal.read(places), strict=True):
+        index = self.journal.index
+        raws = self.journal.read([index.places[number][1] for number in numbers])
+        for number, raw in zip(numbers, raws, strict=True):
             with self._reading(f"call {number}"):
                 line = read_line(raw)
                 if line.get("no") != number:
                     raise ValueError(f"it says that it is call {line.get('no')}")
                 call = call_of(line, self.journal.text, forgotten=number in index.forgotten)
             yield call
+
+    def call(self, number: int) -> RecordedCall:
+        """Return one request by its number.
+
+        Raises:
+            TapeError: there is no such request.
+        """
+        if number not in self.journal.index.places:
+            raise TapeError(f"the tape {self.path} has no call {number!r:.80}")
+        return next(self._calls([number]))
 
     def outside(self, run: int, turn: int) -> list[dict[str, Any]]:
         """Return the lines of what came from outside in a turn that a run played itself, in order.
@@ -262,38 +229,11 @@ class Tape:
         with self._reading(f"what came from outside in turn {turn} of run {run}"):
             return [read_line(raw) for raw in self.journal.read(places)]
 
-    def call(self, number: int) -> RecordedCall:
-        """Return one request by its number.
-
-        Raises:
-            TapeError: there is no such request.
-        """
-        [call] = self._calls([number])
-        return call
-
-    def attempt(self, number: int) -> Attempt:
-        """Return what became of a request by its number; also after the tape was closed.
-
-        Raises:
-            TapeError: the file is gone or another one, or there is no such request.
-        """
-        with self.journal.lock:
-            if (known := self._attempts.get(number)) is not None:
-                return known
-            if len(self._attempts) >= _MAX_CACHED:
-                self._attempts.clear()
-            call = self.call(number)
-            site = call.attempt.request.site
-            turn = self.calls(call.run, turn=site.turn, forgotten=True) if site else []
-            self._attempts |= {one.id: one.attempt for one in (call, *turn)}
-            return self._attempts[number]
-
     def turns_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's turns as a frame, the one its simulation's ``to_frame`` gives."""
         import pandas as pd  # here and below, since it takes long to import
 
-        rows = self.frame_rows(self.run(run).id).values()
-        return pd.DataFrame(map(whole, rows))
+        return pd.DataFrame(map(whole, self.frame_rows(self.run(run).id).values()))
 
     def frame_rows(self, run: int) -> dict[int, Any]:
         """Return the rows of a run's frame as they were written, by turn."""
@@ -327,78 +267,53 @@ class Tape:
         """
         import pandas as pd
 
-        a, b = (_numbers(self.turns_frame(run)) for run in (run_a, run_b))
-        shared, turns = [name for name in a if name in b], a.index.intersection(b.index)
-        if not shared or turns.empty:
-            raise TapeError(
-                f"runs {run_a} and {run_b} cannot be compared: they share no turn or no column of "
-                "numbers"
-            )
-        a, b = a.loc[turns, shared], b.loc[turns, shared]
+        frames = []
+        for rows in [self.frame_rows(self.run(run).id) for run in (run_a, run_b)]:
+            frame = pd.DataFrame(map(whole, rows.values()), index=pd.Index(rows, name="turn"))
+            frames.append(frame.select_dtypes("number").drop(columns="turn", errors="ignore"))
+        a, b = frames[0].align(frames[1], join="inner")
+        if a.empty:
+            what = "they share no turn or no column of numbers"
+            raise TapeError(f"runs {run_a} and {run_b} cannot be compared: {what}")
         parts = {"a": a, "b": b, "difference": b - a}
-        columns = [(name, part) for name in shared for part in parts]
-        joined = pd.concat(parts, axis=1).swaplevel(axis=1)
-        return joined[columns].rename_axis(columns=["variable", "of"])
+        both = pd.concat(parts, axis=1, names=["of", "variable"]).swaplevel(axis=1)
+        return both[[(name, part) for name in a for part in parts]]
 
     def changes(self) -> Changes:
         """Return what each run changed, in words: ``tape.changes().of(2)``."""
         return Changes(self.runs(), self.turn_lines)
 
-    def tree(self) -> TextTree:
-        """Return the runs with their forks and reruns below them; it has a view in a notebook.
+    def tree(self) -> str:
+        """Return the runs as text, with their forks and reruns below them.
 
         Each says what it changed: the prompt's words, interventions, the state, the settings, the
         model.
         """
         runs, changes = self.runs(), self.changes()
-        changed = {info.id: changes.of(info.id) for info in runs}
-        return TextTree(runs, title=str(self), changed=changed)
+        lines = [(one.id, one.parent, run_line(one, changes.of(one.id))) for one in runs]
+        return "\n".join([printable(str(self)), *indented(lines)])
 
     def __len__(self) -> int:
         """How many runs there are."""
         return len(self._begun())
 
     def __repr__(self) -> str:
-        runs = len(self)
-        return f"<Tape {str(self.path)!r}: {runs} run{'' if runs == 1 else 's'}>"
-
-    def _repr_html_(self) -> str:
-        return self.tree()._repr_html_()
+        return f"<Tape {str(self.path)!r}: {counted(len(self), 'run')}>"
 
     # --- writing -----------------------------------------------------------------------------
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Be the file's writer, alone among processes.
+    def writing(self) -> AbstractContextManager[None]:
+        """Return what makes this process the file's only writer.
 
         Raises:
-            TapeError: another process is, the tape was closed or opened for reading only, or its
-                file cannot be written to.
+            TapeError: the tape was closed or opened for reading only; when it is entered: another
+                process writes, or the file cannot be written to.
         """
         if self.read_only or self.closed:
             how = "was closed" if self.closed else "is open for reading only"
-            way_out = f"open it with Tape({str(self.path)!r})"
-            if self.journal.is_packed:
-                way_out = "it is packed; gunzip it to record on it"
+            way_out = "gunzip it to record on it" if self.journal.is_packed else "open it anew"
             raise TapeError(f"the tape {self.path} {how}; {way_out}")
-        writer = object()
-        try:
-            self._claim(writer)
-            yield
-        finally:
-            self.journal.release(writer)
-
-    def _claim(self, writer: object) -> None:
-        try:
-            self.journal.claim(writer)
-        except TapeError as error:
-            busy = [info for info in self.runs() if info.process not in (None, os.getpid())]
-            if "another process" not in str(error) or not busy:
-                raise
-            runs = self.journal.index.runs
-            latest = max(busy, key=lambda info: runs[info.id][-1].start)
-            who = f"; run {latest.id} is recorded there by process {latest.process}"
-            raise TapeError(f"{error}{who}") from None
+        return self.journal.writing()
 
     def add_run(
         self,
@@ -426,20 +341,18 @@ class Tape:
         if parent is not None:
             self.run(parent)
         journal, (turn, record, row) = self.journal, first
-        origin = {"parent": parent, "fork_turn": fork_turn, "verb": verb}
+        origin = {"name": name, "parent": parent, "fork_turn": fork_turn, "verb": verb}
         with self.writing(), journal.lock:  # other threads may begin runs too
             run = max(journal.index.runs, default=0) + 1
-            shared = manifest_body(manifest, journal.intern)
-            head = members(name=name, **origin, started=now())
-            journal.append(run, "run", b"," + head + shared)
+            body = members(**origin, started=now()) + manifest_body(manifest, journal.intern)
+            journal.append(run, "run", b"," + body)
             journal.append(run, "turn", f',"record":{record},"row":{row}'.encode(), turn=turn)
         return run
 
     def update_manifest(self, run: int, manifest: Mapping[str, Any]) -> None:
         """Write a run's manifest again, with what was not known at its start."""
         with self.writing():
-            body = manifest_body(manifest, self.journal.intern)
-            self.journal.append(run, "set", body)
+            self.journal.append(run, "set", manifest_body(manifest, self.journal.intern))
 
     def end_run(self, run: int, outcome: str | None) -> None:
         """Record how a run ended; None if it continues, by this process."""
@@ -448,53 +361,32 @@ class Tape:
                 self.journal.append(run, "set", b',"process":%d' % os.getpid())
                 return
             self.journal.append(run, "end", b"," + members(ended=now(), outcome=outcome))
-            self.journal.sync()
 
-    def take(
-        self, source: Tape, runs: Iterable[int], *, up_to: int | None = None
-    ) -> dict[int, int]:
-        """Copy runs of another tape, with those that they came from.
+    def copy(self, runs: Iterable[int], path: str | Path, *, up_to: int | None = None) -> Tape:
+        """Return a new tape with some of the runs, and those that they came from.
 
         Args:
-            source: the other tape.
-            runs: their numbers there.
+            runs: their numbers, which they keep.
+            path: the new file.
             up_to: the last turn to copy; all if not given.
 
-        Returns:
-            The number here of each that was copied, by its number there.
-
         Raises:
-            TapeError: a run is damaged there, or this tape cannot be written to.
+            TapeError: the file is there already or cannot be written, or a run is damaged.
         """
+        if Path(path).exists() or Path(path).suffix == ".gz":
+            raise TapeError(
+                f"{path} is there already, or packed: fork its runs, or name a new file"
+            )
         family: set[int] = set()
         for number in runs:
             run: int | None = number
             while run is not None and run not in family:
                 family.add(run)
-                run = source.run(run).parent
-        if damaged := family & source.journal.index.broken.keys():
-            raise TapeError(f"run {min(damaged)} on {source.path} is damaged; verify says where")
-        own: dict[int, int] = {}
-        calls: dict[int, int] = {}
-        with self.writing(), self.journal.lock, source._reading("a run"):
-            for _, raw in source.journal.lines():
-                line = loads(raw)
-                there, kind, turn = line.get("run"), line.get("is"), line.get("turn")
-                is_late = up_to is not None and (kind == "end" or (turn or 0) > up_to)
-                if there not in family or is_late:
-                    continue
-                for digest in re.findall(rb'"([0-9a-f]{16})"', raw):
-                    if digest in source.journal.index.texts:
-                        self.journal.intern(source.journal.text(digest.decode()).decode())
-                if kind == "run":
-                    own[there] = max(self.journal.index.runs, default=0) + 1
-                number = line.get("no")
-                for name in ("run", "is", "turn", "no", "sum"):
-                    line.pop(name, None)
-                body = f",{dumps(_renumbered(line, own, calls))[1:-1]}".encode()
-                here = self.journal.append(own[there], kind, body, turn=turn)
-                calls |= {} if number is None else {number: here}
-        return own
+                run = self.run(run).parent
+        if damaged := family & self.journal.index.broken.keys():
+            raise TapeError(f"run {min(damaged)} on {self.path} is damaged; verify says where")
+        self.journal.rewrite(family, Path(path), up_to=up_to)
+        return Tape(path)
 
     def prune(self, runs: Iterable[int]) -> None:
         """Remove runs for good, with their calls and turns; all other lines stay as they are.
@@ -506,66 +398,37 @@ class Tape:
             TapeError: a run that stays came from one of these, somebody writes to the tape, or
                 there is no such run; nothing was changed.
         """
-        gone = {self.run(run).id for run in runs}
+        gone, known = {self.run(run).id for run in runs}, self.runs()
         if not gone:
             raise TapeError(f"no run of the tape {self.path} was named")
-        known = self.runs()
         for info in known:
             if info.parent in gone and info.id not in gone:
-                both = sorted({info.parent or 0, info.id})
-                options = " ".join(f"--run {run}" for run in both)
                 raise TapeError(
                     f"run {info.parent} cannot be taken off {self.path}: run {info.id}, a "
-                    f"{info.verb} of it, would lose what it came from; name both: {options} (in "
-                    f"Python, runs={both})"
+                    f"{info.verb} of it, would lose what it came from; name that one as well"
                 )
         with self.writing():
             self.journal.rewrite({info.id for info in known} - gone)
         for run in gone:
             if (recorder := self.journal.recorders.pop(run, None)) is not None:
                 recorder.close()  # its number may be another run's next
-        self._attempts.clear()
-        self._infos.clear()
-
-
-def _renumbered(
-    line: dict[str, Any], runs: Mapping[int, int], calls: Mapping[int, int]
-) -> dict[str, Any]:
-    """Return members of a line with the numbers that runs and calls have on another tape."""
-    if "parent" in line:
-        line["parent"] = runs[line["parent"]]
-    if "calls" in line:
-        line["calls"] = [calls[number] for number in line["calls"]]
-    for call in line.get("record", {}).get("calls", ()):
-        call[1] = [calls[number] for number in call[1]]
-    return line
-
-
-def _facts(line: dict[str, Any]) -> dict[str, Any]:
-    """Return what a line says of its run."""
-    facts = {key: value for key, value in line.items() if key not in ("run", "is", "sum")}
-    if line["is"] == "end":
-        return {**facts, "process": None}
-    return {**facts, "ended": None, "outcome": None} if "process" in facts else facts
+        self._facts.clear()
 
 
 def _frame_row(call: RecordedCall) -> dict[str, Any]:
     attempt = call.attempt
     request, reply, site = attempt.request, attempt.reply, attempt.request.site
+    counts = ("done_reason", "prompt_tokens", "reply_tokens")
     return {
         "id": call.id,
-        "turn": site and site.turn,
-        "component": site and site.component,
-        "agent": site and site.agent,
+        **{name: getattr(site, name, None) for name in ("turn", "component", "agent")},
         "replicate": site.replicate if site else 0,
         "attempt": request.attempt,
         "model": request.model,
         "prompt": request.prompt,
         "reply": reply and reply.text,
         "fault": attempt.detail if attempt.reason else None,
-        "done_reason": reply and reply.done_reason,
-        "prompt_tokens": reply and reply.prompt_tokens,
-        "reply_tokens": reply and reply.reply_tokens,
+        **{name: getattr(reply, name, None) for name in counts},
         "seconds": attempt.seconds,
         "forgotten": call.forgotten,
     }
@@ -584,10 +447,3 @@ def parting(compared: pd.DataFrame) -> pd.DataFrame:
     columns = list(apart.columns[apart.any()])
     found: pd.DataFrame = compared.loc[apart.any(axis=1).cummax(), columns]
     return found
-
-
-def _numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns of numbers by turn; none if there are no turns to compare them by."""
-    if "turn" not in frame or not frame["turn"].is_unique:
-        return frame[[]]
-    return frame.set_index("turn").select_dtypes("number")

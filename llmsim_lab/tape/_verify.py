@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._journal import FACT, Index
-from llmsim_lab.tape._lines import call_numbers, call_of, read_line
+from llmsim_lab.tape._lines import call_of, read_line
 from llmsim_lab.tape._tape import Tape
 
 _MAX_FINDINGS = 1_000
@@ -67,8 +66,7 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
     try:
         tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
         tape.journal.refresh()
-        for finding in islice(_findings(tape), _MAX_FINDINGS):
-            findings.append(finding)  # noqa: PERF402 - those before an error are kept
+        findings.extend(islice(_findings(tape), _MAX_FINDINGS))  # keeps those before an error
     except TapeError as error:
         if not findings:
             findings.append(Finding(what=str(error)))
@@ -96,7 +94,7 @@ def _findings(tape: Tape) -> Iterator[Finding]:
             yield Finding(what=what, run=info.id)
 
 
-def _check(raw: bytes, above: Index, text: Callable[[str], bytes]) -> None:
+def _check(raw: bytes, above: Index, text: Callable[[str], str]) -> None:
     """Check what a line says.
 
     Args:
@@ -110,44 +108,24 @@ def _check(raw: bytes, above: Index, text: Callable[[str], bytes]) -> None:
     """
     loads_strictly(raw)  # which sees members that stand there twice
     line = read_line(raw)
-    run, kind = line.get("run", 0), line.get("is")
-    named = [*line.get("texts", {}).values(), *line.get("origin", ())[:1]]
-    for digest in [*named, line["settings"]] if kind == "call" else named:
+    kind = line.get("is")
+    texts = [*line.get("texts", {}).values(), *line.get("origin", ())[:1]]
+    for digest in [*texts, line["settings"]] if kind == "call" else texts:
         if digest.encode() not in above.texts:
             raise ValueError(f"the text {digest} is not above it")
-    if kind == "run":
-        _check_parent(line.get("parent"), line.get("fork_turn"), above)
-    elif kind == "turn":
-        _check_turn(line, above)
-    elif kind == "call":
+    if kind == "call":
         call = call_of(line, text, forgotten=False)
         _ = call.attempt.request.provenance  # parsed, and so checked, only when it is read
-        if line["turn"] is not None and line["turn"] > _last_turn(above, run) + 1:
-            raise ValueError(f"it belongs to turn {line['turn']}, which was not begun")
-    for number in line["calls"] if kind == "forget" else ():
-        if above.places.get(number, (0,))[0] != run:
-            raise ValueError(f"it names call {number}, which is not one of its run above")
-
-
-def _last_turn(above: Index, run: int) -> float:
-    return next(reversed(above.turns.get(run, {})), -math.inf)
-
-
-def _check_turn(line: dict[str, Any], above: Index) -> None:
-    turn, record, last = line["turn"], line["record"], _last_turn(above, line["run"])
-    if last > -math.inf and turn not in (last, last + 1):
-        raise ValueError(f"turn {turn} follows turn {last}")
-    if record["turn"] != turn:
-        raise ValueError(f"its record is that of turn {record['turn']}")
-    for number in call_numbers(record):
+    if kind == "turn" and line["record"]["turn"] != line["turn"]:
+        raise ValueError(f"its record is that of turn {line['record']['turn']}")
+    calls = [n for _, numbers in line["record"]["calls"] for n in numbers] if kind == "turn" else ()
+    for number in line.get("calls", calls):
         if number not in above.places:
             raise ValueError(f"it names call {number}, which is not above it")
-
-
-def _check_parent(parent: int | None, at: int | None, above: Index) -> None:
-    if parent is not None and parent not in above.runs:
+    if (parent := line.get("parent")) is not None and parent not in above.runs:
         raise ValueError(f"its parent, run {parent}, is not above it")
-    if at is not None and (parent is None or at > _last_turn(above, parent)):
+    last = next(reversed(above.turns.get(parent or 0, {})), -math.inf)
+    if (at := line.get("fork_turn")) is not None and at > last:
         raise ValueError(f"its parent, run {parent}, has no turn {at} to fork from")
 
 

@@ -129,8 +129,8 @@ def test_a_page_of_a_class_that_is_not_known_here_lacks_only_what_became_of_deci
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (7, "record.by_code.0: Input should be an object"),
-        ({"player": "a", "calls": ["ok"]}, "record.by_code.0.component: Field required"),
+        (7, "by_code.0: Input should be an object"),
+        ({"player": "a", "calls": ["ok"]}, "by_code.0.calls.0: 'ok' does not name a call"),
     ],
 )
 def test_a_turn_whose_answers_are_damaged_has_no_page(
@@ -144,7 +144,7 @@ def test_a_turn_whose_answers_are_damaged_has_no_page(
         return line
 
     rewrite(tmp_path / "run.tape", edit)
-    with pytest.raises(TapeError, match=f"turn 1 of run 1 .* is damaged: {message}"):
+    with pytest.raises(TapeError, match=f"turn 1 on the tape is damaged: {message}"):
         page(tmp_path / "run.tape", tmp_path / "run.html")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import random
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -104,14 +105,15 @@ def test_every_moved_line_is_named_unless_the_order_of_runs_calls_and_texts_stay
     lines = lines_of(small)
     of_runs = {run: [raw for raw in lines if run_of(raw) == run] for run in (1, 2, 3)}
     unseen = 0
-    for old, new in itertools.permutations(range(len(lines)), 2):
+    moves = [*itertools.permutations(range(len(lines)), 2)]
+    for old, new in random.Random(1).sample(moves, 150):
         moved = lines[:old] + lines[old + 1 :]
         moved.insert(new, lines[old])
         if not named(small, moved):
             unseen += 1
             assert not is_out_of_order(moved, of_runs), (old, new)
             assert moved[0] == lines[0]
-    assert 0 < unseen < 60
+    assert 0 < unseen < 20
 
 
 EMPTY = (
@@ -127,7 +129,6 @@ LINES = {
     "a member of another type": (b'{"run":1,"is":"set","process":"1","sum":""}\n', "process: "),
     "a number out of bounds": (b'{"run":1,"is":"set","process":-1,"sum":""}\n', "process: "),
     "a call that is not there": (b'{"run":1,"is":"forget","turn":2,"calls":[99],"sum":""}\n', "99"),
-    "another run's call": (b'{"run":1,"is":"forget","turn":2,"calls":[5],"sum":""}\n', "call 5"),
     "a fork of nothing": (
         b'{"run":4,"is":"run","name":"x","parent":8,"fork_turn":0,"verb":"fork","started":"",'
         b'"manifest":{},"texts":{},"sum":""}\n',
@@ -147,10 +148,6 @@ LINES = {
         b'{"run":1,"is":"set","manifest":{},"texts":{"config":"0123456789abcdef"},"sum":""}\n',
         "the text 0123456789abcdef is not above it",
     ),
-    "a turn after a gap": (
-        b'{"run":1,"is":"turn","turn":9,"record":{"turn":9,%b},"row":{},"sum":""}\n' % EMPTY,
-        "turn 9 follows turn 2",
-    ),
     "another turn's record": (
         b'{"run":1,"is":"turn","turn":3,"record":{"turn":2,%b},"row":{},"sum":""}\n' % EMPTY,
         "its record is that of turn 2",
@@ -158,11 +155,6 @@ LINES = {
     "a record without its parts": (
         b'{"run":1,"is":"turn","turn":3,"record":{"turn":3},"row":{},"sum":""}\n',
         "record.state: Field required",
-    ),
-    "a call of a later turn": (
-        b'{"run":1,"is":"call","turn":9,"no":7,"messages":[],"settings":"51ff1c49216d12b5",'
-        b'"seconds":0.5,"sum":""}\n',
-        "it belongs to turn 9, which was not begun",
     ),
 }
 
@@ -190,14 +182,14 @@ def outcome(simulation: CounterSimulation) -> list[object]:
     return [(turn.number, turn.state) for turn in simulation.turns]
 
 
-def test_cut_at_any_byte_of_its_last_lines_a_tape_is_the_one_without_that_line(
+def test_cut_anywhere_in_its_last_lines_a_tape_is_the_one_without_that_line(
     small: Path,
 ) -> None:
     whole, lines = small.read_bytes(), lines_of(small)
     beside = small.with_name("small.tape.cut")
     kept = b"".join(lines[:-3])
     for raw in lines[-3:]:
-        for length in range(1, len(raw)):
+        for length in {*range(1, len(raw), 4), len(raw) - 2, len(raw) - 1}:
             small.write_bytes(kept + raw[:length])
             assert findings(small) == []
             assert small.read_bytes() == kept + raw[:length]
@@ -290,7 +282,7 @@ def test_every_changed_line_and_every_missing_one_is_repaired_to_a_sound_tape(
     small: Path, tmp_path: Path
 ) -> None:
     lines, target = lines_of(small), tmp_path / "new.tape"
-    for place in range(1, len(lines)):
+    for place in range(1, len(lines), 2):
         bad = lines[place].replace(b"e", b"E", 1)
         for changed in ([bad], []):
             named(small, [*lines[:place], *changed, *lines[place + 1 :]])
@@ -319,7 +311,7 @@ def test_pruning_leaves_all_other_lines_byte_for_byte(small: Path) -> None:
     lines = lines_of(small)
     small.chmod(0o640)
     with Tape(small) as tape:
-        with pytest.raises(TapeError, match=r"run 3, a fork of it, .* name both: .*runs=\[2, 3\]"):
+        with pytest.raises(TapeError, match=r"run 3, a fork of it, .*; name that one as well"):
             tape.prune([2])
         for runs in ([9], []):
             with pytest.raises(TapeError, match="no run"):
@@ -344,30 +336,35 @@ def test_a_run_is_not_pruned_while_one_is_recorded(small: Path) -> None:
         assert small.read_bytes() == before
 
 
-def test_a_run_taken_from_another_tape_has_its_turns_calls_and_parents(
+def test_a_run_is_copied_up_to_a_turn_with_its_turns_calls_and_parents(
     small: Path, tmp_path: Path
 ) -> None:
-    with Tape(small) as source, Tape(tmp_path / "other.tape") as tape:
-        add_run(tape)
-        assert tape.take(source, [3])[3] == 4
-        assert [(info.parent, info.fork_turn) for info in tape.runs()[1:]] == [
-            (None, None),
-            (2, 1),
-            (3, 2),
-        ]
+    with Tape(small) as source, source.copy([3], tmp_path / "other.tape") as tape:
+        assert tape.runs() == source.runs()
+        assert [tape.calls(run) for run in (1, 2, 3)] == [source.calls(run) for run in (1, 2, 3)]
+        assert tape.turns_frame(3).equals(source.turns_frame(3))
+        assert add_run(tape) == 4
         assert verify(tape) == []
-        copied = [
-            [one.attempt for one in made.calls(run)] for made, run in ((source, 1), (tape, 2))
+        early = source.copy([2], tmp_path / "early.tape", up_to=1)
+        assert [(info.id, info.turns, info.outcome) for info in early.runs()] == [
+            (1, 1, None),
+            (2, 1, None),
         ]
-        assert copied[0] == copied[1]
-        assert tape.turns_frame(4).equals(source.turns_frame(3))
+        assert [call.id for call in early.calls(1)] == [1, 2]
+        assert verify(early) == []
+        before = (tmp_path / "other.tape").read_bytes()
+        for name in ("other.tape", "new.tape.gz"):
+            with pytest.raises(TapeError, match=r"is there already, or packed: .* name a new file"):
+                source.copy([1], tmp_path / name)
+        assert not (tmp_path / "new.tape.gz").exists()
+        assert (tmp_path / "other.tape").read_bytes() == before
 
 
-def test_a_rerun_is_taken_with_the_run_that_it_repeats(small: Path, tmp_path: Path) -> None:
-    with Tape(small) as source, Tape(tmp_path / "other.tape") as tape:
+def test_a_rerun_is_copied_with_the_run_that_it_repeats(small: Path, tmp_path: Path) -> None:
+    with Tape(small) as source:
         again = add_run(source, verb="rerun", parent=1)
-        taken = tape.take(source, [again])
-        assert tape.run(taken[again]).parent == taken[1]
+        tape = source.copy([again], tmp_path / "other.tape")
+        assert [info.id for info in tape.runs()] == [1, again]
         assert verify(tape) == []
 
 
@@ -378,7 +375,7 @@ def test_a_run_that_was_pruned_while_it_was_open_writes_nothing_more(tmp_path: P
     Tape(path).prune([2])
     third = make_counter(path)
     assert third.run_id == 2
-    with pytest.raises(TapeError, match="continues it, unless it was pruned"):
+    with pytest.raises(TapeError, match="closed by this simulation, or pruned"):
         second.run(1)
     first.run(1)
     assert verify(path) == []
@@ -393,12 +390,11 @@ def test_a_changed_run_is_read_as_it_is_now_with_a_warning(
     turns = len(Tape(whole).turn_records(3))
     assert "TAPE_DAMAGED" not in caplog.text
     assert len(Tape(small).turn_records(3)) == turns
-    assert re.search(r'TAPE_DAMAGED tape=.* run=3 found="line \d+ is not as it was', caplog.text)
+    assert re.search(r'TAPE_DAMAGED tape=.* found="line \d+ of run 1 is not as it was', caplog.text)
 
 
-def test_a_damaged_run_is_not_taken(small: Path, tmp_path: Path) -> None:
+def test_a_damaged_run_is_not_copied(small: Path, tmp_path: Path) -> None:
     named(small, change_middle(lines_of(small)))
-    with Tape(small) as source, Tape(tmp_path / "other.tape") as tape:
-        with pytest.raises(TapeError, match=r"run 1 on .* is damaged; verify says where"):
-            tape.take(source, [3])
-        assert len(tape) == 0
+    with Tape(small) as source, pytest.raises(TapeError, match=r"run 1 on .* is damaged; verify"):
+        source.copy([3], tmp_path / "other.tape")
+    assert not (tmp_path / "other.tape").exists()

@@ -129,7 +129,7 @@ KINDS: dict[str, tuple[Edit, str]] = {
     ),
     "a run that begins twice": (put("run", b'{"run":2', b'{"run":1', 1), "run 1 begins twice"),
     "texts missing": (without_texts, "is not above it"),
-    "a text twice": (text_twice, "a second time"),
+    "a text twice": (text_twice, "it was changed"),
     "a call of a forgotten number with 4,000,000 digits": (
         more(b'{"run":1,"is":"forget","turn":2,"calls":[' + b"1" * 4_000_000 + b'],"sum":""}\n'),
         "digits",
@@ -227,7 +227,7 @@ def test_a_large_file_takes_bounded_time_and_memory(
     [
         (b"\0" * 10_000_000, "is not a tape"),
         (b"HEAD" + b"\0" * 100_000_000, "more than 33,554,432 bytes"),
-        (b"HEAD" + b"\n" * 3_000_000, "1 MiB unpacked; gunzip it"),
+        (b"HEAD" + b"\n" * 3_000_000, "more than 128 MiB unpacked; gunzip it"),
     ],
     ids=["zeros", "one line", "lines"],
 )
@@ -338,7 +338,7 @@ def test_random_changes_raise_errors_of_ours_or_do_no_harm(
     change: Callable[[list[bytes], random.Random], list[bytes]],
 ) -> None:
     path = tmp_path / "x.tape"
-    for seed in range(40):
+    for seed in range(15):
         lines = change(recorded, random.Random(seed))
         content = b"".join(lines if seed % 3 == 0 else sealed(lines))
         path.write_bytes(content)
@@ -347,7 +347,7 @@ def test_random_changes_raise_errors_of_ours_or_do_no_harm(
         use_all(path)
         assert path.read_bytes() == content, seed
         with suppress(LabError), Tape(path, read_only=True) as tape:
-            Tape(tmp_path / "other.tape").take(tape, [2])
+            tape.copy([2], tmp_path / f"{seed}.tape")
         with suppress(LabError):
             resumed = resume(path, 1, llm_client=counter_client())
             resumed.run(1)

@@ -84,7 +84,7 @@ def assert_ends_well(path: Path, run: Simulation, backend: HashBackend, expected
 
 
 FUNCTIONS = [
-    *("claim", "_release", "_end", "refresh", "intern", "append", "_write", "add"),
+    *("_claim", "_begin", "_release", "_end", "refresh", "intern", "append", "_write", "add"),
     *("keep", "commit_turn", "writing", None),
 ]
 

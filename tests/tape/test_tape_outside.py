@@ -160,8 +160,7 @@ def test_a_fork_has_of_its_parents_turns_what_came_from_outside(recorder: LiveRe
     for number in (1, 2):
         replay.begin_turn(number)
         assert replay.find_outside("clock", None) == done(number)
-    with Tape(tape.path.with_name("y.tape")) as copy:
-        copy.take(tape, [fork])
+    with tape.copy([fork], tape.path.with_name("y.tape")) as copy:
         assert [copy.outside(*at)[0]["result"] for at in ((1, 1), (2, 2))] == [1, 2]
 
 

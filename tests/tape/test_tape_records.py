@@ -74,7 +74,7 @@ def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("story", value=[1]), "story.0: Input should be a valid string"),
         (put("by_code", 0, "sure", value="1"), "by_code.0.sure: Input should be a valid number"),
         (put("by_code", 0, "calls", 0, value=9), "by_code.0.calls.0: 9 does not name a call"),
-        (put("by_code", 0, "calls", 0, value=-1), "by_code.0.calls.0: Input should be greater"),
+        (put("by_code", 0, "calls", 0, value=-1), "by_code.0.calls.0: -1 does not name a call"),
     ],
 )
 @pytest.mark.usefixtures("keeping")
@@ -107,7 +107,7 @@ def test_a_record_is_read_strictly_by_its_types(
     ],
 )
 def test_of_a_manifests_faults_three_are_named(manifest: dict[str, Any], faults: str) -> None:
-    facts = dict.fromkeys(("parent", "fork_turn", "ended", "outcome", "process"))
+    facts = dict.fromkeys(("parent", "fork_turn", "ended", "outcome"))
     info = RunInfo(
         id=2, name="x", verb="run", started="", turns=0, calls=0, manifest=manifest, **facts
     )

@@ -144,7 +144,7 @@ def test_a_run_that_another_process_continued_meanwhile_is_refused_with_words(
     code = f"import sys; sys.path += [{str(here)!r}, {str(here.parent)!r}]\n{RESUMES}"
     subprocess.run([sys.executable, "-W", "error", "-c", code, path], check=True, timeout=60)
     for goes_on in (first.run, lambda: first.intervene(1, {"inflation": 1.0})):
-        with pytest.raises(TapeError, match=r"continued elsewhere meanwhile; resume\('.*', 1\) ta"):
+        with pytest.raises(TapeError, match=r"continued elsewhere meanwhile; resume\('.*', 1\) c"):
             goes_on()
     first.close()
     second = resume(path, llm_client=hash_client())

@@ -161,7 +161,7 @@ def test_a_turn_that_ctrl_c_met_at_its_commit_is_left_as_it_is(
         lambda: recorder.replace_turn(0, RECORD % 0, "{}"),
     ]
     for again in replaces:
-        with pytest.raises(TapeError, match=r"turn 1 of run 1 is on .*resume\('.*', 1\)"):
+        with pytest.raises(TapeError, match=r"run 1 on .* has turn 1 already.*resume\('.*', 1\)"):
             again()
     recorder.begin_turn(2)
     assert ask(recorder, "b") == 2

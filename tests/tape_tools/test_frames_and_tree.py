@@ -95,19 +95,8 @@ def test_a_comparison_has_both_values_and_their_difference_for_the_turns_that_bo
     assert (frame["interest_rate", "difference"] == 0).all()
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda row: {"turn": row["turn"]},
-        lambda row: row | {"turn": row["turn"] + 100},
-        lambda row: row | {"turn": 1},
-    ],
-    ids=["no column in common", "no turn in common", "a turn twice"],
-)
-def test_runs_that_share_nothing_cannot_be_compared(
-    copied: Path, edit: Callable[[dict[str, Any]], Any]
-) -> None:
-    edit_rows(copied, 2, edit)
+def test_runs_that_share_no_number_cannot_be_compared(copied: Path) -> None:
+    edit_rows(copied, 2, lambda row: {"turn": row["turn"]})
     edit_begin(copied, 2, parent=None, fork_turn=None)
     with Tape(copied) as tape, pytest.raises(TapeError) as failure:
         tape.compare(1, 2)
@@ -138,13 +127,13 @@ def test_a_line_of_runs_that_goes_in_a_circle_is_an_error(copied: Path) -> None:
 
 def test_the_tree_shows_what_came_from_what(family: Path) -> None:
     with Tape(family, read_only=True) as tape:
-        title, *lines = str(tape.tree()).splitlines()
+        title, *lines = tape.tree().splitlines()
     assert title.endswith("runs.tape': 3 runs>")
     assert lines == [
         "1 economy · run · turns 1 to 3 · done · scripted",
-        '└─ 2 economy · fork at turn 1 · prompt agent_policy: "ONE" → "exactly one" · turns 2 to 4 '
+        '   2 economy · fork at turn 1 · prompt agent_policy: "ONE" → "exactly one" · turns 2 to 4 '
         "· done · scripted",
-        "   └─ 3 economy · fork at turn 4 · turn 4: set shock.supply 2, note oil · turns 5 to 5 "
+        "      3 economy · fork at turn 4 · turn 4: set shock.supply 2, note oil · turns 5 to 5 "
         "· done · scripted",
     ]
 
@@ -155,24 +144,20 @@ def test_branches_beside_each_other_are_told_apart_and_rules_have_no_model(tmp_p
         first.run(1)
         first.fork(0).fork(0)
         first.fork(1)
-        _, *lines = tape.tree().lines
+        _, *lines = tape.tree().splitlines()
     assert lines == [
         "1 rule · run · turns 1 to 1 · done · no model",
-        "├─ 2 rule · fork at turn 0 · no turn yet · open · no model",
-        "│  └─ 3 rule · fork at turn 0 · no turn yet · open · no model",
-        "└─ 4 rule · fork at turn 1 · no turn yet · open · no model",
+        "   2 rule · fork at turn 0 · no turn yet · open · no model",
+        "      3 rule · fork at turn 0 · no turn yet · open · no model",
+        "   4 rule · fork at turn 1 · no turn yet · open · no model",
     ]
 
 
-def test_the_tree_in_a_notebook_is_escaped(tmp_path: Path) -> None:
+def test_a_tree_has_no_terminal_codes(tmp_path: Path) -> None:
     with Tape(record_family(tmp_path / "runs.tape", name=HOSTILE)) as tape:
         tree = tape.tree()
-    assert repr(tree) == str(tree)
-    assert all(line.isprintable() for line in tree.lines)
-    html = tree._repr_html_()
-    assert (html[:5], html[-6:]) == ("<pre>", "</pre>")
-    assert "[2Jnote [bold]&lt;b&gt;&amp;" in html
-    assert "<b>" not in html
+    assert all(line.isprintable() for line in tree.splitlines())
+    assert "[2Jnote [bold]<b>&" in tree
 
 
 @pytest.mark.parametrize("parent", [2, 3], ids=["itself", "a later run"])
@@ -181,13 +166,13 @@ def test_a_run_whose_parent_did_not_come_first_stands_by_itself_in_the_tree(
 ) -> None:
     edit_begin(copied, 2, parent=parent)
     with Tape(copied) as tape:
-        starts = [line.split(" economy")[0] for line in tape.tree().lines[1:]]
-    assert starts == ["1", "2", "└─ 3"]
+        starts = [line.split(" economy")[0] for line in tape.tree().splitlines()[1:]]
+    assert starts == ["1", "2", "   3"]
 
 
 def test_a_very_deep_tree_is_drawn(tmp_path: Path) -> None:
     with Tape(tmp_path / "deep.tape") as tape, tape.writing():
-        for parent in range(2_000):
+        for parent in range(1_100):  # deeper than Python's stack
             origin: Any = {"verb": "fork", "parent": parent, "fork_turn": 0} if parent else {}
             tape.add_run({}, name="deep", first=(0, "{}", "{}"), **origin)
-        assert len(tape.tree().lines) == 2_001
+        assert len(tape.tree().splitlines()) == 1_101

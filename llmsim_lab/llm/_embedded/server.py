@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from llmsim_lab._util.text import end_of, log_event, printable
+from llmsim_lab._util.text import log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._embedded.weights import usable_cores
 from llmsim_lab.llm._embedded.wire import extend
@@ -195,7 +195,7 @@ class ChildProcess:
             how = f"signal {name}{_HINTS.get(name, '')}"
         self._printed.seek(0)
         text = self._printed.read().decode(errors="replace")
-        last = end_of(printable(text, keep="\n"), _SHOWN_CHARS)
+        last = " ".join(printable(text, keep="\n").split())[-_SHOWN_CHARS:]
         return f"{how}; it printed last: {last}" if last else how
 
     def _address(self, settings: dict[str, object]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,17 @@ import pytest
 
 from llmsim_lab import data_path
 from llmsim_lab.agents import TaylorRuleAgent
-from llmsim_lab.economy import RudebuschSvensson, TaylorRule
-from llmsim_lab.economy._macro import NO_SHOCKS, Shocks
-from llmsim_lab.models import GlobalState
-from llmsim_lab.simulation import Simulation, SimulationConfig, lint
+from llmsim_lab.economy import TaylorRule
+from llmsim_lab.run._registry import config_from_file
+from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import MOVES_BP
 
 RULES = {"nations": ["Rule"], "players": "rule"}
 
 
-def found(subject: Any = None, **options: Any) -> dict[str, str]:
+def found(config: Any = None, **options: Any) -> dict[str, str]:
     """Return findings by what was checked."""
-    return {one.rule: str(one) for one in lint(subject or SimulationConfig(turns=20), **options)}
+    return {one.rule: str(one) for one in Simulation(config).lint(**options)}
 
 
 @pytest.mark.parametrize(
@@ -40,7 +38,7 @@ def test_nothing_is_found_in_what_is_shipped(config: dict[str, Any]) -> None:
 
 
 def test_nothing_is_found_in_the_shipped_economic_scenario() -> None:
-    assert found(data_path("scenarios/volcker.yaml")) == {}
+    assert found(config_from_file(data_path("scenarios/volcker.yaml"), kind="economic")) == {}
 
 
 def test_econ_agents_response_of_one_half_is_found() -> None:
@@ -87,21 +85,6 @@ def test_a_target_given_as_a_fraction_is_found(players: str) -> None:
     nations = ({"name": "Aland", "inflation_target": 0.02},)
     message = found(SimulationConfig(nations=nations, players=players))["percent and fraction"]
     assert "of Aland is 0.02 percent; rates are in percent here: write 2 if you mean 2%" in message
-
-
-def test_an_annual_rate_applied_in_each_quarter_is_found() -> None:
-    """EconAgent pays a year's interest each month; here a year's growth each quarter."""
-
-    class Undivided:
-        def advance(
-            self, state: GlobalState, *, interest_rate: float, shocks: Shocks = NO_SHOCKS
-        ) -> GlobalState:
-            after = RudebuschSvensson().advance(state, interest_rate=interest_rate, shocks=shocks)
-            output = state.total_economic_value * math.exp(after.gdp_growth / 100)
-            return after.model_copy(update={"total_economic_value": output})
-
-    message = found(model=Undivided())["annual rate in a quarter"]
-    assert "growth of 2.2% per year raises output by 2.2% in a quarter" in message
 
 
 def test_moves_that_cannot_reach_the_rule_are_found() -> None:

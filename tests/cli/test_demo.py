@@ -61,7 +61,8 @@ def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live(
     quarters = pd.read_csv("out/demo/demo.csv")
     assert set(quarters["player"]) == set(shipped.players)
     fork = Tape("out/demo/demo.tape", read_only=True).runs()[-1]
-    parent = demo_runs(data_path("tapes/demo.tape.gz"))[1]["plain"]
+    with Tape(data_path("tapes/demo.tape.gz"), read_only=True) as tape:
+        parent = demo_runs(tape)[1]["plain"]
     assert (fork.verb, fork.parent, fork.fork_turn, fork.turns) == ("fork", parent, 20, 22)
 
 

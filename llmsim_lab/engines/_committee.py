@@ -64,6 +64,11 @@ class Committee(Settings):
         reach = self.tolerance_bp / 100
         return min(max(votes[self.chair], median - reach), median + reach)
 
+    def __str__(self) -> str:
+        if self.rule == "chair":
+            return f"chair {self.chair} within {self.tolerance_bp:g} bp of the median"
+        return self.rule
+
 
 def _median(votes: Mapping[str, float], current: float) -> float:
     rates = sorted(votes.values())

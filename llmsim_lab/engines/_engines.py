@@ -281,7 +281,7 @@ def minutes(
     cast = ", ".join(f"{name} {change(vote)}" for name, vote in sorted(votes.items()))
     against = [name for name, vote in sorted(votes.items()) if dissents(vote, rate)]
     dissent = f"dissent: {', '.join(against)}" if against else "no dissent"
-    return f"Votes: {cast}. By the rule {committee.rule}: {change(rate)}; {dissent}."
+    return f"Votes: {cast}. By the rule {committee}: {change(rate)}; {dissent}."
 
 
 def update_limits(limits: EngineConfig, rate: float) -> dict[str, list[float]]:

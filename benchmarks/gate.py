@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from llmsim_lab.economy import RudebuschSvensson, initial_state, response_of
-from llmsim_lab.economy._macro import STEADY_STATE, ShockGenerator
+from llmsim_lab.economy._macro import DEMAND_STD, STEADY_STATE, SUPPLY_STD
 from llmsim_lab.economy._response import PolicyResponse
 from llmsim_lab.simulation._gate import DRAWS, GATE_MOVES_BP, NAMED, NAMES, PAIRS, situations
 from llmsim_lab.study._demo import DEMO_SEEDS, DEMO_START, DEMO_TURNS, FAR
@@ -229,9 +229,8 @@ def recordings(count: int, rng: np.random.Generator) -> Numbers:
     """
     rest, width, model = STEADY_STATE, count * len(DEMO_SEEDS), RudebuschSvensson()
     inflation, gap, rates = map(np.array, astuple(initial_state(DEMO_START).global_state.lags))
-    spread = ShockGenerator(0)
     hits = rng.standard_normal((2, DEMO_TURNS, width))
-    supply, demand = hits[0] * spread.supply_std, hits[1] * spread.demand_std
+    supply, demand = hits[0] * SUPPLY_STD, hits[1] * DEMAND_STD
     low, high = -rest.interest_rate, 25 - rest.interest_rate
     worlds = []
     for sign in (1, -1):

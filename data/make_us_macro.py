@@ -3,7 +3,7 @@
     pip install statsmodels xlrd
     python data/make_us_macro.py [path/to/statsmodels/datasets/macrodata]
 
-The package itself, which this script imports, needs neither. ``us_macro_monthly.csv`` is a plain
+The package itself needs neither. ``us_macro_monthly.csv`` is a plain
 extract; what ``us_macro_quarterly.csv`` holds, in which units and computed how, stands in
 ``README.md``.
 
@@ -18,11 +18,13 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
+from math import log
 from pathlib import Path
 
-from llmsim_lab.economy._data import derive
+import numpy as np
+from scipy.linalg import solveh_banded
 
-__all__ = ["COLUMNS", "check_dating", "quarter_means", "write"]
+__all__ = ["COLUMNS", "check_dating", "derive", "hp_trend", "quarter_means", "write"]
 
 FIRST_YEAR = 1959
 QUARTERS = 203
@@ -39,6 +41,9 @@ COLUMNS = (
     "output_gap_one_sided",
 )
 MONTHLY_COLUMNS = ("month", "cpi", "tbill_3m")
+SMOOTHING = 1600.0
+FEWEST = 20
+"""Quarters: before, a trend's last value says little, and no one-sided gap is given."""
 
 Cell = str | float | None
 Row = dict[str, Cell]
@@ -92,6 +97,64 @@ def check_dating(months: Sequence[Month], quarters: Sequence[Mapping[str, str]])
         mean = sum(month[2] for month in late) / 3
         if abs(mean - float(line["tbilrate"])) > 0.006:
             raise SystemExit(f"{name}: tbilrate {line['tbilrate']} is not {late[0][0]} ff., {mean}")
+
+
+def derive(
+    names: Sequence[str],
+    *,
+    real_gdp: Sequence[float],
+    cpi: Sequence[float],
+    unemployment: Sequence[float],
+    interest_rate: Sequence[float],
+) -> list[dict[str, float | None]]:
+    """Return a table's rows from its four measured columns; ``README.md`` has the units."""
+    log_gdp, log_cpi = ([log(value) for value in column] for column in (real_gdp, cpi))
+    trend = hp_trend(log_gdp)
+    known_then = one_sided_gap(real_gdp)
+    return [
+        {
+            "real_gdp": real_gdp[t],
+            "gdp_growth": 400 * (log_gdp[t] - log_gdp[t - 1]) if t >= 1 else None,
+            "cpi": cpi[t],
+            "inflation_qoq_annualised": 400 * (log_cpi[t] - log_cpi[t - 1]) if t >= 1 else None,
+            "inflation": 100 * (log_cpi[t] - log_cpi[t - 4]) if t >= 4 else None,
+            "unemployment": unemployment[t],
+            "interest_rate": interest_rate[t],
+            "output_gap": 100 * (log_gdp[t] - trend[t]),
+            "output_gap_one_sided": known_then[t],
+        }
+        for t in range(len(names))
+    ]
+
+
+def hp_trend(series: Sequence[float]) -> list[float]:
+    """Return the Hodrick-Prescott trend, λ = 1600: it minimises squared deviations + λ · bends².
+
+    Source: Hodrick and Prescott (1997), "Postwar U.S. business cycles", Journal of Money, Credit
+    and Banking 29(1); λ = 1600 is theirs for quarterly data. Two-sided: each value uses the whole
+    sample.
+    """
+    # (I + λ K'K) trend = series, K taking second differences: a matrix of five diagonals.
+    size = len(series)
+    bands = np.zeros((3, size))
+    bands[2] = 1 + SMOOTHING * np.convolve(np.ones(size - 2), [1, 4, 1])
+    bands[1, 1:] = -2 * SMOOTHING * np.convolve(np.ones(size - 2), [1, 1])
+    bands[0, 2:] = SMOOTHING
+    return [float(value) for value in solveh_banded(bands, np.asarray(series))]
+
+
+def one_sided_gap(real_output: Sequence[float]) -> list[float | None]:
+    """Return the output gap of each quarter, as its own and earlier quarters alone show it.
+
+    Percent of trend: 100 times the log deviation of the last value from the Hodrick-Prescott trend
+    through all values so far; None for the first 19 quarters. What an ex-post gap owes to later
+    quarters is not in it, so it is what could be known at the time, but for revisions of the data
+    themselves. Source: Orphanides and van Norden (2002), "The unreliability of output-gap estimates
+    in real time", Review of Economics and Statistics 84(4).
+    """
+    logs = [100 * log(value) for value in real_output]
+    known = range(FEWEST, len(logs) + 1)
+    return [None] * (FEWEST - 1) + [logs[n - 1] - hp_trend(logs[:n])[-1] for n in known]
 
 
 def write(path: Path, header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:

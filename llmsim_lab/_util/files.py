@@ -68,8 +68,3 @@ def kept_folder(name: str) -> Path:
     import platformdirs
 
     return platformdirs.user_cache_path("llmsim_lab") / name
-
-
-def economics_folder(folder: Path | None = None) -> Path:
-    """Return where the economic gate's cards are, in a folder of cards, else the usual one."""
-    return (folder or kept_folder("cards")) / "economics"

@@ -13,19 +13,16 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from llmsim_lab._util.config import Settings
-from llmsim_lab._util.text import faults, number
-from llmsim_lab.agents._briefing import PolicyBriefing
-from llmsim_lab.agents._briefing import briefing as briefing_values
+from llmsim_lab._util.text import number
+from llmsim_lab.agents._briefing import briefing, role_of
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._data import Quarter
-from llmsim_lab.economy._macro import RateLimits, Rule, rate_by
+from llmsim_lab.economy._macro import EngineConfig, Rule, rate_by
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
@@ -46,15 +43,7 @@ _ECONOMIC_STEMS = (
     "reserve salar sanction saving spend stimul subsid suppl surplus tariff tax trade treasury "
     "unemploy wage welfare"
 )
-# By first letters: all 65 one after the other, at each word, would take twice as long.
-_BY_LETTER = {
-    letter: "|".join(stem[1:] for stem in stems)
-    for letter, stems in groupby(sorted(_ECONOMIC_STEMS.split()), key=itemgetter(0))
-}
-_ECONOMIC = re.compile(
-    rf"\b(?:{'|'.join(f'{letter}(?:{ends})' for letter, ends in _BY_LETTER.items())})",
-    re.IGNORECASE,
-)
+_ECONOMIC = re.compile(rf"\b(?:{'|'.join(_ECONOMIC_STEMS.split())})", re.IGNORECASE)
 
 _SOURCES = {
     "profile": "{agent}'s profile",
@@ -74,10 +63,6 @@ _SOURCES = {
     "stance": "the real rate minus the neutral one, turn {turn}",
 }
 """Where the value of each of the prompt's slots comes from."""
-
-
-_SIZES = ("rate_change_bp", "proposed_rate")
-"""Fields by which a decision states its size; an action has both."""
 
 NOT_ECONOMIC = (
     "the action names nothing of economic policy "
@@ -135,7 +120,7 @@ class Agent(ABC):
         if size is None and "rate_change_bp" in fields:
             raise ConfigError(
                 f"{self.name!r} states no change of the rate, and the run has moves on offer; give "
-                "the agent moves_bp=run.moves_bp, or the run moves_bp=None"
+                "the run moves_bp=None, or a TaylorRuleAgent moves_bp=run.moves_bp"
             )
         if size is not None and "rate_change_bp" not in fields:
             rate = now.interest_rate + size / 100
@@ -197,19 +182,11 @@ class LLMAgent(Agent):
             if not isinstance(failure.rejected, PolicyDecision):
                 raise
             decision, status = failure.rejected, "failed"
-        # What the decision says of its size goes into the action; the rest is any agent's.
-        said = vars(decision)
-        size = {name: said[name] for name in _SIZES if name in said}
-        chain = chain_of(decision, site, logger=logger, prompt=prompt, status=status, **size)
-        if size:
-            plain, call = PolicyDecision.model_validate(decision.model_dump()), decision.call
-            decision = plain if call is None else plain.with_call(call)
+        chain = chain_of(decision, site, logger=logger, prompt=prompt, status=status)
         return Action(
             agent_name=self.name,
             action_string=decision.action,
             policy_decision=decision,
-            rate_change_bp=size.get("rate_change_bp"),
-            proposed_rate=size.get("proposed_rate"),
             status=chain.status,
             reasoning_chain_id=f"{chain.turn}/agent/{self.name}",
             chain=chain,
@@ -221,12 +198,9 @@ class LLMAgent(Agent):
             total_timeout_s=self.llm_client.config.timeout_s,
             prompt=prompt,
             response_model=PolicyDecision,
-            check=self._check,
+            check=lambda made: None if self._validate_decision(made) else self._complaint(),
             site=site,
         )
-
-    def _check(self, decision: PolicyDecision) -> str | None:
-        return None if self._validate_decision(decision) else self._complaint()
 
 
 def _in_the_order_asked(schema: dict[str, Any]) -> None:
@@ -309,7 +283,9 @@ def briefing_prompt(
     *,
     name: str,
     profile: NationProfile,
-    how: PolicyBriefing,
+    masked: bool,
+    members: int,
+    rule: str,
     moves_bp: Sequence[int],
     turn: int = 0,
 ) -> RenderedPrompt:
@@ -320,25 +296,21 @@ def briefing_prompt(
         quarters: all that are known, oldest first; the last is the present one.
         name: whose central bank, or which member of its committee.
         profile: mandate, target and temperament.
-        how: how it is briefed.
+        masked: whether neither dates nor an economy are named.
+        members: how many vote.
+        rule: how the votes become one rate, in words.
         moves_bp: the changes of the rate on offer, basis points.
         turn: the number of the state that is shown.
     """
-    values = briefing_values(
-        quarters,
-        inflation_target=profile.inflation_target,
-        neutral_real_rate=how.neutral_real_rate,
-        masked=how.masked,
-    )
+    values = briefing(quarters, inflation_target=profile.inflation_target, masked=masked)
     target = number(profile.inflation_target)
     return prompt.render(
-        role=how.role(name),
+        role=role_of(name, masked=masked, members=members, rule=rule),
         profile=(
             f"Mandate: {profile.mandate}. Inflation target: {target}% over 4 quarters. "
             f"Temperament: {profile.temperament}."
         ),
         moves=moves_in_words(moves_bp),
-        neutral_real_rate=number(how.neutral_real_rate),
         **values,
     ).sourced(_SOURCES, agent=name, turn=turn)
 
@@ -349,36 +321,15 @@ class EconLLMAgent(LLMAgent):
     Args:
         name: unique in a run.
         llm_client: the model.
-        prompt: a prompt with the slots of the shipped ``agent_policy``, or with moves of
-            ``agent_rate``; that one if not given.
-        moves_bp: the changes of the rate on offer, basis points; the decision then states its size.
-            Without them it is in words alone.
-
-    Raises:
-        ConfigError: there are moves, and the prompt has no slot for them.
+        prompt: a prompt with the slots of the shipped ``agent_policy``; that one if not given.
     """
 
     profile: NationProfile | None = None
     """What is known of the nation."""
 
-    def __init__(
-        self,
-        name: str,
-        llm_client: LLMClient,
-        *,
-        prompt: Prompt | None = None,
-        moves_bp: Sequence[int] | None = None,
-    ) -> None:
+    def __init__(self, name: str, llm_client: LLMClient, *, prompt: Prompt | None = None) -> None:
         super().__init__(name, llm_client)
-        self.moves_bp = None if moves_bp is None else tuple(moves_bp)
-        self.prompt = prompt or Prompt.load("agent_rate" if moves_bp else "agent_policy")
-        if moves_bp and "moves" not in self.prompt.slots:
-            raise ConfigError(
-                f"prompt {self.prompt.name!r} of {name!r} has no slot {{{{ moves }}}}, so "
-                "the model would not know which changes of the rate are on offer; add it, as the "
-                "shipped agent_rate has it, or set moves_bp to None (in a file: null), and the "
-                "engine's model judges the action's words"
-            )
+        self.prompt = prompt or Prompt.load("agent_policy")
 
     def _construct_prompt(self, state: SimulationState) -> str:
         """Show the four indicators."""
@@ -387,40 +338,11 @@ class EconLLMAgent(LLMAgent):
             state.global_state,
             name=self.name,
             profile=self.profile,
-            moves_bp=self.moves_bp,
             turn=state.turn,
         )
 
-    async def _ask(self, prompt: str, site: CallSite) -> PolicyDecision:
-        moves = self.moves_bp
-        if not moves:
-            return await super()._ask(prompt, site)
-
-        def fault(decision: RateDecision) -> str | None:
-            move, listed = decision.rate_change_bp, moves_in_words(moves)
-            wrong = f"rate_change_bp must be one of {listed}, and it is {move}"
-            return None if move in moves else wrong
-
-        try:
-            return await self.llm_client.call_with_retry(
-                total_timeout_s=self.llm_client.config.timeout_s,
-                prompt=prompt,
-                response_model=RateDecision,
-                choices={"rate_change_bp": moves},
-                check=lambda decision: fault(decision) or self._check(decision),
-                site=site,
-            )
-        except LLMFailureException as failure:
-            # No size that anybody offered: an invalid answer, which no engine could apply, and not
-            # an action to reject.
-            if isinstance(failure.rejected, RateDecision) and fault(failure.rejected):
-                failure.rejected = None
-            raise
-
     def _validate_decision(self, decision: PolicyDecision) -> bool:
-        """Return True if the decision states a change of the rate, or a word of economic policy."""
-        if isinstance(decision, RateDecision) and decision.rate_change_bp is not None:
-            return True
+        """Return True if the action's words name something of economic policy."""
         return is_economic(decision.action)
 
     def _complaint(self) -> str:
@@ -453,11 +375,9 @@ class NationAgent(EconLLMAgent):
         profile: how this advisor differs from others, such as ``{"mandate": "low unemployment"}``:
             ``mandate``, ``inflation_target`` (percent per year) and ``temperament``, each optional.
         prompt: as ``EconLLMAgent`` takes it.
-        moves_bp: as ``EconLLMAgent`` takes it.
 
     Raises:
-        ConfigError: the profile has an unknown key or a wrong value, or the prompt has no slot for
-            the moves.
+        ConfigError: the profile has an unknown key or a wrong value.
     """
 
     profile: NationProfile
@@ -469,13 +389,9 @@ class NationAgent(EconLLMAgent):
         *,
         profile: NationProfile | Mapping[str, Any] | None = None,
         prompt: Prompt | None = None,
-        moves_bp: Sequence[int] | None = None,
     ) -> None:
-        super().__init__(name, llm_client, prompt=prompt, moves_bp=moves_bp)
-        try:
-            self.profile = NationProfile.model_validate(profile or {})
-        except ValidationError as error:
-            raise ConfigError(f"profile of {name!r}: {faults(error)}") from error
+        super().__init__(name, llm_client, prompt=prompt)
+        self.profile = NationProfile(**dict(profile or {}))
 
 
 class RuleProposal(NamedTuple):
@@ -500,7 +416,7 @@ class RuleProposal(NamedTuple):
 def rule_proposal(
     rule: TaylorRule | Rule,
     economy: GlobalState,
-    limits: RateLimits,
+    limits: EngineConfig,
     *,
     moves_bp: Sequence[int] | None = None,
     exact: bool = False,
@@ -528,7 +444,7 @@ def rule_proposal(
     else:
         rate = limits.nearest(asked, current=here)
         # Rounding to the grid moves the rate by half a step at most; more means a limit binds.
-        further = abs(rate - asked) > limits.step
+        further = abs(rate - asked) > limits.rate_step
     reasoning = (
         f"With inflation at {number(economy.inflation)}% and an output gap of "
         f"{number(economy.output_gap)}% the rule asks for {number(asked)}%."
@@ -545,7 +461,7 @@ class TaylorRuleAgent(Agent):
         name: unique in a run.
         rule: the rule, or a function with the arguments of its ``rate``; Taylor (1993) with its own
             coefficients if not given.
-        limits: how far one action may move the rate, such as a configuration's ``engine.limits``;
+        limits: how far one action may move the rate, such as a configuration's ``engine``;
             the engine's defaults if not given.
         moves_bp: the changes of the rate on offer, basis points; the action then states its size,
             and of the limits only the bounds matter.
@@ -559,13 +475,13 @@ class TaylorRuleAgent(Agent):
         name: str = "Taylor rule",
         *,
         rule: TaylorRule | Rule | None = None,
-        limits: RateLimits | None = None,
+        limits: EngineConfig | None = None,
         moves_bp: Sequence[int] | None = None,
         exact: bool = False,
     ) -> None:
         super().__init__(name)
         self.rule = rule or TaylorRule()
-        self.limits = limits or RateLimits()
+        self.limits = limits or EngineConfig()
         self.moves_bp = None if moves_bp is None else tuple(moves_bp)
         self.exact = exact
 

@@ -7,8 +7,8 @@ output gap. What came before the run is history, in its final vintage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
+from typing import Any
 
 from llmsim_lab._util.text import number
 from llmsim_lab.economy._data import Quarter, mirrored_quarters, quarters_before
@@ -17,6 +17,8 @@ from llmsim_lab.models import GlobalState
 
 SHOWN = 8
 """How many quarters the table has."""
+NEUTRAL_REAL_RATE = RudebuschSvensson().neutral_real_rate
+"""Percent per year."""
 
 _TITLES = (
     "quarter",
@@ -29,22 +31,8 @@ _TITLES = (
 )
 
 
-class Dated(Protocol):
-    """A state of an economic run."""
-
-    @property
-    def global_state(self) -> GlobalState:
-        """The economy, as its readers see it."""
-        ...
-
-    @property
-    def period(self) -> str | None:
-        """The quarter, if it has a date."""
-        ...
-
-
 def known_quarters(
-    states: Sequence[Dated], *, us_past: bool = True, mirror_of: str | None = None
+    states: Sequence[Any], *, us_past: bool = True, mirror_of: str | None = None
 ) -> list[Quarter]:
     """Return all quarters that are known at the last of a run's states, oldest first.
 
@@ -52,7 +40,7 @@ def known_quarters(
     stood at the first state's levels, without an output gap, which the first quarter opens.
 
     Args:
-        states: of a run, from its first turn on.
+        states: of an economic run, from its first turn on.
         us_past: whether a dated run starts from the US data, not from others.
         mirror_of: the quarter of which a run starts from the mirror image.
     """
@@ -66,8 +54,8 @@ def known_quarters(
     return [*before, *map(_quarter, states)]
 
 
-def _quarter(state: Dated) -> Quarter:
-    economy = state.global_state
+def _quarter(state: Any) -> Quarter:
+    economy: GlobalState = state.global_state
     return Quarter(
         period=state.period,
         inflation=economy.inflation,
@@ -78,46 +66,33 @@ def _quarter(state: Dated) -> Quarter:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyBriefing:
-    """How a central bank, or a member of its committee, is briefed.
+def role_of(name: str, *, masked: bool, members: int, rule: str) -> str:
+    """Return who is asked, as the prompt of a central bank or a member of its committee begins.
 
-    Attributes:
-        masked: whether dates are counted back from now and no economy is named, so that a model
-            cannot recall what happened.
+    Args:
+        name: of the economy, or of the member.
+        masked: whether no economy is named, so that a model cannot recall what happened.
         members: how many vote.
         rule: how the votes become one rate, in words.
-        neutral_real_rate: percent per year.
-        mirror_of: the quarter of which the run starts from the mirror image, if it does.
     """
-
-    masked: bool = True
-    members: int = 1
-    rule: str = "median"
-    mirror_of: str | None = None
-    neutral_real_rate: float = RudebuschSvensson().neutral_real_rate
-
-    def role(self, name: str) -> str:
-        """Return who is asked, as the prompt begins."""
-        economy = "a large economy" if self.masked or self.members > 1 else name
-        if self.members == 1:
-            return f"You are the central bank of {economy} and set its policy interest rate."
-        who = "one" if self.masked else f"{name}, one"
-        return (
-            f"You are {who} of the {self.members} members of the committee that sets the policy "
-            f"interest rate of {economy}; the votes are put together by the rule: {self.rule}."
-        )
+    economy = "a large economy" if masked or members > 1 else name
+    if members == 1:
+        return f"You are the central bank of {economy} and set its policy interest rate."
+    who = "one" if masked else f"{name}, one"
+    return (
+        f"You are {who} of the {members} members of the committee that sets the policy interest "
+        f"rate of {economy}; the votes are put together by the rule: {rule}."
+    )
 
 
 def briefing(
-    quarters: Sequence[Quarter], *, inflation_target: float, neutral_real_rate: float, masked: bool
+    quarters: Sequence[Quarter], *, inflation_target: float, masked: bool
 ) -> dict[str, str]:
     """Return the values of the slots of ``agent_briefing`` that change from turn to turn.
 
     Args:
         quarters: all that are known, oldest first, as ``known_quarters`` returns them.
         inflation_target: four-quarter inflation, percent.
-        neutral_real_rate: percent per year.
         masked: whether quarters are counted back from now instead of named by their dates.
     """
     lines = []
@@ -144,7 +119,8 @@ def briefing(
         "inflation_target": number(inflation_target),
         "output_gap": f"{number(now.output_gap)}%",
         "real_rate": number(real_rate),
-        "stance": _distance(real_rate - neutral_real_rate),
+        "stance": _distance(real_rate - NEUTRAL_REAL_RATE),
+        "neutral_real_rate": number(NEUTRAL_REAL_RATE),
         "interest_rate": number(now.interest_rate),
     }
 

@@ -24,7 +24,6 @@ from llmsim_lab.errors import LabError
 from llmsim_lab.run import fork
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import Demonstration
-from llmsim_lab.study._demo import demo_runs
 
 _NEXT = (
     "For a model that responds: get a larger one ('ollama pull llama3.1:8b'), see if it "
@@ -70,7 +69,7 @@ def demo(
         return
     say(f"Quarters {taped + 1} to {taped + turns} of seed {seed}: a fork of its run, live.")
     say(_how_long(recorded, turns))
-    simulation = fork(tape, demo_runs(tape)[seed]["plain"], llm_client=client)
+    simulation = fork(tape, recorded.run_id, llm_client=client)
     failure = play(simulation, turns)
     report(simulation, out, taped=taped, since=taped)
     say(
@@ -103,8 +102,8 @@ def _show(found: Demonstration, out: Path) -> None:
     first = next(iter(found.runs.values()))["plain"]
     say(
         f"{found.model} as a central bank: {counted(len(found.runs), 'seed')} of shocks, "
-        f"{found.quarters} quarters from {first.turns[0].state.period}, the same mirrored, and "
-        "an oil shock: a recording, and no model was asked."
+        f"up to {found.paths['turn'].max()} quarters from {first.turns[0].state.period}, the same "
+        "mirrored, and an oil shock: a recording, and no model was asked."
     )
     say(found.to_frame().rename_axis("player").to_string())
     say(found.headline)

@@ -21,7 +21,7 @@ from llmsim_lab.run._config import PlayerWord
 from llmsim_lab.run._records import check_manifest, config_of, llm_config_of, prompts_of
 from llmsim_lab.run._registry import class_of_config, config_from_file
 from llmsim_lab.run._run import existing_tape
-from llmsim_lab.simulation import lint as lint_economy
+from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.tape._lines import RunInfo
 
 _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
@@ -93,7 +93,13 @@ def lint(
 
     The status is 1 if there are findings.
     """
-    found = lint_economy(described)
+    config = config_from_file(described, kind=Simulation.kind)
+    if not isinstance(config, SimulationConfig):
+        raise ConfigError(
+            f"{described} describes a run of kind {class_of_config(config).kind!r}, and this takes "
+            "an economic run's configuration"
+        )
+    found = Simulation(config).lint()
     for finding in found:
         say(finding)
     say(f"{described}: {counted(len(found), 'finding')}")

@@ -4,8 +4,8 @@ Rates are percent per year, gaps percent of potential, steps are quarters; every
 names its source. numpy and pandas are loaded when a function first needs them, not on import.
 """
 
-from llmsim_lab.economy._analysis import backtest, closed_loop
-from llmsim_lab.economy._data import history, initial_state, load_macro, load_us_macro
+from llmsim_lab.economy._analysis import closed_loop
+from llmsim_lab.economy._data import history, initial_state, load_us_macro
 from llmsim_lab.economy._macro import QuadraticLoss, RudebuschSvensson, TaylorRule
 from llmsim_lab.economy._response import response_of
 
@@ -13,11 +13,9 @@ __all__ = [
     "QuadraticLoss",
     "RudebuschSvensson",
     "TaylorRule",
-    "backtest",
     "closed_loop",
     "history",
     "initial_state",
-    "load_macro",
     "load_us_macro",
     "response_of",
 ]

@@ -12,13 +12,15 @@ here the data have to be out first, so everything comes one quarter later.)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass
 from itertools import pairwise
-from math import ceil, exp, floor, fsum, inf, isfinite, isnan
+from math import ceil, exp, floor, fsum, inf, isfinite
 from statistics import NormalDist, fmean
-from typing import Protocol
+from typing import Annotated, Self
 
-from llmsim_lab._util.checks import real_number, whole_number
+from pydantic import Field, FiniteFloat, model_validator
+
+from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.models import GlobalState, MacroLags
 
@@ -47,13 +49,7 @@ class Shocks:
     supply: float = 0.0
     demand: float = 0.0
 
-    def __post_init__(self) -> None:
-        if not (isfinite(self.supply) and isfinite(self.demand)):
-            raise ConfigError(f"{self} must hold finite numbers")
-
     def __add__(self, other: Shocks) -> Shocks:
-        if not isinstance(other, Shocks):
-            return NotImplemented
         return Shocks(self.supply + other.supply, self.demand + other.demand)
 
 
@@ -61,9 +57,13 @@ NO_SHOCKS = Shocks()
 """A quarter without surprises."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShockGenerator:
-    """Independent normal shocks, one pair a turn.
+SUPPLY_STD, DEMAND_STD = 1.009, 0.819
+"""Standard deviations of the shocks, percentage points and percent of potential: the standard
+errors of Rudebusch and Svensson's equations."""
+
+
+def shocks_at(turn: int, *, seed: int, scale: float = 1.0, mirrored: bool = False) -> Shocks:
+    """Return the random shocks of the quarter that a turn leads to: two independent normal draws.
 
     A draw depends on seed and turn only, not on how often or in which order draws are made. So runs
     with one seed share their shocks whatever the policy (common random numbers), and a fork or a
@@ -75,67 +75,28 @@ class ShockGenerator:
     distribution function. Differs from Rudebusch and Svensson (1999): they allow the two shocks to
     be correlated; here, as in the Macroeconomic Model Data Base, they are not.
 
-    Attributes:
-        seed: a whole number from 0.
+    Args:
+        turn: the number of the state they help to make, from 0.
+        seed: from 0 to below 2**128.
         scale: factor on both standard deviations; 0 gives exactly no shocks.
-        mirrored: whether every shock has the opposite sign.
-        supply_std: standard deviation of the supply shock, percentage points; the default is the
-            standard error of Rudebusch and Svensson's inflation equation.
-        demand_std: the same for their output gap equation, percent of potential.
+        mirrored: whether both have the opposite sign.
     """
+    if scale == 0:  # 0 times a draw would be -0.0 half of the time
+        return NO_SHOCKS
+    from numpy.random import Philox  # here, since numpy takes time to import
 
-    seed: int
-    scale: float = 1.0
-    supply_std: float = 1.009
-    demand_std: float = 0.819
-    mirrored: bool = False
-
-    def __post_init__(self) -> None:
-        whole_number("seed", self.seed)
-        if not 0 <= self.seed < 2**128:  # Philox's key has 128 bits
-            raise ConfigError(f"seed={self.seed} must be from 0 to below 2**128")
-        for name in ("scale", "supply_std", "demand_std"):
-            real_number(name, getattr(self, name), least=0)
-
-    def at(self, turn: int) -> Shocks:
-        """Return the shocks of the quarter that ``turn`` leads to.
-
-        Args:
-            turn: the number of the state they help to make, from 0.
-        """
-        whole_number("turn", turn, least=0)
-        if self.scale == 0:  # 0 times a draw would be -0.0 half of the time
-            return NO_SHOCKS
-        from numpy.random import Philox  # here, since numpy takes time to import
-
-        supply, demand = Philox(key=self.seed, counter=turn).random_raw(2).tolist()
-        scale = -self.scale if self.mirrored else self.scale
-        return Shocks(
-            scale * self.supply_std * _standard_normal(supply),
-            scale * self.demand_std * _standard_normal(demand),
-        )
+    supply, demand = Philox(key=seed, counter=turn).random_raw(2).tolist()
+    signed = -scale if mirrored else scale
+    return Shocks(
+        signed * SUPPLY_STD * _standard_normal(supply),
+        signed * DEMAND_STD * _standard_normal(demand),
+    )
 
 
 def _standard_normal(raw: int) -> float:
     """Turn 64 random bits, of which the uppermost 52 are used, into a standard normal number."""
     # Half a unit keeps the probability off 0 and 1, where the inverse is infinite.
     return _NORMAL.inv_cdf(((raw >> 12) + 0.5) * 2.0**-52)
-
-
-class MacroModel(Protocol):
-    """Any object that moves the economy by one quarter, given the policy rate."""
-
-    def advance(
-        self, state: GlobalState, *, interest_rate: float, shocks: Shocks = NO_SHOCKS
-    ) -> GlobalState:
-        """Return the next quarter.
-
-        Args:
-            state: this quarter.
-            interest_rate: the policy rate of the next quarter, percent per year.
-            shocks: the surprises of the next quarter.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,12 +153,7 @@ class RudebuschSvensson:
     potential_growth: float = 2.2
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            numbers = value if isinstance(value, tuple) else (value,)
-            if not all(isfinite(number) for number in numbers):
-                raise ConfigError(f"{field.name}={value} must hold finite numbers")
-        if abs((total := fsum(self.inflation_lags)) - 1) > _TOLERANCE:
+        if not abs((total := fsum(self.inflation_lags)) - 1) <= _TOLERANCE:
             raise ConfigError(
                 f"inflation_lags={self.inflation_lags} sum to {total:g}, not to 1: the model has "
                 "no constant to which inflation would return"
@@ -207,7 +163,7 @@ class RudebuschSvensson:
         self, state: GlobalState, *, interest_rate: float, shocks: Shocks = NO_SHOCKS
     ) -> GlobalState:
         """Return the next quarter; see the class for the equations, the module for the timing."""
-        _check(state, interest_rate)
+        _check(state)
         lags = state.lags
         p0, p1, p2, p3 = lags.inflation
         gap, gap_before = lags.output_gap
@@ -305,21 +261,17 @@ def _mean(a: float, b: float, c: float, d: float) -> float:
     return ((a + b) + (c + d)) / 4  # exactly a if all four are a
 
 
-def _check(state: GlobalState, interest_rate: float) -> None:
-    """Raise ConfigError if the rate is not finite, or the levels disagree with the lags."""
-    if not isfinite(interest_rate):
-        raise ConfigError(f"interest_rate={interest_rate} must be a finite number")
+def _check(state: GlobalState) -> None:
+    """Raise ConfigError if the levels disagree with the lags."""
     lags = state.lags
-    for name, level, lagged in (
-        ("interest_rate", state.interest_rate, lags.interest_rate[0]),
-        ("output_gap", state.output_gap, lags.output_gap[0]),
-        ("inflation", state.inflation, _mean(*lags.inflation)),
-    ):
-        if not abs(level - lagged) <= _TOLERANCE:
-            raise ConfigError(
-                f"{name}={level} but the state's lags say {lagged}; change levels with "
-                f"run.intervene(turn, {{{name!r}: ...}}), not with model_copy"
-            )
+    levels = (state.interest_rate, state.output_gap, state.inflation)
+    lagged = (lags.interest_rate[0], lags.output_gap[0], _mean(*lags.inflation))
+    if any(abs(level - lag) > _TOLERANCE for level, lag in zip(levels, lagged, strict=True)):
+        raise ConfigError(
+            f"interest_rate, output_gap and inflation are {levels} but the state's lags say "
+            f"{lagged}; change levels with run.intervene(turn, {{'inflation': ...}}), not with "
+            "model_copy"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,13 +303,6 @@ class TaylorRule:
     inertia: float = 0.0
 
     def __post_init__(self) -> None:
-        weights = ("inflation_weight", "output_gap_weight")
-        for name in ("neutral_real_rate", "inflation_target", *weights):
-            real_number(name, getattr(self, name))
-        if isnan(self.lower_bound) or self.lower_bound == inf:
-            raise ConfigError(
-                f"lower_bound={self.lower_bound} must be a number, or -inf for no bound"
-            )
         if not 0 <= self.inertia < 1:
             raise ConfigError(f"inertia={self.inertia} must be from 0 to below 1")
 
@@ -375,94 +320,73 @@ class TaylorRule:
             + self.inflation_weight * (inflation - self.inflation_target)
             + self.output_gap_weight * output_gap
         )
-        rate = self.inertia * previous_rate + (1 - self.inertia) * target
-        if not isfinite(rate):
+        asked = self.inertia * previous_rate + (1 - self.inertia) * target
+        rate = max(self.lower_bound, asked)
+        if not (isfinite(rate) and isfinite(asked)):
             raise ConfigError(
-                f"no rate follows from {inflation=}, {output_gap=}, {previous_rate=}: "
-                "all three must be finite numbers"
+                f"no rate follows from {inflation=}, {output_gap=}, {previous_rate=} by {self}: "
+                "all must be finite numbers"
             )
-        return max(self.lower_bound, rate)
-
-
-def function_of(rule: TaylorRule | Rule) -> Rule:
-    """Return a rule as a function with its arguments."""
-    return rule.rate if isinstance(rule, TaylorRule) else rule
+        return rate
 
 
 def rate_by(rule: TaylorRule | Rule, state: GlobalState) -> float:
     """Return the rate that a rule asks for on a quarter's data, percent per year."""
-    return function_of(rule)(
+    asks = rule.rate if isinstance(rule, TaylorRule) else rule
+    return asks(
         inflation=state.inflation, output_gap=state.output_gap, previous_rate=state.interest_rate
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FiscalBackstop:
-    """Demand from the budget when the rate is at its lower bound and far from where it should be.
+def fiscal_demand(state: GlobalState, *, lower_bound: float, model: RudebuschSvensson) -> float:
+    """Return what the budget adds where the rate is at its lower bound, percent of output.
 
     At the bound the real rate rises as prices fall, and a linear model has nothing that would end
     the spiral. Idea: Reifschneider and Williams (2000), "Three lessons for monetary policy in a
     low-inflation era", Journal of Money, Credit and Banking 32(4): in the severest
     contractions something other than the rate has to stimulate. Differs: theirs is part of a large
     model; here the budget replaces, percent for percent, what a rate below the bound would have
-    done to the output gap, beyond the first ``tolerated`` points of it.
-
-    Attributes:
-        rule: what the rate would be without a bound.
-        tolerated: percentage points of shortfall before the budget acts. Measured under the Taylor
-            rule over 80 quarters from the steady state, 200 seeds: 16.5% of the runs spiral without
-            a backstop, none with 2 points, and the budget acts in 13% of the quarters.
+    done to the output gap, beyond the first two points of it. Measured under the Taylor rule over
+    80 quarters from the steady state, 200 seeds: 16.5% of the runs spiral without, none with it,
+    and the budget acts in 13% of the quarters.
     """
-
-    rule: TaylorRule = TaylorRule(lower_bound=-inf)
-    tolerated: float = 2.0
-
-    def demand(self, state: GlobalState, *, lower_bound: float, model: MacroModel) -> float:
-        """Return what the budget adds to the next quarter's output gap, percent of potential.
-
-        Args:
-            state: this quarter.
-            lower_bound: of the rate, percent per year.
-            model: whose ``real_rate_to_gap`` is the percent of gap lost per point of the real rate;
-                in one without it the budget does nothing.
-        """
-        wanted = rate_by(self.rule, state)
-        weight: float = getattr(model, "real_rate_to_gap", 0.0)
-        return weight * max(0.0, lower_bound - wanted - self.tolerated)
+    wanted = rate_by(TaylorRule(lower_bound=-inf), state)
+    return model.real_rate_to_gap * max(0.0, lower_bound - wanted - 2.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateLimits:
-    """Bounds of the policy rate and of its change by one action; percent (points) per year.
+class EngineConfig(Settings):
+    """Limits of the interest rate and of its change by one action; percent (points) per year.
 
     Attributes:
-        lower: effective lower bound.
-        upper: highest rate accepted.
+        rate_bounds: lowest and highest rate; beyond them a reply is invalid, never clamped.
         max_move: largest change by one action, percentage points.
-        step: the grid of rates offered to a model, percentage points; central banks move in quarter
-            points.
+        rate_step: the grid of rates offered to a model; central banks move in quarter points.
     """
 
-    lower: float = 0.0
-    upper: float = 25.0
-    max_move: float = 2.0
-    step: float = 0.25
+    rate_bounds: tuple[FiniteFloat, FiniteFloat] = (0.0, 25.0)
+    max_move: Annotated[FiniteFloat, Field(gt=0)] = 2.0
+    rate_step: Annotated[FiniteFloat, Field(gt=0)] = 0.25
 
-    def __post_init__(self) -> None:
-        for name in ("lower", "upper", "max_move", "step"):
-            real_number(name, getattr(self, name))
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.lower >= self.upper:
-            raise ConfigError(f"rate bounds [{self.lower}, {self.upper}] are empty; swap them?")
-        if self.max_move <= 0 or self.step <= 0:
-            raise ConfigError(
-                f"max_move={self.max_move} and step={self.step} must be above 0; to keep the rate "
-                "still, set both bounds close to it"
+            raise ValueError(f"rate_bounds={self.rate_bounds} are empty; swap them?")
+        if self.max_move / self.rate_step > 1000:
+            raise ValueError(
+                f"rate_step={self.rate_step} cuts max_move={self.max_move} into more than 1000 "
+                "rates; a model cannot choose among so many: raise rate_step"
             )
-        if self.max_move / self.step > 1000:
-            raise ConfigError(
-                f"step={self.step} cuts max_move={self.max_move} into more than 1000 rates; "
-                "a model cannot choose among so many: raise step"
-            )
+        return self
+
+    @property
+    def lower(self) -> float:
+        """Effective lower bound."""
+        return self.rate_bounds[0]
+
+    @property
+    def upper(self) -> float:
+        """Highest rate accepted."""
+        return self.rate_bounds[1]
 
     def choices(self, current: float) -> list[float]:
         """Return the rates a model may choose from, lowest first; the current one is among them.
@@ -475,9 +399,9 @@ class RateLimits:
         low = max(self.lower, here - self.max_move)
         high = min(self.upper, here + self.max_move)
         # The grid is that of the steps from 0, not from here: 4.13 is offered 4.25, not 4.38.
-        first = ceil(low / self.step - _TOLERANCE)
-        last = floor(high / self.step + _TOLERANCE)
-        rates = {round(number * self.step, 6) for number in range(first, last + 1)}
+        first = ceil(low / self.rate_step - _TOLERANCE)
+        last = floor(high / self.rate_step + _TOLERANCE)
+        rates = {round(number * self.rate_step, 6) for number in range(first, last + 1)}
         # The current rate may stand between the grid's points: to hold is always offered.
         return sorted(rates | {round(here, 6)})
 
@@ -486,20 +410,16 @@ class RateLimits:
 
         A rate between the grid's points is accepted: the grid only limits what a model is offered.
         """
-        if not isfinite(rate):
-            return f"the new interest rate {rate} is not a finite number"
         if not self.lower - _TOLERANCE <= rate <= self.upper + _TOLERANCE:
             return (
                 f"the new interest rate {rate:g}% is outside the bounds "
                 f"{self.lower:g}% to {self.upper:g}%"
             )
         here = self.inside(current)
-        move = abs(rate - here)
-        if move > self.max_move + _TOLERANCE:
-            where = "the current" if here == current else "the bound at"
+        if not abs(rate - here) <= self.max_move + _TOLERANCE:
             return (
-                f"the new interest rate {rate:g}% is {move:g} percentage points from {where} "
-                f"{here:g}%; one action may move it by {self.max_move:g} at most"
+                f"the new interest rate {rate:g}% is {abs(rate - here):g} percentage points from "
+                f"the current {here:g}%; one action may move it by {self.max_move:g} at most"
             )
         return None
 
@@ -529,8 +449,7 @@ class LossParts:
     total: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuadraticLoss:
+class QuadraticLoss(Settings):
     """The mean of Rudebusch and Svensson's period loss over a run; central banks' studies use it.
 
     Source: Rudebusch & Svensson (1999), "Policy rules for inflation targeting", in Taylor (ed.),
@@ -546,14 +465,9 @@ class QuadraticLoss:
         rate_change_weight: μ, the weight of the squared change of the rate.
     """
 
-    inflation_target: float = 2.0
-    gap_weight: float = 1.0
-    rate_change_weight: float = 0.5
-
-    def __post_init__(self) -> None:
-        real_number("inflation_target", self.inflation_target)
-        for name in ("gap_weight", "rate_change_weight"):
-            real_number(name, getattr(self, name), least=0)
+    inflation_target: FiniteFloat = 2.0
+    gap_weight: Annotated[FiniteFloat, Field(ge=0)] = 1.0
+    rate_change_weight: Annotated[FiniteFloat, Field(ge=0)] = 0.5
 
     def of(
         self,
@@ -573,14 +487,10 @@ class QuadraticLoss:
             ConfigError: fewer than two quarters, or series of different lengths.
         """
         prices, gaps, rates = list(inflation), list(output_gap), list(interest_rate)
-        if not len(prices) == len(gaps) == len(rates):
+        if not len(prices) == len(gaps) == len(rates) > 1:
             raise ConfigError(
-                f"the series must be of one length, not {len(prices)}, {len(gaps)} and {len(rates)}"
-            )
-        if len(rates) < 2:
-            raise ConfigError(
-                f"a loss needs the quarter a run starts from and at least one more, not "
-                f"{len(rates)}; play a turn first"
+                f"{len(prices)}, {len(gaps)} and {len(rates)} quarters have no loss: it takes as "
+                "many of each, the one that a run starts from and at least one more"
             )
         of_inflation = fmean((value - self.inflation_target) ** 2 for value in prices[1:])
         of_gap = fmean(value**2 for value in gaps[1:])

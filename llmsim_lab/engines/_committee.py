@@ -10,24 +10,12 @@ votes are counted once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from llmsim_lab._util.config import Settings
-
-_SAME = 1e-9
-"""Percentage points; rates that differ by less are one rate."""
-
-
-def check_idle(config: BaseModel, names: Sequence[str], reason: str) -> None:
-    """Raise ValueError if a setting that would have no effect is not at its default."""
-    idle = [
-        name for name in names if getattr(config, name) != type(config).model_fields[name].default
-    ]
-    if idle:
-        raise ValueError(f"{', '.join(idle)} would have no effect: {reason}; leave it out")
 
 
 class Committee(Settings):
@@ -50,9 +38,9 @@ class Committee(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.rule != "chair":
-            check_idle(self, ("chair", "tolerance_bp"), f"the rule is {self.rule}")
-        elif not self.chair:
+        if self.rule != "chair" and (self.chair, self.tolerance_bp) != (None, 25):
+            raise ValueError(f"chair and tolerance_bp have no effect with the rule {self.rule}")
+        if self.rule == "chair" and not self.chair:
             raise ValueError(
                 "rule 'chair' needs the chair's name: {rule: chair, chair: Ann, tolerance_bp: 25}"
             )
@@ -68,20 +56,13 @@ class Committee(Settings):
         if not votes:
             return current
         if self.rule == "majority":
-            counts = Counter(round(rate, 6) for rate in votes.values())
-            most, named = counts.most_common(1)[0]
-            if 2 * named <= len(votes):
-                return current
-            return min(rate for rate in votes.values() if round(rate, 6) == most)
+            most, named = Counter(votes.values()).most_common(1)[0]
+            return most if 2 * named > len(votes) else current
         median = _median(votes, current)
         if self.chair is None or self.chair not in votes:
             return median
         reach = self.tolerance_bp / 100
         return min(max(votes[self.chair], median - reach), median + reach)
-
-    def dissents(self, vote: float, outcome: float) -> bool:
-        """Return True if a member wanted another rate than the one that was set."""
-        return abs(vote - outcome) > _SAME
 
     def __str__(self) -> str:
         if self.rule == "chair":

@@ -9,23 +9,17 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import FiniteFloat
-
-from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import log_event, number
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import (
     NO_SHOCKS,
-    FiscalBackstop,
-    MacroModel,
-    RateLimits,
+    EngineConfig,
     RudebuschSvensson,
-    ShockGenerator,
     Shocks,
+    fiscal_demand,
 )
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -60,44 +54,12 @@ class Engine(ABC):
             not change it.
     """
 
-    def __init__(self, initial_state: SimulationState | None = None) -> None:
-        self.current_state = initial_state or SimulationState()
+    def __init__(self) -> None:
+        self.current_state = SimulationState()
 
     @abstractmethod
     async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:
         """Apply the actions to the current state and return the next one."""
-
-
-class EngineConfig(Settings):
-    """Limits of the interest rate in a run; percent per year and percentage points.
-
-    Attributes:
-        rate_bounds: lowest and highest rate; beyond them a reply is invalid, never clamped.
-        max_move: largest change by one action.
-        rate_step: the grid of rates a model is offered.
-    """
-
-    rate_bounds: tuple[FiniteFloat, FiniteFloat] = (0.0, 25.0)
-    max_move: FiniteFloat = 2.0
-    rate_step: FiniteFloat = 0.25
-
-    def model_post_init(self, _context: Any, /) -> None:
-        """Raise ConfigError if the limits do not make sense together."""
-        _ = self.limits
-
-    @property
-    def limits(self) -> RateLimits:
-        """The limits as an engine applies them."""
-        lower, upper = self.rate_bounds
-        return RateLimits(lower=lower, upper=upper, max_move=self.max_move, step=self.rate_step)
-
-
-def _validated(actions: Iterable[Action]) -> Iterator[Action]:
-    for action in actions:
-        if action.validated:
-            yield action
-        else:
-            logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
 
 
 class LLMEngine(Engine):
@@ -109,25 +71,17 @@ class LLMEngine(Engine):
     It may also sit in a seat of an economic run: ``players={"engine": engine}``.
 
     Args:
-        config: the engine's limits, or a whole simulation's configuration.
+        config: a ``SimulationConfig``, whose ``engine`` has the limits; the usual if not given.
         llm_client: the model.
-        initial_state: the state to start from.
     """
 
     def __init__(
         self,
-        config: Settings | None = None,
+        config: Any = None,
         llm_client: LLMClient | None = None,
-        *,
-        initial_state: SimulationState | None = None,
     ) -> None:
-        super().__init__(initial_state)
-        own = EngineConfig() if config is None else getattr(config, "engine", config)
-        if not isinstance(own, EngineConfig):
-            raise ConfigError(
-                f"config must be an EngineConfig or a SimulationConfig, not {type(config).__name__}"
-            )
-        self.config = own
+        super().__init__()
+        self.config: EngineConfig = EngineConfig() if config is None else config.engine
         self.llm_client = llm_client
 
     @abstractmethod
@@ -140,18 +94,12 @@ class LLMEngine(Engine):
     ) -> SimulationState:
         """Return the state after one action."""
 
-    def _choices(self, current_state: GlobalState) -> Mapping[str, tuple[Any, ...]] | None:
-        """Return the only values allowed for some fields of the decision in this state."""
-        del current_state
-        return None
-
-    def _problem(self, decision: StateUpdateDecision, current_state: GlobalState) -> str | None:
-        """Return what is wrong with a decision in this state, or None."""
-        del decision, current_state
-        return None
+    def _bounds(self, current_state: GlobalState) -> dict[str, Any]:
+        """Return ``choices`` and ``check`` of the model's decision in this state, if it has any."""
+        return {}
 
     def _finish_turn(self, state: SimulationState) -> SimulationState:
-        """Return the state after whatever happens at a turn's end, whatever was decided."""
+        """Return the state after whatever happens at a turn's end."""
         return state
 
     async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:
@@ -162,7 +110,10 @@ class LLMEngine(Engine):
         """
         state = start = self.current_state
         chains: list[LLMReasoningChain] = []
-        for action in _validated(validated_actions):
+        for action in validated_actions:
+            if not action.validated:
+                logger.info("SKIPPED Agent [%s] due to unvalidated Action", action.agent_name)
+                continue
             # One after the other, not at once: each action finds the rate that the last one left.
             decision, chain = await self._decide(action, state.global_state, start.turn + 1)
             chains.append(chain)
@@ -193,20 +144,16 @@ class LLMEngine(Engine):
             )
         prompt = self._construct_state_update_prompt(action, current_state)
         site = CallSite(component="engine", agent=action.agent_name, turn=turn)
-
-        def check(decision: StateUpdateDecision) -> str | None:
-            return self._problem(decision, current_state)
-
+        bounds = self._bounds(current_state)
         decision = await self.llm_client.call_with_retry(
             total_timeout_s=self.llm_client.config.timeout_s,
             prompt=prompt,
             response_model=StateUpdateDecision,
-            choices=self._choices(current_state),
-            check=check,
             site=site,
+            **bounds,
         )
         # A client of the user's own need not run the check, and leaves no call.
-        if decision.call is None and (problem := check(decision)):
+        if decision.call is None and bounds and (problem := bounds["check"](decision)):
             raise LLMFailureException("invalid_response", 1, None, "engine", detail=problem)
         rate = decision.new_interest_rate
         chain = chain_of(decision, site, logger=logger, prompt=prompt, new_interest_rate=rate)
@@ -221,42 +168,37 @@ class EconLLMEngine(LLMEngine):
     the bounds or too far away is an invalid response.
 
     Args:
-        config: the engine's limits, or a whole simulation's configuration.
+        config: a ``SimulationConfig``, whose ``engine`` has the limits; the usual if not given.
         llm_client: the model; None if every action states its size.
         prompt: a prompt with the slots of the shipped ``engine_interest_rate``.
-        initial_state: the state to start from.
     """
 
     def __init__(
         self,
-        config: Settings | None = None,
+        config: Any = None,
         llm_client: LLMClient | None = None,
         *,
         prompt: Prompt | None = None,
-        initial_state: SimulationState | None = None,
     ) -> None:
-        super().__init__(config, llm_client, initial_state=initial_state)
+        super().__init__(config, llm_client)
         self.prompt = prompt or Prompt.load("engine_interest_rate")
-        self.limits = self.config.limits
 
     def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
         return update_prompt(
             self.prompt,
-            self.limits,
+            self.config,
             current_state,
             action.action_string,
             agent=action.agent_name,
             turn=self.current_state.turn,
         )
 
-    def _choices(self, current_state: GlobalState) -> Mapping[str, tuple[Any, ...]]:
-        rates = update_limits(self.limits, current_state.interest_rate)
-        return {name: tuple(its) for name, its in rates.items()}
-
-    def _problem(self, decision: StateUpdateDecision, current_state: GlobalState) -> str | None:
-        return self.limits.problem(
-            decision.new_interest_rate, current=round(current_state.interest_rate, 2)
-        )
+    def _bounds(self, current_state: GlobalState) -> dict[str, Any]:
+        here = round(current_state.interest_rate, 2)
+        return {
+            "choices": {"new_interest_rate": tuple(self.config.choices(here))},
+            "check": lambda made: self.config.problem(made.new_interest_rate, current=here),
+        }
 
     def _apply_state_update(
         self, decision: StateUpdateDecision, current_state: SimulationState
@@ -274,50 +216,33 @@ class EconLLMEngine(LLMEngine):
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
         """Apply the size that an action states; ask the model about an action that states none.
 
-        A change that would leave the bounds of the rate ends there; the chain's status is then
-        ``fallback``.
-
-        A rate within reach at the turn's start, but no longer after another agent's action, is
-        replaced by the nearest one within reach; the chain's status is then ``fallback``.
+        A change that would leave the bounds of the rate ends there. A rate within reach at the
+        turn's start, but no longer after another agent's action, is replaced by the nearest one
+        within reach. The chain's status is then ``fallback``.
 
         Raises:
             ConfigError: the action names a rate that was out of reach when the turn began.
         """
-        here = current_state.interest_rate
+        here, asked = current_state.interest_rate, action.proposed_rate
         status: Status = "ok"
         if action.rate_change_bp is not None:
             asked = changed_by(here, action.rate_change_bp)
-            rate = self.limits.inside(asked)
-            reasoning = (
-                f"The action states its size: {action.rate_change_bp:+.10g} basis points from "
-                f"{number(here)}%, which is {number(asked)}%."
-            )
-            if rate != asked:
-                status = "fallback"
-                reasoning += f" The bounds of the rate end at {number(rate)}%."
-            return self._applied(action, rate, reasoning, status=status, turn=turn)
-        if action.proposed_rate is None:
-            return await super()._decide(action, current_state, turn)
-        rate = asked = action.proposed_rate
-        reasoning = f"The action names the rate: {number(asked)}%."
-        if problem := self.limits.problem(asked, current=here):
-            # Out of reach when the turn began is the agent's fault; since then, the others'.
-            if self.limits.problem(asked, current=self.current_state.global_state.interest_rate):
+            rate = self.config.inside(asked)
+        elif asked is not None:
+            began = self.current_state.global_state.interest_rate
+            if problem := self.config.problem(asked, current=began):
                 raise ConfigError(
                     f"action of {action.agent_name!r}: {problem}; propose a rate within the "
                     "limits, or widen the engine's rate_bounds or max_move"
                 )
-            rate, status = self.limits.nearest(asked, current=here), "fallback"
-            reasoning += (
-                f" Actions before it moved the rate to {number(here)}%, from where one action "
-                f"reaches {number(rate)}%."
-            )
-        return self._applied(action, rate, reasoning, status=status, turn=turn)
-
-    def _applied(
-        self, action: Action, rate: float, reasoning: str, *, status: Status, turn: int
-    ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
-        """Return what becomes of an action that states its size, for which no model is asked."""
+            far = self.config.problem(asked, current=here)
+            rate = self.config.nearest(asked, current=here) if far else asked
+        else:
+            return await super()._decide(action, current_state, turn)
+        reasoning = f"From {number(here)}% the action leads to {number(asked)}%."
+        if rate != asked:
+            status = "fallback"
+            reasoning += f" The limits of the rate end at {number(rate)}%."
         decision = StateUpdateDecision(
             new_interest_rate=rate,
             reasoning=reasoning,
@@ -338,6 +263,11 @@ def changed_by(rate: float, change_bp: float) -> float:
     return round(changed, 10) if isinstance(change_bp, int) else changed
 
 
+def dissents(vote: float, outcome: float) -> bool:
+    """Return True if a member wanted another rate than the one that was set."""
+    return abs(vote - outcome) > 1e-9
+
+
 def minutes(
     committee: Committee, votes: Mapping[str, float], rate: float, *, current: float
 ) -> str:
@@ -349,23 +279,20 @@ def minutes(
         return f"{number(to)}% ({round(100 * (to - current), 2) + 0:+g} bp)"
 
     cast = ", ".join(f"{name} {change(vote)}" for name, vote in sorted(votes.items()))
-    against = [name for name, vote in sorted(votes.items()) if committee.dissents(vote, rate)]
+    against = [name for name, vote in sorted(votes.items()) if dissents(vote, rate)]
     dissent = f"dissent: {', '.join(against)}" if against else "no dissent"
     return f"Votes: {cast}. By the rule {committee}: {change(rate)}; {dissent}."
 
 
-_rates = lru_cache(maxsize=1024)(RateLimits.choices)  # asked for at every call, many the same
-
-
-def update_limits(limits: RateLimits, rate: float) -> dict[str, list[float]]:
+def update_limits(limits: EngineConfig, rate: float) -> dict[str, list[float]]:
     """Return what the model that judges an action may answer from a rate, by field."""
     # Real data and rules leave more digits than the two that the prompt shows.
-    return {"new_interest_rate": list(_rates(limits, round(rate, 2)))}
+    return {"new_interest_rate": limits.choices(round(rate, 2))}
 
 
 def update_prompt(
     prompt: Prompt,
-    limits: RateLimits,
+    limits: EngineConfig,
     economy: GlobalState,
     action: str,
     *,
@@ -386,7 +313,7 @@ def update_prompt(
         lowest_rate=number(limits.lower),
         highest_rate=number(limits.upper),
         max_move=number(limits.max_move),
-        rate_step=number(limits.step),
+        rate_step=number(limits.rate_step),
         current_rate=number(economy.interest_rate),
         inflation=number(economy.inflation),
         gdp=number(economy.gdp_growth),
@@ -399,9 +326,9 @@ def next_economy(
     rate: float,
     shocks: Shocks,
     *,
-    macro: MacroModel,
+    macro: RudebuschSvensson,
     lower_bound: float,
-    backstop: FiscalBackstop | None = None,
+    backstop: bool = False,
     turn: int = 0,
 ) -> GlobalState:
     """Return the economy a quarter later, under a rate.
@@ -412,11 +339,11 @@ def next_economy(
         shocks: what hits the next quarter.
         macro: the model of the economy.
         lower_bound: of the rate, percent per year.
-        backstop: what the budget adds where the rate is at its lower bound; nothing if not given.
+        backstop: whether the budget adds demand where the rate is at its lower bound.
         turn: the number of the state that comes out, for the log.
     """
-    if backstop is not None and rate <= lower_bound:
-        demand = backstop.demand(economy, lower_bound=lower_bound, model=macro)
+    if backstop and rate <= lower_bound:
+        demand = fiscal_demand(economy, lower_bound=lower_bound, model=macro)
         if demand:
             log_event(logger, logging.INFO, "FISCAL_BACKSTOP", turn=turn, demand=number(demand))
         shocks += Shocks(demand=demand)
@@ -429,28 +356,8 @@ class EconomicEngine(EconLLMEngine):
     The actions of several agents move one common rate, in order. At the end of the turn the macro
     model leads the economy from the quarter the agents saw to the next, which has the new rate.
 
-    Args:
-        config: the engine's limits, or a whole simulation's configuration.
-        llm_client: the model; None if every action states its size.
-        macro: the model of the economy; Rudebusch and Svensson's if not given.
-        shocks: what hits the economy each quarter; nothing if not given.
-        prompt: a prompt with the slots of the shipped ``engine_interest_rate``.
-        initial_state: the state to start from.
+    Arguments are those of ``EconLLMEngine``.
     """
-
-    def __init__(
-        self,
-        config: Settings | None = None,
-        llm_client: LLMClient | None = None,
-        *,
-        macro: MacroModel | None = None,
-        shocks: ShockGenerator | None = None,
-        prompt: Prompt | None = None,
-        initial_state: SimulationState | None = None,
-    ) -> None:
-        super().__init__(config, llm_client, prompt=prompt, initial_state=initial_state)
-        self.macro = macro or RudebuschSvensson()
-        self.shocks = shocks
 
     def _finish_turn(self, state: SimulationState) -> SimulationState:
         start, turn = self.current_state, self.current_state.turn + 1
@@ -458,9 +365,9 @@ class EconomicEngine(EconLLMEngine):
         economy = next_economy(
             start.global_state,
             state.global_state.interest_rate,
-            self.shocks.at(turn) if self.shocks else NO_SHOCKS,
-            macro=self.macro,
-            lower_bound=self.limits.lower,
+            NO_SHOCKS,
+            macro=RudebuschSvensson(),
+            lower_bound=self.config.lower,
             turn=turn,
         )
         period = next_quarter(state.period) if state.period else None

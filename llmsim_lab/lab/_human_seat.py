@@ -23,9 +23,8 @@ from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.run import Run
 from llmsim_lab.run._people import People, people_of
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._chair import advice_for, as_reply, in_rates, target_of
-from llmsim_lab.simulation._headlines import headlines
-from llmsim_lab.simulation._scores import AFTER, Losses, Rival, advice_asked, compared, of_class
+from llmsim_lab.simulation._chair import advice_for, as_reply, in_rates
+from llmsim_lab.simulation._scores import AFTER, Losses, Rival, advice_asked, of_class
 from llmsim_lab.simulation._simulation import Nation
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ _WAIT_S, _LATER_S = 0.02, 0.2
 
 
 class Leaderboard(Losses):
-    """Runs of one world by their loss, as a table and a chart; arguments as for ``Losses``."""
+    """Runs of one world by their loss, as a table and a chart."""
 
     @property
     def figure(self) -> Figure:
@@ -71,7 +70,7 @@ def leaderboard(
     Args:
         simulation: the people's run; at least one turn played. Or a folder of tapes.
         model: a client, which plays as many turns as the people did; or a run of a model's from
-            the same start: a simulation, or a tape or its file, whose latest run is taken.
+            the same start, such as ``load("model.tape")``.
         loss: how runs are judged; Rudebusch and Svensson's benchmark with the inflation target of
             the first person's nation if not given.
         after: how many quarters after the term count; 0 for the term alone.
@@ -90,7 +89,7 @@ def leaderboard(
     """
     if isinstance(simulation, str | Path):
         return of_class(Path(simulation), loss, after=after)
-    return Leaderboard(*compared(simulation, model, loss, after=after), after=after)
+    return Leaderboard(simulation, model, loss, after=after)
 
 
 # --- the seat ------------------------------------------------------------------------------------
@@ -222,11 +221,8 @@ class HumanSeat(Lab):
         now: Message = {"people": [*people.seats], "asks": asks, "over": people.over}
         now |= {"waiting": [*self.waiting_for], "stepping": self.simulation._stepping}
         if run is not None:  # what players of other worlds may know is in their prompts alone
-            states = [turn.state.global_state for turn in run.turns]
-            news = headlines(states, target=target_of(run, people.named(None)))
             advice = {who: said for who, (at, said) in self._advice.items() if at == played}
-            now |= {"headlines": news, "columns": [*_INDICATORS], "advice": advice}
-            now |= {"score": self._score}
+            now |= {"columns": [*_INDICATORS], "advice": advice, "score": self._score}
         self.put("seat", "now", now)
         if self.simulation._stepping and not asks:  # it may end without a turn, and without a word
             self._later(self._asked, _LATER_S)
@@ -363,8 +359,8 @@ class HumanSeat(Lab):
         how: Any = (run, self.model, self.loss)
         try:
             # In a thread, since it plays whole runs, which would hold up the loop.
-            judged = await asyncio.to_thread(compared, *how, after=self.after)
-            self._board = board = Leaderboard(*judged, after=self.after)
+            board = await asyncio.to_thread(Leaderboard, *how, after=self.after)
+            self._board = board
             self._score = self._as_score(board)
         except LabError as error:
             fault = str(error)

@@ -1,5 +1,5 @@
 """The economic simulation: its configuration, its turns, its history as data frames."""
 
-from llmsim_lab.simulation._simulation import Simulation, SimulationConfig, lint
+from llmsim_lab.simulation._simulation import Simulation, SimulationConfig
 
-__all__ = ["Simulation", "SimulationConfig", "lint"]
+__all__ = ["Simulation", "SimulationConfig"]

@@ -22,7 +22,7 @@ def rates_of(run: Simulation) -> dict[float, dict[str, Any]]:
     They are those that the moves on offer lead to. Where actions are in words and the run has
     no player to judge them, they are the quarter points that an engine's model would be offered.
     """
-    here, limits = run.state.interest_rate, run.engine.limits
+    here, limits = run.state.interest_rate, run.engine
     if run.moves_bp is None:
         judged = run.llm_client is not None or {"engine", "*"} & run.players.keys()
         return {} if judged else {it: {"proposed_rate": it} for it in limits.choices(here)}
@@ -74,16 +74,10 @@ def policy_words(here: float, rate: float) -> str:
     return f"{verb} the rate to {number(rate)} %" if by else f"Hold the rate at {number(rate)} %"
 
 
-def target_of(run: Simulation, name: str) -> float:
-    """Return the inflation target of a nation, or of the first one, percent."""
-    nations = {nation.name: nation for nation in run.nations}
-    return nations.get(name, run.nations[0]).inflation_target
-
-
 def advice_for(run: Simulation, name: str) -> str:
     """Return what the Taylor rule would do about this quarter, in words."""
-    rule = TaylorRule(inflation_target=target_of(run, name))
-    told = rule_proposal(rule, run.state.global_state, run.engine.limits, moves_bp=run.moves_bp)
+    rule = TaylorRule(inflation_target=run._nations.get(name, run.nations[0]).inflation_target)
+    told = rule_proposal(rule, run.state.global_state, run.engine, moves_bp=run.moves_bp)
     return f"The Taylor rule: {told.action}. {told.reasoning}"
 
 

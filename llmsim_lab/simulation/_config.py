@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from llmsim_lab._util.config import Settings
-from llmsim_lab.economy._macro import RateLimits
 from llmsim_lab.run._turn import Series
-
-Variable = Literal[
-    "interest_rate", "inflation", "output_gap", "unemployment", "gdp_growth", "total_economic_value"
-]
 
 SERIES = (
     Series(column="interest_rate", label="Policy rate", unit="% per year", short="rate"),
@@ -30,12 +23,6 @@ SERIES = (
 
 LOSS_OF = ("inflation", "output_gap", "interest_rate")
 """The columns that a loss is computed of."""
-
-
-def bounded(limits: RateLimits) -> Sequence[Series]:
-    """Return the columns of a run's frame that can be charted, with the policy rate's bounds."""
-    rate, *others = SERIES
-    return (replace(rate, low=limits.lower, high=limits.upper), *others)
 
 
 class EconomyConfig(Settings):
@@ -73,12 +60,10 @@ def checked_moves(moves: tuple[int, ...] | None) -> tuple[int, ...] | None:
     """
     if moves is None:
         return None
-    if 0 not in moves or not 2 <= len(moves) <= _MOST_MOVES:
+    if 0 not in moves or not 2 <= len(moves) <= _MOST_MOVES or len(set(moves)) < len(moves):
         raise ValueError(
-            f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} changes in basis points, 0 (no "
-            "change) among them, such as [-50, -25, 0, 25, 50]; null lets the engine's model "
+            f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} different changes in basis points, "
+            "0 (no change) among them, such as [-50, -25, 0, 25, 50]; null lets the engine's model "
             "judge what agents say"
         )
-    if len(set(moves)) < len(moves):
-        raise ValueError(f"moves_bp={list(moves)} names a move twice")
     return tuple(sorted(moves))

@@ -28,15 +28,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from llmsim_lab._util.files import economics_folder
-from llmsim_lab._util.html import join, safe, table
+from llmsim_lab._util.files import kept_folder
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip
 from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.agents._briefing import SHOWN
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, response_of
 from llmsim_lab.economy._data import next_quarter
-from llmsim_lab.economy._macro import STEADY_STATE, Shocks, mirrored, rate_by
+from llmsim_lab.economy._macro import (
+    DEMAND_STD,
+    STEADY_STATE,
+    SUPPLY_STD,
+    Shocks,
+    mirrored,
+    rate_by,
+)
 from llmsim_lab.economy._response import Criterion, PolicyResponse, Verdict
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException
 from llmsim_lab.llm import Person
@@ -92,9 +98,9 @@ def _played(rng: random.Random) -> Quarters | None:
     path, slip = [rest], 0.0
     for _ in range(QUARTERS):
         now, slip = path[-1], SLIP * slip + rng.gauss(0, SLIP_STD)
-        # Inertia of 0.8, half of the slip; the shocks vary as ``ShockGenerator``'s do.
+        # Inertia of 0.8, half of the slip.
         rate = 0.8 * now.interest_rate + 0.2 * rate_by(rule, now) + 0.5 * slip
-        shocks = Shocks(supply=rng.gauss(0, 1.009), demand=rng.gauss(0, 0.819))
+        shocks = Shocks(supply=rng.gauss(0, SUPPLY_STD), demand=rng.gauss(0, DEMAND_STD))
         path.append(model.advance(now, interest_rate=rate, shocks=shocks))
     usual = abs(rate_by(rule, path[-1]) - rest.interest_rate) <= rest.interest_rate and all(
         abs(it.interest_rate - rest.interest_rate) <= 3.75
@@ -224,21 +230,12 @@ class EconomicsCard(BaseModel):
         criteria = self.response.criteria if self.response else ()
         return plain_frame([asdict(one) for one in criteria], _COLUMNS)
 
-    def to_json(self) -> str:
-        """Return all answers and the verdict."""
-        return json.dumps(self.model_dump(mode="json") | {"verdict": self.verdict}, indent=1)
-
     def __str__(self) -> str:
         shown = self.to_frame().round(2).fillna("").to_string(index=False)
         return f"{self.heading}\n{shown}\n{self.verdict}"
 
     def __repr__(self) -> str:
         return f"<EconomicsCard {self.model!r}: {self.verdict}>"
-
-    def _repr_html_(self) -> str:
-        frame = self.to_frame().round(2).fillna("").astype(str)
-        rows = frame.itertuples(index=False, name=None)
-        return str(join([table(list(frame), rows, caption=self.heading), safe(self.verdict)]))
 
 
 # --- asking ---------------------------------------------------------------------------------------
@@ -249,8 +246,6 @@ async def card_of(
     member: str,
     *,
     seed: int | None,
-    again: bool,
-    folder: Path | None,
     progress: Callable[[str], None] | None,
 ) -> EconomicsCard:
     """Return the card of who decides in a run; see ``Simulation.responds``."""
@@ -311,8 +306,8 @@ async def card_of(
     which += [str(getattr(who.backend, name, "")) for name in ("host", "base_url")]
     key = hashlib.sha256(json.dumps(which, sort_keys=True, default=str).encode()).hexdigest()
     plain = re.sub(r"[^\w.-]+", "-", info.name.rpartition("/")[2], flags=re.ASCII)[:60]
-    path = economics_folder(folder) / f"{plain}-{key[:16]}.json"
-    kept = None if again else _read(path)
+    path = _folder() / f"{plain}-{key[:16]}.json"
+    kept = _read(path)
     if kept is not None and seed in (None, kept.seed):
         card = kept
     return card if card.outcome else await _measured(card, chosen, path, progress)
@@ -332,9 +327,7 @@ async def _measured(
             if _key(put) in card.moves:
                 continue
             if progress is not None:
-                left = card.seconds / max(1, done) * (whole - done) / 60
-                about = f", about {left:.0f} min left" if done else ""
-                progress(f"question {done + 1} of {whole}{about}")
+                progress(f"question {done + 1} of {whole}")
             bp, method, calls = None, card.method, 0
             try:
                 bp, method, calls = await asks(put, situations(card.seed)[put[0]])
@@ -359,30 +352,30 @@ async def _measured(
     return card
 
 
+def _folder() -> Path:
+    return kept_folder("cards") / "economics"
+
+
 def kept_economics_cards() -> list[EconomicsCard]:
     """Return the finished cards that are kept, the newest first."""
-    done = [it for it in map(_read, economics_folder().glob("*.json")) if it and it.outcome]
+    done = [it for it in map(_read, _folder().glob("*.json")) if it and it.outcome]
     return sorted(done, key=attrgetter("measured_at"), reverse=True)
 
 
-def gate_notes(model: Mapping[str, Any], prompts: Collection[str]) -> list[str]:
+def gate_notes(model: Mapping[str, Any] | None, prompts: Collection[str]) -> list[str]:
     """Return a sentence on a model that did not pass the economic gate; none if it did.
 
     There is none either where no card is kept.
 
     Args:
-        model: its ``name`` and ``digest``, as a manifest has them.
+        model: its ``name`` and ``digest``, as a manifest has them; None if the run has none.
         prompts: digests of a run's prompts; a card is that of one of them.
     """
+    model = model or {}
     who, name = model.get("digest") or model.get("name"), clip(str(model.get("name")), 80)
     for card in kept_economics_cards():
         if (card.digest or card.model) == who and card.prompt in prompts:
-            name += ", told four indicators," * (card.told == "thin")
-            said = {
-                "fail": [f"{name} failed the economic gate. {clip(card.sentence, 300)}"],
-                "undecided": [f"{name} is undecided at the economic gate."],
-            }
-            return said.get(str(card.outcome), [])
+            return [] if card.outcome == "pass" else [f"{name}: {clip(card.verdict, 300)}"]
     return []
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import log
+from typing import Any
 
 from llmsim_lab._util.text import number
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._analysis import closed_loop, long_run_response
-from llmsim_lab.economy._macro import STEADY_STATE, MacroModel, Rule, rate_by
+from llmsim_lab.economy._macro import STEADY_STATE, Rule, rate_by
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
 
@@ -48,7 +49,7 @@ def of_targets(targets: Mapping[str, float]) -> Iterator[LintFinding]:
             )
 
 
-def of_model(model: MacroModel) -> Iterator[LintFinding]:
+def of_model(model: Any) -> Iterator[LintFinding]:
     """Find an annual rate that is applied undivided in each quarter."""
     quarter = model.advance(STEADY_STATE, interest_rate=STEADY_STATE.interest_rate)
     change = 100 * log(quarter.total_economic_value / STEADY_STATE.total_economic_value)
@@ -62,14 +63,13 @@ def of_model(model: MacroModel) -> Iterator[LintFinding]:
 
 
 def of_rule(
-    who: str, rule: TaylorRule | Rule, *, model: MacroModel, start: GlobalState, largest: float
+    who: str, rule: TaylorRule | Rule, *, start: GlobalState, largest: float
 ) -> Iterator[LintFinding]:
     """Find what is wrong with a policy rule.
 
     Args:
         who: whose it is.
         rule: the rule.
-        model: the economy.
         start: where the run begins.
         largest: the largest move of a turn, percentage points.
     """
@@ -98,7 +98,7 @@ def of_rule(
         )
         remedy = "let the total response, divided by 1 - inertia, exceed 1; Taylor (1993) has 1.5"
         yield LintFinding(name, what, remedy)
-    elif (root := closed_loop(rule, model=model).spectral_radius) >= 1:
+    elif (root := closed_loop(rule).spectral_radius) >= 1:
         what = f"under {who} shocks grow by {100 * (root - 1):.2f}% a quarter"
         remedy = "weaken its response to inflation, or answer the output gap more"
         yield LintFinding("unstable economy", what, remedy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,14 @@ from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, Ta
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.run import Question, Run, load
 from llmsim_lab.run._turn import reply_of
-from llmsim_lab.simulation._simulation import Hit, Nation, Simulation
+from llmsim_lab.simulation._config import LOSS_OF
+from llmsim_lab.simulation._simulation import Hit, Nation, Simulation, seat_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Rival = LLMClient | Simulation | Tape | str | Path | None
-"""A model to be compared with: a client, which plays; or a run of a model's, or its tape."""
+Rival = LLMClient | Simulation | None
+"""A model to be compared with: a client, which plays, or a run of a model's."""
 AFTER = 12
 """Quarters after the term that count: a rate needs three to reach prices, and years to pay."""
 
@@ -36,7 +37,6 @@ _COLUMNS = ["who", "loss", "term", "inflation", "output_gap", "rate_change", "la
 _CLASS_COLUMNS = [
     *("name", "seed", "turns", "loss", "against_rule_pct", "advice_asked", "date", "tape", "note")
 ]
-_JUDGED = ("inflation", "output_gap", "interest_rate")
 _INERTIA = 0.5
 _RULE, _INERT, _HOLD = "Taylor rule", f"Taylor rule, inertia {_INERTIA:g}", "rate held"
 
@@ -44,35 +44,62 @@ _RULE, _INERT, _HOLD = "Taylor rule", f"Taylor rule, inertia {_INERTIA:g}", "rat
 class Losses:
     """Runs of one world by their loss, the best first.
 
-    Args:
-        loss: how runs are judged.
-        runs: frames of ``Simulation.to_frame``, by who decided, the people's first.
-        missing: why a row has no run, by who would have decided.
-        after: how many of a frame's last quarters came after the term.
-
     Attributes:
         loss: how runs are judged.
-        runs: the frames.
+        after: how many of a frame's last quarters came after the term.
+        runs: frames of ``Simulation.to_frame``, by who decided, the people's first.
         frame: one row for each: ``who``; ``loss``; ``term``, the loss of the term alone; the
             loss's parts ``inflation``, ``output_gap`` and ``rate_change``, mean squares in
             percentage points, without weights; ``last_rate`` of the term, percent per year;
-            ``note``. Rows without a run come last and hold NaN.
+            ``note``, why there is no run. Rows without a run come last and hold NaN.
     """
 
     def __init__(
-        self,
-        loss: QuadraticLoss,
-        runs: Mapping[str, pd.DataFrame],
-        missing: Mapping[str, str],
-        *,
-        after: int = 0,
+        self, simulation: Simulation, model: Rival, loss: QuadraticLoss | None, *, after: int
     ) -> None:
+        """Play a run with people in it with others in their seats.
+
+        Args:
+            simulation: the people's run.
+            model: a client, which plays; or a run of a model's.
+            loss: how runs are judged; by the target of the first person's nation if not given.
+            after: how many quarters are played after the term.
+
+        Raises:
+            ConfigError: the run is not an economic one, there are no people in it, no turn was
+                played, or the model's run had another start or other shocks.
+        """
         import pandas as pd
 
-        self.loss = loss
-        self.after = after
-        self.runs = dict(runs)
-        rows = [_row(who, frame, loss, after) for who, frame in runs.items()]
+        whole_number("after", after, least=0)
+        if not isinstance(simulation, Simulation):
+            raise ConfigError(
+                f"{type(simulation).__name__} is not an economic simulation and has no score to "
+                "compare; pass the people's run, a Simulation, or load('x.tape')"
+            )
+        people = people_in(simulation)
+        turns = simulation.turn_number - simulation.turns[0].number
+        if not people:
+            raise ConfigError(
+                f"{simulation!r} has no people in it; give one a seat, players={{'Ann': 'person'}},"
+                " and play: HumanSeat(simulation)"
+            )
+        if not turns:
+            raise ConfigError("a loss needs a quarter that was decided on; play a turn first")
+        target = simulation._nations[people[0]].inflation_target
+        self.loss, self.after = loss or QuadraticLoss(inflation_target=target), after
+        others, missing = _others(simulation, people, model)
+        aim = self.loss.inflation_target
+        self.runs = {_who(people): _continued(simulation, turns, aim, after)}
+        for who, run in others.items():
+            try:
+                if run.turn_number < turns:
+                    run._quiet = True  # the people's run has said what is wrong with these quarters
+                    run.run(turns)
+                self.runs[who] = _continued(run, turns, aim, after)
+            except (EconomyError, LLMFailureException) as error:
+                missing[who] = f"ended at turn {run.turn_number}: {error}"
+        rows = [_row(who, frame, self.loss, after) for who, frame in self.runs.items()]
         rows += [{"who": who, "note": note} for who, note in missing.items()]
         frame = pd.DataFrame(rows, columns=_COLUMNS)
         self.frame = frame.sort_values("loss", kind="stable", ignore_index=True)
@@ -86,7 +113,7 @@ class Losses:
             return ""
         mine, rule = losses[who], losses[_RULE]
         won = "beats" if mine < rule else "equals" if mine == rule else "loses to"
-        pct = f"{_against(mine, rule):+.1f} %"
+        pct = f"{100 * (mine / rule - 1):+.1f} %"
         held = f" Holding the rate would have cost {losses[_HOLD]:.1f}." if _HOLD in losses else ""
         return f"A loss of {mine:.1f} {won} the rule's {rule:.1f} ({pct}).{held}"
 
@@ -130,116 +157,54 @@ class Losses:
         return "\n".join([self.caption, shown, *self.notes])
 
 
-def _against(mine: float, rule: float) -> float:
-    """Return how much more than the rule's a loss is, percent."""
-    return 100 * (mine / rule - 1)
-
-
 def _row(who: str, frame: pd.DataFrame, loss: QuadraticLoss, after: int) -> dict[str, Any]:
     term = frame.iloc[: len(frame) - after]
     whole, own = (
-        loss.of(**{name: part[name].tolist() for name in _JUDGED}) for part in (frame, term)
+        loss.of(**{name: part[name].tolist() for name in LOSS_OF}) for part in (frame, term)
     )
     names = {"who": who, "loss": whole.total, "term": own.total, "note": ""}
     return asdict(whole) | names | {"last_rate": term["interest_rate"].iloc[-1]}
 
 
-def compared(
-    simulation: Simulation,
-    model: Rival,
-    loss: QuadraticLoss | None,
-    *,
-    after: int,
-) -> tuple[QuadraticLoss, dict[str, pd.DataFrame], dict[str, str]]:
-    """Play a run with people in it with others in their seats.
-
-    Args:
-        simulation: the people's run.
-        model: a client, which plays; or a run of a model's, or its tape.
-        loss: how runs are judged; by the target of the first person's nation if not given.
-        after: how many quarters are played after the term.
-
-    Returns:
-        The loss, the runs' frames and why others are missing, as ``Losses`` takes them.
-
-    Raises:
-        ConfigError: the run is not an economic one, there are no people in it, no turn was played,
-            or the model's run had another start or other shocks.
-    """
-    _check(loss, after, simulation)
-    people = people_in(simulation)
-    turns = simulation.turn_number - simulation.turns[0].number
-    if not people:
-        raise ConfigError(
-            f"{simulation!r} has no people in it; give one a seat, players={{'Ann': 'person'}}, "
-            "and play: HumanSeat(simulation)"
-        )
-    if not turns:
-        raise ConfigError("a loss needs a quarter that was decided on; play a turn first")
-    nations = {nation.name: nation for nation in simulation.nations}
-    loss = loss or QuadraticLoss(inflation_target=nations[people[0]].inflation_target)
-    runs: dict[str, pd.DataFrame] = {}
-    missing: dict[str, str] = {}
-
-    def add(who: str, run: Simulation) -> None:
-        """Play what is missing of a run and its successor's quarters, or say why it has none."""
-        try:
-            if run.turn_number < turns:
-                run._quiet = True  # the people's run has said what is wrong with these quarters
-                run.run(turns)
-            # Only as many turns as the people played, since a loss is a mean over turns.
-            frame = run.to_frame().iloc[: turns + 1]
-            runs[who] = _continued(run, frame, loss.inflation_target, after)
-        except (EconomyError, LLMFailureException) as error:
-            missing[who] = f"ended at turn {run.turn_number}: {error}"
-
+def _others(
+    simulation: Simulation, people: Sequence[str], model: Rival
+) -> tuple[dict[str, Simulation], dict[str, str]]:
+    """Return the runs of others in people's seats, some still to be played; and why one is not."""
+    others, missing = dict[str, Simulation](), dict[str, str]()
     client = model if isinstance(model, LLMClient) else None
-    models = [name for name in nations if seat_of(simulation, name) == "model"]
+    models = [name for name in simulation._nations if seat_of(simulation, name) == "model"]
     # What rules propose is policy, which no model need judge.
     unjudged = {"validator": "rule"} if simulation._checked and not models else {}
-    runs[_who(people)] = _continued(simulation, simulation.to_frame(), loss.inflation_target, after)
-    slowly = {name: _slowly(simulation, nations[name]) for name in people}
-    others: dict[str, dict[str, Any]] = {_RULE: dict.fromkeys(people, "rule"), _INERT: slowly}
-    for who, seats in (others | {_HOLD: dict.fromkeys(people, _hold)}).items():
+    slowly = {
+        name: TaylorRuleAgent(
+            name,
+            rule=TaylorRule(
+                inflation_target=simulation._nations[name].inflation_target, inertia=_INERTIA
+            ),
+            limits=simulation.engine,
+            moves_bp=simulation.moves_bp,
+        )
+        for name in people
+    }
+    seats: dict[str, dict[str, Any]] = {_RULE: dict.fromkeys(people, "rule"), _INERT: slowly}
+    for who, its in (seats | {_HOLD: dict.fromkeys(people, _hold)}).items():
         if models and client is None:
-            missing[who] = (
-                f"this run needs a model, for {', '.join(models)}; give model=connect('auto')"
-            )
+            missing[who] = f"a model is needed for {', '.join(models)}; {_HOW}"
         else:
-            add(who, simulation.counterfactual({**seats, **unjudged}, llm_client=client))
+            others[who] = simulation.counterfactual({**its, **unjudged}, llm_client=client)
     if client is not None:
-        seats = dict.fromkeys(people, "model")
-        who = f"language model ({client.config.model})"
-        add(who, simulation.counterfactual(seats, llm_client=client))
+        played = simulation.counterfactual(dict.fromkeys(people, "model"), llm_client=client)
+        others[f"language model ({client.config.model})"] = played
     elif model is None:
         missing["language model"] = f"not played: {_HOW}"
+    elif not isinstance(model, Simulation):
+        raise ConfigError(f"model={model!r:.120} is no client and no economic run; {_HOW}")
+    elif difference := world_differs(simulation, model):
+        raise ConfigError(f"the model's run cannot be compared: {difference}")
     else:
-        other = load(model) if isinstance(model, Tape | str | Path) else model
-        if not isinstance(other, Simulation):
-            raise ConfigError(f"the model's run is not an economic simulation: {other!r:.120}")
-        if difference := world_differs(simulation, other):
-            raise ConfigError(f"the model's run cannot be compared: {difference}")
-        add(f"language model ({_model_of(other)})", other)
-    return loss, runs, missing
-
-
-def _check(loss: object, after: object, *runs: object) -> None:
-    for run in runs:
-        if not isinstance(run, Simulation):
-            raise ConfigError(
-                f"{type(run).__name__} is not an economic simulation and has no score to compare; "
-                "pass the people's run, a Simulation, or a recorded one: "
-                "leaderboard(load('x.tape'))"
-            )
-    if loss is not None and not isinstance(loss, QuadraticLoss):
-        raise ConfigError(f"loss={loss!r:.80} is not a loss; pass QuadraticLoss(gap_weight=0.5)")
-    whole_number("after", after, least=0)
-
-
-def seat_of(simulation: Simulation, nation: str) -> Any:
-    """Return who decides for a nation, as ``players`` has it."""
-    seats = (simulation.players.get(seat) for seat in (nation, "agent", "*"))
-    return next(filter(None, seats), "model")
+        known = model.manifest()["model"] or {"name": "no model"}
+        others[f"language model ({known['name']})"] = model
+    return others, missing
 
 
 def people_in(simulation: Simulation) -> list[str]:
@@ -249,16 +214,6 @@ def people_in(simulation: Simulation) -> list[str]:
         for nation in simulation.nations
         if isinstance(getattr(seat_of(simulation, nation.name), "backend", None), Person)
     ]
-
-
-def _slowly(simulation: Simulation, nation: Nation) -> TaylorRuleAgent:
-    """Return the rule that moves half of the way."""
-    return TaylorRuleAgent(
-        nation.name,
-        rule=TaylorRule(inflation_target=nation.inflation_target, inertia=_INERTIA),
-        limits=simulation.engine.limits,
-        moves_bp=simulation.moves_bp,
-    )
 
 
 def _hold(question: Question) -> dict[str, Any]:
@@ -279,36 +234,40 @@ def world_differs(simulation: Simulation, other: Simulation) -> str:
         simulation: the run to compare with.
         other: it must have as many turns, or more.
     """
-    facts: dict[str, Callable[[Simulation], Any]] = {
-        "starting state": lambda run: run.turns[0].state,
-        "economy": lambda run: run.economy,
-        "limits of the rate": lambda run: run.engine,
-    }
-    if simulation.economy.shock_scale:
-        facts["seed of the shocks"] = lambda run: run.seed
-    for what, of in facts.items():
-        if of(simulation) != of(other):
-            return f"its {what} is another: {of(other)!r:.120}, not {of(simulation)!r:.120}"
-    if other.turn_number < simulation.turn_number:
-        return f"it has {other.turn_number} turns, and {simulation.turn_number} are compared"
-    for ours, theirs in zip(simulation.turns[1:], other.turns[1:], strict=False):
+    turns = simulation.turn_number
+
+    def facts(run: Simulation) -> dict[str, Any]:
         done = [
-            [item.model_dump(exclude={"note"}) for item in it.interventions]
-            for it in (ours, theirs)
+            [{**vars(it), "note": ""} for it in turn.interventions]
+            for turn in run.turns[1 : turns + 1]
         ]
-        if done[0] != done[1]:
-            return (
-                f"what was done from outside at turn {ours.number} is another: "
-                f"{'; '.join(map(str, theirs.interventions)) or 'nothing'}, not "
-                f"{'; '.join(map(str, ours.interventions)) or 'nothing'}"
-            )
-    return ""
+        return {
+            "starting state": run.turns[0].state,
+            "economy": run.economy,
+            "limits of the rate": run.engine,
+            "seed of the shocks": run.seed if run.economy.shock_scale else None,
+            "list of interventions": done,
+        }
+
+    if other.turn_number < turns:
+        return f"it has {other.turn_number} turns, and {turns} are compared"
+    theirs = facts(other)
+    return next(
+        (
+            f"its {what} is another: {theirs[what]!r:.120}, not {ours!r:.120}"
+            for what, ours in facts(simulation).items()
+            if ours != theirs[what]
+        ),
+        "",
+    )
 
 
-def _continued(run: Simulation, frame: pd.DataFrame, target: float, quarters: int) -> pd.DataFrame:
+def _continued(run: Simulation, turns: int, target: float, quarters: int) -> pd.DataFrame:
     """Return a run's frame, and below it the quarters of a successor who follows the rule."""
     import pandas as pd
 
+    # Only as many turns as the people played, since a loss is a mean over turns.
+    frame = run.to_frame().iloc[: turns + 1]
     if not quarters:
         return frame
     successor = Simulation(
@@ -319,8 +278,7 @@ def _continued(run: Simulation, frame: pd.DataFrame, target: float, quarters: in
         validator="none",
         engine=run.engine,
         economy=run.economy.model_copy(update={"mirrored": False, "shock_scale": 0}),
-        # A recorded run may be longer than the people's.
-        state=run.turns[len(frame) - 1].state.replace(shock=Hit()),
+        state=run.turns[turns].state.replace(shock=Hit()),
     )
     successor._quiet = True  # its moves are no choice of the people's
     later = successor.run(quarters)
@@ -336,7 +294,6 @@ def of_class(folder: Path, loss: QuadraticLoss | None, *, after: int) -> pd.Data
     """
     import pandas as pd
 
-    _check(loss, after)
     tapes = sorted(folder.glob("*.tape"))
     if not tapes:
         raise ConfigError(f"there are no tapes in {folder}; give a folder of .tape files")
@@ -366,12 +323,11 @@ def _in_class(run: Simulation, loss: QuadraticLoss | None, after: int) -> dict[s
         "note": "",
     }
     try:
-        board = Losses(*compared(run, None, loss, after=after), after=after)
+        losses = Losses(run, None, loss, after=after).frame.set_index("who")["loss"]
     except ConfigError as error:
         return row | {"note": str(error)}
-    losses = board.frame.set_index("who")["loss"]
     mine = losses[_who(people)]
-    return row | {"loss": mine, "against_rule_pct": _against(mine, losses[_RULE])}
+    return row | {"loss": mine, "against_rule_pct": 100 * (mine / losses[_RULE] - 1)}
 
 
 def advice_asked(run: Run) -> int:
@@ -379,13 +335,5 @@ def advice_asked(run: Run) -> int:
     return sum(bool(reply_of(call).get("advice_asked")) for call in run.calls)
 
 
-def _who(people: Iterable[str]) -> str:
-    names = [*people]
-    return f"{'you' if len(names) == 1 else 'people'} ({', '.join(names)})"
-
-
-def _model_of(simulation: Simulation) -> str:
-    """Return the name of the model that decided, from the recorded calls."""
-    sites = ((call.request.model, call.request.site) for call in simulation.calls)
-    named = (model for model, site in sites if site is not None and site.component == "agent")
-    return next(named, "no model call")
+def _who(people: Sequence[str]) -> str:
+    return f"{'you' if len(people) == 1 else 'people'} ({', '.join(people)})"

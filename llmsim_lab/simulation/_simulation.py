@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import sqrt
-from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -17,6 +16,7 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
@@ -35,23 +35,23 @@ from llmsim_lab.agents._agents import (
     rule_proposal,
     thin_prompt,
 )
-from llmsim_lab.agents._briefing import PolicyBriefing, known_quarters
-from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
+from llmsim_lab.agents._briefing import known_quarters
+from llmsim_lab.economy import QuadraticLoss, TaylorRule, initial_state
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import (
-    FiscalBackstop,
-    MacroModel,
+    EngineConfig,
+    RudebuschSvensson,
     Rule,
-    ShockGenerator,
     Shocks,
     mirrored,
     rate_by,
     set_levels,
+    shocks_at,
 )
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.engines._engines import (
-    EngineConfig,
     changed_by,
+    dissents,
     minutes,
     next_economy,
     update_limits,
@@ -70,14 +70,12 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._config import WorldConfig
-from llmsim_lab.run._registry import class_of_config, config_from_file
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import (
     LOSS_OF,
     MOVES_BP,
+    SERIES,
     EconomyConfig,
-    Variable,
-    bounded,
     checked_moves,
 )
 from llmsim_lab.simulation._gate import EconomicsCard, card_of, gate_notes
@@ -88,7 +86,7 @@ from llmsim_lab.validators._validators import economic_domain, verdict_prompt
 if TYPE_CHECKING:
     import pandas as pd
 
-_VARIABLES: tuple[str, ...] = get_args(Variable)
+_VARIABLES = tuple(it.column for it in SERIES if it.column != "taylor_rate")
 _TAYLOR = TaylorRule()
 GAP_NOISE_PERSISTENCE = 0.97
 """A quarter, of the error of the gap that is read: the first autocorrelation of ``output_gap`` less
@@ -216,9 +214,7 @@ def _by_rule(committee: Any) -> Any:
     return {"rule": committee} if isinstance(committee, str) else committee
 
 
-def _some(nations: tuple[Nation, ...]) -> tuple[Nation, ...]:
-    if not nations:
-        raise ValueError("nations is empty; name at least one, such as nations: [Aland]")
+def _different(nations: tuple[Nation, ...]) -> tuple[Nation, ...]:
     if twice := [name for name, many in Counter(it.name for it in nations).items() if many > 1]:
         raise ValueError(f"nations must have different names; twice: {', '.join(sorted(twice))}")
     return nations
@@ -230,16 +226,13 @@ def _in_the_data(start: str | None) -> str | None:
     return start
 
 
-def _in_a_seat(role: str) -> Callable[[Any], Any]:
-    def check(given: Any) -> Any:
-        if callable(given) or (isinstance(given, Mapping) and "kind" in given):
-            raise ValueError(
-                f"who answers is a player: players={{{role!r}: ...}}, a word such as 'rule', a "
-                "function, a person or a client"
-            )
-        return given
-
-    return check
+def _in_a_seat(given: Any, info: ValidationInfo) -> Any:
+    if callable(given) or (isinstance(given, Mapping) and "kind" in given):
+        raise ValueError(
+            f"who answers is a player: players={{{info.field_name!r}: ...}}, a word such as "
+            "'rule', a function, a person or a client"
+        )
+    return given
 
 
 # --- the world ------------------------------------------------------------------------------------
@@ -298,41 +291,29 @@ class Simulation(Run[Economy]):
     }
 
     start_at: Annotated[str | None, AfterValidator(_in_the_data)] = None
-    nations: Annotated[tuple[Nation, ...], AfterValidator(_some)] = (Nation(name="United States"),)
+    nations: Annotated[tuple[Nation, ...], Field(min_length=1), AfterValidator(_different)] = (
+        Nation(name="United States"),
+    )
     committee: Annotated[Committee, BeforeValidator(_by_rule)] = Committee()
     moves_bp: Annotated[tuple[int, ...] | None, AfterValidator(checked_moves)] = MOVES_BP
     briefing: Literal["economist", "thin"] | None = None
     masked: bool = True
     decide: Decide | None = None
-    validator: Annotated[
-        Literal["asked", "none"] | None, BeforeValidator(_in_a_seat("validator"))
-    ] = None
+    validator: Annotated[Literal["asked", "none"] | None, BeforeValidator(_in_a_seat)] = None
     domain: Annotated[str, Field(min_length=1)] = "economic"
     permissive: bool = True
-    engine: Annotated[EngineConfig, BeforeValidator(_in_a_seat("engine"))] = EngineConfig()
+    engine: Annotated[EngineConfig, BeforeValidator(_in_a_seat)] = EngineConfig()
     economy: EconomyConfig = EconomyConfig()
     gap_noise: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
 
     def ready(self) -> None:
         """Make what follows from the parameters, and check that they fit together."""
-        moves, economy = self.moves_bp, self.economy
-        self._limits = self.engine.limits
-        self._macro = RudebuschSvensson()
-        self._backstop = FiscalBackstop() if economy.fiscal_backstop else None
-        self._shocks = ShockGenerator(
-            self.seed, scale=economy.shock_scale, mirrored=economy.mirrored
-        )
+        moves = self.moves_bp
         self._nations = {nation.name: nation for nation in self.nations}
         # The order in which a committee's members are named must not matter.
         in_turn = self.committee.rule == "sequential"
         self._members = list(self._nations) if in_turn else sorted(self._nations)
         self._reply = RateMove if self.decide else RateDecision if moves else EconomicDecision
-        self._how = PolicyBriefing(
-            masked=self.masked,
-            members=len(self.nations),
-            rule=self.committee.rule,
-            mirror_of=self.start_at if economy.mirrored else None,
-        )
         self._checked = self.validator == "asked" or (self.validator is None and moves is None)
         briefed = self.briefing == "economist" or (self.briefing is None and moves is not None)
         self._shipped = "agent_briefing" if briefed else "agent_rate" if moves else "agent_policy"
@@ -365,13 +346,17 @@ class Simulation(Run[Economy]):
         rate = await self._new_rate(
             ask, economy, {name: decisions[name] for name in accepted}, members=len(decisions)
         )
+        known = self.economy
+        random = shocks_at(
+            ask.turn, seed=self.seed, scale=known.shock_scale, mirrored=known.mirrored
+        )
         after = next_economy(
             state.actual,
             rate,
-            self._shocks.at(ask.turn) + Shocks(**dict(state.shock)),
-            macro=self._macro,
-            lower_bound=self._limits.lower,
-            backstop=self._backstop,
+            random + Shocks(**dict(state.shock)),
+            macro=RudebuschSvensson(),
+            lower_bound=self.engine.lower,
+            backstop=known.fiscal_backstop,
             turn=ask.turn,
         )
         ask.note(actions=len(decisions), accepted=len(accepted))
@@ -442,7 +427,7 @@ class Simulation(Run[Economy]):
                 new_rate=rate,
                 vote_bp=_basis_points(start, vote),
                 outcome_bp=_basis_points(start, rate),
-                dissent=self.committee.dissents(vote, rate),
+                dissent=dissents(vote, rate),
             )
         return rate
 
@@ -451,7 +436,7 @@ class Simulation(Run[Economy]):
     ) -> dict[str, float]:
         """Return the rate that each decision leads to from here; the engine judges mere words."""
         sizes = {name: _stated(made, here) for name, made in decisions.items()}
-        rates = {n: self._limits.inside(rate) for n, rate in sizes.items() if rate is not None}
+        rates = {n: self.engine.inside(rate) for n, rate in sizes.items() if rate is not None}
         words = {name: made.action for name, made in decisions.items() if name not in rates}
         now = economy.model_copy(update={"interest_rate": here})
         judged = await ask.each(
@@ -459,14 +444,14 @@ class Simulation(Run[Economy]):
             StateUpdateDecision,
             lambda name: update_prompt(
                 self.prompt("engine_interest_rate"),
-                self._limits,
+                self.engine,
                 now,
                 words[name],
                 agent=name,
                 turn=ask.turn - 1,
             ),
             by="engine",
-            limits=update_limits(self._limits, here) if words else None,
+            limits=update_limits(self.engine, here) if words else None,
             action=words.get,
             economy=now,
         )
@@ -486,7 +471,7 @@ class Simulation(Run[Economy]):
         proposal = rule_proposal(
             TaylorRule(inflation_target=target),
             question.state.global_state,
-            self._limits,
+            self.engine,
             moves_bp=self.moves_bp,
         )
         said = {"reasoning": proposal.reasoning, "confidence": 1.0}
@@ -503,13 +488,11 @@ class Simulation(Run[Economy]):
             ConfigError: there is no such figure, or a value is not one for it.
         """
         levels = {name: values[name] for name in values if name in _VARIABLES}
-        # Set as such first, so that what is no number is said by its name.
-        super().changed(state, values)
+        changed = super().changed(state, values)  # first, so that a wrong value is said by its name
         try:
-            state = state.with_economy(set_levels(state.actual, **levels))
+            return changed.with_economy(set_levels(state.actual, **levels))
         except ValidationError as error:
             raise ConfigError(f"no economy has {levels}: {faults(error)}") from error
-        return super().changed(state, {n: it for n, it in values.items() if n not in levels})
 
     # --- what is asked, and of which parameters -----------------------------------------------
 
@@ -518,7 +501,6 @@ class Simulation(Run[Economy]):
     ) -> RenderedPrompt:
         """Return what a member reads of the run so far: what its prompt has slots for."""
         nation, prompt, moves = self._nations[name], self._prompt_of(name), self.moves_bp
-        how = replace(self._how, masked=False) if called else self._how
         name = called or name
         if "history" not in prompt.slots:
             economy = states[-1].global_state
@@ -528,11 +510,15 @@ class Simulation(Run[Economy]):
         return briefing_prompt(
             prompt,
             known_quarters(
-                states, us_past=self.start_at is not None, mirror_of=self._how.mirror_of
+                states,
+                us_past=self.start_at is not None,
+                mirror_of=self.start_at if self.economy.mirrored else None,
             ),
             name=name,
             profile=nation,
-            how=how,
+            masked=self.masked and not called,
+            members=len(self.nations),
+            rule=self.committee.rule,
             moves_bp=moves or (),
             turn=turn - 1,
         )
@@ -562,11 +548,11 @@ class Simulation(Run[Economy]):
                 f"{closest(chair, self._members)}, who are {', '.join(self._members)}"
             )
         rate = self.start().interest_rate
-        if self.economy.mirrored and rate != self._limits.inside(rate):
+        if self.economy.mirrored and rate != self.engine.inside(rate):
             raise ConfigError(
                 f"economy.mirrored: the mirror image of {self.start_at} has an interest rate of "
-                f"{rate:.2f}, outside engine.rate_bounds {self._limits.lower:g} to "
-                f"{self._limits.upper:g}; choose another start, such as 1973Q1"
+                f"{rate:.2f}, outside engine.rate_bounds {self.engine.lower:g} to "
+                f"{self.engine.upper:g}; choose another start, such as 1973Q1"
             )
 
     # --- views --------------------------------------------------------------------------------
@@ -576,8 +562,6 @@ class Simulation(Run[Economy]):
         member: str | None = None,
         *,
         seed: int | None = None,
-        again: bool = False,
-        folder: Path | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> EconomicsCard:
         """Return whether who decides in this run responds to the economy.
@@ -586,14 +570,13 @@ class Simulation(Run[Economy]):
         nothing to do with the run's own: the economic gate (``docs/models.md``). A model is asked
         for the probability of each move, once in each order of the moves, also where it writes its
         decisions in the run; any other player twice, and ten times if its answers differ. A model's
-        card is kept, and continued where it was stopped.
+        card is kept in ``$LLMSIM_CARDS``, else the user's cache, and continued where it was
+        stopped.
 
         Args:
             member: who is judged; the first nation if not given.
-            seed: of the economies; a new one if not given.
-            again: measure anew what is kept.
-            folder: where cards are kept; ``$LLMSIM_CARDS``, else the user's cache.
-            progress: called before each question with how far it is and what time is left.
+            seed: of the economies; that of a kept card, or a new one, if not given.
+            progress: called before each question with how far it is.
 
         Raises:
             ConfigError: there is no such member, a person answers for it, there are no moves, or
@@ -607,35 +590,47 @@ class Simulation(Run[Economy]):
         name = self.nations[0].name if member is None else member
         if name not in self._nations:
             raise ConfigError(f"{name!r} is not a member; there are {', '.join(self._nations)}")
-        how: Any = {"seed": seed, "again": again, "folder": folder, "progress": progress}
-        return run_sync(card_of(self, name, **how))
+        return run_sync(card_of(self, name, seed=seed, progress=progress))
 
     def lint(
-        self, *, rule: TaylorRule | Rule | None = None, model: MacroModel | None = None
+        self, *, rule: TaylorRule | Rule | None = None, model: Any = None
     ) -> list[LintFinding]:
-        """Return what is probably wrong with this run, as ``simulation.lint`` does."""
-        ruled, model = dict[str, TaylorRule | Rule](), model or self._macro
-        for name, nation in self._nations.items():
-            seats = (self.players.get(seat) for seat in (name, "agent", "*"))
-            who = next(filter(None, seats), "model")
+        """Return what is probably wrong with this run; an empty list if nothing is.
+
+        No model is asked. The checks are for mistakes that published simulations have made: a rule
+        that follows inflation too little, an economy that is unstable under it, percent given as a
+        fraction, a yearly rate that is applied undivided in each quarter, moves that cannot reach
+        what the rule asks for.
+
+        Args:
+            rule: a policy rule to check instead of the run's: a ``TaylorRule``, or a function of
+                ``inflation``, ``output_gap`` and ``previous_rate``, all percent.
+            model: an economy of your own to check too: an object with the method ``advance`` of
+                ``RudebuschSvensson``.
+
+        Example:
+            >>> for finding in Simulation(turns=20).lint(rule=TaylorRule(inflation_weight=0.5)):
+            ...     print(finding.rule)
+            Taylor principle
+        """
+        ruled = {} if rule is None else {"the rule": rule}
+        for name, nation in self._nations.items() if rule is None else ():
+            who = seat_of(self, name)
             if isinstance(who, TaylorRuleAgent):
                 ruled[name] = who.rule
             elif who == "rule":
                 ruled[name] = TaylorRule(inflation_target=nation.inflation_target)
         targets = {name: nation.inflation_target for name, nation in self._nations.items()}
-        largest = max(map(abs, self.moves_bp)) / 100 if self.moves_bp else self._limits.max_move
+        largest = max(map(abs, self.moves_bp)) / 100 if self.moves_bp else self.engine.max_move
         start = self.turns[0].state.global_state
-        found = [*of_targets(targets), *of_model(model)]
-        for name, its in (ruled if rule is None else {"the rule": rule}).items():
-            found += of_rule(name, its, model=model, start=start, largest=largest)
+        found = [*of_targets(targets), *(of_model(model) if model is not None else ())]
+        for name, its in ruled.items():
+            found += of_rule(name, its, start=start, largest=largest)
         return found
 
     def doubts(self) -> list[Mapping[str, str]]:
         """Return what to warn of before the first turn: what ``lint`` finds."""
-        return [
-            {"rule": found.rule, "found": found.what, "remedy": found.remedy}
-            for found in self.lint()
-        ]
+        return [asdict(found) for found in self.lint()]
 
     @classmethod
     def measures(cls, config: Any) -> Mapping[str, Callable[[pd.DataFrame], float]]:
@@ -646,31 +641,24 @@ class Simulation(Run[Economy]):
     @property
     def series(self) -> Sequence[Series]:
         """The economy's figures, the policy rate with its bounds."""
-        return bounded(self._limits)
+        rate, *others = SERIES
+        return (replace(rate, low=self.engine.lower, high=self.engine.upper), *others)
 
     @property
     def notes(self) -> Sequence[str]:
         """What the economic gate said of the run's model."""
-        if self.tape is not None:
+        if self.tape is not None and self.config.needs_model:
             with suppress(TapeError):  # the tape may be closed, or its file gone
-                return self.notes_on(self.tape.run(self.run_id).manifest)
+                manifest = self.tape.run(self.run_id).manifest
+                prompts = manifest.get("prompts") or {}
+                return gate_notes(manifest["model"], {its["digest"] for its in prompts.values()})
         return ()
 
-    @classmethod
-    def notes_on(cls, manifest: Mapping[str, Any]) -> Sequence[str]:
-        """Return what the gate said of a recorded run's model, from its manifest alone."""
-        model = manifest["model"]
-        config = cls.config_type.model_validate(manifest["config"])
-        if model is None or not config.needs_model:
-            return ()
-        used = {its["digest"] for its in (manifest.get("prompts") or {}).values()}
-        thin = config.briefing == "thin" or config.moves_bp is None
-        # None before the first turn; and words are judged as the moves that they stand for.
-        if not used or config.moves_bp is None:
-            shipped = Prompt.load("agent_rate" if thin else "agent_briefing")
-            own = (it.prompt and Prompt.parse(it.prompt, name=it.name) for it in config.nations)
-            used |= {(prompt or shipped).digest for prompt in own}
-        return gate_notes(model, used)
+
+def seat_of(run: Simulation, nation: str) -> Any:
+    """Return who decides for a nation, as ``players`` has it."""
+    seats = (run.players.get(seat) for seat in (nation, "agent", "*"))
+    return next(filter(None, seats), "model")
 
 
 def _stated(made: Any, here: float) -> float | None:
@@ -693,37 +681,3 @@ if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any: ...  # made of the class, which is not read here
 else:
     SimulationConfig = Simulation.config_type
-
-
-def lint(
-    subject: Any,
-    *,
-    rule: TaylorRule | Rule | None = None,
-    model: MacroModel | None = None,
-) -> list[LintFinding]:
-    """Return what is probably wrong with an economic simulation; an empty list if nothing is.
-
-    No model is asked. The checks are for mistakes that published simulations have made: a rule that
-    follows inflation too little, an economy that is unstable under it, percent given as a fraction,
-    an annual rate applied in each quarter, moves that cannot reach what the rule asks for.
-
-    Args:
-        subject: a run, its configuration, or a configuration's file.
-        rule: a policy rule to check instead of the run's: a ``TaylorRule``, or a function of
-            ``inflation``, ``output_gap`` and ``previous_rate``, all percent.
-        model: an economy to check instead of the run's.
-
-    Example:
-        >>> for finding in lint(Simulation(turns=20), rule=TaylorRule(inflation_weight=0.5)):
-        ...     print(finding.rule)
-        Taylor principle
-    """
-    if isinstance(subject, str | Path):
-        path, subject = subject, config_from_file(subject, kind=Simulation.kind)
-        if not isinstance(subject, SimulationConfig):
-            raise ConfigError(
-                f"{path} describes a run of kind {class_of_config(subject).kind!r}, and this takes "
-                f"an economic run's configuration; llmsim-lab run {path} plays it"
-            )
-    run = subject if isinstance(subject, Simulation) else Simulation(subject)
-    return run.lint(rule=rule, model=model)

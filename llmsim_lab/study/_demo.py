@@ -8,13 +8,11 @@ and two players that do not look at the economy have the same start and shocks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from pathlib import Path
-from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import frame_of
@@ -52,28 +50,19 @@ _STATE = ("inflation", "output_gap", "interest_rate")
 _COLUMNS = (*_STATE, "unemployment")
 
 
-def demo_config(
-    *,
-    model: str = "auto",
-    seed: int = 1,
-    start: str = DEMO_START,
-    turns: int = DEMO_TURNS,
-    mirrored: bool = False,
-) -> SimulationConfig:
+def demo_config(*, model: str = "auto", seed: int = 1, mirrored: bool = False) -> SimulationConfig:
     """Return the configuration of one central bank with a model in it.
 
     Args:
         model: as ``connect`` takes it.
         seed: of the shocks and of the model's draws.
-        start: the quarter whose data come first.
-        turns: how many quarters.
         mirrored: whether all is as far on the other side of the steady state.
     """
     return SimulationConfig(
         name=f"seed {seed}, mirrored" if mirrored else f"seed {seed}",
         seed=seed,
-        turns=turns,
-        start_at=start,
+        turns=DEMO_TURNS,
+        start_at=DEMO_START,
         moves_bp=GATE_MOVES_BP,
         decide="sample",
         llm=LLMConfig(model=model, num_ctx=2048, max_tokens=256, timeout_s=600),
@@ -81,15 +70,14 @@ def demo_config(
     )
 
 
-def demo_runs(tape: Tape | str | Path) -> dict[int, dict[World, int]]:
+def demo_runs(tape: Tape) -> dict[int, dict[World, int]]:
     """Return the numbers of a recording's runs, by seed and by what each shows."""
     found: dict[int, dict[World, int]] = {}
-    with nullcontext(tape) if isinstance(tape, Tape) else Tape(tape, read_only=True) as opened:
-        for run in opened.runs():
-            config = run.manifest["config"]
-            mirrored = config["economy"].get("mirrored", False)
-            world: World = "oil" if run.fork_turn is not None else "plain"
-            found.setdefault(config["seed"], {})["mirrored" if mirrored else world] = run.id
+    for run in tape.runs():
+        config = run.manifest["config"]
+        mirrored = config["economy"].get("mirrored", False)
+        world: World = "oil" if run.fork_turn is not None else "plain"
+        found.setdefault(config["seed"], {})["mirrored" if mirrored else world] = run.id
     return found
 
 
@@ -104,28 +92,22 @@ PLAYERS: Mapping[str, TaylorRule | int] = {
 .9."""
 
 
-@dataclass(frozen=True, slots=True)
-class OilResponse:
+class OilResponse(NamedTuple):
     """What an oil shock does to a player's rate: the difference of two runs with the same seed.
 
     Attributes:
-        player: whose it is.
         mean: percentage points, over the quarters after the shock and over seeds.
-        interval: Student's over the seeds, 95 %; None with one seed.
-        seeds: how many.
-        quarters: how many quarters a seed's mean is over.
+        low: of Student's 95 % interval over the seeds; not a number with one seed.
+        high: likewise.
     """
 
-    player: str
     mean: float
-    interval: tuple[float, float] | None
-    seeds: int
-    quarters: int
+    low: float
+    high: float
 
     def __str__(self) -> str:
-        around = ""
-        if self.interval is not None and self.interval[1] - self.interval[0] > 0.005:
-            around = f" (95 % interval {self.interval[0]:+.2f} to {self.interval[1]:+.2f})"
+        wide = self.high - self.low > 0.005
+        around = f" (95 % interval {self.low:+.2f} to {self.high:+.2f})" if wide else ""
         return f"{self.mean:+.2f} points{around}"
 
 
@@ -167,20 +149,16 @@ class Demonstration:
         """
         path = data_path("tapes/demo.tape.gz") if tape is None else Path(tape)
         opened = Tape(path, read_only=True)  # for as long as calls may be read of the runs
-        numbers = {
-            seed: found
+        runs: dict[int, dict[World, Simulation]] = {
+            seed: {world: load(opened, run) for world, run in found.items()}
             for seed, found in sorted(demo_runs(opened).items())
             if {"plain", "mirrored"} <= found.keys()
         }
-        if not any("oil" in found for found in numbers.values()):
+        if not any("oil" in found for found in runs.values()):
             raise ConfigError(
                 f"{path} has no seed with the runs {', '.join(get_args(World))}; record them: "
                 "python data/tapes/record_demo.py"
             )
-        runs = {
-            seed: {world: load(opened, run) for world, run in found.items()}
-            for seed, found in numbers.items()
-        }
         first = next(iter(runs.values()))["plain"]
         return cls.of(first.manifest()["model"]["name"], runs)
 
@@ -211,13 +189,6 @@ class Demonstration:
         """The model first."""
         return [self.model, *PLAYERS]
 
-    @property
-    def quarters(self) -> str:
-        """How many the runs have, as they were and mirrored: ``20``, or ``12 to 20``."""
-        both = [found[world] for found in self.runs.values() for world in ("plain", "mirrored")]
-        counts = [run.turn_number for run in both]
-        return " to ".join(map(str, sorted({min(counts), max(counts)})))
-
     def responds(self, player: str | None = None) -> PolicyResponse:
         """Return whether a player, the model if not given, responds to the economy.
 
@@ -241,17 +212,12 @@ class Demonstration:
 
     def response(self, player: str | None = None) -> OilResponse:
         """Return what the oil shock does to a player's rate, the model's if not given."""
-        from scipy.stats import ttest_1samp
+        from scipy.special import stdtrit  # quantiles of Student's t
 
-        player = player or self.model
-        found = self.responses(player)
-        after = found[found.index > OIL_TURN]
-        by_seed, seeds = after.mean().tolist(), after.shape[1]
-        interval = None
-        if seeds > 1:
-            ends = ttest_1samp(by_seed, 0).confidence_interval() if len({*by_seed}) > 1 else None
-            interval = (float(ends.low), float(ends.high)) if ends else (by_seed[0], by_seed[0])
-        return OilResponse(player, fmean(by_seed), interval, seeds=seeds, quarters=len(after))
+        found = self.responses(player or self.model)
+        by_seed = found[found.index > OIL_TURN].mean()
+        mean, reach = by_seed.mean(), by_seed.sem() * stdtrit(len(by_seed) - 1, 0.975)
+        return OilResponse(float(mean), float(mean - reach), float(mean + reach))
 
     def responses(self, player: str, column: str = "interest_rate") -> pd.DataFrame:
         """Return what the oil shock does: with it minus without, a row a quarter, a column a seed.
@@ -274,10 +240,10 @@ class Demonstration:
         """
         paths = self.paths
         here = paths[(paths["player"] == player) & (paths["world"] == world)]
-        if here.empty or column not in _COLUMNS:
+        if here.empty:
             raise ConfigError(
-                f"no {column} of {player!r} in the world {world!r}; there are {', '.join(_COLUMNS)}"
-                f" of {', '.join(self.players)} in {', '.join(get_args(World))}"
+                f"there are no quarters of {player!r} in the world {world!r}, but of "
+                f"{', '.join(self.players)} in {', '.join(get_args(World))}"
             )
         return here.pivot_table(index="turn", columns="seed", values=column)
 
@@ -322,10 +288,12 @@ class Demonstration:
     @property
     def headline(self) -> str:
         """What the oil shock does to the model's rate and to the rule's, in one sentence."""
+        found = self.responses(self.model)
         return (
-            f"An oil shock moves the rate, on average over the {self.response().quarters} quarters "
-            f"after it, by {self.response(RULE)} under the {RULE} and by "
-            f"{self.response()} under {self.model} ({counted(self.response().seeds, 'seed')})."
+            "An oil shock moves the rate, on average over the "
+            f"{sum(found.index > OIL_TURN)} quarters after it, by {self.response(RULE)} under the "
+            f"{RULE} and by {self.response()} under {self.model} "
+            f"({counted(found.shape[1], 'seed')})."
         )
 
     def __repr__(self) -> str:
@@ -354,7 +322,7 @@ def _moves(recorded: Simulation, model: str) -> pd.DataFrame:
         for name, by in PLAYERS.items():
             row[name] = by
             if isinstance(by, TaylorRule):
-                limits, offered = config.engine.limits, config.moves_bp
+                limits, offered = config.engine, config.moves_bp
                 row[name] = rule_proposal(by, economy, limits, moves_bp=offered).move
         rows.append(row)
     return frame_of(rows)

@@ -1,6 +1,6 @@
-"""Which actions an engine may apply: validators mark each action, never drop one, and count.
+"""Which actions an engine may apply: validators mark each action, and never drop one.
 
-A subclass of ``LLMValidator`` describes its domain; ``EconLLMValidator`` describes economic policy.
+A subclass of ``LLMValidator`` writes the prompt; ``EconLLMValidator`` asks about economic policy.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TypedDict
 
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.llm import LLMClient
@@ -66,44 +65,14 @@ def verdict_prompt(
     ).sourced(_SOURCES, permissive=permissive, agent=agent)
 
 
-class ValidatorStats(TypedDict):
-    """How many actions were judged and how; the rate is 0 before the first."""
-
-    total_validated: int
-    accepted: int
-    rejected: int
-    rejection_rate: float
-
-
 class Validator(ABC):
     """Marks each action as validated or not."""
-
-    def __init__(self) -> None:
-        self._verdicts: list[bool] = []
 
     @abstractmethod
     async def validate_actions(
         self, actions: Sequence[Action], state: SimulationState
     ) -> list[Action]:
         """Return the actions marked: as many as came in, in the same order."""
-
-    def get_stats(self) -> ValidatorStats:
-        """Return the counts since this validator was made."""
-        total, accepted = len(self._verdicts), sum(self._verdicts)
-        return ValidatorStats(
-            total_validated=total,
-            accepted=accepted,
-            rejected=total - accepted,
-            rejection_rate=(total - accepted) / total if total else 0.0,
-        )
-
-    def _mark(self, actions: Sequence[Action], results: Sequence[ValidationResult]) -> list[Action]:
-        """Return marked copies and count them."""
-        self._verdicts += [result.is_valid for result in results]
-        return [
-            action.model_copy(update={"validated": result.is_valid, "validation_result": result})
-            for action, result in zip(actions, results, strict=True)
-        ]
 
 
 class LLMValidator(Validator):
@@ -120,7 +89,6 @@ class LLMValidator(Validator):
     def __init__(
         self, llm_client: LLMClient, domain: str = "economic", *, permissive: bool = True
     ) -> None:
-        super().__init__()
         self.llm_client = llm_client
         self.domain = domain
         self.permissive = permissive
@@ -128,10 +96,6 @@ class LLMValidator(Validator):
     @abstractmethod
     def _construct_validation_prompt(self, action: Action) -> str:
         """Write the prompt about one action."""
-
-    @abstractmethod
-    def _get_domain_description(self) -> str:
-        """Return a sentence that says what belongs to the domain."""
 
     async def validate_actions(
         self, actions: Sequence[Action], state: SimulationState
@@ -141,21 +105,22 @@ class LLMValidator(Validator):
         An action of status ``failed`` is rejected without asking.
 
         Raises:
-            LLMFailureException: the model failed on one of them; then none is counted.
+            LLMFailureException: the model failed on one of them.
         """
-        # All or none: counts and marks follow only once every verdict is there.
         results = await gather_all([self._judge(action, state) for action in actions])
-        return self._mark(actions, results)
+        return [
+            action.model_copy(update={"validated": result.is_valid, "validation_result": result})
+            for action, result in zip(actions, results, strict=True)
+        ]
 
     async def __call__(self, question: Question) -> ValidationDecision:
-        """Answer as a player of an economic run, and count.
+        """Answer as a player of an economic run.
 
         Raises:
             LLMFailureException: the model failed.
         """
         action = Action(agent_name=question.player, action_string=question.values["action"])
         decision, _ = await self._decide(action, question.turn)
-        self._verdicts.append(decision.is_valid)
         return decision
 
     async def _judge(self, action: Action, state: SimulationState) -> ValidationResult:
@@ -212,13 +177,10 @@ class EconLLMValidator(LLMValidator):
         super().__init__(llm_client, domain, permissive=permissive)
         self.prompt = prompt or Prompt.load("validator_economic")
 
-    def _get_domain_description(self) -> str:
-        return economic_domain(self.domain)
-
     def _construct_validation_prompt(self, action: Action) -> str:
         return verdict_prompt(
             self.prompt,
-            self._get_domain_description(),
+            economic_domain(self.domain),
             action.action_string,
             permissive=self.permissive,
             agent=action.agent_name,

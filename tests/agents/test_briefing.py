@@ -14,7 +14,6 @@ def values(*states: SimulationState, masked: bool = True, target: float = 2.0) -
     return briefing(
         known_quarters(states),
         inflation_target=target,
-        neutral_real_rate=2.0,
         masked=masked,
     )
 

@@ -14,7 +14,6 @@ from llmsim_lab.models import GlobalState, PolicyDecision
 from llmsim_lab.prompts import Prompt
 
 STATE = make_state()
-MOVES = (-50, -25, 0, 25, 50)
 
 
 async def decide(*replies: Any) -> Any:
@@ -108,14 +107,6 @@ def test_moves_stand_in_a_thin_prompt_that_has_a_slot_for_them() -> None:
     assert "+25" not in without
 
 
-async def test_two_nations_share_the_prompt_up_to_their_profiles() -> None:
-    client = make_client(policy())
-    for name in ("Aland", "Borduria"):
-        await NationAgent(name, client).decide_action(STATE)
-    first, second = (request.messages[0].content for request in requests_of(client))
-    assert first.split("You advise")[0] == second.split("You advise")[0]
-
-
 async def test_the_system_message_stays_the_same_from_turn_to_turn() -> None:
     client = make_client(policy())
     agent = NationAgent("Aland", client)
@@ -177,10 +168,6 @@ def test_an_agent_without_a_name_is_an_error(name: str) -> None:
         NationAgent(name, make_client())
 
 
-def test_blanks_around_a_name_do_not_make_another_agent() -> None:
-    assert NationAgent(" Aland ", make_client()).name == "Aland"
-
-
 def test_an_agents_repr_names_its_class_and_itself() -> None:
     assert repr(NationAgent("Aland", make_client())) == "<NationAgent 'Aland'>"
 
@@ -191,8 +178,8 @@ def test_an_agents_repr_names_its_class_and_itself() -> None:
     ids=["target not a number", "empty mandate", "unknown field"],
 )
 def test_a_wrong_profile_names_the_field(fields: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(fields))):
-        NationProfile(**fields)
+    with pytest.raises(ConfigError, match=f"NationProfile: {next(iter(fields))}"):
+        NationAgent("Aland", make_client(), profile=fields)
 
 
 async def test_an_agent_of_another_domain_complains_in_general_words() -> None:
@@ -210,67 +197,6 @@ async def test_an_agent_of_another_domain_complains_in_general_words() -> None:
 
 
 # Decisions that state their size
-
-
-def moving(change_bp: Any, action: str = "Raise the interest rate") -> dict[str, Any]:
-    """What a model answers that decides among moves."""
-    return {
-        "reasoning": "Inflation is high.",
-        "rate_change_bp": change_bp,
-        "action": action,
-        "confidence": 0.8,
-    }
-
-
-async def test_the_moves_on_offer_stand_in_the_prompt_and_in_the_schema() -> None:
-    client = make_client(moving(25))
-    agent = EconLLMAgent("Aland", client, moves_bp=MOVES)
-    action = await agent.decide_action(make_state())
-    (request,) = requests_of(client)
-    assert request.schema is not None
-    fields = request.schema["properties"]
-    assert fields["rate_change_bp"] == {"enum": list(MOVES)}
-    assert list(fields) == ["reasoning", "rate_change_bp", "action", "confidence"]
-    assert request.schema["required"] == list(fields)
-    assert "-50, -25, 0, +25, +50." in request.messages[0].content
-    assert action.rate_change_bp == 25
-    assert type(action.policy_decision) is PolicyDecision
-
-
-async def test_without_moves_the_contracts_prompt_and_decision_are_asked_for() -> None:
-    client = make_client(policy())
-    action = await NationAgent("Aland", client).decide_action(make_state())
-    (request,) = requests_of(client)
-    assert request.schema is not None
-    assert "rate_change_bp" not in request.schema["properties"]
-    assert "basis points" not in request.prompt
-    assert action.rate_change_bp is None
-
-
-@pytest.mark.parametrize("wrong", [30, None, -500])
-async def test_a_move_that_is_not_on_offer_is_sent_back_once(wrong: Any) -> None:
-    client = make_client([moving(wrong), moving(-25, "Lower the rate")])
-    agent = NationAgent("Aland", client, moves_bp=MOVES)
-    action = await agent.decide_action(make_state())
-    assert (action.rate_change_bp, action.status) == (-25, "repaired")
-    assert "rate_change_bp must be one of -50, -25, 0, +25, +50" in requests_of(client)[1].prompt
-
-
-async def test_two_moves_that_are_not_on_offer_fail_the_turn() -> None:
-    agent = NationAgent("Aland", make_client(moving(30)), moves_bp=MOVES)
-    with pytest.raises(LLMFailureException, match="rate_change_bp must be one of"):
-        await agent.decide_action(make_state())
-
-
-async def test_a_decision_that_states_its_size_needs_no_word_of_economics() -> None:
-    agent = NationAgent("Aland", make_client(moving(0, "Stay put")), moves_bp=MOVES)
-    action = await agent.decide_action(make_state())
-    assert (action.status, action.rate_change_bp) == ("ok", 0)
-
-
-def test_a_prompt_without_a_slot_for_the_moves_is_an_error_with_two_ways_out() -> None:
-    with pytest.raises(ConfigError, match=r"no slot \{\{ moves \}\}.*agent_rate.*null"):
-        NationAgent("A", make_client(), prompt=Prompt.load("agent_policy"), moves_bp=MOVES)
 
 
 def test_a_rate_decision_need_not_state_its_size() -> None:

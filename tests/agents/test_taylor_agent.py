@@ -10,14 +10,8 @@ from builders import make_state
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.agents._agents import rule_proposal
 from llmsim_lab.economy import TaylorRule
-from llmsim_lab.economy._macro import RateLimits
+from llmsim_lab.economy._macro import EngineConfig
 from llmsim_lab.models import GlobalState
-
-
-async def test_at_the_steady_state_it_proposes_the_rate_that_is() -> None:
-    action = await TaylorRuleAgent().decide_action(make_state())
-    assert action.proposed_rate == 4.0
-    assert action.action_string == "Set the interest rate to 4%"
 
 
 async def test_it_proposes_the_grid_rate_closest_to_what_the_rule_asks() -> None:
@@ -28,7 +22,7 @@ async def test_it_proposes_the_grid_rate_closest_to_what_the_rule_asks() -> None
 
 
 async def test_it_goes_no_further_than_one_action_may_and_says_so() -> None:
-    agent = TaylorRuleAgent(limits=RateLimits(max_move=0.5))
+    agent = TaylorRuleAgent(limits=EngineConfig(max_move=0.5))
     action = await agent.decide_action(make_state(inflation=12))
     assert action.proposed_rate == 4.5
     assert action.policy_decision is not None
@@ -65,7 +59,9 @@ async def test_no_model_call_stands_behind_its_action() -> None:
 
 
 async def test_exactly_it_states_the_very_change_that_the_rule_asks_for() -> None:
-    agent = TaylorRuleAgent(moves_bp=[-25, 0, 25], limits=RateLimits(upper=6.0), exact=True)
+    agent = TaylorRuleAgent(
+        moves_bp=[-25, 0, 25], limits=EngineConfig(rate_bounds=(0, 6)), exact=True
+    )
     action = await agent.decide_action(make_state(inflation=2.4))
     assert action.rate_change_bp == pytest.approx(60)
     assert action.proposed_rate is None
@@ -85,7 +81,7 @@ async def test_exactly_it_states_the_very_change_that_the_rule_asks_for() -> Non
 )
 def test_a_proposal_goes_as_far_as_what_is_on_offer(how: Any, rate: float, move: Any) -> None:
     economy = GlobalState(inflation=5)
-    proposal = rule_proposal(TaylorRule(), economy, RateLimits(), **how)
+    proposal = rule_proposal(TaylorRule(), economy, EngineConfig(), **how)
     assert (proposal.rate, proposal.move) == (rate, move)
     assert proposal.action == f"Set the interest rate to {rate:g}%"
     assert ("goes no further" in proposal.reasoning) is ("exact" not in how)

@@ -243,9 +243,11 @@ def test_a_run_of_a_model_that_failed_the_gate_says_so(
     Path("run.yaml").write_text("turns: 1\nllm: {model: 'ollama:smollm2-135m'}\ndecide: mode\n")
     arguments = ("run", "run.yaml", "--tape", "a.tape")
     asked = len(raiser.requests)
-    assert economics_card("ollama:smollm2-135m").outcome  # the name alone finds what was measured
+    assert economics_card(
+        connect("ollama:smollm2-135m")
+    ).outcome  # the name alone finds what was measured
     assert len(raiser.requests) == asked
-    assert "smollm2-135m failed the economic gate. " in llmsim_lab(*arguments)[1]
+    assert "smollm2-135m: Fails the economic gate. " in llmsim_lab(*arguments)[1]
     monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "none"))
     assert "economic gate" not in llmsim_lab(*arguments)[1]
 

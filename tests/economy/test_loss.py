@@ -34,12 +34,12 @@ def test_the_weights_and_the_target_can_be_chosen() -> None:
 
 
 def test_a_run_of_no_turn_has_no_loss() -> None:
-    with pytest.raises(ConfigError, match="at least one more, not 1; play a turn first"):
+    with pytest.raises(ConfigError, match="1, 1 and 1 quarters have no loss"):
         QuadraticLoss().of(inflation=[2], output_gap=[0], interest_rate=[4])
 
 
 def test_series_of_different_lengths_are_errors() -> None:
-    with pytest.raises(ConfigError, match="one length, not 2, 3 and 2"):
+    with pytest.raises(ConfigError, match="2, 3 and 2 quarters have no loss"):
         QuadraticLoss().of(inflation=[2, 2], output_gap=[0, 0, 0], interest_rate=[4, 4])
 
 

@@ -14,21 +14,9 @@ def ask(rule: TaylorRule, inflation: float = 2.0, gap: float = 0.0, previous: fl
     return rule.rate(inflation=inflation, output_gap=gap, previous_rate=previous)
 
 
-def test_at_target_and_potential_the_rule_asks_for_the_neutral_nominal_rate() -> None:
-    assert ask(TaylorRule()) == 4.0
-
-
 def test_the_defaults_are_the_formula_printed_in_the_1993_article() -> None:
     p, y = 5.3, -1.7
     assert ask(TaylorRule(), p, y) == pytest.approx(p + 0.5 * y + 0.5 * (p - 2) + 2, abs=1e-12)
-
-
-def test_the_response_to_inflation_is_more_than_one_for_one() -> None:
-    assert ask(TaylorRule(), 3.0) - ask(TaylorRule(), 2.0) == pytest.approx(1.5, abs=1e-12)
-
-
-def test_a_gap_of_one_percent_moves_the_rate_by_half_a_point() -> None:
-    assert ask(TaylorRule(), gap=1.0) - ask(TaylorRule()) == pytest.approx(0.5, abs=1e-12)
 
 
 def test_zero_weights_leave_the_neutral_rate_whatever_happens() -> None:
@@ -65,18 +53,18 @@ def test_inertia_outside_zero_to_one_is_named_in_the_error(inertia: float) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["neutral_real_rate", "inflation_target", "inflation_weight", "output_gap_weight"]
+    "name",
+    ["neutral_real_rate", "inflation_target", "inflation_weight", "output_gap_weight"],
 )
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_parameter_that_is_not_finite_is_named_in_the_error(name: str, value: float) -> None:
-    with pytest.raises(ConfigError, match=name):
-        TaylorRule(**{name: value})
+def test_a_parameter_that_is_not_finite_gives_no_rate_and_is_shown(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}=nan"):
+        ask(TaylorRule(**{name: math.nan}))
 
 
 @pytest.mark.parametrize("bound", [math.nan, math.inf])
 def test_a_lower_bound_that_nothing_can_meet_is_an_error(bound: float) -> None:
-    with pytest.raises(ConfigError, match="lower_bound"):
-        TaylorRule(lower_bound=bound)
+    with pytest.raises(ConfigError, match=f"lower_bound={bound}"):
+        ask(TaylorRule(lower_bound=bound))
 
 
 @pytest.mark.parametrize("name", ["inflation", "gap", "previous"])

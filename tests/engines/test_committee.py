@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import make_action, make_client, make_state, rate_update, requests_of
+from builders import make_action, make_client, make_config, make_state, rate_update, requests_of
 
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.engines._committee import Committee
-from llmsim_lab.engines._engines import EngineConfig
 from llmsim_lab.models import Action
 
 
@@ -39,12 +38,6 @@ def test_of_an_even_number_the_point_closest_to_the_rate_in_force_counts(
     votes: tuple[float, ...], rate: float
 ) -> None:
     assert outcome(*votes) == rate
-
-
-def test_mirrored_votes_lead_to_the_mirrored_change() -> None:
-    votes = (4.25, 5.0, 3.5, 4.75)
-    mirrored = (8 - vote for vote in votes)
-    assert outcome(*votes) - 4 == 4 - outcome(*mirrored) == 0.25
 
 
 def test_a_majority_is_more_than_half_of_the_votes_for_one_rate() -> None:
@@ -88,11 +81,11 @@ async def test_a_stated_change_is_applied_exactly_wherever_the_rate_is() -> None
     state = await engine.run_turn([vote("Aland", 50)])
     assert state.global_state.interest_rate == 10.17
     assert state.reasoning_chains[0].status == "ok"
-    assert "+50 basis points from 9.67%" in state.reasoning_chains[0].reasoning
+    assert "From 9.67% the action leads to 10.17%." in state.reasoning_chains[0].reasoning
 
 
 async def test_a_stated_change_may_be_larger_than_one_action_without_a_size_may_move() -> None:
-    engine = EconomicEngine(EngineConfig(max_move=0.5))
+    engine = EconomicEngine(make_config(engine={"max_move": 0.5}))
     engine.current_state = make_state(interest_rate=4)
     assert (await engine.run_turn([vote("Aland", 450)])).global_state.interest_rate == 8.5
 
@@ -106,7 +99,7 @@ async def test_a_stated_change_ends_at_the_bounds_and_says_so(
     state = await engine.run_turn([vote("Aland", change)])
     assert state.global_state.interest_rate == there
     (chain,) = state.reasoning_chains
-    assert (chain.status, "bounds" in chain.reasoning) == (
+    assert (chain.status, "limits" in chain.reasoning) == (
         ("fallback", True) if change else ("ok", False)
     )
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
-from llmsim_lab.economy._macro import NO_SHOCKS, FiscalBackstop
+from llmsim_lab.economy._macro import NO_SHOCKS, fiscal_demand
 from llmsim_lab.engines._engines import next_economy
 from llmsim_lab.models import GlobalState
 
@@ -20,12 +20,12 @@ def test_the_budget_makes_up_for_the_rate_beyond_what_is_tolerated() -> None:
         inflation=-3.0, output_gap=-8.0, previous_rate=0.0
     )
     assert wanted == -7.5
-    demand = FiscalBackstop().demand(SLUMP, lower_bound=0.0, model=RudebuschSvensson())
+    demand = fiscal_demand(SLUMP, lower_bound=0.0, model=RudebuschSvensson())
     assert demand == pytest.approx(0.1 * (7.5 - 2.0))
 
 
 def test_the_budget_does_nothing_in_an_economy_that_the_rate_can_steer() -> None:
-    assert FiscalBackstop().demand(GlobalState(), lower_bound=0.0, model=RudebuschSvensson()) == 0.0
+    assert fiscal_demand(GlobalState(), lower_bound=0.0, model=RudebuschSvensson()) == 0.0
 
 
 def after(rate: float, *, backstop: bool) -> GlobalState:
@@ -35,7 +35,7 @@ def after(rate: float, *, backstop: bool) -> GlobalState:
         NO_SHOCKS,
         macro=RudebuschSvensson(),
         lower_bound=0.0,
-        backstop=FiscalBackstop() if backstop else None,
+        backstop=backstop,
         turn=3,
     )
 

@@ -7,20 +7,19 @@ from itertools import pairwise
 
 import pytest
 
-from llmsim_lab.economy._macro import RateLimits
+from llmsim_lab.economy._macro import EngineConfig
 from llmsim_lab.errors import ConfigError
 
 
-def random_cases(count: int) -> list[tuple[RateLimits, float]]:
+def random_cases(count: int) -> list[tuple[EngineConfig, float]]:
     draw = random.Random(20)
     cases = []
     for _ in range(count):
         lower = draw.choice([0.0, -0.75, draw.uniform(-5, 5)])
-        limits = RateLimits(
-            lower=lower,
-            upper=lower + draw.choice([25.0, 0.1, draw.uniform(0.01, 40)]),
+        limits = EngineConfig(
+            rate_bounds=(lower, lower + draw.choice([25.0, 0.1, draw.uniform(0.01, 40)])),
             max_move=draw.choice([2.0, 0.25, draw.uniform(0.01, 10)]),
-            step=draw.choice([0.25, 0.5, draw.uniform(0.05, 3)]),
+            rate_step=draw.choice([0.25, 0.5, draw.uniform(0.05, 3)]),
         )
         current = draw.choice(
             [
@@ -59,7 +58,7 @@ def test_every_grid_point_within_bounds_and_reach_is_offered() -> None:
         here = min(max(current, limits.lower), limits.upper)
         rates = limits.choices(current)
         for number in range(-200, 400):
-            point = number * limits.step
+            point = number * limits.rate_step
             margin = min(
                 point - limits.lower, limits.upper - point, limits.max_move - abs(point - here)
             )
@@ -76,37 +75,37 @@ def test_the_nearest_rate_is_not_further_than_any_other_offered() -> None:
 
 
 def test_of_two_equally_close_rates_the_lower_one_is_taken() -> None:
-    assert RateLimits().nearest(4.125, current=4.0) == 4.0
+    assert EngineConfig().nearest(4.125, current=4.0) == 4.0
 
 
 def test_from_outside_the_bounds_a_move_counts_from_the_bound() -> None:
-    limits = RateLimits(upper=10)
+    limits = EngineConfig(rate_bounds=(0, 10))
     assert limits.choices(14)[-1] == 10
     assert limits.problem(7.5, current=14) == (
-        "the new interest rate 7.5% is 2.5 percentage points from the bound at 10%; "
+        "the new interest rate 7.5% is 2.5 percentage points from the current 10%; "
         "one action may move it by 2 at most"
     )
 
 
 def test_a_rate_outside_the_bounds_is_a_problem() -> None:
-    assert RateLimits(upper=10).problem(11, current=9) == (
+    assert EngineConfig(rate_bounds=(0, 10)).problem(11, current=9) == (
         "the new interest rate 11% is outside the bounds 0% to 10%"
     )
 
 
 def test_a_rate_that_is_not_a_number_is_a_problem() -> None:
-    assert RateLimits().problem(float("nan"), current=4) == (
-        "the new interest rate nan is not a finite number"
+    assert EngineConfig().problem(float("nan"), current=4) == (
+        "the new interest rate nan% is outside the bounds 0% to 25%"
     )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_limits_must_be_finite(value: float) -> None:
     with pytest.raises(ConfigError, match="finite"):
-        RateLimits(upper=value)
+        EngineConfig(rate_bounds=(0, value))
 
 
 def test_a_move_may_be_cut_into_a_thousand_rates_and_no_more() -> None:
-    assert RateLimits(max_move=1000 / 64, step=1 / 64).step == 1 / 64
+    assert EngineConfig(max_move=1000 / 64, rate_step=1 / 64).rate_step == 1 / 64
     with pytest.raises(ConfigError, match="into more than 1000 rates"):
-        RateLimits(max_move=1000.5 / 64, step=1 / 64)
+        EngineConfig(max_move=1000.5 / 64, rate_step=1 / 64)

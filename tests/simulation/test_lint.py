@@ -12,17 +12,17 @@ import pytest
 from llmsim_lab import data_path
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
-from llmsim_lab.economy._macro import NO_SHOCKS, Shocks
 from llmsim_lab.models import GlobalState
-from llmsim_lab.simulation import Simulation, SimulationConfig, lint
+from llmsim_lab.run._registry import config_from_file
+from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import MOVES_BP
 
 RULES = {"nations": ["Rule"], "players": "rule"}
 
 
-def found(subject: Any = None, **options: Any) -> dict[str, str]:
+def found(config: Any = None, **options: Any) -> dict[str, str]:
     """Return findings by what was checked."""
-    return {one.rule: str(one) for one in lint(subject or SimulationConfig(turns=20), **options)}
+    return {one.rule: str(one) for one in Simulation(config).lint(**options)}
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_nothing_is_found_in_what_is_shipped(config: dict[str, Any]) -> None:
 
 
 def test_nothing_is_found_in_the_shipped_economic_scenario() -> None:
-    assert found(data_path("scenarios/volcker.yaml")) == {}
+    assert found(config_from_file(data_path("scenarios/volcker.yaml"), kind="economic")) == {}
 
 
 def test_econ_agents_response_of_one_half_is_found() -> None:
@@ -93,10 +93,8 @@ def test_an_annual_rate_applied_in_each_quarter_is_found() -> None:
     """EconAgent pays a year's interest each month; here a year's growth each quarter."""
 
     class Undivided:
-        def advance(
-            self, state: GlobalState, *, interest_rate: float, shocks: Shocks = NO_SHOCKS
-        ) -> GlobalState:
-            after = RudebuschSvensson().advance(state, interest_rate=interest_rate, shocks=shocks)
+        def advance(self, state: GlobalState, *, interest_rate: float) -> GlobalState:
+            after = RudebuschSvensson().advance(state, interest_rate=interest_rate)
             output = state.total_economic_value * math.exp(after.gdp_growth / 100)
             return after.model_copy(update={"total_economic_value": output})
 

@@ -17,7 +17,7 @@ from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
 from llmsim_lab.run import Question
-from llmsim_lab.simulation import Simulation, lint
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._gate import GATE_MOVES_BP
 from llmsim_lab.study import Demonstration
 from llmsim_lab.study._demo import (
@@ -106,17 +106,16 @@ def test_the_response_to_oil_is_the_difference_of_two_runs_with_the_same_shocks(
     assert (found.responses("no change").to_numpy() == 0).all()
     response = found.response(RULE)
     assert response.mean > 1
-    assert response.interval is not None
-    assert response.interval[0] > 0
+    assert response.low > 0
     assert f"by {response.mean:+.2f} points (95 % interval" in found.headline
     assert found.headline.endswith("under the player (2 seeds).")
     assert str(found.response("no change")) == "+0.00 points"
 
 
 def test_an_unknown_player_or_column_is_named_with_those_that_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"'nobody'.*there are inflation, .* always"):
+    with pytest.raises(ConfigError, match=r"no quarters of 'nobody'.*, but of .* always"):
         of_draws().path("nobody", "plain")
-    with pytest.raises(ConfigError, match="no happiness of 'Taylor rule'"):
+    with pytest.raises(KeyError, match="happiness"):
         of_draws().path(RULE, "plain", "happiness")
 
 
@@ -149,7 +148,8 @@ def test_a_recording_that_was_broken_off_goes_on_and_is_read(recorder: Any, tmp_
         broken.close()
     goes_on = client()
     recorder.record(path, 1, goes_on)
-    assert demo_runs(path) == {1: {"plain": 1, "mirrored": 2, "oil": 3}}
+    with Tape(path, read_only=True) as tape:
+        assert demo_runs(tape) == {1: {"plain": 1, "mirrored": 2, "oil": 3}}
     assert len(goes_on.backend.requests) == 7 * (17 + 9 + 20)
     again = client()
     recorder.record(path, 1, again)
@@ -159,9 +159,8 @@ def test_a_recording_that_was_broken_off_goes_on_and_is_read(recorder: Any, tmp_
         half.run(2)
         half.close()
     recorder.keep_whole(path)
-    assert list(demo_runs(path)) == [1]
     found = Demonstration.read(path)
-    assert found.model == "coin"
+    assert (found.model, [*found.runs]) == ("coin", [1])
     assert found.runs[1]["plain"].turn_number == 20
     assert found.runs[1]["oil"].turn_number == OIL_END
     # What counts is the mean of the moves, whatever was drawn.
@@ -174,7 +173,7 @@ def test_readme_says_what_the_recording_says(shipped: Demonstration) -> None:
     page = " ".join((data_path("tapes").parents[1] / "README.md").read_text("utf-8").split())
     # In words, and in the picture's text for those who cannot see it.
     assert page.count(found.verdict.removeprefix(found.model)) == 2
-    low, high = found.response(found.model).interval
+    _, low, high = found.response(found.model)
     rule, model = (found.response(player).mean for player in (RULE, found.model))
     effect = f"the model's by {model:+.2f} (95 % interval {low:+.2f} to {high:+.2f})"
     assert f"rate by {rule:+.2f} points, and {effect}" in page
@@ -188,4 +187,5 @@ def test_a_tape_without_a_whole_seed_is_named(tmp_path: Path) -> None:
 
 
 def test_nothing_is_wrong_with_the_set_up() -> None:
-    assert lint(demo_config()) == lint(demo_config(mirrored=True)) == []
+    for mirrored in (False, True):
+        assert Simulation(demo_config(mirrored=mirrored)).lint() == []

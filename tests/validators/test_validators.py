@@ -40,17 +40,6 @@ async def test_actions_come_back_marked_as_many_as_before_in_the_same_order() ->
     assert [action.validated for action in marked] == [True, False, True, False]
 
 
-async def test_the_order_holds_when_the_first_answer_comes_last() -> None:
-    async def slow_first(request: ChatRequest) -> Any:
-        if "Cut taxes" in request.prompt:
-            await asyncio.sleep(0.02)
-        return by_text(request)
-
-    actions = proposals("Cut taxes", "Go to war")
-    marked = await EconLLMValidator(make_client(slow_first)).validate_actions(actions, STATE)
-    assert [action.validated for action in marked] == [True, False]
-
-
 async def test_the_actions_given_stay_as_they_were() -> None:
     actions = proposals("Cut taxes")
     marked = await EconLLMValidator(make_client(verdict())).validate_actions(actions, STATE)
@@ -87,24 +76,6 @@ async def test_all_actions_are_in_flight_at_once() -> None:
     )
     marked = await EconLLMValidator(client).validate_actions(proposals(*"abcde"), STATE)
     assert len(marked) == 5
-
-
-async def test_the_stats_count_over_several_turns() -> None:
-    validator = EconLLMValidator(make_client(by_text))
-    assert validator.get_stats() == {
-        "total_validated": 0,
-        "accepted": 0,
-        "rejected": 0,
-        "rejection_rate": 0.0,
-    }
-    await validator.validate_actions(proposals("Cut taxes", "Go to war"), STATE)
-    await validator.validate_actions(proposals("Cut taxes", "Cut spending"), STATE)
-    assert validator.get_stats() == {
-        "total_validated": 4,
-        "accepted": 3,
-        "rejected": 1,
-        "rejection_rate": 0.25,
-    }
 
 
 async def test_no_actions_are_no_error_and_no_call() -> None:
@@ -168,7 +139,7 @@ async def test_a_repaired_verdict_says_so() -> None:
     assert marked.validation_result.status == "repaired"
 
 
-async def test_when_one_judgement_fails_nothing_is_counted_and_the_cause_is_kept() -> None:
+async def test_when_one_judgement_fails_the_cause_is_kept() -> None:
     def one_down(request: ChatRequest) -> Any:
         return ConnectionError("refused") if "war" in request.prompt else verdict()
 
@@ -177,7 +148,6 @@ async def test_when_one_judgement_fails_nothing_is_counted_and_the_cause_is_kept
         await validator.validate_actions(proposals("Cut taxes", "Go to war"), STATE)
     assert caught.value.component == "validator"
     assert str(caught.value.__cause__) == "refused"
-    assert validator.get_stats()["total_validated"] == 0
 
 
 async def test_a_failed_judgement_stops_the_others() -> None:
@@ -220,7 +190,4 @@ async def test_another_prompt_can_be_given() -> None:
 def test_the_hierarchy_is_validator_llm_validator_econ_llm_validator() -> None:
     assert EconLLMValidator.__bases__ == (LLMValidator,)
     assert LLMValidator.__bases__ == (Validator,)
-    assert LLMValidator.__abstractmethods__ == {
-        "_construct_validation_prompt",
-        "_get_domain_description",
-    }
+    assert LLMValidator.__abstractmethods__ == {"_construct_validation_prompt"}

@@ -1,4 +1,4 @@
-// A person's seat: the quarter's headlines, the form, the path so far, and how it ended.
+// A person's seat: the quarter, the form, the path so far, and how it ended.
 import { Fold, Segments, soft, Table } from "./calls.js";
 import { Charts, plain, Swatch, turnName } from "./chart.js";
 import { h } from "./dom.js";
@@ -10,7 +10,7 @@ const SCORE_PARTS = ["loss", "inflation", "output gap", "rate changes", "term al
 function Seat({ store, run, last }) {
   const { reading, ui, live, commands } = store, now = reading.partsOf("seat").get("now");
   if (!now) return soft("Reading …");
-  const { people, asks, waiting, headlines = [], columns = [], advice = {}, over, score } = now;
+  const { people, asks, waiting, columns = [], advice = {}, over, score } = now;
   const who = ui.who ?? asks[0]?.seat ?? people[0], passing = now.stepping && !waiting.length;
   const ask = asks.find((it) => it.seat === who) ?? (passing && ui.asked?.seat === who && ui.asked);
   ui.asked = ask; // a form that is answered stays until the turn is played, and keeps the focus
@@ -32,9 +32,7 @@ function Seat({ store, run, last }) {
       h("span", { class: "says fine", role: "status" }, says),
       h("span", { class: "when" }, turnName(reading, run, last))),
     people.length > 1 && h(Segments, { label: "Whose seat", items: seats }),
-    score ? h(Score, { store, score }) : economic && h("div", null,
-      h("p", { class: "headline" }, headlines[0]),
-      headlines.length > 1 && soft(headlines.slice(1).join(" · "))),
+    score && h(Score, { store, score }),
     economic && !over && h("dl", { class: "quarter" }, items.map((item) => (
       h(Indicator, { key: item.column, reading, run, item, n: last })))),
     ask ? h(Ask, { key: economic ? who : ask.draft, store, ask, folded: economic, more: [...more,

@@ -268,7 +268,7 @@ async def card_of(
         measured_at=datetime.now(UTC),
     )
 
-    draws = 2
+    is_model, how, draws = hasattr(who, "call_with_retry"), run.decide, 2
 
     async def drawn(put: Put, quarters: Quarters) -> tuple[float, str, int]:
         nonlocal draws
@@ -279,15 +279,15 @@ async def card_of(
             made = (await run._decided(ask, [member], states, put[2]))[member]
             answers.append(made.rate_change_bp)
             draws = DRAWS if len(set(answers)) > 1 else draws
-        return fmean(answers), f"{draws} answers to each", 0
+        return fmean(answers), f"{draws} answers to each", is_model * len(answers)
 
-    if not hasattr(who, "call_with_retry"):
+    if not is_model:
         return await _measured(card, drawn, None, progress)
 
     def text(put: Put, quarters: Quarters) -> Any:
         return run._prompt_to(member, _states(kind, put, quarters), 1, put[2])
 
-    moves, how = moves_to_choose(run.moves_bp), run.decide
+    moves = moves_to_choose(run.moves_bp)
 
     async def chosen(put: Put, quarters: Quarters) -> tuple[float, str, int]:
         choice = await who.choose(text(put, quarters), moves, samples=DRAWS, seed=1)
@@ -304,13 +304,16 @@ async def card_of(
     which += [list(moves.values()), how, VERSION, info.backend, info.version]
     which += [info.digest or info.name, who.config.num_ctx, who.config.options]
     which += [str(getattr(who.backend, name, "")) for name in ("host", "base_url")]
+    if how is None:  # what it writes depends on temperature and length as well
+        which.append(who.config.model_dump(mode="json"))
     key = hashlib.sha256(json.dumps(which, sort_keys=True, default=str).encode()).hexdigest()
     plain = re.sub(r"[^\w.-]+", "-", info.name.rpartition("/")[2], flags=re.ASCII)[:60]
     path = _folder() / f"{plain}-{key[:16]}.json"
     kept = _read(path)
     if kept is not None and seed in (None, kept.seed):
         card = kept
-    return card if card.outcome else await _measured(card, chosen, path, progress)
+    asks = chosen if how else drawn
+    return card if card.outcome else await _measured(card, asks, path, progress)
 
 
 async def _measured(

@@ -64,9 +64,7 @@ def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
         (("run", "plan.yaml"), "plan.yaml describes a study, and this takes a run's"),
         (("lint", "plan.yaml"), "llmsim-lab study plan.yaml run plays it"),
         (("lint", CRISIS), "describes a run of kind 'crisis', and this takes an economic run's"),
-        (("study", "bad.yaml", "status"), "bad.yaml describes one run, and a study has a world"),
         (("model", "get", "gpt-9"), "gpt-9"),
-        (("model", "rm", "gpt-9"), "gpt-9"),
     ],
 )
 def test_bad_input_ends_with_one_message_and_status_1(

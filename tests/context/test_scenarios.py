@@ -75,7 +75,7 @@ def test_a_shipped_scenarios_rules_run_without_a_refusal() -> None:
         ("role: You live", "rule: You live", 13, "agents.Delta.role: Field required"),
         ("- description: The river", "- text: The river", 18, "events.0.description: Field requir"),
         ("Uplands:", '"Up: lands":', 10, "should match pattern"),
-        ("{type: percent, label: Rain}", "{type: percent, labl: R}", 5, "labl: unknown key; known"),
+        ("{type: percent, label: Rain}", "{type: percent, labl: R}", 5, "labl: unknown key"),
         ("- description: The river is low", "- description: ''", 18, "it says nothing"),
     ],
 )

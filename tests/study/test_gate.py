@@ -186,6 +186,21 @@ def test_a_run_is_judged_with_its_prompt_its_moves_and_its_way_of_deciding() -> 
     assert len(kept_economics_cards()) == 2
 
 
+def test_a_model_that_writes_its_moves_is_judged_by_what_it_writes() -> None:
+    def writes(request: ChatRequest) -> dict[str, Any]:
+        seen = read(request)
+        wanted = 100 * (by_rule(seen) - seen["previous_rate"])
+        move = min(GATE_MOVES_BP, key=lambda bp: abs(bp - wanted))
+        said = {"reasoning": "By the rule.", "action": "as the rule says", "confidence": 1.0}
+        return {**said, "rate_change_bp": move}
+
+    run = Simulation(moves_bp=GATE_MOVES_BP, llm_client=client_of(ScriptedBackend(writes)))
+    card = run.responds(seed=3)
+    assert (card.outcome, card.method, card.calls) == ("pass", "2 answers to each", 144)
+    assert run.responds(seed=3) == card
+    assert len(kept_economics_cards()) == 1
+
+
 def test_each_member_of_a_committee_is_judged_by_itself() -> None:
     run = Simulation(
         nations=(Nation(name="Ann"), Nation(name="Bo")), players={"Ann": "rule", "Bo": "random"}

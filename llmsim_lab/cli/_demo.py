@@ -56,8 +56,7 @@ def demo(
     if not live:
         say(_NEXT)
         return
-    seed, runs = next(iter(found.runs.items()))
-    recorded = runs["plain"]
+    seed, recorded = next((seed, its["plain"]) for seed, its in found.runs.items())
     taped = recorded.turn_number
     try:
         client = client_for(with_model(recorded.config, model), host=host)
@@ -87,10 +86,9 @@ def _how_long(recorded: Simulation, turns: int) -> str:
     calls = turns * median(sum(call.attempts for call in turn.calls) for turn in played)
     seconds = median(turn.seconds for turn in played)
     return (
-        f"That is about {calls:.0f} calls of a model. As {played[0].calls[0].request.model} was "
-        f"recorded a quarter took {duration(seconds)}, which makes {duration(turns * seconds)}; a "
-        "larger model takes longer, and a faster machine less. Ctrl-C ends it and keeps what was "
-        "played; --no-live leaves it out."
+        f"That is about {calls:.0f} calls of a model. When it was recorded a quarter took "
+        f"{duration(seconds)}, which makes {duration(turns * seconds)}. Ctrl-C ends it and keeps "
+        "what was played; --no-live leaves it out."
     )
 
 

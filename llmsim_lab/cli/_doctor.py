@@ -27,7 +27,7 @@ from llmsim_lab.llm._embedded.weights import (
     get_model,
     installed_models,
 )
-from llmsim_lab.llm._ollama import SUGGESTED_MODEL, look, parse_host
+from llmsim_lab.llm._ollama import look, parse_host
 from llmsim_lab.simulation._gate import kept_economics_cards
 from llmsim_lab.study import economics_card
 
@@ -44,10 +44,7 @@ def ls() -> None:
         say(f"{model.name}: {size}, {model.licence}, {here}; {model.note}")
     name, why = default_model()
     say(f"This machine's default: {name} ({why})")
-    say(
-        "None of them is for findings; for those take a larger model: 'ollama pull "
-        f"{SUGGESTED_MODEL}', then --model ollama:{SUGGESTED_MODEL}."
-    )
+    say("None of them is for findings; for those take a larger model: 'ollama pull llama3.1:8b'.")
 
 
 @model_app.command("get")
@@ -97,16 +94,9 @@ def doctor(
 
 def _report(host: str | None) -> bool:
     """Print what this machine has and what each model answers; return True if one works."""
-    memory = psutil.virtual_memory()
-    say(
-        f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores, {memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB "
-        "memory free"
-    )
+    free = psutil.virtual_memory().available / 1e9
+    say(f"Python {platform.python_version()}, {os.cpu_count()} cores, {free:.1f} GB memory free")
     works = [_answers(model, host) for model in _models_here(host)]
-    if os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_KEY"):
-        # Not asked unasked, since that may cost money.
-        say("openai: set in the environment, not asked: 'llmsim-lab doctor openai:NAME'")
     try:
         client = connect("auto", host=host, quiet=True)
         run_sync(client.aclose())
@@ -120,10 +110,8 @@ def _report(host: str | None) -> bool:
 
 def _models_here(host: str | None) -> list[str]:
     """Return the models to ask: Ollama's own choice, and all embedded ones."""
-    if runtime_installed():
-        models = [f"embedded:{name}" for name in installed_models()]
-    else:
-        models = []
+    models = [f"embedded:{name}" for name in installed_models()] if runtime_installed() else []
+    if not runtime_installed():
         say("embedded: no runtime: pip install 'llmsim-lab[embedded]'", style="yellow")
     try:
         found = look(host)
@@ -165,10 +153,9 @@ def _show_checks(model: str, host: str | None) -> None:
     with _asking(model, host) as client:
         found = run_sync(findings(client, lambda what: say(f"{model}: {what} ...", to=errors)))
         info = run_sync(client.model_info())
-    digest = f"digest {info.digest[:12]}" if info.digest else "no digest is known"
     server = " ".join(filter(None, (info.backend, info.version)))
-    trained = f", trained for {info.context_length:,}" if info.context_length else ""
-    say(f"{info.name} ({server}, {digest}), a context of {_SETTINGS.num_ctx:,} tokens{trained}")
+    digest = (info.digest or "not known")[:12]
+    say(f"{info.name} ({server}, digest {digest}), a context of {_SETTINGS.num_ctx:,} tokens")
     for one in found:
         line = f"{one.check:<30}{one.result:<14}{one.note}".rstrip()
         say(line, style="yellow" if one.ok is False else "")

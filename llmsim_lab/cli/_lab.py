@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,7 +85,6 @@ def view(
             "--run", help="This run, those that it came from and their forks; else all runs."
         ),
     ] = None,
-    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     import_: ImportFiles = None,
 ) -> None:
     """Write a tape's runs as one HTML page that anybody can read, offline.
@@ -101,5 +99,3 @@ def view(
             raise ConfigError(f"{target} is there already; say --out {target} to replace it")
         page(tape, target, run=run)
     say(f"Written: {target} ({target.stat().st_size / 1e3:,.0f} kB)")
-    if show:
-        webbrowser.open(target.resolve().as_uri())

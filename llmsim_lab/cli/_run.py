@@ -226,8 +226,10 @@ def fork(
         at = info.turns if turn is None else turn
         changes = [{"turn": at, "set": _named_values(set_)}] if set_ else []
         known = {one.name: one for one in prompts_of(info.manifest).values()}
-        prompts = [Prompt.load(path) for path in prompt or ()]
-        prompts = [known[one.name].edit(one.text) if one.name in known else one for one in prompts]
+        prompts = [
+            known[one.name].edit(one.text) if one.name in known else one
+            for one in map(Prompt.load, prompt or ())
+        ]
         wanted, client = _prepared(info, at, turns, model, host)
         begun = operations.fork(
             tape, info.id, turn=at, prompt=prompts, intervene=changes, llm_client=client
@@ -271,8 +273,7 @@ def _prepared(
         )
     # The client may have had other settings than those in the configuration.
     llm = LLMConfig.model_validate(info.manifest["llm"] or config.llm)
-    recorded = info.manifest["model"]
-    if model is None and config.needs_model and recorded is not None:
+    if model is None and config.needs_model and (recorded := info.manifest["model"]):
         model = f"{recorded.get('backend')}:{recorded.get('name')}"
     llm = llm.model_copy(update={"model": model or config.llm.model})
     return wanted, _playing.client_for(config.model_copy(update={"llm": llm}), host=host)

@@ -106,19 +106,17 @@ def verify(
     with Tape(file, read_only=True) as tape:
         findings = verify_tape(tape)
         if replay and not findings:
-            for run in (info.id for info in tape.runs()):
+            for info in tape.runs():
                 try:
-                    operations.replay(tape, valid_run(tape, run).id)
+                    operations.replay(tape, valid_run(tape, info.id).id)
                 except LabError as error:
-                    findings.append(Finding(what=f"it cannot be replayed: {error}", run=run))
+                    findings.append(Finding(what=f"it cannot be replayed: {error}", run=info.id))
         for finding in findings:
             say(finding, style="red")
         if findings:
             raise typer.Exit(1)
-        runs = tape.runs()
-        calls = sum(info.calls for info in runs)
-        how = "; each run was replayed to the same turns" if replay else ""
-        say(f"{file} is sound: {counted(len(runs), 'run')}, {calls:,} calls{how}.")
+        runs, calls = counted(len(tape.runs()), "run"), sum(it.calls for it in tape.runs())
+        say(f"{file} is sound: {runs}, {calls:,} calls" + "; replayed to the same turns" * replay)
         say(f"sha256 {digest(file)}", style="dim")
 
 
@@ -181,7 +179,6 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     for entry in info.manifest["prompts"].values():
         say(f"prompt: {entry['name']} {entry['digest'][:12]}")
     say_turns(tape.turns_frame(info.id), run_on_tape(tape, info).series)
-    say("'--turn N' shows what was asked and answered in a turn, '--call N' one call.", style="dim")
 
 
 def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:

@@ -266,7 +266,8 @@ def _check(state: GlobalState) -> None:
     lags = state.lags
     levels = (state.interest_rate, state.output_gap, state.inflation)
     lagged = (lags.interest_rate[0], lags.output_gap[0], _mean(*lags.inflation))
-    if any(abs(level - lag) > _TOLERANCE for level, lag in zip(levels, lagged, strict=True)):
+    # NaN is near nothing.
+    if not all(abs(level - lag) <= _TOLERANCE for level, lag in zip(levels, lagged, strict=True)):
         raise ConfigError(
             f"interest_rate, output_gap and inflation are {levels} but the state's lags say "
             f"{lagged}; change levels with run.intervene(turn, {{'inflation': ...}}), not with "

@@ -56,8 +56,11 @@ class Committee(Settings):
         if not votes:
             return current
         if self.rule == "majority":
-            most, named = Counter(votes.values()).most_common(1)[0]
-            return most if 2 * named > len(votes) else current
+            rounded = Counter(round(rate, 6) for rate in votes.values())  # 0.1 + 0.2 is not 0.3
+            most, named = rounded.most_common(1)[0]
+            if 2 * named <= len(votes):
+                return current
+            return min(rate for rate in votes.values() if round(rate, 6) == most)
         median = _median(votes, current)
         if self.chair is None or self.chair not in votes:
             return median

@@ -215,6 +215,37 @@ class Question:
         return f"<Question to {self.player}: {self._batch.reply.__name__}, turn {self._ask.turn}>"
 
 
+class _GuardedRandom(Random):
+    """Random numbers for one task, since several would draw in another order in a replay.
+
+    How long an answer takes decides which task goes first, and a replay takes no time at all.
+    All of Random's methods draw through the two that are overridden here.
+    """
+
+    def __init__(self, seed: str, name: str) -> None:
+        self._name = name
+        self._owner: asyncio.Task[Any] | None = None
+        super().__init__(seed)
+
+    def _check(self) -> None:
+        task = _current_task()
+        self._owner = self._owner or task
+        if task is None or self._owner is not task:
+            raise ConfigError(
+                f"{self._name} is drawn from by two tasks or threads, which would draw in another "
+                "order in a replay; draw before the await, or give each player its own: "
+                "ask.rng_for(name)"
+            )
+
+    def random(self) -> float:
+        self._check()
+        return super().random()
+
+    def getrandbits(self, k: int, /) -> int:
+        self._check()
+        return super().getrandbits(k)
+
+
 def _current_task() -> asyncio.Task[Any] | None:
     try:
         return asyncio.current_task()
@@ -239,7 +270,7 @@ class Ask:
         self.turn = turn
         """The number of the turn being played."""
         self._asked: set[tuple[Any, ...]] = set()
-        self._rngs: dict[str, tuple[object, Random]] = {}
+        self._rngs: dict[str, _GuardedRandom] = {}
         self._places: dict[tuple[str, str, str], tuple[object, int]] = {}
         self._answers: list[Answer] = []
         self._noted: dict[str, Any] = {}
@@ -423,20 +454,12 @@ class Ask:
         return self._rng(f"ask.rng_for({name!r})", name)
 
     def _rng(self, called: str, name: str) -> Random:
-        # How long an answer takes decides which task goes first, and a replay takes no time.
-        task = _current_task()
         if called not in self._rngs:
             # From the turn and the name alone, so that neither the order in which players are
             # asked nor a resume after this turn changes what is drawn.
-            self._rngs[called] = task, Random(f"{self._run.config.seed}/{self.turn}/{name}")
-        owner, rng = self._rngs[called]
-        if task is None or owner is not task:
-            raise ConfigError(
-                f"{called} is drawn from by two tasks or threads, which would draw in another "
-                "order in a replay; draw before the await, or give each player its own: "
-                "ask.rng_for(name)"
-            )
-        return rng
+            seed = f"{self._run.config.seed}/{self.turn}/{name}"
+            self._rngs[called] = _GuardedRandom(seed, called)
+        return self._rngs[called]
 
     # --- the turn's end ----------------------------------------------------------------------
 

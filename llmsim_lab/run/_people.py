@@ -43,7 +43,7 @@ def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
         raise NotImplementedError
 
     def put(question: Question) -> Any:
-        who = run.seat(question.player, by=question.by, tag=question.tag)
+        who = here.seat(question.player, by=question.by, tag=question.tag)
         person, (choices, ranges, _) = getattr(who, "backend", None), question._allowed
         if isinstance(person, Person):
             narrowed = choices or None, ranges or None
@@ -51,7 +51,8 @@ def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
             found.append((person, asked))
         return unanswered()
 
-    twin = copy.copy(run)  # which may note prompts and seats
+    here, twin = copy.copy(run), copy.copy(run)  # which note prompts and seats
+    here._seats, twin._seats = type(run._seats)(), type(run._seats)()
     twin._prompts, twin._sources, twin.players = {**run._prompts}, {}, {"*": put}
     ask = Ask(twin, run.state, run.turn_number + 1)
 

@@ -202,8 +202,9 @@ def _others(
     elif difference := world_differs(simulation, model):
         raise ConfigError(f"the model's run cannot be compared: {difference}")
     else:
-        known = model.manifest()["model"] or {"name": "no model"}
-        others[f"language model ({known['name']})"] = model
+        requests = (call.request for call in model.calls)
+        asked = (it.model for it in requests if it.site and it.site.component == "agent")
+        others[f"language model ({next(asked, 'no model')})"] = model
     return others, missing
 
 
@@ -294,6 +295,7 @@ def of_class(folder: Path, loss: QuadraticLoss | None, *, after: int) -> pd.Data
     """
     import pandas as pd
 
+    whole_number("after", after, least=0)
     tapes = sorted(folder.glob("*.tape"))
     if not tapes:
         raise ConfigError(f"there are no tapes in {folder}; give a folder of .tape files")

@@ -273,9 +273,12 @@ class World:
         except ValidationError as error:
             raise ConfigError(f"{self.cls.__name__}: {faults(error)}") from error
         for path, value in self._parameters(arm):
-            if isinstance(value, float) and not math.isfinite(value):
+            try:
+                dumps(made.model_dump(mode="json")[path[0]])
+            except ValueError as error:
                 where = ".".join(map(str, path))
-                raise ConfigError(f"{where}={value} is not finite; a tape has finite numbers")
+                what = f"{where}={value!r:.80} is not finite; a tape has finite numbers"
+                raise ConfigError(what) from error
         return made
 
     def llm_settings(self, arm: Arm) -> dict[str, Any]:

@@ -625,8 +625,8 @@ class Journal:
                 file.writelines(self._of(runs, up_to))
                 file.flush()
                 os.fsync(file.fileno())
+            aside.chmod(self.path.stat().st_mode | 0o200)  # a private tape's copy is private
             if path is None:
-                shutil.copymode(self.path, aside)
                 fd, self._fd = self._fd, -1
                 os.close(fd)  # Windows replaces no file that is open
             aside.replace(target)

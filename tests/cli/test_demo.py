@@ -50,7 +50,7 @@ def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live(
         assert player in words
     assert "Quarters 21 to 22 of seed 1: a fork of its run, live." in words
     assert "That is about 10 calls of a model." in words
-    assert f"As {shipped.model} was recorded a quarter took 33 s, which makes 66 s;" in words
+    assert "When it was recorded a quarter took 33 s, which makes 66 s." in words
     assert asked == 2 * 5
     assert [line.split()[0] for line in out.splitlines() if " 2005Q" in line] == ["20", "21", "22"]
     assert out.count("United States: rate_change_bp ") == 2

@@ -256,7 +256,5 @@ def test_a_tape_is_looked_at_without_its_code(taped: Run) -> None:
 def test_a_tape_is_verified_by_replaying_with_its_code(taped: Run) -> None:
     status, out, _ = taped("tape", "verify", "t.tape", "--replay", "--import", "pot.py")
     assert status == 0
-    assert (
-        "t.tape is sound: 1 run, 0 calls; each run was replayed to the same turns.\nsha256 " in out
-    )
+    assert "t.tape is sound: 1 run, 0 calls; replayed to the same turns\nsha256 " in out
     assert taped("tape", "verify", "t.tape", "--replay")[0] == 1

@@ -37,15 +37,9 @@ def test_a_page_that_is_there_is_replaced_only_where_it_is_named(
     assert llmsim_lab("view", "my.tape", "--out", "my.html")[0] == 0
 
 
-def test_the_page_begins_with_the_run_that_is_named_and_is_opened_on_request(
-    llmsim_lab: Run, tape: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
-    status, _, _ = llmsim_lab("view", "my.tape", "--run", "2", "-o", "two.html", "--open")
-    assert status == 0
+def test_the_page_begins_with_the_run_that_is_named(llmsim_lab: Run, tape: Path) -> None:
+    assert llmsim_lab("view", "my.tape", "--run", "2", "-o", "two.html")[0] == 0
     assert PageData(tape.parent / "two.html").start == 2
-    assert opened == [(tape.parent / "two.html").resolve().as_uri()]
 
 
 def test_a_tape_whose_class_is_not_here_is_shown(

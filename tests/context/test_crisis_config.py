@@ -86,10 +86,7 @@ def test_the_command_line_runs_a_scenario_without_a_model(
     assert "no model was called" in done.output
     frame = pd.read_csv(next(tmp_path.rglob("turns.csv")))
     assert frame["turn"].tolist() == [0, 1, 2]
-    assert (
-        "each run was replayed to the same turns"
-        in command("tape", "verify", "a.tape", "--replay").output
-    )
+    assert "replayed to the same turns" in command("tape", "verify", "a.tape", "--replay").output
     again = next(tmp_path.rglob("config.yaml"))
     assert command("run", str(again), "--out", "again").exit_code == 0
 

@@ -148,6 +148,10 @@ LINES = {
         b'{"run":1,"is":"set","manifest":{},"texts":{"config":"0123456789abcdef"},"sum":""}\n',
         "the text 0123456789abcdef is not above it",
     ),
+    "a turn after a gap": (
+        b'{"run":1,"is":"turn","turn":9,"record":{"turn":9,%b},"row":{},"sum":""}\n' % EMPTY,
+        "turn 9 follows turn 2",
+    ),
     "another turn's record": (
         b'{"run":1,"is":"turn","turn":3,"record":{"turn":2,%b},"row":{},"sum":""}\n' % EMPTY,
         "its record is that of turn 2",

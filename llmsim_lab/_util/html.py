@@ -188,7 +188,7 @@ def details(summary: object, body: object, *, open: bool = False) -> Markup:  # 
 
 def fields_html(value: BaseModel) -> Markup:
     """Return a model's fields as a table."""
-    return pairs(((name, content) for name, content in value), caption=type(value).__name__)
+    return pairs(((name, cell(content)) for name, content in value), caption=type(value).__name__)
 
 
 def cell(value: object) -> Markup:

@@ -20,6 +20,7 @@ from llmsim_lab._util.text import clip, few, number, printable
 from llmsim_lab.economy import history
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
+from llmsim_lab.run._registry import file_of, is_shipped
 from llmsim_lab.run._turn import Answer, Series, Turn, told_of
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import Status
@@ -173,6 +174,7 @@ def end(simulation: Run, wanted: int, failure: BaseException | None) -> None:
     reached = f"{simulation.turn_number} of {wanted} turns were played and written."
     say(f"The run ended early: {reached}", style="red", to=errors)
     if simulation.tape is not None:
-        way = f"'llmsim-lab resume {simulation.tape.path} --run {simulation.run_id}' continues it."
-        say(way, style="red", to=errors)
+        at, cls = f"{simulation.tape.path} --run {simulation.run_id}", type(simulation)
+        at += "" if is_shipped(cls) else f" --import {file_of(cls)}"
+        say(f"'llmsim-lab resume {at}' continues it.", style="red", to=errors)
     raise failure

@@ -227,7 +227,7 @@ def fork(
         changes = [{"turn": at, "set": _named_values(set_)}] if set_ else []
         known = {one.name: one for one in prompts_of(info.manifest).values()}
         prompts = [
-            known[one.name].edit(one.text) if one.name in known else one
+            known[one.name].edit(one.text) if known.get(one.name, one) != one else one
             for one in map(Prompt.load, prompt or ())
         ]
         wanted, client = _prepared(info, at, turns, model, host)

@@ -16,6 +16,7 @@ from llmsim_lab.cli._playing import ImportFiles, import_files
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
 from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
+from llmsim_lab.llm._scope import caller
 from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.run._reading import Recorded
 from llmsim_lab.run._run import existing_tape, run_on_tape
@@ -214,7 +215,7 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
 def _show_call(call: RecordedCall) -> None:
     """Print a call with its settings, and what became of it."""
     request, reply, site = call.attempt.request, call.attempt.reply, call.attempt.request.site
-    where = f"{site.component} of {site.agent}, turn {site.turn}" if site else "outside a turn"
+    where = f"{caller(site)}, turn {site.turn}" if site else "outside a turn"
     gone = "; its call failed for good and was made anew" if call.forgotten else ""
     which = ", second attempt" if request.attempt > 1 else ""
     say(f"\nCall {call.id} of run {call.run}: {where}{which}{gone}", style="bold")

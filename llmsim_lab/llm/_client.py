@@ -466,11 +466,14 @@ class LLMClient:
         messages, origin = self._messages_of(prompt, site)
         allowed: dict[str, dict[str, Any]] = {}
         for field, values in (choices or {}).items():
-            allowed[field] = {"enum": values}
+            allowed[field] = {"enum": list(values)}
         for field, (lowest, highest) in (limits or {}).items():
             allowed.setdefault(field, {}).update(minimum=lowest, maximum=highest)
         # As text, which a cache can find, and in which 20 and 20.0, 1 and True differ.
-        schema = _schema_of(response_model, config.max_text_chars, json.dumps(allowed))
+        try:
+            schema = _schema_of(response_model, config.max_text_chars, json.dumps(allowed))
+        except TypeError as error:
+            raise ConfigError(f"choices and limits {allowed!r:.120}: {error}") from error
         return self._request(messages, site, think=config.think, schema=schema, origin=origin)
 
     def _messages_of(

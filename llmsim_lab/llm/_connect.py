@@ -60,7 +60,7 @@ def connect(
         api_key: for ``openai:``, the key or a function that returns it; ``$OPENAI_API_KEY`` if not
             given. It is not recorded, logged or shown.
         config: further settings; its own ``model`` is ignored.
-        download: whether to fetch an embedded model that is not here yet, with a progress bar.
+        download: whether to fetch an embedded model that is not here yet.
         quiet: whether to leave the line out; it is the client's ``chosen`` in any case.
         settings: single settings of ``LLMConfig``, for example ``temperature=0, seed=7``.
 

@@ -464,7 +464,8 @@ class Server:
         """
         status, text = error.status, error.text
         reason: FailureReason = "client_error"
-        what, hint = f"rejects the request for {model!r}", ""
+        named = f" for {model!r}" if model else ""
+        what, hint = f"rejects the request{named}", ""
         if request is not None and _OVERFLOW.search(error.said):
             read = error.sizes.get("n_prompt_tokens")
             prompt = f"{len(request.prompt)} characters" if read is None else f"{read} tokens"
@@ -476,19 +477,19 @@ class Server:
                 reason="context_overflow",
                 status_code=status,
             )
-        if "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
+        if status in (401, 403):
+            hint = f"; {self.way_in}"
+        elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
             reason, what = "model_not_found", f"has no model {model!r}"
             hint = f"; get it with: {self.pull} {model}" if self.pull else ""
             with suppress(BackendError):
                 hint += f"; it has {listed(await names()) or 'none'}" if names else ""
-        elif status in (401, 403):
-            hint = f"; {self.way_in}"
         elif status == 404:
             hint = f"; see that {self.url} is the address of an {self.kind}"
         elif status == 429:
             reason, what = "rate_limited", "limits the rate"
         elif status is None or status >= 500:
-            reason, what = "server_error", f"failed for {model!r}"
+            reason, what = "server_error", f"failed{named}"
         return BackendError(
             f"{self.who} {what}: {text}{hint}",
             reason=reason,

@@ -153,11 +153,15 @@ def _number(typed: str) -> float:
 
 def _close(value: Any, schema: Mapping[str, Any]) -> list[Any]:
     """Return the choices of a schema that a value may mean."""
-    if not isinstance(value, int | float):
-        return [choice for choice in schema.get("enum", ()) if choice == value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return [choice for choice in schema.get("enum", ()) if _is_same(choice, value)]
     numbers = (choice for choice in schema.get("enum", ()) if isinstance(choice, int | float))
     # Half of the second decimal: rates are shown with two, and typed as they are shown.
     return [choice for choice in numbers if math.isclose(value, choice, abs_tol=0.005)]
+
+
+def _is_same(choice: Any, value: Any) -> bool:
+    return choice == value and isinstance(choice, bool) == isinstance(value, bool)  # 1 is not True
 
 
 @cache

@@ -129,7 +129,7 @@ class Sent:
     """
 
     limit: asyncio.Timeout
-    timer: asyncio.TimerHandle
+    timer: asyncio.TimerHandle | None = None
 
     def __init__(self, timeout_s: float, total_s: float | None = None) -> None:
         self.timeout_s, self.total_s = timeout_s, math.inf if total_s is None else total_s
@@ -178,7 +178,8 @@ class Lane:
             too_many = error.status_code in (429, 503)
             raise
         finally:
-            sent.timer.cancel()
+            if sent.timer is not None:
+                sent.timer.cancel()
             now = self._since = self._loop.time()
             sent.seconds = now - began
             self._limits.ended(began, now, tokens=tokens, too_many=too_many)

@@ -58,6 +58,9 @@ _STRICT_KEYWORDS = {
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
 }
 """What OpenAI's strict mode knows of JSON Schema."""
+_NEVER_STRICT = {
+    *("patternProperties", "prefixItems", "not", "if", "then", "else", "oneOf", "allOf"),
+}
 _DONE_REASONS = {"length": "length", "content_filter": "aborted", "abort": "aborted"}
 
 
@@ -247,7 +250,7 @@ class OpenAIBackend:
         elif request.schema is not None:
             whole = dict(request.schema)
             schema = portable(whole) if "full_schema" in without else whole
-            held = {"name": "reply", "strict": True, "schema": schema}
+            held = {"name": "reply", "strict": is_strict(schema), "schema": schema}
             fields["response_format"] = {"type": "json_schema", "json_schema": held}
         fields = {name: value for name, value in fields.items() if name not in without}
         body = {"model": model, "messages": list(as_json(messages)), **fields}
@@ -441,3 +444,14 @@ def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
         for key in one.keys() - ({"$ref"} if "$ref" in one else _STRICT_KEYWORDS):
             del one[key]
     return result
+
+
+def is_strict(schema: Mapping[str, Any]) -> bool:
+    """Return True if a schema is one that strict mode takes: closed objects, all required."""
+    for one in schemas_in(dict(schema)):
+        fields = one.get("properties", {})
+        is_open = one.get("additionalProperties") is not False
+        is_open = is_open or set(one.get("required", ())) != fields.keys()
+        if _NEVER_STRICT & one.keys() or ((fields or one.get("type") == "object") and is_open):
+            return False
+    return True

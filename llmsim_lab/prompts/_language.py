@@ -466,6 +466,8 @@ class Template:
             PromptError: a value lacks what is looked up in it, or a limit was reached.
             TypeError, ValueError, ArithmeticError: a filter or a comparison cannot take a value.
         """
+        if not values:  # the limits are those of the whole
+            return lambda mine: self._fill(self._parts, mine)
         parts: list[tuple[_Part, set[str]]] = []
         for is_known, some in groupby(self._parts, lambda part: part[1] <= values.keys()):
             group = [*some]

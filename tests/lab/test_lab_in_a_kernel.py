@@ -138,9 +138,13 @@ async def failing(request):
         raise ConnectionError("the server is gone")
     return answer(request)
 
+loop = asyncio.get_running_loop()
+
 def ctrl_c():
     asked.wait(20)
     os.kill(os.getpid(), signal.SIGINT)
+    # A loop that waits sees a signal when something wakes it, as the line of progress does.
+    loop.call_soon_threadsafe(int)
 
 os.environ["LLMSIM_PROGRESS"] = "0"
 threading.Thread(target=ctrl_c, daemon=True).start()

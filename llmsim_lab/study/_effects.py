@@ -102,6 +102,24 @@ class Effect:
         text += f", n = {counted(self.n, self.speaks_of.split()[1].removesuffix('s'))}"
         return f"{text}; {self.verdict}" if self.verdict else text
 
+    def sentence(self, unit: str = "") -> str:
+        """Return it as one reads it out, without its outcome: difference, interval, p-value.
+
+        Args:
+            unit: of the outcome.
+        """
+        if self.estimate is None:
+            return f"{self.contrast}: not known ({self.note})"
+        told = [f"{self.contrast}: {_signed(self.estimate, '+.2f')} {unit}".rstrip()]
+        if self.low is not None and self.high is not None:
+            ends = f"{_signed(self.low, '.2f')} to {_signed(self.high, '.2f')}"
+            told.append(f"{100 * self.level:g} % {ends}")
+        if self.p is not None:
+            p = self.p if self.p_family is None else self.p_family
+            adjusted = " adjusted for all comparisons" if p != self.p else ""
+            told.append(f"p = {short_p(p)}{adjusted}".replace("= <", "<"))
+        return "; ".join(filter(None, [", ".join(told), self.verdict]))
+
 
 class Effects(list[Effect]):
     """Effects in the order of contrasts and outcomes; ``label`` says what they are of."""
@@ -125,6 +143,10 @@ class Effects(list[Effect]):
         rows = [(str(effect), effect.speaks_of, effect.method, effect.note) for effect in self]
         header = ("effect", "speaks of", "method", "note")
         return str(html_table(header, rows, caption=self.label or "effects"))
+
+
+def _signed(value: float, form: str) -> str:
+    return f"{value:{form}}".replace("-", "\N{MINUS SIGN}")
 
 
 def short_p(p: float) -> str:

@@ -284,6 +284,7 @@ class Study:
         self._arms = {arm.name: arm for arm in arms}
         self.factors = list(self._levels(self.reference))
         self.outcome = self._outcomes_of(outcome, trial)
+        self._series = trial.series
         models = Models(llm_client)
         self._player = StudyPlayer(self._world, models, self._arms, on_change=self._tell)
         self._listeners: dict[object, Callable[[], object]] = {}
@@ -714,6 +715,11 @@ class Study:
         return found
 
     # --- outcomes ----------------------------------------------------------------------------
+
+    def in_unit(self, outcome: str) -> str:
+        """Return the unit of an outcome, if the world names one."""
+        column = str(self.outcome.get(outcome)).removesuffix("@last")
+        return next((it.unit for it in self._series if it.column == column), "")
 
     def _outcomes_of(self, outcome: Outcomes | None, trial: AnyRun) -> dict[str, Outcome]:
         """Return what is compared, by label.

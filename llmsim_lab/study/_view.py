@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from llmsim_lab.errors import LabError
@@ -53,13 +52,13 @@ def put_runs(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int]) -> N
 
 
 def _effects(study: AnyStudy) -> dict[str, Any]:
-    """Return the effects, each with its outcome and in words; or why there are none."""
+    """Return the effects, each with its outcome and as a sentence; or why there are none."""
     try:
         effects = study.effects()
     except LabError as error:  # of an outcome that is a function, such as a user's mistake
         return {"label": str(error), "rows": []}
     rows = [
-        [it.outcome, str(replace(it, outcome="")), it.speaks_of, it.method, it.note]
+        [it.outcome, it.sentence(study.in_unit(it.outcome)), it.speaks_of, it.method, it.note]
         for it in effects
     ]
     return {"label": effects.label, "rows": rows}

@@ -718,7 +718,7 @@ class Study:
 
     def in_unit(self, outcome: str) -> str:
         """Return the unit of an outcome, if the world names one."""
-        column = str(self.outcome.get(outcome)).removesuffix("@last")
+        column = str(self.outcome.get(outcome)).removesuffix(LAST)
         return next((it.unit for it in self._series if it.column == column), "")
 
     def _outcomes_of(self, outcome: Outcomes | None, trial: AnyRun) -> dict[str, Outcome]:

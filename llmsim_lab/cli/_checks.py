@@ -78,9 +78,11 @@ async def _answers(client: LLMClient) -> _Result:
     prompt = [Message("user", "Count from 1 upwards, one number a line, and do not stop.")]
     options = {"num_predict": 32, "seed": _SEED, "temperature": _TEMPERATURE}
     reply, call = await client.converse(prompt, options=options)
-    loading = reply.load_seconds or 0.0
-    speed = (reply.reply_tokens or 0) / (call.seconds - loading or 1)
-    note = f"after {call.seconds:.1f} s, {loading:.1f} s of it to load, {speed:.0f} tokens a second"
+    note, loading = f"after {call.seconds:.1f} s", reply.load_seconds or 0.0
+    if loading:
+        note += f", {loading:.1f} s of it to load"
+    if reply.reply_tokens and call.seconds > loading:
+        note += f", {reply.reply_tokens / (call.seconds - loading):.0f} tokens a second"
     return "yes", True, note
 
 

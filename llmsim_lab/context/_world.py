@@ -104,7 +104,9 @@ class GameEngine:
                 if value is None:
                     raise ConfigError(f"{place}: no value for {name!r}, which has no default")
                 try:
-                    values[name], _ = variable.accept(value)
+                    values[name], read = variable.accept(value)
+                    if read and name in given:  # a file can be corrected
+                        raise ValueError(f"write {values[name]!r}: {read}")
                 except ValueError as error:
                     raise ConfigError(f"{place}.{name}: {error}") from error
             self._values[agent] = values

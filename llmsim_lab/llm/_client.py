@@ -527,7 +527,8 @@ class LLMClient:
         import tenacity  # here, since few runs need it and it takes long to import
 
         def tell(state: tenacity.RetryCallState) -> None:
-            if state.attempt_number == 1:
+            if not self.limits.is_away:  # once, and not by each that waits
+                self.limits.is_away = True
                 why = state.outcome and state.outcome.exception()
                 detail = f"waiting up to {patience:g} s for it; {why}"
                 log_event(logger, logging.WARNING, "server_away", detail=detail)
@@ -540,6 +541,7 @@ class LLMClient:
             reraise=True,
         )
         reply: ChatReply = await knocking(send, *what)
+        self.limits.is_away = False
         return reply
 
 

@@ -42,6 +42,8 @@ class Limits:
         self._in_flight = self._peak = self._total = 0
         self._best, self._since, self._last_cut = 1, 0.0, -math.inf
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
+        self.is_away = False
+        """Whether the server is waited for, and that was logged."""
         self._try(fixed or 1, wanted=1)
 
     def lane(self) -> Lane:

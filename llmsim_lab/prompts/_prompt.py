@@ -24,22 +24,32 @@ from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
 
+_FEW_PAIRS, _MOST_PAIRS = 100_000, 100_000_000
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 
 
 def word_diff(before: str, after: str) -> str:
     """Return what is different in a second text, word by word: ``[-gone-]`` and ``{+new+}``."""
-    # The spaces between words count as words too.
-    old, new = (re.findall(r"\s+|\S+", text) for text in (before, after))
     parts = []
-    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
-    for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
-        gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
-        if tag == "equal":
-            parts.append(gone)
-        else:
-            parts.append((f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else ""))
+    # Line by line first: two texts of 800 other words would take 20 seconds.
+    for old, new in _changes(*(re.findall(r".*\n|.+", text) for text in (before, after))):
+        # The spaces between words count as words too.
+        for gone, come in _changes(*(re.findall(r"\s+|\S+", text) for text in (old, new))):
+            changed = (f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else "")
+            parts.append(gone if gone == come else changed)
     return "".join(parts)
+
+
+def _changes(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield what two lists of pieces hold one after the other, as texts: alike, or changed."""
+    size = len(old) * len(new)
+    if size > _MOST_PAIRS:  # a hostile tape's: the whole has changed
+        yield "".join(old), "".join(new)
+        return
+    # In larger ones, pieces that are everywhere begin no match.
+    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=size > _FEW_PAIRS)
+    for _, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        yield "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
 
 
 class Prompt:

@@ -19,7 +19,7 @@ from llmsim_lab.types import ChatRequest
 
 
 def people_of(run: Run) -> list[Person]:
-    """Return the people who are asked in a run, whoever's place they take."""
+    """Return the people who are asked in a run, in any seat."""
     players = (run.llm_client, *run.players.values())
     backends = (getattr(getattr(it, "llm_client", it), "backend", None) for it in players)
     return list(dict.fromkeys(one for one in backends if isinstance(one, Person)))

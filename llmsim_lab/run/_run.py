@@ -1179,7 +1179,6 @@ def resume(
         run: the run's number; the latest if not given.
         llm_client: the model; it must be the recorded one.
         kind: as for ``replay``.
-        to: as for ``fork``.
         given: as for ``replay``.
 
     Raises:

@@ -378,7 +378,11 @@ def gate_notes(model: Mapping[str, Any] | None, prompts: Collection[str]) -> lis
     who, name = model.get("digest") or model.get("name"), clip(str(model.get("name")), 80)
     for card in kept_economics_cards():
         if (card.digest or card.model) == who and card.prompt in prompts:
-            return [] if card.outcome == "pass" else [f"{name}: {clip(card.verdict, 300)}"]
+            return (
+                []
+                if card.outcome == "pass"
+                else [f"{name}, by {card.method}: {clip(card.verdict, 300)}"]
+            )
     return []
 
 

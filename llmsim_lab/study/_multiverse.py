@@ -80,6 +80,8 @@ def multiverse(study: AnyStudy, factor: str, *, outcome: str = "") -> Multiverse
         if its[factor] == levels[1]
     }
     of_all = [it for it in study.effects(contrasts=list(pairs.items())) if it.outcome == outcome]
+    if not of_all:
+        raise ConfigError("no run has ended yet, so there is nothing to compare; study.run() plays")
     rows = []
     for arm, effect in zip(pairs, of_all, strict=True):
         others = {name: level for name, level in study.arms[arm].items() if name != factor}

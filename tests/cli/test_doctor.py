@@ -246,7 +246,7 @@ def test_a_run_of_a_model_that_failed_the_gate_says_so(
         connect("ollama:smollm2-135m")
     ).outcome  # the name alone finds what was measured
     assert len(raiser.requests) == asked
-    assert "smollm2-135m: Fails the economic gate. " in llmsim_lab(*arguments)[1]
+    assert ": Fails the economic gate. " in llmsim_lab(*arguments)[1]
     monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "none"))
     assert "economic gate" not in llmsim_lab(*arguments)[1]
 

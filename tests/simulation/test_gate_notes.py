@@ -22,8 +22,9 @@ from llmsim_lab.study import economics_card
 from llmsim_lab.types import ModelInfo
 
 SENTENCE = (
-    "tiny: Fails the economic gate. A point more of inflation changes its move by 0.00 (0.00 to "
-    "0.00) points; whatever happens, it moves the rate by 0.75 (0.75 to 0.75) points a quarter."
+    "tiny, by 2 answers to each: Fails the economic gate. A point more of inflation changes its "
+    "move by 0.00 (0.00 to 0.00) points; whatever happens, it moves the rate by 0.75 (0.75 to "
+    "0.75) points a quarter."
 )
 
 
@@ -125,7 +126,7 @@ def test_nothing_is_said_of_a_model_that_passed_and_little_of_an_undecided_one(
     card = path.read_text().replace('"outcome":"pass"', '"outcome":"undecided"')
     path.write_text(card)
     [note] = simulation().run(1, progress=False).attrs["notes"]
-    assert note.startswith("tiny: Undecided at the economic gate. ")
+    assert note.startswith("tiny, by 2 answers to each: Undecided at the economic gate. ")
 
 
 @pytest.mark.parametrize(

@@ -24,15 +24,16 @@ from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
 
-_FEW_PAIRS, _MOST_PAIRS = 100_000, 100_000_000
+_FEW_PAIRS, _MOST_PAIRS = 250_000, 100_000_000
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 
 
 def word_diff(before: str, after: str) -> str:
     """Return what is different in a second text, word by word: ``[-gone-]`` and ``{+new+}``."""
     parts = []
-    # Line by line first: two texts of 800 other words would take 20 seconds.
-    for old, new in _changes(*(re.findall(r".*\n|.+", text) for text in (before, after))):
+    # Long ones line by line first: two texts of 800 other words would take 20 seconds.
+    line = r".*\n|.+" if len(before) * len(after) > _FEW_PAIRS * 10 else r"(?s).+"
+    for old, new in _changes(*(re.findall(line, text) for text in (before, after))):
         # The spaces between words count as words too.
         for gone, come in _changes(*(re.findall(r"\s+|\S+", text) for text in (old, new))):
             changed = (f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else "")

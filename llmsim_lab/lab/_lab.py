@@ -47,7 +47,7 @@ from llmsim_lab.run._page import module
 from llmsim_lab.run._people import people_of
 from llmsim_lab.run._reading import Reading, RowState
 from llmsim_lab.run._run import NoModel, about, anew, load, read_into
-from llmsim_lab.run._state import columns_in
+from llmsim_lab.run._state import State
 from llmsim_lab.run._turn import Series, Turn, own_numbers
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._lines import RunInfo
@@ -105,7 +105,7 @@ def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
     Numbers are as long as a form shows them, and no more of them than it shows.
     """
     turn = run.turns[number - run.turns[0].number]
-    columns, own = turn.columns(), columns_in(turn.state)
+    columns, own = turn.columns(), State.columns(turn.state)
     if len(own) <= MOST_SET:  # a row may leave out what can be set, such as a shock
         columns |= own
     names = [name for name in own_numbers(columns) if math.isfinite(columns[name])]

@@ -8,14 +8,4 @@ from llmsim_lab.run._ask import Ask, Question
 from llmsim_lab.run._run import Run, fork, load, replay, rerun, resume
 from llmsim_lab.run._state import State
 
-__all__ = [
-    "Ask",
-    "Question",
-    "Run",
-    "State",
-    "fork",
-    "load",
-    "replay",
-    "rerun",
-    "resume",
-]
+__all__ = ["Ask", "Question", "Run", "State", "fork", "load", "replay", "rerun", "resume"]

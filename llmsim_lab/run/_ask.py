@@ -38,14 +38,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
-from llmsim_lab.types import (
-    CallRecord,
-    CallSite,
-    Decision,
-    Reply,
-    Status,
-    reply_schema,
-)
+from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, Status, reply_schema
 
 T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=Decision)
@@ -326,13 +319,7 @@ class Ask:
             LLMFailureException: a model failed to answer.
         """
         batch = _Batch(reply, prompt, by, tag, limits, decide, otherwise, values)
-        numbers = self._numbered(batch, [player])
-
-        async def asking() -> ReplyT:
-            found: list[ReplyT] = await self._all(batch, [player], numbers)
-            return found[0]
-
-        return self._opened(asking(), str(player))
+        return self._asked_of(batch, [player], alone=True)
 
     def each(
         self,
@@ -366,13 +353,7 @@ class Ask:
         """
         names = [players] if isinstance(players, str) else list(players)
         batch = _Batch(reply, prompt, by, tag, limits, decide, otherwise, values)
-        # At once, while the task that puts the questions is the current one.
-        numbers = self._numbered(batch, names)
-
-        async def asking() -> dict[str, ReplyT]:
-            return dict(zip(names, await self._all(batch, names, numbers), strict=True))
-
-        return self._opened(asking(), ", ".join(map(str, names[:3])) or "no player")
+        return self._asked_of(batch, names)
 
     def outside(
         self,
@@ -411,7 +392,8 @@ class Ask:
             finally:
                 self._under_way.remove(what)
 
-        return self._opened(coming(), what)
+        self._open.append((what, asking := coming()))
+        return asking
 
     def note(self, player: str = "", /, *, text: str = "", **columns: Any) -> None:
         """Record what became of a player's decisions, or of the turn.
@@ -444,22 +426,19 @@ class Ask:
     @property
     def rng(self) -> Random:
         """Random numbers of this turn, which follow from the run's seed; for one task only."""
-        return self._rng("ask.rng", "")
+        return self.rng_for("")
 
     def rng_for(self, name: str) -> Random:
         """Return random numbers of one player in this turn, which follow from the run's seed.
 
         The same generator each time: it continues where it was left.
         """
-        return self._rng(f"ask.rng_for({name!r})", name)
-
-    def _rng(self, called: str, name: str) -> Random:
-        if called not in self._rngs:
+        if name not in self._rngs:
             # From the turn and the name alone, so that neither the order in which players are
             # asked nor a resume after this turn changes what is drawn.
             seed = f"{self._run.config.seed}/{self.turn}/{name}"
-            self._rngs[called] = _GuardedRandom(seed, called)
-        return self._rngs[called]
+            self._rngs[name] = _GuardedRandom(seed, f"ask.rng_for({name!r})" if name else "ask.rng")
+        return self._rngs[name]
 
     # --- the turn's end ----------------------------------------------------------------------
 
@@ -503,16 +482,12 @@ class Ask:
 
     # --- how it is done ----------------------------------------------------------------------
 
-    def _opened(self, asking: Coroutine[Any, Any, T], whom: str) -> Coroutine[Any, Any, T]:
-        self._open.append((whom, asking))
-        return asking
-
-    def _numbered(self, batch: _Batch, names: Sequence[Any]) -> list[int]:
-        """Return which of each player's questions of a kind is asked, from 1.
-
-        Those that one task asks come in the order of its code, also in a replay; 0 stands for one
-        that another task asks.
-        """
+    def _asked_of(
+        self, batch: _Batch, names: Sequence[Any], *, alone: bool = False
+    ) -> Coroutine[Any, Any, Any]:
+        """Return what asks all, and gives their decisions by name, or that of one alone."""
+        # Numbered at once, while the task that asks is the current one. Those that one task asks
+        # come in the order of its code, also in a replay; 0 stands for one of another task.
         task, numbers = _current_task(), []
         for name in names:
             key = (str(name), str(batch.tag), str(batch.by))
@@ -520,10 +495,13 @@ class Ask:
             if first is task:
                 self._places[key] = (task, asked + 1)
             numbers.append(asked + 1 if first is task else 0)
-        return numbers
+        asking = self._all(batch, names, numbers, alone)
+        self._open.append((", ".join(map(str, names[:3])) or "no player", asking))
+        return asking
 
-    async def _all(self, batch: _Batch, names: Sequence[str], numbers: Sequence[int]) -> Any:
-        """Ask all, and return their decisions in order."""
+    async def _all(
+        self, batch: _Batch, names: Sequence[str], numbers: Sequence[int], alone: bool
+    ) -> Any:
         self._begin(batch, names)
         # Begun once all are known: a prompt that cannot be built would leave the others unawaited.
         work: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -563,7 +541,7 @@ class Ask:
         elif begun:
             await gather_all(begun)
         self._answers += batch.answers
-        return [question._decision for question in questions]
+        return questions[0]._decision if alone else {it.player: it._decision for it in questions}
 
     def _begin(self, batch: _Batch, names: Sequence[Any]) -> None:
         """Check what all are asked, and have it ready to be filled in for each."""

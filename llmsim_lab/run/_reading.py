@@ -24,14 +24,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.run._registry import kind_name
 from llmsim_lab.run._session import load_turns
 from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import (
-    Answer,
-    Series,
-    Turn,
-    outside_in_words,
-    own_numbers,
-    told_of,
-)
+from llmsim_lab.run._turn import Series, Turn, outside_in_words, own_numbers, told_of
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
@@ -213,21 +206,24 @@ class Reading:
         numbers = {id(call): self._number(source, _on_tape(call), id(call)) for call in behind}
         statuses = {id(call): answer.status for answer, _ in decided for call in answer.calls}
         decisions = [
-            self._decision(answer, became, [numbers[id(call)] for call in answer.calls])
+            {
+                "player": answer.player,
+                "component": answer.component,
+                "status": answer.status,
+                "sure": answer.confidence,
+                "why": self.keep_text(answer.reasoning),
+                "answer": plain(answer.fields),
+                "became": plain(became),
+                "calls": [numbers[id(call)] for call in answer.calls],
+            }
             for answer, became in decided
         ]
-        calls = [
-            self._call(
-                numbers[id(call)],
-                run,
-                turn.number,
-                [*call.history],
-                statuses.get(id(call), call.status),
-            )
-            for call in turn.calls
+        calls = []
+        for call in turn.calls:
+            k, status = numbers[id(call)], statuses.get(id(call), call.status)
             # A comparison of prompts names the calls of the run that it asks again.
-            if self.calls.get(numbers[id(call)], {}).get("run", run) == run
-        ]
+            if self.calls.get(k, {}).get("run", run) == run:
+                calls.append(self._call(k, run, turn.number, call.history, status))
         told: Record = {
             "run": run,
             "n": turn.number,
@@ -241,18 +237,6 @@ class Reading:
         }
         self.turns[run, turn.number] = told
         self._append({"turn": told, "calls": calls})
-
-    def _decision(self, answer: Answer, became: Mapping[str, Any], calls: list[int]) -> Record:
-        return {
-            "player": answer.player,
-            "component": answer.component,
-            "status": answer.status,
-            "sure": answer.confidence,
-            "why": self.keep_text(answer.reasoning),
-            "answer": plain(answer.fields),
-            "became": plain(became),
-            "calls": calls,
-        }
 
     # --- calls -------------------------------------------------------------------------------
 
@@ -273,43 +257,35 @@ class Reading:
         if not calls:
             return
         named = {number for turn in source.turns for call in turn.calls for number in call.numbers}
-        groups: list[list[Attempt]] = []
+        groups: list[tuple[CallSite | None, list[Attempt], str]] = []
         latest: dict[CallSite | None, list[Attempt]] = {}
-        statuses = []
         for attempt, forgotten in calls:
+            site = attempt.request.site
             if attempt.number in named:
                 continue
-            site = attempt.request.site
             if attempt.request.attempt > 1 and site in latest:
                 latest[site].append(attempt)
-                continue
-            latest[site] = [attempt]
-            groups.append(latest[site])
-            statuses.append("lost" if forgotten else "")
-        rest = [
-            self._call(
-                self._number(source, history[-1].number, 0),
-                run,
-                history[-1].request.site.turn if history[-1].request.site else None,
-                history,
-                status,
-            )
-            for history, status in zip(groups, statuses, strict=True)
-        ]
+            else:
+                latest[site] = [attempt]
+                groups.append((site, latest[site], "lost" if forgotten else ""))
+        rest = []
+        for site, history, status in groups:
+            k, at = self._number(source, history[-1].number, 0), site.turn if site else None
+            rest.append(self._call(k, run, at, history, status))
         if rest:
             self._append({"calls": rest})
 
     def _call(
         self, k: int, run: int, turn: int | None, history: Sequence[Attempt], status: str
     ) -> Record:
-        site = history[-1].request.site
+        site = history[-1].request.site or CallSite(component="call")
         return _short(
             k=k,
             run=run,
             n=turn,
-            player=(site.agent if site else None) or "",
-            component=site.component if site else "call",
-            replicate=(site.replicate if site else None) or None,
+            player=site.agent,
+            component=site.component,
+            replicate=site.replicate or None,
             status=status,
             tries=[self.attempt(attempt) for attempt in history],
         )

@@ -28,9 +28,6 @@ from llmsim_lab.run._turn import Turn, turn_row
 from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, ModelInfo, Places
 
-Planned = Mapping[int, Sequence[StateChange]]
-"""What is to be done from outside, by turn."""
-
 _OWN = ("by_code", "noted", "became", "story")
 """What a record has of a turn beside its state, its calls, and what was done from outside."""
 # Made once: an adapter takes milliseconds to make.
@@ -40,20 +37,19 @@ _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
 # --- turns ---------------------------------------------------------------------------------------
 
 
-def tape_turn(cls: RunClass, turn: Turn, planned: Planned) -> tuple[int, str, str]:
+def tape_turn(run: Any, turn: Turn) -> tuple[int, str, str]:
     """Return a turn as the tape takes it: number, record, and row of the run's frame.
 
     Args:
-        cls: the run's class.
+        run: the run.
         turn: the turn, its calls recorded.
-        planned: what is to be done from outside, by turn.
 
     Raises:
         TapeError: a call was not recorded, so that the turn could not be replayed.
     """
     # Those of past turns are in their turns' own records.
-    later = [item for at in sorted(planned) if at > turn.number for item in planned[at]]
-    record, row = record_of(cls, turn, later), turn_row(turn)
+    later = [item for at in sorted(run.planned) if at > turn.number for item in run.planned[at]]
+    record, row = record_of(type(run), turn, later), turn_row(turn)
     try:
         return turn.number, dumps(record), dumps(row)
     except ValueError as error:

@@ -35,13 +35,7 @@ from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.jsontext import as_mapping
 from llmsim_lab._util.text import closest, faults, log_event
 from llmsim_lab._util.waiting import explain, run_sync
-from llmsim_lab.errors import (
-    BudgetReached,
-    ConfigError,
-    LabError,
-    LLMFailureException,
-    TapeError,
-)
+from llmsim_lab.errors import BudgetReached, ConfigError, LabError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import Budget, CallLog, Purse, scoped
@@ -193,9 +187,7 @@ class Run(Generic[StateT]):
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
         self.planned: Mapping[int, Sequence[StateChange]] = {}
         """What was or is to be done from outside, by turn."""
-        players = {} if players is None else players
-        if not isinstance(players, Mapping):
-            players = {"*": players}
+        players = {} if players is None else _by_name(players)
         self.config: Any = _configured(type(self), config, parameters, players)
         self.llm_client = _checked_client(llm_client)
         seated, self.given = _seated(self, players)
@@ -432,14 +424,10 @@ class Run(Generic[StateT]):
         """
         import pandas as pd
 
-        rows = [turn_row(turn) for turn in self.turns]
-        frame = pd.DataFrame(rows)
-        bounds = {item.column: (item.low, item.high) for item in self.series}
-        frame.attrs = {
-            "planned": self.last_planned,
-            "bounds": {name: ends for name, ends in bounds.items() if ends != (None, None)},
-            "notes": list(self.notes),
-        }
+        frame = pd.DataFrame(map(turn_row, self.turns))
+        ends = {item.column: (item.low, item.high) for item in self.series}
+        bounds = {name: its for name, its in ends.items() if its != (None, None)}
+        frame.attrs = {"planned": self.last_planned, "bounds": bounds, "notes": [*self.notes]}
         return frame
 
     @property
@@ -456,8 +444,7 @@ class Run(Generic[StateT]):
         """
         if self.done(self.state):
             return self.turn_number
-        configured: int = self.turns[0].number + self.config.turns
-        return max(self.turn_number, self._told_to_reach, configured)
+        return max(self.turn_number, self._told_to_reach, self.turns[0].number + self.config.turns)
 
     @property
     def tape(self) -> Tape | None:
@@ -533,9 +520,8 @@ class Run(Generic[StateT]):
             raise ConfigError("a step of this run is under way; wait for it before the next")
         self._stepping = True
         try:
-            async with progress_line(
-                "turn", number=self.turn_number + 1, last=None, enabled=progress
-            ):
+            at = self.turn_number + 1
+            async with progress_line("turn", number=at, last=None, enabled=progress):
                 with self._session.playing():
                     turn = await _next_turn(self)
         except BaseException as error:  # also a cancellation: what was answered is kept either way
@@ -626,11 +612,8 @@ class Run(Generic[StateT]):
         Raises:
             ConfigError: there is no such turn, or no part uses a prompt of that name.
         """
-        at = self.turn_number if turn is None else whole_number("turn", turn)
-        if not 0 <= at <= self.turn_number:
-            raise ConfigError(
-                f"turn {at} cannot be forked from: the run has turns 0 to {self.turn_number}"
-            )
+        latest = self.turn_number
+        at = latest if turn is None else whole_number("turn", turn, least=0, most=latest)
         from_outside = _listed(intervene, at)
         prompts = [prompt] if isinstance(prompt, Prompt) else list(prompt)
         if not all(isinstance(item, Prompt) for item in prompts):
@@ -686,7 +669,7 @@ class Run(Generic[StateT]):
             ``by_rule = game.counterfactual({"Ann": "rule"})`` seats the rule in Ann's place, under
             the same shocks: ``by_rule.run()``.
         """
-        others = players if isinstance(players, Mapping) else {"*": players}
+        others = _by_name(players)
         kept = self.players if others is players else {}
         said: Mapping[str, str] = getattr(self.config, "players", {})
         words = {it: word for it, word in said.items() if it in kept and it not in others}
@@ -694,8 +677,7 @@ class Run(Generic[StateT]):
         client = _live_client(self, llm_client)
         given = {**_others_given(self), "players": {**kept, **others}}
         done = [item for turn in self.turns[1:] for item in turn.interventions]
-        ahead = [item for at, its in self.planned.items() if at > self.turn_number for item in its]
-        planned = [*done, *ahead]
+        planned = [*done, *_ahead(self, self.turn_number)]
         new: Self = _made(type(self), config, client, self.turns[:1], self.prompts, given, planned)
         if tape is not None:
             record(new, tape if isinstance(tape, Tape) else Tape(tape))
@@ -714,7 +696,6 @@ class Run(Generic[StateT]):
         if state is not None:
             state = checked_state(self, state, "is to be forked with")
             turns[-1] = replace(turns[-1], state=state)
-        planned = [item for when, items in self.planned.items() if when > at for item in items]
         wanted = {prompt.name: prompt for prompt in prompts}
         used = {prompt.name for prompt in self.prompts.values()}
         if lost := wanted.keys() - used:
@@ -725,7 +706,8 @@ class Run(Generic[StateT]):
             )
         edited = {place: wanted.get(prompt.name, prompt) for place, prompt in self.prompts.items()}
         given = _others_given(self)
-        made: Self = _made(type(self), self.config, client, turns, edited, given, planned)
+        ahead = _ahead(self, at)
+        made: Self = _made(type(self), self.config, client, turns, edited, given, ahead)
         return made
 
     @classmethod
@@ -781,10 +763,8 @@ class Run(Generic[StateT]):
             ConfigError: the file cannot be written.
             TapeError: the tape cannot be read.
         """
-        path = Path(path)
-        tape, run = self.tape, self.run_id
-        if tape is not None and run is not None:
-            return page(tape, path, run=run)
+        if self.tape is not None:
+            return page(self.tape, path, run=self.run_id)
         reading = Reading(self.name)
         reading.add(about(self, 1), self)
         return write_page(path, reading, start=1)
@@ -797,8 +777,7 @@ class Run(Generic[StateT]):
         the run itself ``name``, ``turns``, ``calls``, ``tokens``, ``statuses``, ``outcome``,
         ``tape`` and ``run``, where it is recorded.
         """
-        tape, run = self.tape, self.run_id
-        info = tape.run(run) if tape is not None and run is not None else None
+        info = None if self.tape is None else self.tape.run(self.run_id)
         return {
             **(new_manifest(self) if info is None else info.manifest),
             "name": self.config.name,
@@ -807,8 +786,8 @@ class Run(Generic[StateT]):
             "tokens": sum(call.tokens for call in self.calls),
             "statuses": dict(self.statuses),
             "outcome": info.outcome if info else None,
-            "tape": str(tape.path) if tape is not None else None,
-            "run": run,
+            "tape": None if self.tape is None else str(self.tape.path),
+            "run": self.run_id,
         }
 
     def close(self) -> None:
@@ -817,8 +796,12 @@ class Run(Generic[StateT]):
 
     def __repr__(self) -> str:
         lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
-        about = f"turn {self.turn_number}{lost}"
-        return f"<{type(self).__name__} {self.config.name!r}: {about}>"
+        return f"<{type(self).__name__} {self.config.name!r}: turn {self.turn_number}{lost}>"
+
+
+def _by_name(players: Any) -> Mapping[str, Any]:
+    """Return players by name; one alone answers for all."""
+    return players if isinstance(players, Mapping) else {"*": players}
 
 
 def _configured(
@@ -896,10 +879,10 @@ def record(
         fork_turn: for a fork, the turn of the parent that it starts from.
     """
     # Before anything is written: what raises here leaves no run on the tape.
-    first, manifest = tape_turn(type(run), run.turns[-1], run.planned), new_manifest(run, known)
+    first, manifest = tape_turn(run, run.turns[-1]), new_manifest(run, known)
     origin: dict[str, Any] = {"verb": verb, "parent": parent, "fork_turn": fork_turn}
     number = tape.add_run(manifest, name=run.name, first=first, **origin)
-    run._session = Recording(type(run), tape, number)
+    run._session = Recording(tape, number)
     return run
 
 
@@ -930,8 +913,8 @@ def about(run: Run, number: int, **more: Any) -> RunInfo:
         number: of the run.
         more: other fields of it.
     """
-    facts: dict[str, Any] = {
-        **dict.fromkeys(("parent", "fork_turn", "ended", "outcome")),
+    facts: dict[str, Any] = dict.fromkeys(("parent", "fork_turn", "ended", "outcome"))
+    facts |= {
         "id": number,
         "name": run.name,
         "verb": "run",
@@ -939,8 +922,9 @@ def about(run: Run, number: int, **more: Any) -> RunInfo:
         "turns": run.turn_number,
         "calls": sum(call.attempts for call in run.calls),
         "manifest": new_manifest(run),
+        **more,
     }
-    return RunInfo(**{**facts, **more})
+    return RunInfo(**facts)
 
 
 def checked_state(run: Run[StateT], state: Any, verb: str = "turn returned") -> StateT:
@@ -1145,12 +1129,9 @@ def replay(
     info = tape.run(run)
     # A fork's turns up to there are its parent's, which were played by another run: not again.
     first, wanted = info.fork_turn or 0, info.turns if turns is None else turns
-    simulation = _rebuild(tape, info, kind, _no_model(info), given, up_to=first)
-    simulation._session = Replaying(type(simulation), tape, info.id, tape.turn_lines(info.id))
-    if not first <= wanted <= info.turns:
-        raise ConfigError(
-            f"turns={wanted}: run {info.id} can be replayed up to turn {first} to {info.turns}"
-        )
+    whole_number("turns", wanted, least=first, most=info.turns)
+    simulation = _rebuild(tape, info, kind, None, given, up_to=first)
+    simulation._session = Replaying(tape, info.id, tape.turn_lines(info.id))
     try:
         # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
         run_sync(play_turns(simulation, wanted - first, beyond_done=True))
@@ -1186,7 +1167,7 @@ def resume(
     """
     tape = existing_tape(tape)
     info = tape.run(run)
-    simulation = _rebuild(tape, info, kind, llm_client, given)
+    simulation = _rebuild(tape, info, kind, llm_client, given, live=True)
     if changed := _code_changes(info, simulation):
         _warn(
             "CODE_CHANGED",
@@ -1194,7 +1175,7 @@ def resume(
             reason=f"{changed}, so the turns to come are played by other code than those before",
             way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
         )
-    simulation._session = Recording(type(simulation), tape, info.id)
+    simulation._session = Recording(tape, info.id)
     return simulation
 
 
@@ -1227,12 +1208,11 @@ def rerun(
     records = tape.turn_records(info.id)
     done = (interventions_of(record, "interventions") for record in records[1:])
     planned = [*chain(*done), *interventions_of(records[-1], "planned")]
-    simulation = _rebuild(tape, info, kind, llm_client, given, up_to=0, planned=planned)
+    simulation = _rebuild(tape, info, kind, llm_client, given, live=True, up_to=0, planned=planned)
     if simulation.config.replicate is not None:
         # Else a server that keeps to its seeds would give the same answers, which is no sample.
-        others = (other.manifest["config"].get("replicate") or 0 for other in tape.runs())
-        changes = {"replicate": max(others) + 1}
-        simulation.config = simulation.config.model_copy(update=changes)
+        used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
+        simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
     return record(simulation, tape, verb="rerun", parent=info.id)
 
 
@@ -1302,10 +1282,9 @@ def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
     infos = tape.runs()
     start = tape.run(run)  # before the runs are asked for, for what it says of an empty tape
     if run is not None:
-        roots: dict[int, int] = {}
+        roots: dict[int | None, int] = {}
         for info in infos:
-            parent = info.parent
-            roots[info.id] = info.id if parent is None else roots.get(parent, info.id)
+            roots[info.id] = roots.get(info.parent, info.id)
         infos = [info for info in infos if roots[info.id] == roots[start.id]]
     changes, reading = tape.changes(), Reading(tape.path.name)
     for info in infos:
@@ -1346,23 +1325,6 @@ def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
     return plain_series(names, state_type)
 
 
-def _class_of(info: RunInfo, given: type[Run] | None) -> type[Run]:
-    """Return the class that plays a recorded run: the one given, if it is the recorded one.
-
-    Raises:
-        TapeError: it is another, or no class of that name is known.
-    """
-    if given is None:
-        return class_of_manifest(info.id, info.manifest)
-    if kind_name(info.manifest) != given.kind:
-        raise TapeError(
-            f"run {info.id} on the tape is one of {kind_name(info.manifest)}, and "
-            f"{given.__name__} is {given.kind}: another class, or in a file of another name; where "
-            f"it was renamed, write kind = '{kind_name(info.manifest)}' in {given.__name__}"
-        )
-    return given
-
-
 def _load(
     tape: Tape,
     info: RunInfo,
@@ -1370,23 +1332,21 @@ def _load(
     given: Mapping[str, Any],
     kind: type[Run] | None = None,
 ) -> AnyRun:
-    simulation = _rebuild(tape, info, kind, llm_client or _no_model(info), given)
+    simulation = _rebuild(tape, info, kind, llm_client, given)
     # There is no turn to compare, only a tape to name.
-    simulation._session = Replaying(type(simulation), tape, info.id, {})
+    simulation._session = Replaying(tape, info.id, {})
     return simulation
 
 
-def _no_model(info: RunInfo) -> LLMClient | None:
-    check_manifest(info)
-    config = llm_config_of(info.manifest)
-    return LLMClient(config, NoModel()) if config else None
+def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMClient | None:
+    """Return a client that asks the given model as the recording did, with its own patience.
 
-
-def _with_recorded_settings(info: RunInfo, client: LLMClient | None) -> LLMClient | None:
-    """Return a client that asks the given model as the recording did, with its own patience."""
-    client = _checked_client(client)
+    Where none is given, one that stands for the recorded model, unless live calls are to come.
+    """
+    client = _checked_client(given)
     if client is None:
-        return None
+        recorded = None if live else llm_config_of(info.manifest)
+        return recorded and LLMClient(recorded, NoModel())
     own = {name: getattr(client.config, name) for name in CLIENT_SETTINGS}
     config = llm_config_of(info.manifest, **own)
     return client if config in (None, client.config) else client.with_config(config)
@@ -1399,12 +1359,20 @@ def _rebuild(
     llm_client: LLMClient | None,
     others: Mapping[str, Any],
     *,
+    live: bool = False,
     up_to: float = math.inf,
     planned: Iterable[StateChange] | None = None,
 ) -> AnyRun:
     """Return a run with a recorded one's configuration, prompts, settings and turns; on no tape."""
     check_manifest(info)
-    cls = _class_of(info, kind)
+    recorded = kind_name(info.manifest)
+    cls: type[Run] = kind or class_of_manifest(info.id, info.manifest)
+    if cls.kind != recorded:
+        raise TapeError(
+            f"run {info.id} on the tape is one of {recorded}, and {cls.__name__} is {cls.kind}: "
+            "another class, or in a file of another name; where it was renamed, write kind = "
+            f"{recorded!r} in {cls.__name__}"
+        )
     given = {name: it for name, it in others.items() if it is not None}
     taken = ("players", *own_arguments(cls))
     if unknown := given.keys() - set(taken):
@@ -1421,12 +1389,14 @@ def _rebuild(
     turns = load_turns(cls, tape, info.id, [it for it in records if it["turn"] <= up_to])
     if not turns:
         raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
-    client, config = _with_recorded_settings(info, llm_client), config_of(info, cls)
-    planned, prompts = (
-        planned_in(records) if planned is None else planned,
-        prompts_of(info.manifest),
-    )
-    return _made(cls, config, client, turns, prompts, given, planned)
+    client, prompts = _client_for(info, llm_client, live=live), prompts_of(info.manifest)
+    planned = planned_in(records) if planned is None else planned
+    return _made(cls, config_of(info, cls), client, turns, prompts, given, planned)
+
+
+def _ahead(run: Run, turn: int) -> list[StateChange]:
+    """Return what is planned for the turns after one."""
+    return [item for at, items in run.planned.items() if at > turn for item in items]
 
 
 def own_arguments(cls: type[Run]) -> list[str]:

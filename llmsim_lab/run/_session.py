@@ -27,7 +27,6 @@ from llmsim_lab.run._records import (
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.run._turn import Turn, turn_row
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
-from llmsim_lab.types import Attempt
 
 
 class Session:
@@ -75,7 +74,6 @@ class Recording(Session):
     """Writes a run's calls and turns as they come.
 
     Args:
-        cls: the run's class.
         tape: the tape.
         number: of the run, already on it with the turn it starts from.
     """
@@ -84,9 +82,8 @@ class Recording(Session):
     number: int
     recorder: LiveRecorder
 
-    def __init__(self, cls: RunClass, tape: Tape, number: int) -> None:
-        self._cls, self.tape, self.number = cls, tape, number
-        self.recorder = LiveRecorder(tape, number)
+    def __init__(self, tape: Tape, number: int) -> None:
+        self.tape, self.number, self.recorder = tape, number, LiveRecorder(tape, number)
         # Both of those that answer: a resumed run must have the same models.
         self._begun, self._ended, self._wrong_model = False, True, False
         self._known_prompts = -1
@@ -149,12 +146,12 @@ class Recording(Session):
                 self._say({"prompts": entries_of(prompts)})
             self._known_prompts = len(prompts)
         # Written first: some of the turn's calls may be nowhere but in memory until then.
-        self.recorder.commit_turn(*tape_turn(self._cls, turn, run.planned))
+        self.recorder.commit_turn(*tape_turn(run, turn))
         return turn
 
     def changed(self, run: Any) -> None:
         """Write the latest turn again."""
-        self.recorder.replace_turn(*tape_turn(self._cls, run.turns[-1], run.planned))
+        self.recorder.replace_turn(*tape_turn(run, run.turns[-1]))
 
     def ended(self, outcome: str) -> None:
         """Write the outcome."""
@@ -169,7 +166,6 @@ class Replaying(Session):
     """Answers from the tape and compares every turn with the recorded one.
 
     Args:
-        cls: the run's class.
         tape: the tape.
         number: of the run.
         lines: those of its turns that are to be played again, by number.
@@ -180,12 +176,9 @@ class Replaying(Session):
     recorder: ReplayRecorder
     is_replay = True
 
-    def __init__(
-        self, cls: RunClass, tape: Tape, number: int, lines: Mapping[int, Mapping[str, Any]]
-    ) -> None:
-        self._cls, self.tape, self.number = cls, tape, number
+    def __init__(self, tape: Tape, number: int, lines: Mapping[int, Mapping[str, Any]]) -> None:
+        self.tape, self.number, self._lines = tape, number, dict(lines)
         self.recorder = ReplayRecorder(tape, number)
-        self._lines = dict(lines)
 
     async def begin(self, run: Any, turn: int) -> Sequence[Any]:
         """Return what was done from outside at the recorded turn."""
@@ -205,15 +198,13 @@ class Replaying(Session):
         Raises:
             TapeError: the turn came out differently, which only other code can cause.
         """
-        del run
-        line = self._lines[turn.number]
-        recorded: Turn = decode_turn(self._cls, line["record"], self.recorder.attempt)
-        there = line["row"]
-        now = replace(turn, seconds=recorded.seconds)
+        cls, line = type(run), self._lines[turn.number]
+        recorded: Turn = decode_turn(cls, line["record"], self.recorder.attempt)
+        now, there = replace(turn, seconds=recorded.seconds), line["row"]
         # Through JSON, as the recorded row went: tuples become lists, and keys texts.
         row = json.loads(dumps(turn_row(now)))
         if recorded != now or row != there:
-            where = changed_values(record_of(self._cls, recorded), record_of(self._cls, now))
+            where = changed_values(record_of(cls, recorded), record_of(cls, now))
             if recorded == now:
                 where = f"in its row of the frame, {changed_values(there, row)}"
             where = where or "in something that its record does not show"
@@ -249,11 +240,9 @@ def load_turns(
             )
         # A fork's first turns, and their calls, are its parent's.
         part = next((part for part, last in line if record["turn"] <= last), run)
-        known = {call.id: call.attempt for call in tape.calls(part, turn=record["turn"])}
-
-        def attempt(number: int, known: Mapping[int, Attempt] = known) -> Attempt:
-            """Return an attempt of this turn; that of another turn is looked up by itself."""
-            return known.get(number) or tape.call(number).attempt
-
-        turns.append(decode_turn(cls, record, attempt))
+        known = {call.id: call for call in tape.calls(part, turn=record["turn"])}
+        # That of another turn is looked up by itself.
+        turns.append(
+            decode_turn(cls, record, lambda n, its=known: (its.get(n) or tape.call(n)).attempt)
+        )
     return turns

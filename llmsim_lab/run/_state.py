@@ -16,7 +16,7 @@ from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.text import clip, closest, faults, whole_text
+from llmsim_lab._util.text import among, clip, closest, faults, listed, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import FrozenDict, FrozenList, Status
 
@@ -84,8 +84,7 @@ class State(BaseModel):
         for name in changes:
             if name not in fields:
                 raise ConfigError(
-                    f"{type(self).__name__} has no field {name!r}{closest(name, fields)}; its "
-                    f"fields are {', '.join(fields)}"
+                    f"{type(self).__name__} has no field {name!r}{among(name, fields)}"
                 )
         try:
             return type(self).model_validate({**self.__dict__, **changes})
@@ -97,7 +96,11 @@ class State(BaseModel):
 
         A state may add what follows from it.
         """
-        return columns_in(self)
+        columns = {}
+        for name, (path, value) in values_in(self).items():
+            if isinstance(value, int | float) or (len(path) == 1 and isinstance(value, str)):
+                columns[name] = value
+        return columns
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Do what ``replace`` does: a state holds nothing that was not checked."""
@@ -219,15 +222,6 @@ def values_in(state: State) -> dict[str, tuple[tuple[str, ...], Any]]:
     return found
 
 
-def columns_in(state: State) -> dict[str, Any]:
-    """Return what a frame's row says of a state: its numbers, and the texts that are its fields."""
-    columns = {}
-    for name, (path, value) in values_in(state).items():
-        if isinstance(value, int | float) or (len(path) == 1 and isinstance(value, str)):
-            columns[name] = value
-    return columns
-
-
 def changed_at(state: Any, values: Mapping[str, Any], *, parameters: Collection[str] = ()) -> Any:
     """Return a state with other values at some names, such as ``coins.Ann``.
 
@@ -245,11 +239,10 @@ def changed_at(state: Any, values: Mapping[str, Any], *, parameters: Collection[
     dumped: dict[str, Any] = state.model_dump()  # a copy, whose dicts can be changed
     for name, value in values.items():
         if name not in places:
-            listed = ", ".join(list(places)[:12]) + (", …" if len(places) > 12 else "")
             kept = "; a parameter stays as it is to the run's end" if name in parameters else ""
             raise ConfigError(
-                f"the state has nothing called {name!r}{closest(name, places)}; it has {listed}"
-                f"{kept}"
+                f"the state has nothing called {name!r}{closest(name, places)}; it has "
+                f"{listed([*places])}{kept}"
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{name}={value!r} is not a number that a state can hold")

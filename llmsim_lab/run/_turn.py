@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import isfinite
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ConfigDict, FiniteFloat, TypeAdapter
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import plain_frame
-from llmsim_lab._util.text import clip, whole_text
+from llmsim_lab._util.text import clip, number, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import measures
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
+from llmsim_lab.prompts._language import written
 from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.types import CallRecord, Confidence, Reply, Status
+from llmsim_lab.types import CallRecord, CallSite, Confidence, Reply, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,10 +28,8 @@ _MOST_SERIES = 12
 
 _BEFORE = ("run", "seed", "period", "turn", "player", "component")
 REASONS = ("reasoning", "confidence")
-_AFTER = (
-    *("status", "interventions", "attempts", "prompt_tokens", "reply_tokens", "tokens", "seconds"),
-    "model",
-)
+_COSTS = ("attempts", "prompt_tokens", "reply_tokens", "tokens", "seconds")
+_AFTER = ("status", "interventions", *_COSTS, "model")
 DECISION_COLUMNS = frozenset({*_BEFORE, *REASONS, *_AFTER})
 """Columns of every frame of decisions."""
 _READ: dict[Any, Callable[[Any], Any]] = {
@@ -45,15 +43,11 @@ _MOST_OUTSIDE = 500
 """How much of what came from outside is shown, characters."""
 
 
-def _in_words(value: Any) -> Any:
-    """Return a value whose fractions, as deep as they are, are as short as numbers in prompts."""
-    if isinstance(value, float) and isfinite(value):
-        # One so small that nothing would be left of it keeps two digits.
-        short = round(value, 2) or float(f"{value:.2g}")
-        return int(short) if short.is_integer() else short
-    if isinstance(value, Mapping):
-        return {name: _in_words(item) for name, item in value.items()}
-    return [_in_words(item) for item in value] if isinstance(value, list | tuple) else value
+def _in_words(value: Any) -> str:
+    """Return a value as prompts show it; a fraction with two decimals, or two digits if small."""
+    if isinstance(value, float):
+        return number(value) if abs(value) >= 0.01 else f"{value:.2g}"
+    return written(value)
 
 
 def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -65,21 +59,15 @@ def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:
     latest = {(line["what"], dumps(line["key"]), line.get("nth")): line for line in lines}
     said = []
     for (what, key, _), line in latest.items():
-        wanted = line["key"] if isinstance(line["key"], str) else key
+        wanted = f"{what} {line['key'] if isinstance(line['key'], str) else key}".rstrip()
         got = dumps(line["result"]) if "result" in line else "stopped before it answered"
-        said.append(
-            f"{clip(f'{what} {wanted}'.rstrip(), _MOST_OUTSIDE)}: {clip(got, _MOST_OUTSIDE)}"
-        )
+        said.append(f"{clip(wanted, _MOST_OUTSIDE)}: {clip(got, _MOST_OUTSIDE)}")
     return said
 
 
 def told_of(turn: Turn) -> list[tuple[Answer, Mapping[str, Any]]]:
     """Return a turn's decisions, each with what became of it, by column."""
     return [(answer, turn.became.get(answer.player, {})) for answer in turn.answers]
-
-
-def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name not in Reply.model_fields}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +117,8 @@ class Answer:
     @property
     def fields(self) -> dict[str, Any]:
         """What was answered, by field, without reasoning and confidence."""
-        return own_fields(self.given or reply_of(self.call))
+        said = self.given or reply_of(self.call)
+        return {name: value for name, value in said.items() if name not in Reply.model_fields}
 
     def __str__(self) -> str:
         """Return what was answered: ``amount 5``, ``share 0.33``."""
@@ -166,13 +155,21 @@ class Turn:
     def answers(self) -> tuple[Answer, ...]:
         """The decisions: first those of code, then those that models and people gave."""
         named = {id(call) for answer in self.by_code for call in answer.calls}
-        # A call that only measured what a choice is made of is none; one that failed is kept.
-        left = [
-            call
-            for call in self.calls
-            if id(call) not in named and not (call.status == "ok" and measures(call.request))
-        ]
-        return (*self.by_code, *map(_answer_in, left))
+        answers = [*self.by_code]
+        for call in self.calls:
+            # One that only measured what a choice is made of is none; one that failed is kept.
+            if id(call) in named or (call.status == "ok" and measures(call.request)):
+                continue
+            site, calls = call.request.site or CallSite(component="call"), (call,)
+            answers.append(
+                Answer(
+                    player=site.agent or "",
+                    component=site.component,
+                    status=call.status,
+                    calls=calls,
+                )
+            )
+        return tuple(answers)
 
     @property
     def statuses(self) -> Counter[Status]:
@@ -220,16 +217,6 @@ def named_in(calls: Sequence[CallRecord], answers: Iterable[Answer]) -> tuple[An
         its = [known.get(id(call.history[-1])) for call in answer.calls if call.history]
         found.append(replace(answer, calls=tuple(filter(None, its))) if its else answer)
     return tuple(found)
-
-
-def _answer_in(call: CallRecord) -> Answer:
-    site = call.request.site
-    return Answer(
-        player=(site.agent if site else None) or "",
-        component=site.component if site else "call",
-        status=call.status,
-        calls=(call,),
-    )
 
 
 # --- a run's frames ------------------------------------------------------------------------------
@@ -291,13 +278,12 @@ def turn_row(turn: Turn) -> dict[str, Any]:
     Raises:
         ConfigError: the state has a column of a name that every frame has.
     """
-    own = turn.columns()
+    own, statuses = turn.columns(), turn.statuses
     if taken := COMMON_COLUMNS & own.keys():
         raise ConfigError(
             f"the state has the column {', '.join(sorted(taken))}, which every run's frame has "
             "already; give it another name"
         )
-    statuses = turn.statuses
     return {
         "turn": turn.number,
         **own,
@@ -337,7 +323,18 @@ def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:
                 fields[name] = value
             reply_columns |= dict.fromkeys(fields)
             outcome_columns |= dict.fromkeys(became)
-            decisions.append({**fields, **became, **shared, **_decision_columns(answer)})
+            calls = answer.calls
+            decided = {
+                "player": answer.player,
+                "component": answer.component,
+                "reasoning": answer.reasoning,
+                "confidence": answer.confidence,
+                "status": answer.status,
+                "model": calls[0].request.model if calls else None,
+            }
+            # Its cost is that of the calls behind it.
+            cost = {name: sum(getattr(call, name) for call in calls) for name in _COSTS}
+            decisions.append({**fields, **became, **shared, **decided, **cost})
     between = dict.fromkeys([*reply_columns, *REASONS, *outcome_columns])
     dated = any("period" in turn.columns() for turn in source.turns)
     before = [name for name in _BEFORE if dated or name != "period"]
@@ -359,29 +356,10 @@ def reply_of(call: CallRecord | None) -> dict[str, Any]:
 def _as_asked(value: Any, field: Any, schema: Mapping[str, Any]) -> Any:
     """Return a number or truth value that was written as another type, as the world got it."""
     # Otherwise one such answer would make its column one of texts, whose sum is a long text.
-    with suppress(
-        AttributeError, LookupError, TypeError, ValueError
-    ):  # a damaged schema says nothing
+    # A damaged schema says nothing.
+    with suppress(AttributeError, LookupError, TypeError, ValueError):
         if "$ref" in field:
             field = schema["$defs"][field["$ref"].rpartition("/")[2]]
         [kind] = {part["type"] for part in field.get("anyOf", [field])} - {"null"}
         return value if kind == "number" and type(value) is int else _READ[kind](value)
     return value
-
-
-def _decision_columns(answer: Answer) -> dict[str, Any]:
-    """Return what every decision's row of a frame has; its cost is that of the calls behind it."""
-    calls = answer.calls
-    return {
-        "player": answer.player,
-        "component": answer.component,
-        "reasoning": answer.reasoning,
-        "confidence": answer.confidence,
-        "status": answer.status,
-        "attempts": sum(call.attempts for call in calls),
-        "prompt_tokens": sum(call.prompt_tokens for call in calls),
-        "reply_tokens": sum(call.reply_tokens for call in calls),
-        "tokens": sum(call.tokens for call in calls),
-        "seconds": sum((call.seconds for call in calls), 0.0),
-        "model": calls[0].request.model if calls else None,
-    }

@@ -19,7 +19,7 @@ from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import PlayerWord
 from llmsim_lab.run._records import check_manifest, config_of, llm_config_of, prompts_of
-from llmsim_lab.run._registry import class_of_config, config_from_file
+from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.run._run import existing_tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.tape._lines import RunInfo
@@ -93,10 +93,10 @@ def lint(
 
     The status is 1 if there are findings.
     """
-    config = config_from_file(described, kind=Simulation.kind)
+    cls, config = class_and_config(described, kind=Simulation.kind)
     if not isinstance(config, SimulationConfig):
         raise ConfigError(
-            f"{described} describes a run of kind {class_of_config(config).kind!r}, and this takes "
+            f"{described} describes a run of kind {cls.kind!r}, and this takes "
             "an economic run's configuration"
         )
     found = Simulation(config).lint()
@@ -122,8 +122,7 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
             f"--config {parameters} is for a world in a Python file, such as pot.py; {named} is a "
             "configuration itself"
         )
-    config = config_from_file(named, kind="economic")
-    return class_of_config(config), config
+    return class_and_config(named, kind=Simulation.kind)
 
 
 def _played_by(model: str, config: Any) -> Any:

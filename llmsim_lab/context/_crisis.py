@@ -26,7 +26,6 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
-from llmsim_lab.run._config import one_or_more
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Series
 
@@ -213,9 +212,9 @@ class CrisisSimulation(Run[CrisisState]):
         """
         left, world = dict(values), self.world(state)
         pending = (*state.pending, *_happened(left.pop("events", ())))
-        muted = one_or_more(left.pop("muted", state.muted))
-        agents = list(state.agent_vars)
-        if not isinstance(muted, tuple) or not all(name in agents for name in muted):
+        muted, agents = left.pop("muted", state.muted), list(state.agent_vars)
+        muted = (muted,) if isinstance(muted, str) else muted
+        if not isinstance(muted, tuple | list) or not all(name in agents for name in muted):
             raise ConfigError(
                 f"muted: {muted!r:.60} are not agents; name some of: {', '.join(agents)}"
             )

@@ -33,12 +33,12 @@ from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.llm._choose import Decide, numeric, text_of
 from llmsim_lab.llm._extract import allowed_words
-from llmsim_lab.llm._scope import scope
+from llmsim_lab.llm._scope import caller, scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
-from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, Status, reply_schema
+from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, reply_schema
 
 T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=Decision)
@@ -72,12 +72,9 @@ class _Batch:
     otherwise: Any
     values: Mapping[str, Any]
     fill: Callable[[str], Any] = field(init=False)
+    component: str = field(init=False)
     known: dict[str, _Allowed] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
-
-    @property
-    def component(self) -> str:
-        return self.by or self.tag or "player"
 
     def allowed(self, player: str) -> _Allowed:
         """Return what a player may answer; equal limits are worked out once."""
@@ -173,10 +170,8 @@ class Question:
         """The question as a model would be sent it."""
         text = self._batch.fill(self.player)
         if not isinstance(text, str):
-            raise ConfigError(
-                f"the prompt to {self.player} is {text!r:.60}; a function of the name returns the "
-                "text: self.prompt(...).render(...)"
-            )
+            way = "a function of the name returns the text: self.prompt(...).render(...)"
+            raise ConfigError(f"the prompt to {self.player} is {text!r:.60}; {way}")
         return text
 
     async def put_to(self, client: LLMClient, prompt: str = "") -> Any:
@@ -221,7 +216,10 @@ class _GuardedRandom(Random):
         super().__init__(seed)
 
     def _check(self) -> None:
-        task = _current_task()
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # on a thread without a loop
+            task = None
         self._owner = self._owner or task
         if task is None or self._owner is not task:
             raise ConfigError(
@@ -237,13 +235,6 @@ class _GuardedRandom(Random):
     def getrandbits(self, k: int, /) -> int:
         self._check()
         return super().getrandbits(k)
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # on a thread without a loop
-        return None
 
 
 class Ask:
@@ -414,10 +405,8 @@ class Ask:
         if not isinstance(player, str) or not isinstance(text, str) or not (text or columns):
             raise ConfigError(f"{called} notes nothing: ask.note('Ann', text='...', accepted=True)")
         if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS) & columns.keys():
-            raise ConfigError(
-                f"ask.note({min(taken)}=...): every frame has a column of that name; note it under "
-                "another name"
-            )
+            what = f"ask.note({min(taken)}=...): every frame has a column of that name"
+            raise ConfigError(f"{what}; note it under another name")
         kept = whole(_json_ready(called, columns)) if columns else {}
         if text:
             self._story.append(whole_text(text))
@@ -488,7 +477,7 @@ class Ask:
         """Return what asks all, and gives their decisions by name, or that of one alone."""
         # Numbered at once, while the task that asks is the current one. Those that one task asks
         # come in the order of its code, also in a replay; 0 stands for one of another task.
-        task, numbers = _current_task(), []
+        task, numbers = asyncio.current_task(), []
         for name in names:
             key = (str(name), str(batch.tag), str(batch.by))
             first, asked = self._places.get(key, (task, 0))
@@ -547,15 +536,11 @@ class Ask:
         """Check what all are asked, and have it ready to be filled in for each."""
         reply, whom = batch.reply, names[0] if names else "no player"
         if self._over:
-            raise ConfigError(
-                f"turn {self.turn} is over, and {whom} is asked in it: await every question in the "
-                "turn that asks it"
-            )
+            what = f"turn {self.turn} is over, and {whom} is asked in it"
+            raise ConfigError(f"{what}: await every question in the turn that asks it")
         if not (isinstance(reply, type) and issubclass(reply, Decision)):
-            raise ConfigError(
-                f"{whom} is asked for {reply!r:.60}; ask for a class derived from Reply: "
-                "class Gift(Reply): amount: int"
-            )
+            way = "ask for a class derived from Reply: class Gift(Reply): amount: int"
+            raise ConfigError(f"{whom} is asked for {reply!r:.60}; {way}")
         for name in names:
             if not isinstance(name, str) or not name.strip():
                 raise ConfigError(f"{name!r:.60} is not the name of a player; a name is a text")
@@ -564,16 +549,14 @@ class Ask:
             raise ConfigError(f"{twice!r} is asked twice by one ask.each; name each player once")
         for name, value in batch.values.items():
             if name in _GIVEN:
-                raise ConfigError(
-                    f"{name!r} has a value in every prompt already ({', '.join(_GIVEN)}); call "
-                    "yours something else"
-                )
+                taken = f"{name!r} has a value in every prompt already ({', '.join(_GIVEN)})"
+                raise ConfigError(f"{taken}; call yours something else")
             if inspect.iscoroutinefunction(value):
                 raise ConfigError(
                     f"{name}={value!r:.60} is async, and a question does not wait for it; work it "
                     f"out before the question, and give what came: {name}=lambda name: found[name]"
                 )
-        batch.fill = self._filling(batch, whom)
+        batch.fill, batch.component = self._filling(batch, whom), batch.by or batch.tag or "player"
 
     def _filling(self, batch: _Batch, whom: str) -> Callable[[str], Any]:
         """Return what fills the prompt for a player; what all share is filled in once.
@@ -586,14 +569,8 @@ class Ask:
             return source
         prompt, edited = prompt_for(self._run, source, batch.reply)
         config = self._run.config
-        known = {
-            "name": str,
-            "state": self._state,
-            "run": config,
-            "turn": self.turn,
-            "turns": config.turns,
-            **batch.values,
-        }
+        given = (str, self._state, config, self.turn, config.turns)
+        known = {**dict(zip(_GIVEN, given, strict=True)), **batch.values}
         slots = prompt.slots if isinstance(prompt, Prompt) else ()
         unfilled, unused = {*slots} - known.keys(), batch.values.keys() - {*slots}
         if unfilled or (unused and not edited):
@@ -604,8 +581,7 @@ class Ask:
                 "as {{ name }}, and what the question gives: ask(..., name=...)"
             )
         if isinstance(prompt, str):
-            text = prompt
-            return lambda _: text
+            return lambda _: prompt
         own: dict[str, Any] = {}
         shared: dict[str, Any] = {}
         for slot in slots:
@@ -641,24 +617,17 @@ class Ask:
     ) -> None:
         """Take what stands in for an answer; raise where nothing may, or no model is there."""
         batch, name = question._batch, question.player
-        otherwise, component = batch.otherwise, batch.component
+        otherwise, site = batch.otherwise, question.site
         if otherwise is None or failure.reason not in FORGIVEN:
             raise failure
         given = otherwise(name) if callable(otherwise) else otherwise
         question._decision = decision = _as_reply(given, f"otherwise= of {name}", question)
-        whom = name if component == "player" else f"{component} of {name}"
-        _warn(
-            "FALLBACK",
-            words=f"Turn {self.turn}, {whom}: no valid answer, so another stands in: {failure}",
-            agent=name,
-            component=component,
-            turn=self.turn,
-            reason=failure.reason,
-            detail=failure.detail,
-        )
+        words = f"Turn {self.turn}, {caller(site)}: no valid answer; another stands in: {failure}"
+        where = {"agent": name, "component": site.component, "turn": self.turn}
+        _warn("FALLBACK", words=words, **where, reason=failure.reason, detail=failure.detail)
         calls = (failure.call,) if counts and failure.call is not None else ()
-        record = _by_code(decision, question, f"stands in: {failure}", "fallback", calls)
-        batch.answers.append(replace(record, sure=None))
+        how: Any = {"status": "fallback", "calls": calls, "sure": None}
+        batch.answers.append(_by_code(decision, question, f"stands in: {failure}", **how))
 
     async def _choose(
         self,
@@ -686,13 +655,10 @@ class Ask:
             [value, *_], why = texts, "there was nothing else to choose"
             if choice is not None:
                 value = choice.decided(how, question._random("draw"))
-                mean = (
-                    f", nearest to the mean {choice.expectation:.4g}" if how == "expected" else ""
-                )
-                why = (
-                    f"{how}: {name} {texts[value]} has {choice.probabilities[value]:.1%}"
-                    f"{mean}; {choice.mass:.1%} of all answers are options"
-                )
+                why = f"{how}: {name} {texts[value]} has {choice.probabilities[value]:.1%}"
+                if how == "expected":
+                    why += f", nearest to the mean {choice.expectation:.4g}"
+                why += f"; {choice.mass:.1%} of all answers are options"
             reasoned = "reasoning" in batch.reply.model_fields
             fields = {name: value} | ({"reasoning": why} if reasoned else {})
             question._decision = batch.reply.model_validate(fields)
@@ -701,22 +667,14 @@ class Ask:
             calls = ()
 
 
-def _by_code(
-    decision: Any,
-    question: Question,
-    why: str = "",
-    status: Status = "ok",
-    calls: tuple[CallRecord, ...] = (),
-) -> Answer:
+def _by_code(decision: Any, question: Question, why: str = "", **more: Any) -> Answer:
     """Return the record of a decision that no call says by itself."""
     return Answer(
         player=question.player,
         component=question._batch.component,
-        status=status,
-        calls=calls,
         why=why or getattr(decision, "reasoning", ""),
-        sure=getattr(decision, "confidence", None),
         given=decision.model_dump(mode="json"),
+        **{"sure": getattr(decision, "confidence", None), **more},
     )
 
 
@@ -771,17 +729,17 @@ async def from_outside(
     found = recorder.find_outside(what, key)
     if found.is_done:
         return otherwise if found.stopped else found.result
-    record = partial(recorder.outside, what, key, nth=found.nth)
-    if not once:
-        record(result=(result := await done()))
-        return result
-    record(once=True)
+    how = {"nth": found.nth, **({"once": True} if once else {})}
+    record = partial(recorder.outside, what, key, **how)
+    if once:
+        record()
     try:
         result = await done()
     except BaseException:
-        record(once=True, stopped=True)
+        if once:
+            record(stopped=True)
         raise
-    record(once=True, result=result)
+    record(result=result)
     return result
 
 
@@ -920,22 +878,16 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
     wording = {name: it for name, it in limits.items() if isinstance(it, Mapping)}
     for name, given in limits.items():
         if name not in fields:
-            raise ConfigError(
-                f"limits name {name!r}{closest(name, fields)}, which {reply.__name__} lacks; its "
-                f"fields are {', '.join(fields)}"
-            )
+            what = f"limits name {name!r}{closest(name, fields)}, which {reply.__name__} lacks"
+            raise ConfigError(f"{what}; its fields are {', '.join(fields)}")
         schema = fields[name]
+        kind = schema.get("type")
         is_range = isinstance(given, tuple) and len(given) == 2 and all(map(_is_number, given))
         if is_range and "enum" in schema:
             given, is_range = [it for it in schema["enum"] if given[0] <= it <= given[1]], False
-        if is_range and schema.get("type") in _NUMBERS:
+        if is_range and kind in _NUMBERS:
             ranges[name] = _range(player, name, schema, given)
-        elif (
-            is_range
-            or isinstance(given, str)
-            or not given
-            or schema.get("type") in ("array", "object")
-        ):
+        elif is_range or isinstance(given, str) or not given or kind in ("array", "object"):
             raise ConfigError(
                 f"limits of {name} for {player} are {given!r:.60}; give (lowest, highest) of a "
                 "number, or a list of at least one value for a field that holds one"
@@ -1082,10 +1034,23 @@ def prompt_for(run: Any, source: Any, reply: type[Decision] | None) -> tuple[Pro
         return run._sources[source, reply]  # type: ignore[no-any-return]
     except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
         pass
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", getattr(reply, "__name__", "")).lower()
-    prompt = _prompt_from(source, name, file_of(type(run)))
-    if isinstance(prompt, str):
-        return prompt, False
+    prompt = source
+    if not isinstance(source, str | Path | Prompt):
+        what = f"{clip(repr(source), 60)} is not a prompt"
+        raise ConfigError(f"{what}; give a text, a file that ends in .md, or a Prompt")
+    if isinstance(source, Path) or (
+        isinstance(source, str) and source.endswith(".md") and len(source.split()) == 1
+    ):
+        world = file_of(type(run))
+        prompt = Prompt.load(Path(source) if world is None else world.parent / source)
+    elif isinstance(source, str):
+        # The first line stands behind the quotes, the others where the source is indented to.
+        first, newline, rest = source.partition("\n")
+        text = f"{first.strip()}{newline}{textwrap.dedent(rest)}".strip()
+        if not any(sign in text for sign in ("{{", "{%", "{#")):
+            return text, False
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", getattr(reply, "__name__", "")).lower()
+        prompt = Prompt(text, name=name)
     # A fork keeps its edited prompt at the place of the one that the source still names.
     place = f"{prompt.name}#{prompt.digest[:8]}"
     if place not in run._prompts:
@@ -1099,21 +1064,3 @@ def prompt_for(run: Any, source: Any, reply: type[Decision] | None) -> tuple[Pro
     used: Prompt = run._prompts[place]
     run._sources[source, reply] = found = used, used.digest != prompt.digest
     return found
-
-
-def _prompt_from(source: str | Path | Prompt, name: str, world: Path | None) -> Prompt | str:
-    """Return a prompt of the name from a text, or from a file beside the world's own."""
-    if isinstance(source, Prompt):
-        return source
-    if not isinstance(source, str | Path):
-        raise ConfigError(
-            f"{clip(repr(source), 60)} is not a prompt; give a text, a file that ends in .md, or a "
-            "Prompt"
-        )
-    if isinstance(source, Path) or (source.endswith(".md") and len(source.split()) == 1):
-        return Prompt.load(Path(source) if world is None else world.parent / source)
-    # The first line stands behind the quotes, the others where the source is indented to.
-    first, newline, rest = source.partition("\n")
-    text = f"{first.strip()}{newline}{textwrap.dedent(rest)}".strip()
-    is_template = any(sign in text for sign in ("{{", "{%", "{#"))
-    return Prompt(text, name=name) if is_template else text

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, Field, create_model, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -23,12 +24,14 @@ from llmsim_lab.run._registry import RunClass
 from llmsim_lab.types import FrozenDict, FrozenList
 
 
-def one_or_more(names: Any) -> Any:
-    """Return names as a tuple; a single text is one name. To be checked by pydantic then."""
-    if isinstance(names, str):
-        return (names,)
-    # A tuple at once: read strictly from a tape, the first pydantic 2.12 takes no list here.
-    return tuple(names) if isinstance(names, list) else names
+def _plain(values: Any) -> Any:
+    """Return numpy's numbers, as frames have them, as Python's, which JSON can hold."""
+    if not isinstance(values, Mapping):
+        return values
+    return {
+        name: value.item() if hasattr(value, "dtype") and not value.shape else whole(value)
+        for name, value in values.items()
+    }
 
 
 class StateChange(Settings):
@@ -40,14 +43,10 @@ class StateChange(Settings):
         note: why, for the record.
     """
 
-    turn: Annotated[int, Field(ge=0)]
-    set: dict[str, Any] = Field(default_factory=dict)
+    # Also numpy's, as frames have them; True is not one.
+    turn: Annotated[int, Field(ge=0), BeforeValidator(partial(whole_number, "turn"))]
+    set: Annotated[dict[str, Any], BeforeValidator(_plain)] = Field(default_factory=dict)
     note: str = ""
-
-    @field_validator("turn", mode="before")
-    @classmethod
-    def _whole(cls, turn: Any) -> int:
-        return whole_number("turn", turn)  # also numpy's, as frames have them; True is not one
 
     @model_validator(mode="before")
     @classmethod
@@ -59,17 +58,6 @@ class StateChange(Settings):
                 "name: {'turn': 3, 'set': {'coins.Ann': 5}}"
             )
         return values
-
-    @field_validator("set", mode="before")
-    @classmethod
-    def _plain(cls, values: Any) -> Any:
-        """Return numpy's numbers, as frames have them, as Python's, which JSON can hold."""
-        if not isinstance(values, Mapping):
-            return values
-        return {
-            name: value.item() if hasattr(value, "dtype") and not value.shape else whole(value)
-            for name, value in values.items()
-        }
 
     def __str__(self) -> str:
         done = clip(", ".join(f"{name} = {value}" for name, value in self.set.items()), 200)
@@ -114,12 +102,9 @@ class WorldConfig(Settings):
     turns: Annotated[int, Field(ge=0, le=100_000)] = 8
     llm: LLMConfig = Field(default_factory=LLMConfig)
     interventions: tuple[StateChange, ...] = ()
-    players: dict[str, PlayerWord] = Field(default_factory=dict)
-
-    @field_validator("players", mode="before")
-    @classmethod
-    def _by_name(cls, players: Any) -> Any:
-        return {"*": players} if isinstance(players, str) else players
+    players: Annotated[
+        dict[str, PlayerWord], BeforeValidator(lambda it: {"*": it} if isinstance(it, str) else it)
+    ] = Field(default_factory=dict)
 
     def model_post_init(self, _context: Any, /) -> None:
         """Freeze lists and dicts: what a turn put into one would be in no state and on no tape."""
@@ -238,10 +223,8 @@ def _check_names(cls: RunClass, base: RunClass) -> None:
 
 
 def _taken(cls: type, name: str, what: str) -> ConfigError:
-    return ConfigError(
-        f"{cls.__name__}.{name}: the name {name!r} is taken, every run has something of that name; "
-        f"call {what} something else, such as {name}_"
-    )
+    taken = f"{cls.__name__}.{name}: the name {name!r} is taken, as every run has one"
+    return ConfigError(f"{taken}; call {what} something else, such as {name}_")
 
 
 def state_type_of(cls: RunClass, base: RunClass) -> type | None:

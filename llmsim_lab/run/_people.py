@@ -86,25 +86,19 @@ class People:
 
     def __init__(self, run: Run, agent: str | None = None) -> None:
         if not isinstance(run, Run):
-            raise ConfigError(
-                f"{type(run).__name__} is not a simulation; pass one, as in "
-                "HumanSeat(Simulation(players={'Ann': 'person'})), or a recorded one: "
-                "HumanSeat(load('x.tape'))"
-            )
+            way = "HumanSeat(Simulation(players={'Ann': 'person'})), or HumanSeat(load('x.tape'))"
+            raise ConfigError(f"{type(run).__name__} is not a simulation; pass one, as in {way}")
         people = {
             OTHERS if name == "*" else name: who.backend
             for name, who in run.players.items()
             if isinstance(who, LLMClient) and isinstance(who.backend, Person)
         }
         if not people:
-            raise ConfigError(
-                f"{run!r:.120} has no people in it; name one: "
-                f'{type(run).__name__}(players={{"Bob": Person()}})'
-            )
+            way = f'{type(run).__name__}(players={{"Bob": Person()}})'
+            raise ConfigError(f"{run!r:.120} has no people in it; name one: {way}")
         if agent is not None and agent not in people:
-            raise ConfigError(
-                f"agent={agent!r} is not a person in this run; the people are {', '.join(people)}"
-            )
+            who = ", ".join(people)
+            raise ConfigError(f"agent={agent!r} is not a person in this run; the people are {who}")
         self.run, self.seats = run, people if agent is None else {agent: people[agent]}
         self._foreseen: tuple[Any, list[Asked]] = (None, [])
 

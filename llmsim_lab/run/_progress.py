@@ -13,10 +13,10 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
-from datetime import timedelta
+from itertools import chain, repeat
 from typing import Any
 
-from llmsim_lab._util.text import clip, printable
+from llmsim_lab._util.text import clip, duration, printable
 from llmsim_lab.llm._scope import InFlight, scope, scoped
 from llmsim_lab.types import ChatRequest
 
@@ -59,7 +59,7 @@ async def progress_line(
             yield line.advance
     finally:
         ticker.cancel()
-        line.hide()
+        line.say("")
 
 
 class ProgressLine(InFlight):
@@ -81,31 +81,28 @@ class ProgressLine(InFlight):
     def advance(self) -> None:
         """Record that a unit is done; the next one has begun."""
         self._number += 1
-        self.hide()  # what is printed of the unit has the line's place
+        self.say("")  # what is printed of the unit has the line's place
 
     def began(self, request: ChatRequest) -> None:
         """Record that the backend is being asked; as a person is, the line goes."""
         super().began(request)
         if request.model == _HUMAN:
-            self.hide()
+            self.say("")
 
     async def tick(self) -> None:
         """Show the line after a while, and again and again, but not while a person is asked."""
         await asyncio.sleep(_PATIENCE_S)
         while True:
             if not any(entry.model == _HUMAN for entry in self.waiting):
-                self._say(self.text)
+                self.say(self.text)
             await asyncio.sleep(_TICK_S)
 
-    def hide(self) -> None:
-        """Take the line away."""
-        if self._shown:
-            self._say("")
-
-    def _say(self, text: str) -> None:
-        self._shown = bool(text)
-        with suppress(Exception):  # a terminal that is gone is no reason to end a run
-            self._show(text)
+    def say(self, text: str) -> None:
+        """Show a text in the line's place; an empty one takes the line away."""
+        if text or self._shown:
+            self._shown = bool(text)
+            with suppress(Exception):  # a terminal that is gone is no reason to end a run
+                self._show(text)
 
     @property
     def text(self) -> str:
@@ -121,12 +118,10 @@ class ProgressLine(InFlight):
             parts = [f"{self._unit} {min(self._number, last)} of {last}"]
             if done := self._number - self._first:
                 seconds, word = seconds / done * max(0, last - self._number + 1), "left"
-        if len(waiting) == 1:
-            parts.append(f"waiting for {clip(printable(str(waiting[0])), 40)}")
-        elif waiting:
-            parts.append(f"waiting for {len(waiting)} answers")
-        minutes = str(timedelta(seconds=round(seconds))).removeprefix("0:").removeprefix("0")
-        return " · ".join([*parts, f"{minutes} {word}"])
+        if waiting:
+            whom = str(waiting[0]) if len(waiting) == 1 else f"{len(waiting)} answers"
+            parts.append(f"waiting for {clip(printable(whom), 40)}")
+        return " · ".join([*parts, f"{duration(seconds)} {word}"])
 
 
 def _screen() -> Show | None:
@@ -148,13 +143,8 @@ def _in_cell() -> Show:
 
     make: Any = DisplayHandle  # which has no types
     handle = make()
-    there = [False]
-
-    def show(text: str) -> None:
-        (handle.update if there[0] else handle.display)({"text/plain": text}, raw=True)
-        there[0] = True
-
-    return show
+    calls = chain([handle.display], repeat(handle.update))
+    return lambda text: next(calls)({"text/plain": text}, raw=True)
 
 
 def _on_terminal(text: str) -> None:

@@ -92,10 +92,8 @@ class Reading:
         self.title = title
         self.records: list[Record] = []
         self._lock = threading.RLock()
-        self._lines: dict[str, int] = {}
-        self._texts: dict[str, int] = {}
+        self._tables: dict[str, dict[str, int]] = {"lines": {}, "texts": {}, "forms": {}}
         self._read: list[str] = []
-        self._forms: dict[str, int] = {}
         self._new: dict[str, list[Any]] = {}
         self.runs: dict[int, Record] = {}
         self.turns: dict[tuple[int, int], Record] = {}
@@ -346,27 +344,28 @@ class Reading:
             start, end = _units(text, span.start), _units(text, span.end)
             form.append([message, span.name, span.source, span.tokens])
             places += [start, end - start]
-        return [self._kept(self._forms, "forms", dumps(form), form), *places]
+        return [self._kept("forms", dumps(form), form), *places]
 
     # --- shared parts ------------------------------------------------------------------------
 
     def keep_text(self, text: str) -> int:
         """Return a text's number; a new one goes out with the next record."""
-        if (known := self._texts.get(text)) is not None:
+        if (known := self._tables["texts"].get(text)) is not None:
             return known
-        lines = [self._kept(self._lines, "lines", line, line) for line in text.split("\n")]
+        lines = [self._kept("lines", line, line) for line in text.split("\n")]
         # Most steps are 1, which compresses to next to nothing.
         steps = [now - before for before, now in pairwise([0, *lines])]
-        return self._kept(self._texts, "texts", text, steps)
+        return self._kept("texts", text, steps)
 
     def text(self, number: int) -> str:
         """Return a text by its number."""
-        if len(self._read) < len(self._texts):
-            self._read = [*self._texts]
+        if len(self._read) < len(self._tables["texts"]):
+            self._read = [*self._tables["texts"]]
         return self._read[number]
 
-    def _kept(self, table: dict[str, int], name: str, key: str, value: Any) -> int:
+    def _kept(self, name: str, key: str, value: Any) -> int:
         """Return a thing's number in a table; a new one goes out with the next record."""
+        table = self._tables[name]
         if key not in table:
             table[key] = len(table)
             self._new.setdefault(name, []).append(value)

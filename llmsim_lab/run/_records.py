@@ -53,11 +53,9 @@ def tape_turn(run: Any, turn: Turn) -> tuple[int, str, str]:
     try:
         return turn.number, dumps(record), dumps(row)
     except ValueError as error:
-        raise TapeError(
-            f"turn {turn.number} cannot be written: it holds a number that is not finite (NaN or "
-            f"Infinity), which JSON has no form for ({error}); look for a division by zero in what "
-            "made the state"
-        ) from error
+        what = f"turn {turn.number} cannot be written: a number in it is not finite ({error})"
+        way_out = "look for a division by zero in what made the state"
+        raise TapeError(f"{what}; {way_out}") from error
 
 
 def record_of(cls: RunClass, turn: Turn, planned: Sequence[StateChange] = ()) -> dict[str, Any]:

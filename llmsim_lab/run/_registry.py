@@ -125,12 +125,10 @@ def register(name: str, cls: RunClass) -> None:
     Raises:
         ConfigError: another class has that name.
     """
-    registered = _known.get(name)
-    if registered is not None and not _same(registered, cls):
-        raise ConfigError(
-            f"{_place(cls)} cannot be the kind {name!r}: {_place(registered)} is; give it "
-            "another name: kind = '...'"
-        )
+    if (registered := _known.get(name)) is not None and not _same(registered, cls):
+        this, that = (f"{one.__module__}.{one.__qualname__}" for one in (cls, registered))
+        what = f"{this} cannot be the kind {name!r}: {that} is"
+        raise ConfigError(f"{what}; give it another name: kind = '...'")
     _known[name] = cls
 
 
@@ -140,10 +138,6 @@ def _same(one: type, other: type) -> bool:
         return False
     files = {getattr(sys.modules.get(cls.__module__), "__file__", None) for cls in (one, other)}
     return one.__module__ == other.__module__ or (len(files) == 1 and None not in files)
-
-
-def _place(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def find_class(name: str) -> RunClass:
@@ -159,10 +153,8 @@ def find_class(name: str) -> RunClass:
         entry.load()  # defines the class, which registers itself
     if name not in _known:
         there = ", ".join(sorted(one for one in {*_known, *announced} if ":" not in one))
-        raise ConfigError(
-            f"no kind of simulation is called {name!r:.80}; known are: {there}. Import "
-            "the module that defines it first"
-        )
+        what = f"no kind of simulation is called {name!r:.80}; known are: {there}"
+        raise ConfigError(f"{what}. Import the module that defines it first")
     return _known[name]
 
 
@@ -192,25 +184,8 @@ def class_of_manifest(run: int, manifest: Mapping[str, Any]) -> RunClass:
         raise TapeError(f"run {run} on the tape cannot be played: {why}") from error
 
 
-def class_of_config(config: object) -> RunClass:
-    """Return the class that plays a configuration.
-
-    Raises:
-        ConfigError: it is not a configuration of any known class.
-    """
-    # An exact one first: a configuration's base may be another class's configuration.
-    for known in (type(config), *type(config).__mro__):
-        for cls in _known.values():
-            if cls.config_type is known:
-                return cls
-    there = ", ".join(sorted(cls.config_type.__name__ for cls in _known.values()))
-    raise ConfigError(
-        f"{type(config).__name__} is not a configuration of a simulation; there are: {there}"
-    )
-
-
-def config_from_file(path: str | Path, *, kind: str = "") -> Any:
-    """Read a run's configuration: its key ``kind`` says which class it is for.
+def class_and_config(path: str | Path, *, kind: str = "") -> tuple[RunClass, Any]:
+    """Read a run's configuration from a file, whose key ``kind`` names the class that plays it.
 
     Args:
         path: the file.
@@ -234,10 +209,8 @@ def config_from_file(path: str | Path, *, kind: str = "") -> Any:
     except ConfigError as error:
         raise ConfigError(source.fault(("kind",), str(error))) from error
     if "world" in source.values and "world" not in cls.config_type.model_fields:
-        raise ConfigError(
-            f"{path} describes a study, and this takes a run's configuration; llmsim-lab study "
-            f"{path} run plays it"
-        )
+        what = f"{path} describes a study, and this takes a run's configuration"
+        raise ConfigError(f"{what}; llmsim-lab study {path} run plays it")
     values = {**cls.parameters_in(source)}
     values.pop("kind", None)
-    return replace(source, values=values).parse(cls.config_type)
+    return cls, replace(source, values=values).parse(cls.config_type)

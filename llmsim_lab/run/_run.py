@@ -79,7 +79,7 @@ from llmsim_lab.run._turn import (
     plain_series,
     turn_row,
 )
-from llmsim_lab.tape._lines import RunInfo, Verb
+from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import CallRecord, FrozenDict, Status
 
 if TYPE_CHECKING:
@@ -94,6 +94,10 @@ RunT = TypeVar("RunT", bound="Run")
 Tapes = Tape | str | Path
 AnyRun = Any
 """A run of any class."""
+Kind = type[Any] | None
+"""The class of a recorded run; its tape names it where none is given."""
+Given = Mapping[str, Any]
+"""What a constructor takes by keyword."""
 
 _SET_IN_A_TURN = ("turns", "planned", "unrecorded", "llm_client")
 """What others may set of a run while it plays a turn."""
@@ -198,7 +202,7 @@ class Run(Generic[StateT]):
         for item in self.config.interventions:
             self.intervene(item.turn, item.set, note=item.note)
         if tape is not None:
-            record(self, tape if isinstance(tape, Tape) else Tape(tape))
+            record(self, tape)
 
     def __setattr__(self, name: str, value: Any) -> None:
         # A turn that remembers something outside the state would come out otherwise in a resume.
@@ -234,13 +238,8 @@ class Run(Generic[StateT]):
             ConfigError: there is no player for it.
         """
         name, players = by or name, self.players
-        self._seats[name] = None
-        who = players.get(name)
-        if who is None and tag:
-            self._seats[tag] = None
-            who = players.get(tag)
-        if who is None:
-            who = players.get("*", "model")
+        self._seats.update({name: None, tag or name: None})
+        who = players.get(name, players.get(tag or name, players.get("*", "model")))
         if who == "rule":
             return getattr(self, "rule")  # noqa: B009 - a world need not have one
         if who != "model":
@@ -444,7 +443,8 @@ class Run(Generic[StateT]):
         """
         if self.done(self.state):
             return self.turn_number
-        return max(self.turn_number, self._told_to_reach, self.turns[0].number + self.config.turns)
+        configured: int = self.turns[0].number + self.config.turns
+        return max(self.turn_number, self._told_to_reach, configured)
 
     @property
     def tape(self) -> Tape | None:
@@ -627,10 +627,7 @@ class Run(Generic[StateT]):
             new.intervene(**values)
         # After the rest, which is wrong with a model as well.
         if client is None and self.llm_client is not None and self.config.needs_model:
-            raise ConfigError(
-                "what comes after a fork is live: give it a model, fork(..., "
-                "llm_client=connect('auto'))"
-            )
+            raise ConfigError("a fork is played live; give it a model: llm_client=connect('auto')")
         new.unrecorded = self.unrecorded
         if self.tape is None:
             if to is not None:
@@ -678,10 +675,9 @@ class Run(Generic[StateT]):
         given = {**_others_given(self), "players": {**kept, **others}}
         done = [item for turn in self.turns[1:] for item in turn.interventions]
         planned = [*done, *_ahead(self, self.turn_number)]
-        new: Self = _made(type(self), config, client, self.turns[:1], self.prompts, given, planned)
-        if tape is not None:
-            record(new, tape if isinstance(tape, Tape) else Tape(tape))
-        return new
+        given |= {"llm_client": client, "prompts": self.prompts}
+        new: Self = _made(type(self), config, self.turns[:1], planned, given)
+        return new if tape is None else record(new, tape)
 
     def branch(
         self,
@@ -705,9 +701,8 @@ class Run(Generic[StateT]):
                 f"{', '.join(sorted(used)) or none}"
             )
         edited = {place: wanted.get(prompt.name, prompt) for place, prompt in self.prompts.items()}
-        given = _others_given(self)
-        ahead = _ahead(self, at)
-        made: Self = _made(type(self), self.config, client, turns, edited, given, ahead)
+        given = {**_others_given(self), "llm_client": client, "prompts": edited}
+        made: Self = _made(type(self), self.config, turns, _ahead(self, at), given)
         return made
 
     @classmethod
@@ -858,15 +853,7 @@ def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], bool]
     return seated, given
 
 
-def record(
-    run: RunT,
-    tape: Tape,
-    known: Mapping[str, Any] | None = None,
-    *,
-    verb: Verb = "run",
-    parent: int | None = None,
-    fork_turn: int | None = None,
-) -> RunT:
+def record(run: RunT, tape: Tapes, known: Mapping[str, Any] | None = None, **origin: Any) -> RunT:
     """Begin a run on a tape, with its latest turn; returns the run.
 
     Args:
@@ -874,13 +861,12 @@ def record(
         tape: the tape, which has the turns before where the run is a fork.
         known: parts of the manifest that are known already, or that a study adds: its runs share
             the code, and where a class came from a notebook only the notebook knows it.
-        verb: how the run came about.
-        parent: the run that it is a fork or a rerun of.
-        fork_turn: for a fork, the turn of the parent that it starts from.
+        origin: where it came from, as ``Tape.add_run`` takes it: ``verb``, ``parent`` and, for a
+            fork, ``fork_turn``.
     """
     # Before anything is written: what raises here leaves no run on the tape.
     first, manifest = tape_turn(run, run.turns[-1]), new_manifest(run, known)
-    origin: dict[str, Any] = {"verb": verb, "parent": parent, "fork_turn": fork_turn}
+    tape = tape if isinstance(tape, Tape) else Tape(tape)
     number = tape.add_run(manifest, name=run.name, first=first, **origin)
     run._session = Recording(tape, number)
     return run
@@ -1326,11 +1312,7 @@ def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
 
 
 def _load(
-    tape: Tape,
-    info: RunInfo,
-    llm_client: LLMClient | None,
-    given: Mapping[str, Any],
-    kind: type[Run] | None = None,
+    tape: Tape, info: RunInfo, llm_client: LLMClient | None, given: Given, kind: Kind = None
 ) -> AnyRun:
     simulation = _rebuild(tape, info, kind, llm_client, given)
     # There is no turn to compare, only a tape to name.
@@ -1346,7 +1328,7 @@ def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMCli
     client = _checked_client(given)
     if client is None:
         recorded = None if live else llm_config_of(info.manifest)
-        return recorded and LLMClient(recorded, NoModel())
+        return LLMClient(recorded, NoModel()) if recorded else None
     own = {name: getattr(client.config, name) for name in CLIENT_SETTINGS}
     config = llm_config_of(info.manifest, **own)
     return client if config in (None, client.config) else client.with_config(config)
@@ -1355,9 +1337,9 @@ def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMCli
 def _rebuild(
     tape: Tape,
     info: RunInfo,
-    kind: type[Run] | None,
+    kind: Kind,
     llm_client: LLMClient | None,
-    others: Mapping[str, Any],
+    others: Given,
     *,
     live: bool = False,
     up_to: float = math.inf,
@@ -1381,17 +1363,16 @@ def _rebuild(
             f"{', '.join(taken)}; for other parameters start a new run: {cls.__name__}(...)"
         )
     if info.manifest["given"] and "players" not in given:
-        raise ConfigError(
-            f"run {info.id} was given players of its own, which no tape can hold; pass the same "
-            "again: players=..."
-        )
+        what = f"run {info.id} was given players of its own, which no tape can hold"
+        raise ConfigError(f"{what}; pass the same again: players=...")
     records = tape.turn_records(info.id)
     turns = load_turns(cls, tape, info.id, [it for it in records if it["turn"] <= up_to])
     if not turns:
         raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
-    client, prompts = _client_for(info, llm_client, live=live), prompts_of(info.manifest)
+    given |= {"llm_client": _client_for(info, llm_client, live=live)}
+    given |= {"prompts": prompts_of(info.manifest)}
     planned = planned_in(records) if planned is None else planned
-    return _made(cls, config_of(info, cls), client, turns, prompts, given, planned)
+    return _made(cls, config_of(info, cls), turns, planned, given)
 
 
 def _ahead(run: Run, turn: int) -> list[StateChange]:
@@ -1406,18 +1387,12 @@ def own_arguments(cls: type[Run]) -> list[str]:
 
 
 def _made(
-    cls: type[Run],
-    config: Any,
-    client: LLMClient | None,
-    turns: Sequence[Turn],
-    prompts: Mapping[str, Prompt],
-    given: Mapping[str, Any],
-    planned: Iterable[StateChange],
+    cls: type[Run], config: Any, turns: list[Turn], planned: Iterable[StateChange], given: Given
 ) -> AnyRun:
     """Return a run with turns that were played, and of what no configuration holds; on no tape."""
     # Interventions are not planned anew: the turns' records say which were, and which came in.
     bare = config.model_copy(update={"interventions": ()})
-    made = cls(bare, llm_client=client, state=turns[-1].state, prompts=prompts, **given)
+    made = cls(bare, state=turns[-1].state, **given)
     # With the interventions again, as a manifest has them; with the players that were given.
     made.config = made.config.model_copy(update={"interventions": config.interventions})
     made.turns, by_turn = list(turns), dict[int, list[StateChange]]()
@@ -1466,11 +1441,9 @@ def _checked_client(client: Any) -> LLMClient | None:
     """Return a client or None; a text would be taken for a player, and answer by chance."""
     if client is None or (hasattr(client, "call_with_retry") and not isinstance(client, type)):
         return cast("LLMClient | None", client)
-    right = repr(client) if isinstance(client, str) else "'auto'"
-    raise ConfigError(
-        f"llm_client={client!r:.80} is not a client; make one: llm_client=connect({right}), or "
-        "LLMClient(LLMConfig(model='script'), backend)"
-    )
+    right = client if isinstance(client, str) else "auto"
+    what = f"llm_client={client!r:.80} is not a client; make one: llm_client=connect({right!r})"
+    raise ConfigError(f"{what}, or LLMClient(LLMConfig(model='script'), backend)")
 
 
 def _live_client(run: Run, given: Any) -> LLMClient | None:

@@ -27,6 +27,7 @@ from llmsim_lab.run._records import (
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.run._turn import Turn, turn_row
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
+from llmsim_lab.types import Attempt
 
 
 class Session:
@@ -122,12 +123,10 @@ class Recording(Session):
             others = manifest.get("players", {})
             recorded = others.get(name) if name else manifest["model"]
             if difference := model_differs(recorded, info):
-                self._wrong_model = True
-                whose = f" for {name}" if name else ""
-                raise TapeError(
-                    f"run {self.number} was begun with another model{whose}: {difference}. "
-                    "Give that one to continue, or fork the run to continue with this one"
-                )
+                self._wrong_model, whose = True, f" for {name}" if name else ""
+                what = f"run {self.number} was begun with another model{whose}: {difference}"
+                way_out = "Give that one to continue, or fork the run to continue with this one"
+                raise TapeError(f"{what}. {way_out}")
             if recorded is None:
                 mine = asdict(info)
                 self._say({"players": {**others, name: mine}} if name else {"model": mine})
@@ -240,9 +239,11 @@ def load_turns(
             )
         # A fork's first turns, and their calls, are its parent's.
         part = next((part for part, last in line if record["turn"] <= last), run)
-        known = {call.id: call for call in tape.calls(part, turn=record["turn"])}
-        # That of another turn is looked up by itself.
-        turns.append(
-            decode_turn(cls, record, lambda n, its=known: (its.get(n) or tape.call(n)).attempt)
-        )
+        known = {call.id: call.attempt for call in tape.calls(part, turn=record["turn"])}
+
+        def attempt(number: int, known: Mapping[int, Attempt] = known) -> Attempt:
+            """Return an attempt of this turn; that of another turn is looked up by itself."""
+            return known.get(number) or tape.call(number).attempt
+
+        turns.append(decode_turn(cls, record, attempt))
     return turns

@@ -54,11 +54,8 @@ class State(BaseModel):
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         for name in cls.model_fields:
             if name in COMMON_COLUMNS or hasattr(State, name):
-                raise ConfigError(
-                    f"{cls.__name__}.{name}: the name {name!r} is taken, by a column of every "
-                    f"run's frame or by State itself; call the field something else, such as "
-                    f"{name}_"
-                )
+                what = f"{cls.__name__}.{name}: the name {name!r} is taken, by every run or State"
+                raise ConfigError(f"{what} itself; call the field something else, such as {name}_")
 
     def model_post_init(self, _context: Any, /) -> None:
         """Freeze what the fields hold."""

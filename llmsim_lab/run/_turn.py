@@ -197,10 +197,8 @@ class Turn:
         """
         columns: dict[str, Any] = self.state.columns()
         if taken := columns.keys() & self.noted.keys():
-            raise ConfigError(
-                f"ask.note({min(taken)}=...): the state has a column of that name already; note it "
-                "under another name"
-            )
+            what = f"ask.note({min(taken)}=...): the state has a column of that name already"
+            raise ConfigError(f"{what}; note it under another name")
         return {**columns, **self.noted}
 
     def in_words(self) -> Sequence[str]:
@@ -280,10 +278,8 @@ def turn_row(turn: Turn) -> dict[str, Any]:
     """
     own, statuses = turn.columns(), turn.statuses
     if taken := COMMON_COLUMNS & own.keys():
-        raise ConfigError(
-            f"the state has the column {', '.join(sorted(taken))}, which every run's frame has "
-            "already; give it another name"
-        )
+        what = f"the state has the column {min(taken)}, which every run's frame has already"
+        raise ConfigError(f"{what}; give it another name")
     return {
         "turn": turn.number,
         **own,

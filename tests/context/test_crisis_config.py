@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from llmsim_lab._util.files import data_path
 from llmsim_lab.cli._app import app
 from llmsim_lab.context import CrisisSimulation
-from llmsim_lab.run._registry import config_from_file
+from llmsim_lab.run._registry import class_and_config
 
 
 def write(folder: Path, text: str) -> Path:
@@ -50,7 +50,7 @@ def test_a_file_may_configure_a_run(tmp_path: Path) -> None:
         interventions: [{turn: 1, set: {events: Rain}}]
         """,
     )
-    config = config_from_file(path)
+    config = class_and_config(path)[1]
     assert config.scenario.title == "The river"
     assert config.module_folders == (tmp_path / "mine",)
     assert (config.name, config.turns, config.needs_model) == ("run", 2, False)
@@ -73,7 +73,7 @@ def test_a_file_may_configure_a_run(tmp_path: Path) -> None:
 def test_a_fault_in_a_file_is_named_with_the_file(tmp_path: Path, text: str, message: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(Exception, match=message) as caught:
-        config_from_file(path)
+        class_and_config(path)[1]
     assert type(caught.value).__name__ in ("ConfigError", "DataError")
 
 

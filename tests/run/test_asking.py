@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -220,9 +221,9 @@ def test_equal_questions_are_measured_once_and_each_value_has_its_words(tmp_path
         )
         return state.replace(coins={name: it.points for name, it in picks.items()})
 
-    def drawn(request: ChatRequest) -> ChatReply | str:
+    def drawn(request: ChatRequest) -> ChatReply:
         assert "raise by 25 points" in request.prompt
-        return "A"
+        return ChatReply(text="A", top_logprobs=(("A", math.log(0.6)), ("B", math.log(0.3))))
 
     run = world(asking)(llm_client=client(drawn), tape=tmp_path / "run.tape", seed=3)
     run.run(2)

@@ -92,12 +92,12 @@ def test_what_is_taken_follows_from_the_probabilities(
 
 
 def test_draws_are_each_players_own_and_the_same_in_a_replay(tmp_path: Path) -> None:
-    run = asking(Move, tmp_path / "x.tape", turns=40, decide="sample")
+    run = asking(Move, tmp_path / "x.tape", turns=15, decide="sample")
     played = [turn.state.answers for turn in run.turns[1:]]
     ways = {name: [said[name]["way"] for said in played] for name in ("Ann", "Bob")}
     assert ways["Ann"] != ways["Bob"]
-    share = (ways["Ann"] + ways["Bob"]).count("up") / 80
-    assert share == pytest.approx(0.75, abs=0.15)
+    share = (ways["Ann"] + ways["Bob"]).count("up") / 30
+    assert share == pytest.approx(0.75, abs=0.2)
     assert type(run).replay(tmp_path / "x.tape").state == run.state
 
 

@@ -61,47 +61,47 @@ def line(clock: Clock, shown: list[str]) -> ProgressLine:
 
 def test_the_first_turn_says_how_long_it_has_taken(line: ProgressLine, clock: Clock) -> None:
     clock.now = 72
-    assert line.text == "turn 3 of 8 · 1:12 so far"
+    assert line.text == "turn 3 of 8 · 72 s so far"
 
 
 def test_it_names_who_is_waited_for_or_counts_them(line: ProgressLine) -> None:
     requests = [make_request(name) for name in ("Aland", "Borduria", "Syldavia")]
     line.began(requests[0])
-    assert line.text == "turn 3 of 8 · waiting for agent of Aland · 0:00 so far"
+    assert line.text == "turn 3 of 8 · waiting for agent of Aland · 0 s so far"
     for request in requests[1:]:
         line.began(request)
     line.ended(requests[0])
-    assert line.text == "turn 3 of 8 · waiting for 2 answers · 0:00 so far"
+    assert line.text == "turn 3 of 8 · waiting for 2 answers · 0 s so far"
 
 
 def test_the_time_left_follows_from_the_mean_turn(line: ProgressLine, clock: Clock) -> None:
     for seconds in (100, 10, 13):
         clock.now += seconds
         line.advance()
-    assert line.text == "turn 6 of 8 · 2:03 left"
+    assert line.text == "turn 6 of 8 · 2 min left"
     line.advance()
     line.advance()
     line.advance()
-    assert line.text == "turn 8 of 8 · 0:00 left"
+    assert line.text == "turn 8 of 8 · 0 s left"
 
 
 def test_a_name_cannot_write_to_the_terminal(line: ProgressLine) -> None:
     line.began(make_request("A\x1b[2Jland" + "x" * 99))
     named = "agent of A[2Jland" + "x" * 22 + "…"
-    assert line.text == f"turn 3 of 8 · waiting for {named} · 0:00 so far"
+    assert line.text == f"turn 3 of 8 · waiting for {named} · 0 s so far"
 
 
 def test_while_a_person_is_asked_the_line_is_gone(line: ProgressLine, shown: list[str]) -> None:
-    line._say(line.text)
+    line.say(line.text)
     line.began(make_request("Ann", model="human"))
-    assert shown == ["turn 3 of 8 · 0:00 so far", ""]
+    assert shown == ["turn 3 of 8 · 0 s so far", ""]
 
 
 def test_a_screen_that_fails_ends_no_run() -> None:
     def broken(text: str) -> None:
         raise BrokenPipeError(text)
 
-    ProgressLine(broken, unit="turn", number=1, last=1)._say("turn 1")
+    ProgressLine(broken, unit="turn", number=1, last=1).say("turn 1")
 
 
 # On a terminal
@@ -150,7 +150,7 @@ ERASED = f"\r{' ' * 99}\r"
 def test_run_says_what_it_waits_for_and_leaves_nothing(terminal: Terminal) -> None:
     waiting_run(terminal).run(2)
     written = terminal.getvalue()
-    assert "turn 1 of 2 · waiting for agent of Aland · 0:00 so far" in written
+    assert "turn 1 of 2 · waiting for agent of Aland · 0 s so far" in written
     assert "\n" not in written
     assert written.endswith(ERASED)
 
@@ -264,7 +264,7 @@ def test_in_a_notebook_it_is_an_output_that_ends_empty_and_only_for_a_person(
             "display_data",
             "update_display_data",
         ]
-        assert "turn 1 of 2 · waiting for agent of Aland · 0:00 so far" in seen[0] + seen[1]
+        assert "turn 1 of 2 · waiting for agent of Aland · 0 s so far" in seen[0] + seen[1]
         assert "{'text/plain': ''}" in seen[-1]
 
 

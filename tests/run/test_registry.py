@@ -14,7 +14,7 @@ from tape_text import changed_manifest
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import _registry, load
-from llmsim_lab.run._registry import class_of_config, find_class
+from llmsim_lab.run._registry import find_class
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
 
@@ -87,22 +87,3 @@ def test_a_manifest_without_a_kind_is_a_fault_of_the_tape(tmp_path: Path) -> Non
         load(tmp_path / "x.tape")
     with Tape(tmp_path / "x.tape", read_only=True) as tape:
         assert "run 1: its manifest: kind: Field required" in map(str, verify(tape))
-
-
-def test_a_configuration_finds_its_class() -> None:
-    assert class_of_config(CounterSimulation.config_type()) is CounterSimulation
-    assert class_of_config(make_config()) is Simulation
-
-
-def test_a_configuration_derived_from_a_kinds_own_finds_it_too() -> None:
-    class Mine(CounterSimulation.config_type):  # type: ignore[misc]
-        more: int = 1
-
-    assert class_of_config(Mine()) is CounterSimulation
-
-
-def test_what_is_not_a_configuration_is_an_error() -> None:
-    with pytest.raises(
-        ConfigError, match=r"dict is not a configuration .*: .*CounterSimulationConfig"
-    ):
-        class_of_config({})

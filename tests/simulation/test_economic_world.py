@@ -28,7 +28,7 @@ from llmsim_lab.llm._human import OpenQuestion
 from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
-from llmsim_lab.run._registry import config_from_file
+from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._simulation import Economy, Hit
 from llmsim_lab.types import ChatRequest
@@ -659,7 +659,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
 def read(folder: Path, text: str) -> SimulationConfig:
     path = folder / "run.yaml"
     path.write_text(text, encoding="utf-8")
-    return config_from_file(path, kind="economic")  # type: ignore[no-any-return]
+    return class_and_config(path, kind="economic")[1]  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from llmsim_lab import data_path
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
 from llmsim_lab.models import GlobalState
-from llmsim_lab.run._registry import config_from_file
+from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import MOVES_BP
 
@@ -40,7 +40,7 @@ def test_nothing_is_found_in_what_is_shipped(config: dict[str, Any]) -> None:
 
 
 def test_nothing_is_found_in_the_shipped_economic_scenario() -> None:
-    assert found(config_from_file(data_path("scenarios/volcker.yaml"), kind="economic")) == {}
+    assert found(class_and_config(data_path("scenarios/volcker.yaml"), kind="economic")[1]) == {}
 
 
 def test_econ_agents_response_of_one_half_is_found() -> None:

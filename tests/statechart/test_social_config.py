@@ -11,7 +11,7 @@ from social_kit import make_social, social_values
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import replay
-from llmsim_lab.run._registry import config_from_file
+from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.statechart import AgentState, SocialSimulation
 from llmsim_lab.statechart._config import population, seed_posts
 
@@ -36,7 +36,7 @@ def test_a_population_begins_with_the_shipped_profiles_and_continues_with_new_on
 def test_a_population_is_one_number_in_a_call_or_a_file(tmp_path: Path) -> None:
     path = tmp_path / "many.yaml"
     path.write_text("kind: social\npopulation: 50\nseed_posts: 8\nplayers: rule\nseed: 2\n")
-    config = config_from_file(path)
+    config = class_and_config(path)[1]
     assert config.population == population(50, seed=2)
     assert config.seed_posts == seed_posts(8)
     assert config == SocialSimulation(population=50, seed_posts=8, players="rule", seed=2).config
@@ -71,7 +71,7 @@ def test_a_chart_beside_the_file_is_read_into_the_configuration(tmp_path: Path) 
     (tmp_path / "small.yaml").write_text(SMALL_CHART, encoding="utf-8")
     path = tmp_path / "town.yaml"
     path.write_text("kind: social\npopulation: 3\nchart: small.yaml\n")
-    config = config_from_file(path)
+    config = class_and_config(path)[1]
     (tmp_path / "small.yaml").unlink()
     run = SocialSimulation(config, players="rule")
     assert set(run.statechart.states) == {AgentState.IDLE, AgentState.SCROLLING}

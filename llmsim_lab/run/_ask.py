@@ -850,8 +850,8 @@ def _fields_of(reply: type[Decision]) -> dict[str, Mapping[str, Any]]:
 
 def _resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a part of a schema, or the definition that it refers to."""
-    found: Mapping[str, Any] = part
-    return known[found["$ref"].rpartition("/")[2]] if "$ref" in found else found
+    its: Mapping[str, Any] = known[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
+    return its
 
 
 @lru_cache(maxsize=1024)

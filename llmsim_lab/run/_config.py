@@ -76,6 +76,14 @@ PlayerWord = Literal["model", "rule", "random", "person"]
 """Who answers for a player: the run's model, the world's own rule, chance, or a person here."""
 
 
+def by_name(players: Any) -> Mapping[str, Any]:
+    """Return players by name; one alone answers for all."""
+    return players if isinstance(players, Mapping) else {"*": players}
+
+
+Players = Annotated[dict[str, PlayerWord], BeforeValidator(by_name)]
+
+
 class WorldConfig(Settings):
     """What every run has; the fields of a world's class are added to it.
 
@@ -102,9 +110,7 @@ class WorldConfig(Settings):
     turns: Annotated[int, Field(ge=0, le=100_000)] = 8
     llm: LLMConfig = Field(default_factory=LLMConfig)
     interventions: tuple[StateChange, ...] = ()
-    players: Annotated[
-        dict[str, PlayerWord], BeforeValidator(lambda it: {"*": it} if isinstance(it, str) else it)
-    ] = Field(default_factory=dict)
+    players: Players = Field(default_factory=dict)
 
     def model_post_init(self, _context: Any, /) -> None:
         """Freeze lists and dicts: what a turn put into one would be in no state and on no tape."""

@@ -45,6 +45,7 @@ from llmsim_lab.run._config import (
     Parameter,
     StateChange,
     WorldConfig,
+    by_name,
     config_type_of,
     state_type_of,
 )
@@ -191,7 +192,7 @@ class Run(Generic[StateT]):
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
         self.planned: Mapping[int, Sequence[StateChange]] = {}
         """What was or is to be done from outside, by turn."""
-        players = {} if players is None else _by_name(players)
+        players = {} if players is None else by_name(players)
         self.config: Any = _configured(type(self), config, parameters, players)
         self.llm_client = _checked_client(llm_client)
         seated, self.given = _seated(self, players)
@@ -666,7 +667,7 @@ class Run(Generic[StateT]):
             ``by_rule = game.counterfactual({"Ann": "rule"})`` seats the rule in Ann's place, under
             the same shocks: ``by_rule.run()``.
         """
-        others = _by_name(players)
+        others = by_name(players)
         kept = self.players if others is players else {}
         said: Mapping[str, str] = getattr(self.config, "players", {})
         words = {it: word for it, word in said.items() if it in kept and it not in others}
@@ -792,11 +793,6 @@ class Run(Generic[StateT]):
     def __repr__(self) -> str:
         lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
         return f"<{type(self).__name__} {self.config.name!r}: turn {self.turn_number}{lost}>"
-
-
-def _by_name(players: Any) -> Mapping[str, Any]:
-    """Return players by name; one alone answers for all."""
-    return players if isinstance(players, Mapping) else {"*": players}
 
 
 def _configured(

@@ -28,8 +28,8 @@ _MOST_SERIES = 12
 
 _BEFORE = ("run", "seed", "period", "turn", "player", "component")
 REASONS = ("reasoning", "confidence")
-_COSTS = ("attempts", "prompt_tokens", "reply_tokens", "tokens", "seconds")
-_AFTER = ("status", "interventions", *_COSTS, "model")
+_COSTS = ("attempts", "prompt_tokens", "reply_tokens", "tokens")
+_AFTER = ("status", "interventions", *_COSTS, "seconds", "model")
 DECISION_COLUMNS = frozenset({*_BEFORE, *REASONS, *_AFTER})
 """Columns of every frame of decisions."""
 _READ: dict[Any, Callable[[Any], Any]] = {
@@ -326,6 +326,7 @@ def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:
                 "reasoning": answer.reasoning,
                 "confidence": answer.confidence,
                 "status": answer.status,
+                "seconds": sum((call.seconds for call in calls), 0.0),
                 "model": calls[0].request.model if calls else None,
             }
             # Its cost is that of the calls behind it.

@@ -40,7 +40,6 @@ from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
 from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, reply_schema
 
-T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=Decision)
 
 Limits = Mapping[str, Any]
@@ -86,10 +85,9 @@ class _Batch:
                 if not isinstance(its, tuple | list | Mapping | str):
                     limits = {**limits, name: list(its)}
         except (TypeError, AttributeError) as error:
-            raise ConfigError(
-                f"limits of {player} are {limits!r:.80}; write by field what is allowed, (lowest, "
-                "highest) or a list: limits={'amount': (0, 5)}"
-            ) from error
+            way_out = "by field, (lowest, highest) or a list: limits={'amount': (0, 5)}"
+            what = f"limits of {player} are {limits!r:.80}"
+            raise ConfigError(f"{what}; write what is allowed {way_out}") from error
         key = repr(limits)  # as a text, since 1, 1.0 and True are equal
         if key not in self.known:
             self.known[key] = _allowed(player, self.reply, limits)
@@ -155,10 +153,9 @@ class Question:
 
     def _random(self, what: str) -> Random:
         if not self._number:
-            raise ConfigError(
-                f"{self.player} is asked by two tasks and answers by chance: a replay may ask in "
-                "another order; tell the questions apart: ask(..., tag='second')"
-            )
+            what = f"{self.player} is asked by two tasks and answers by chance"
+            way_out = "tell the questions apart: ask(..., tag='second')"
+            raise ConfigError(f"{what}: a replay may ask in another order; {way_out}")
         kind = self._batch.tag or self._batch.by
         name = f"{self.player}, {kind}" if kind else self.player
         if self._number > 1:
@@ -222,11 +219,9 @@ class _GuardedRandom(Random):
             task = None
         self._owner = self._owner or task
         if task is None or self._owner is not task:
-            raise ConfigError(
-                f"{self._name} is drawn from by two tasks or threads, which would draw in another "
-                "order in a replay; draw before the await, or give each player its own: "
-                "ask.rng_for(name)"
-            )
+            what = f"{self._name} is drawn from by two tasks or threads, whose order may change"
+            way_out = "draw before the await, or give each player its own: ask.rng_for(name)"
+            raise ConfigError(f"{what}; {way_out}")
 
     def random(self) -> float:
         self._check()
@@ -442,10 +437,9 @@ class Ask:
                 left.append(whom)
         self._open.clear()
         if left:
-            raise ConfigError(
-                f"{type(self._run).__name__}.turn asked {left[0]} and did not wait for the answer; "
-                "write await before it: gift = await ask(...), gifts = await ask.each(...)"
-            )
+            what = f"{type(self._run).__name__}.turn asked {left[0]} and did not wait for an answer"
+            way_out = "write await before it: gift = await ask(...), gifts = await ask.each(...)"
+            raise ConfigError(f"{what}; {way_out}")
 
     def close(self) -> dict[str, Any]:
         """End the turn; return what its record has of it, in an order that any replay has too.
@@ -456,18 +450,12 @@ class Ask:
         self.check_awaited()
         self._over = True
         if self._under_way:
-            raise ConfigError(
-                f"turn {self.turn} is over, and {self._under_way[0]} from outside is still under "
-                "way: await every ask.outside in the turn that asks"
-            )
+            what = f"turn {self.turn} is over, and {self._under_way[0]} from outside is still"
+            raise ConfigError(f"{what} under way: await every ask.outside in the turn that asks")
         # Rules that await something finish in any order.
         self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
-        return {
-            "by_code": tuple(self._answers),
-            "noted": self._noted,
-            "became": self._became,
-            "story": tuple(self._story),
-        }
+        noted = {"noted": self._noted, "became": self._became, "story": tuple(self._story)}
+        return {"by_code": tuple(self._answers), **noted}
 
     # --- how it is done ----------------------------------------------------------------------
 
@@ -509,11 +497,9 @@ class Ask:
             text = question.prompt
             same = (question.player, batch.tag, batch.by, batch.reply, text)
             if same in self._asked:
-                raise ConfigError(
-                    f"{question.player} is asked the same {batch.reply.__name__} twice in turn "
-                    f"{self.turn}, so that a replay could not tell the answers apart; number them: "
-                    "ask(..., tag='second')"
-                )
+                what = f"{question.player} is asked the same {batch.reply.__name__} twice"
+                why = f"in turn {self.turn}, so that a replay could not tell the answers apart"
+                raise ConfigError(f"{what} {why}; number them: ask(..., tag='second')")
             self._asked.add(same)  # before the first await, so that equal questions at once meet it
             if batch.decide is None:
                 work.append(partial(self._put, who, question, text))
@@ -552,10 +538,9 @@ class Ask:
                 taken = f"{name!r} has a value in every prompt already ({', '.join(_GIVEN)})"
                 raise ConfigError(f"{taken}; call yours something else")
             if inspect.iscoroutinefunction(value):
-                raise ConfigError(
-                    f"{name}={value!r:.60} is async, and a question does not wait for it; work it "
-                    f"out before the question, and give what came: {name}=lambda name: found[name]"
-                )
+                what = f"{name}={value!r:.60} is async, and a question does not wait for it"
+                way_out = f"await it before, and give what came: {name}=lambda name: found[name]"
+                raise ConfigError(f"{what}; {way_out}")
         batch.fill, batch.component = self._filling(batch, whom), batch.by or batch.tag or "player"
 
     def _filling(self, batch: _Batch, whom: str) -> Callable[[str], Any]:
@@ -690,18 +675,15 @@ def _as_reply(answer: Any, whose: str, question: Question) -> Any:
         if not isinstance(answer, Mapping) and len(own) == 1:
             answer = {own[0]: answer}  # a number alone will do where only one is asked for
         if isinstance(answer, Mapping) and (unknown := [it for it in answer if it not in fields]):
-            raise ConfigError(
-                f"{whose} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}, which a "
-                f"{reply.__name__} has no field for; {form}"
-            )
+            what = f"{whose} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}"
+            raise ConfigError(f"{what}, which a {reply.__name__} has no field for; {form}")
         try:
             answer = reply.model_validate(answer)
         except ValidationError as error:
             raise ConfigError(f"{whose} answered {faults(error)}; {form}") from error
     if complaint := question._allowed.complaint(answer):
-        raise ConfigError(
-            f"{whose} answered {reply.__name__}, {complaint}; question.limits has what is allowed"
-        )
+        what = f"{whose} answered {reply.__name__}, {complaint}"
+        raise ConfigError(f"{what}; question.limits has what is allowed")
     return answer
 
 
@@ -809,19 +791,15 @@ def _options(client: LLMClient, question: Question) -> tuple[str, dict[Any, str]
     how: Any = question._batch.decide
     player, reply = question.player, question._batch.reply
     if how not in get_args(Decide):
-        raise ConfigError(
-            f"decide={how!r:.40} of {player} must be one of {', '.join(get_args(Decide))}"
-        )
+        known = ", ".join(get_args(Decide))
+        raise ConfigError(f"decide={how!r:.40} of {player} must be one of {known}")
     if isinstance(client.backend, Person):
-        raise ConfigError(
-            f"{player} is a person, who gives one answer and no probabilities; leave out decide"
-        )
+        what = f"{player} is a person, who gives one answer and no probabilities"
+        raise ConfigError(f"{what}; leave out decide")
     fields = [name for name in reply.model_fields if name not in Reply.model_fields]
     if len(fields) != 1:
-        raise ConfigError(
-            f"decide needs one thing to choose, and {reply.__name__} of {player} has "
-            f"{', '.join(fields) or 'nothing'}; ask for each in a reply of its own"
-        )
+        has = f"{reply.__name__} of {player} has {', '.join(fields) or 'nothing'}"
+        raise ConfigError(f"decide needs one thing to choose, and {has}; ask for each by itself")
     [name] = fields
     schema, its = _fields_of(reply)[name], question.limits.get(name, [])
     if schema.get("type") == "boolean":
@@ -831,11 +809,9 @@ def _options(client: LLMClient, question: Question) -> tuple[str, dict[Any, str]
         values = range(int(its[0]), int(its[1]) + 1)
     if not values or (how == "expected" and not numeric(values)):
         needed = "numbers" if values else f"the values, at most {_MOST_VALUES}"
-        raise ConfigError(
-            f"decide={how!r} needs {needed}, of {reply.__name__}.{name} for {player}: annotate it "
-            "as Literal or an enum, give bounds of whole numbers, or the values: ask(..., "
-            f"limits={{{name!r}: [0, 0.25, 0.5]}})"
-        )
+        what = f"decide={how!r} needs {needed}, of {reply.__name__}.{name} for {player}"
+        way_out = "annotate it as Literal or an enum, give bounds of whole numbers, or the values"
+        raise ConfigError(f"{what}: {way_out}: ask(..., limits={{{name!r}: [0, 0.25, 0.5]}})")
     words = question._allowed.wording.get(name, {})
     return name, {value: words[value] if value in words else text_of(value) for value in values}
 
@@ -888,10 +864,8 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
         if is_range and kind in _NUMBERS:
             ranges[name] = _range(player, name, schema, given)
         elif is_range or isinstance(given, str) or not given or kind in ("array", "object"):
-            raise ConfigError(
-                f"limits of {name} for {player} are {given!r:.60}; give (lowest, highest) of a "
-                "number, or a list of at least one value for a field that holds one"
-            )
+            form = "(lowest, highest) of a number, or a list of values for a field that holds one"
+            raise ConfigError(f"limits of {name} for {player} are {given!r:.60}; give {form}")
         else:
             choices[name] = tuple(map(_plain, given))
     return _Allowed(choices, ranges, wording)
@@ -932,18 +906,16 @@ def _range(
     first, last = map(_plain, given)
     lowest, highest = max(first, lowest), min(last, highest)  # in this order NaN stays
     if not (math.isfinite(lowest) and math.isfinite(highest)):
-        raise ConfigError(
-            f"{name} for {player} has no bound on one side: from {lowest:g} to {highest:g}; give "
-            f"both, limits={{{name!r}: (lowest, highest)}}, or Field(ge=..., le=...)"
-        )
+        what = f"{name} for {player} has no bound on one side: from {lowest:g} to {highest:g}"
+        way_out = f"limits={{{name!r}: (lowest, highest)}}, or Field(ge=..., le=...)"
+        raise ConfigError(f"{what}; give both, {way_out}")
     whole = schema.get("type") == "integer"
     if whole:
         lowest, highest = math.ceil(lowest), math.floor(highest)
     if lowest > highest:
-        raise ConfigError(
-            f"limits of {name} leave {player} nothing: from {lowest:g} to {highest:g}"
-            f"{' in whole numbers' if whole else ''}; do not ask a player who has no choice"
-        )
+        what = f"limits of {name} leave {player} nothing: from {lowest:g} to {highest:g}"
+        what += " in whole numbers" if whole else ""
+        raise ConfigError(f"{what}; do not ask a player who has no choice")
     return lowest, highest
 
 
@@ -968,10 +940,9 @@ def _random_reply(question: Question) -> Decision:
     try:
         return reply(**drawn)
     except ValidationError as error:
-        raise ConfigError(
-            f"no random {reply.__name__} can be drawn: {faults(error)}; answer by a rule instead, "
-            "players={'*': 'rule'}, or a function of the question"
-        ) from error
+        way_out = "answer by a rule, players={'*': 'rule'}, or a function of the question"
+        what = f"no random {reply.__name__} can be drawn: {faults(error)}"
+        raise ConfigError(f"{what}; {way_out}") from error
 
 
 def _drawn(part: Mapping[str, Any], known: Mapping[str, Any], rng: Random) -> Any:
@@ -1055,11 +1026,9 @@ def prompt_for(run: Any, source: Any, reply: type[Decision] | None) -> tuple[Pro
     place = f"{prompt.name}#{prompt.digest[:8]}"
     if place not in run._prompts:
         if len(run._prompts) >= _MOST_PROMPTS:
-            raise ConfigError(
-                f"{type(run).__name__} asks with more than {_MOST_PROMPTS} different prompts: "
-                "a template is put together anew each time. Give what changes a slot: "
-                "ask(..., '... {{ offer }} ...', offer=offer)"
-            )
+            what = f"{type(run).__name__} asks with more than {_MOST_PROMPTS} different prompts"
+            why = "a template is put together anew each time. Give what changes a slot"
+            raise ConfigError(f"{what}: {why}: ask(..., '... {{{{ offer }}}} ...', offer=offer)")
         run._prompts[place] = prompt if run._edit is None else run._edit(prompt)
     used: Prompt = run._prompts[place]
     run._sources[source, reply] = found = used, used.digest != prompt.digest

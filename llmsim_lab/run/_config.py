@@ -53,10 +53,8 @@ class StateChange(Settings):
     def _known(cls, values: Any) -> Any:
         # Here, so that a file and a world's call show the right form too.
         for name in values.keys() - cls.model_fields.keys() if isinstance(values, Mapping) else ():
-            raise ValueError(
-                f"{name}: unknown; there are {', '.join(cls.model_fields)}; new values go by "
-                "name: {'turn': 3, 'set': {'coins.Ann': 5}}"
-            )
+            form = "new values go by name: {'turn': 3, 'set': {'coins.Ann': 5}}"
+            raise ValueError(f"{name}: unknown; there are {', '.join(cls.model_fields)}; {form}")
         return values
 
     def __str__(self) -> str:
@@ -141,10 +139,8 @@ class Parameter:
         return self.default
 
     def __set__(self, run: Any, value: Any) -> None:
-        raise ConfigError(
-            f"{self.name} is a parameter, which a run keeps to its end; make another run: "
-            f"{type(run).__name__}({self.name}={value!r:.40})"
-        )
+        way_out = f"make another run: {type(run).__name__}({self.name}={value!r:.40})"
+        raise ConfigError(f"{self.name} is a parameter, which a run keeps to its end; {way_out}")
 
 
 def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
@@ -204,10 +200,9 @@ def _annotations(cls: type) -> Mapping[str, Any]:
     try:
         return get_type_hints(shim, localns=dict(vars(cls)), include_extras=True)
     except (NameError, TypeError) as error:
-        raise ConfigError(
-            f"an annotation of {cls.__name__} cannot be read: {error}; parameters have types that "
-            "are known where the class is made: write them at the top of the file, or of the cell"
-        ) from error
+        way_out = "write types of parameters at the top of the file, or of the cell"
+        what = f"an annotation of {cls.__name__} cannot be read: {error}"
+        raise ConfigError(f"{what}; {way_out}, where they are known") from error
 
 
 def _check_names(cls: RunClass, base: RunClass) -> None:

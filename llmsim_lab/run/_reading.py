@@ -31,6 +31,9 @@ from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
 
 Record = dict[str, Any]
 
+_FACTS = ("id", "name", "verb", "parent", "started", "model")
+"""What a run's record has from the tape under the same names."""
+
 
 class RowState(dict[str, Any]):
     """A state as its record has it, with its columns of the frame."""
@@ -168,15 +171,10 @@ class Reading:
 
     def _put_run(self, info: RunInfo, source: Any, known: Record, changes: Sequence[str]) -> None:
         facts = {
-            "id": info.id,
-            "name": info.name,
+            **{name: getattr(info, name) for name in _FACTS},
             "kind": kind_name(info.manifest),
-            "verb": info.verb,
-            "parent": info.parent,
             "fork": info.fork_turn,
-            "started": info.started,
             "outcome": info.outcome or "",
-            "model": info.model,
             "seed": info.manifest.get("seed"),
             "changes": [*changes],
             "notes": [*source.notes],
@@ -205,9 +203,7 @@ class Reading:
         statuses = {id(call): answer.status for answer, _ in decided for call in answer.calls}
         decisions = [
             {
-                "player": answer.player,
-                "component": answer.component,
-                "status": answer.status,
+                **{name: getattr(answer, name) for name in ("player", "component", "status")},
                 "sure": answer.confidence,
                 "why": self.keep_text(answer.reasoning),
                 "answer": plain(answer.fields),

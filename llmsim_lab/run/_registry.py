@@ -178,8 +178,7 @@ def class_of_manifest(run: int, manifest: Mapping[str, Any]) -> RunClass:
             why = (
                 f"it is one of {name}, which is not known here, and a tape never makes code run; "
                 "run the cell that defines it, or import its file (--import FILE.py on the command "
-                "line); then make the same call again. Where the file or the class was renamed, "
-                f'write kind = "{name}" in the class'
+                f'line), and call again. If file or class was renamed, write kind = "{name}" in it'
             )
         raise TapeError(f"run {run} on the tape cannot be played: {why}") from error
 

@@ -213,11 +213,9 @@ class Run(Generic[StateT]):
             and not name.startswith("_")
             and not isinstance(getattr(type(self), name, None), Parameter)
         ):
-            raise ConfigError(
-                f"{type(self).__name__}.turn sets self.{name}, which is on no tape, so that a "
-                "resumed run would lack it; make it a field of the state: "
-                f"return state.replace({name}=...)"
-            )
+            what = f"{type(self).__name__}.turn sets self.{name}, which is on no tape"
+            way_out = f"make it a field of the state: return state.replace({name}=...)"
+            raise ConfigError(f"{what}, so that a resumed run would lack it; {way_out}")
         super().__setattr__(name, value)
 
     @classmethod
@@ -248,10 +246,9 @@ class Run(Generic[StateT]):
         if self.llm_client is None:
             cls = type(self).__name__
             others = f" (there are players for {', '.join(players)})" if players else ""
-            raise ConfigError(
-                f"nobody answers for {name}{others}: give the run a model, {cls}(llm_client="
-                f"connect('auto')), or other players: {cls}(players={{'*': 'random'}})"
-            )
+            model, by_chance = "llm_client=connect('auto')", "players={'*': 'random'}"
+            way_out = f"give the run a model, {cls}({model}), or other players: {cls}({by_chance})"
+            raise ConfigError(f"nobody answers for {name}{others}: {way_out}")
         return self.llm_client
 
     def prompt(self, source: str | Prompt) -> Prompt:
@@ -280,7 +277,6 @@ class Run(Generic[StateT]):
         A study takes them by name as its outcomes, such as ``loss`` of economic runs. None by
         default.
         """
-        del config
         return {}
 
     async def turn(self, state: StateT, ask: Ask) -> StateT:
@@ -325,11 +321,10 @@ class Run(Generic[StateT]):
         try:
             return cast("StateT", self.state_type())
         except ValidationError as error:
-            raise ConfigError(
-                f"{type(self).__name__} does not know its first state: {faults(error)}; give each "
-                f"field of {self.state_type.__name__} a default, or define def start(self) -> "
-                f"{self.state_type.__name__} in {type(self).__name__}"
-            ) from error
+            its = self.state_type.__name__
+            what = f"{type(self).__name__} does not know its first state: {faults(error)}"
+            way_out = f"give each field of {its} a default, or define def start(self) -> {its}"
+            raise ConfigError(f"{what}; {way_out}") from error
 
     def doubts(self) -> Sequence[Mapping[str, str]]:
         """Return what a WARNING says before the first turn is played, by field; by default none."""
@@ -337,7 +332,6 @@ class Run(Generic[StateT]):
 
     def done(self, state: StateT) -> bool:
         """Return True if the run is over before its last turn."""
-        del state
         return False
 
     def prediction(self) -> Mapping[str, float]:
@@ -478,10 +472,8 @@ class Run(Generic[StateT]):
         now, latest, planned = self.turn_number, self.turns[-1], self.planned
         first = now + 2 if self._stepping else now
         if item.turn < first:
-            raise ConfigError(
-                f"turn {item.turn} has been played or is being played (the run is at turn {now}); "
-                f"intervene at turn {first} or later"
-            )
+            what = f"turn {item.turn} has been played or is being played (the run is at turn {now})"
+            raise ConfigError(f"{what}; intervene at turn {first} or later")
         # Done to the latest state on trial: what this run has no place for raises now.
         state = self.changed(latest.state, item.set)
         if item.turn == now:
@@ -618,10 +610,9 @@ class Run(Generic[StateT]):
         from_outside = _listed(intervene, at)
         prompts = [prompt] if isinstance(prompt, Prompt) else list(prompt)
         if not all(isinstance(item, Prompt) for item in prompts):
-            raise ConfigError(
-                f"prompt={prompt!r:.60} is not an edited prompt; edit one of the run's: "
-                f"run.prompts[...].edit('...'), of {', '.join(self.prompts)}"
-            )
+            way_out = f"run.prompts[...].edit('...'), of {', '.join(self.prompts)}"
+            what = f"prompt={prompt!r:.60} is not an edited prompt"
+            raise ConfigError(f"{what}; edit one of the run's: {way_out}")
         client = _live_client(self, llm_client)
         new = self.branch(at, client, prompts, state=state)
         for values in from_outside:
@@ -697,10 +688,9 @@ class Run(Generic[StateT]):
         used = {prompt.name for prompt in self.prompts.values()}
         if lost := wanted.keys() - used:
             none = "none, or none yet: what a world's turn asks with is known once it was asked"
-            raise ConfigError(
-                f"the run uses no prompt named {', '.join(sorted(lost))}; its prompts are: "
-                f"{', '.join(sorted(used)) or none}"
-            )
+            known = ", ".join(sorted(used)) or none
+            what = f"the run uses no prompt named {', '.join(sorted(lost))}"
+            raise ConfigError(f"{what}; its prompts are: {known}")
         edited = {place: wanted.get(prompt.name, prompt) for place, prompt in self.prompts.items()}
         given = {**_others_given(self), "llm_client": client, "prompts": edited}
         made: Self = _made(type(self), self.config, turns, _ahead(self, at), given)
@@ -808,10 +798,8 @@ def _configured(
     values = dict(parameters)
     if config is not None:
         if not isinstance(config, cls.config_type):
-            raise ConfigError(
-                f"config={config!r:.60} is not a {cls.config_type.__name__}; give parameters "
-                f"by keyword: {cls.__name__}(seed=1)"
-            )
+            what = f"config={config!r:.60} is not a {cls.config_type.__name__}"
+            raise ConfigError(f"{what}; give parameters by keyword: {cls.__name__}(seed=1)")
         if not values and not words:
             return config
         values = {name: getattr(config, name) for name in fields} | values
@@ -835,17 +823,13 @@ def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], bool]
             who = LLMClient(run.llm_client.config if run.llm_client else LLMConfig(), who)
         seated[name] = human_client(who) if isinstance(who, Person) else who
         if not (isinstance(who, str) or callable(who) or hasattr(seated[name], "call_with_retry")):
-            raise ConfigError(
-                f"players[{name!r}] is {who!r:.60}; a player is 'model', 'rule', 'random', a "
-                "function of the question, a Person() or a client"
-            )
+            known = "'model', 'rule', 'random', a function of the question, a Person() or a client"
+            raise ConfigError(f"players[{name!r}] is {who!r:.60}; a player is {known}")
         backend = getattr(seated[name], "backend", None)
         given = given or not (isinstance(who, str) or isinstance(backend, Person))
     if "rule" in seated.values() and getattr(run, "rule", None) is None:
-        raise ConfigError(
-            f"{type(run).__name__} has no rule; define def rule(self, question) -> "
-            "YourReply(...) in it, or let chance answer: 'random'"
-        )
+        way_out = "define def rule(self, question) -> YourReply(...) in it, or let chance answer"
+        raise ConfigError(f"{type(run).__name__} has no rule; {way_out}: 'random'")
     return seated, given
 
 
@@ -922,10 +906,8 @@ def checked_state(run: Run[StateT], state: Any, verb: str = "turn returned") -> 
         return cast("StateT", state)
     way_out = f"it must be a {wanted}: return state.replace(...)"
     if type(state).__name__ == wanted:  # as after a second run of its notebook cell
-        way_out = (
-            f"{wanted} was defined again since {name} was made. Define {name} again as well (run "
-            "its cell), and make a new run of it"
-        )
+        way_out = f"{wanted} was defined again since {name} was made. Define {name} again as well"
+        way_out += " (run its cell), and make a new run of it"
     raise ConfigError(f"{name} {verb} {state!r:.60}; {way_out}")
 
 
@@ -967,17 +949,10 @@ async def _next_turn(run: Run) -> Turn:
         raise run._purse.refusal
     for item in planned:
         after = run.changed(after, item.set)
-    turn = Turn(
-        number=number,
-        state=after,
-        interventions=tuple(planned),
-        seconds=time.perf_counter() - began,
-        calls=calls,
-        **parts,
-    )
-    if turn.by_code:
-        turn = replace(turn, by_code=named_in(calls, turn.by_code))
-    turn = session.done(run, turn)
+    if parts["by_code"]:
+        parts["by_code"] = named_in(calls, parts["by_code"])
+    parts |= {"interventions": tuple(planned), "seconds": time.perf_counter() - began}
+    turn = session.done(run, Turn(number=number, state=after, calls=calls, **parts))
     run.turns.append(turn)
     return turn
 
@@ -1037,12 +1012,8 @@ def _warn_of_players_never_asked(run: Run) -> None:
     """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
     never = [name for name in run.players if name != "*" and name not in run._seats]
     if never and run._seats and _is_live(run):
-        _warn(
-            "PLAYER_NEVER_ASKED",
-            run=run.config.name,
-            player=never[0],
-            reason=f"no question of this run named it{closest(never[0], run._seats)}",
-        )
+        reason = f"no question of this run named it{closest(never[0], run._seats)}"
+        _warn("PLAYER_NEVER_ASKED", run=run.config.name, player=never[0], reason=reason)
 
 
 def _what_now(run: Run) -> str:
@@ -1051,10 +1022,8 @@ def _what_now(run: Run) -> str:
     later = ""
     if run.tape is not None and not run._session.is_replay:
         later = f"; in another session, resume({str(run.tape.path)!r}, {run.run_id}, ...) does"
-    return (
-        f"Turn {at + 1} was not finished: the run is kept up to turn {at}, and .run({left}) "
-        f"continues it{later}."
-    )
+    kept = f"Turn {at + 1} was not finished: the run is kept up to turn {at}"
+    return f"{kept}, and .run({left}) continues it{later}."
 
 
 def _others_given(run: Run) -> dict[str, Any]:
@@ -1066,17 +1035,13 @@ def _others_given(run: Run) -> dict[str, Any]:
 def _check_world(cls: type[Run]) -> None:
     """Raise ConfigError for a world whose ``turn`` or state cannot be one."""
     if not inspect.iscoroutinefunction(cls.turn):
-        raise ConfigError(
-            f"{cls.__name__}.turn is a plain function, which cannot wait for answers; write async "
-            "def turn(self, state, ask)"
-        )
+        what = f"{cls.__name__}.turn is a plain function, which cannot wait for answers"
+        raise ConfigError(f"{what}; write async def turn(self, state, ask)")
     state = cls.state_type
     if not (isinstance(state, type) and issubclass(state, State)) or state is State:
         named = getattr(state, "__name__", state)
-        raise ConfigError(
-            f"{cls.__name__} has the state {named}; derive a class from State, class Pot(State), "
-            f"and name it: class {cls.__name__}(Run[Pot])"
-        )
+        way_out = f"derive class Pot(State), and name it: class {cls.__name__}(Run[Pot])"
+        raise ConfigError(f"{cls.__name__} has the state {named}; {way_out}")
 
 
 # --- recorded runs of any class -------------------------------------------------------------------
@@ -1151,12 +1116,9 @@ def resume(
     info = tape.run(run)
     simulation = _rebuild(tape, info, kind, llm_client, given, live=True)
     if changed := _code_changes(info, simulation):
-        _warn(
-            "CODE_CHANGED",
-            run=info.id,
-            reason=f"{changed}, so the turns to come are played by other code than those before",
-            way_out=f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew",
-        )
+        reason = f"{changed}, so the turns to come are played by other code than those before"
+        way_out = f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew"
+        _warn("CODE_CHANGED", run=info.id, reason=reason, way_out=way_out)
     simulation._session = Recording(tape, info.id)
     return simulation
 
@@ -1346,18 +1308,15 @@ def _rebuild(
     recorded = kind_name(info.manifest)
     cls: type[Run] = kind or class_of_manifest(info.id, info.manifest)
     if cls.kind != recorded:
-        raise TapeError(
-            f"run {info.id} on the tape is one of {recorded}, and {cls.__name__} is {cls.kind}: "
-            "another class, or in a file of another name; where it was renamed, write kind = "
-            f"{recorded!r} in {cls.__name__}"
-        )
+        what = f"run {info.id} on the tape is one of {recorded}, and {cls.__name__} is {cls.kind}"
+        way_out = f"where class or file was renamed, write kind = {recorded!r} in {cls.__name__}"
+        raise TapeError(f"{what}; {way_out}")
     given = {name: it for name, it in others.items() if it is not None}
     taken = ("players", *own_arguments(cls))
     if unknown := given.keys() - set(taken):
-        raise ConfigError(
-            f"{', '.join(sorted(unknown))}: what a recorded {cls.__name__} may be given again is "
-            f"{', '.join(taken)}; for other parameters start a new run: {cls.__name__}(...)"
-        )
+        may = f"what a recorded {cls.__name__} may be given again is {', '.join(taken)}"
+        way_out = f"for other parameters start a new run: {cls.__name__}(...)"
+        raise ConfigError(f"{', '.join(sorted(unknown))}: {may}; {way_out}")
     if info.manifest["given"] and "players" not in given:
         what = f"run {info.id} was given players of its own, which no tape can hold"
         raise ConfigError(f"{what}; pass the same again: players=...")
@@ -1459,8 +1418,7 @@ def _listed(intervene: Any, turn: int) -> list[Mapping[str, Any]]:
         return [{"turn": turn, "set": intervene}] if intervene else []
     items = list(intervene) if isinstance(intervene, Iterable) else [intervene]
     if not all(isinstance(item, Mapping) for item in items):
-        raise ConfigError(
-            f"intervene={items!r:.120} must be new values by name, {{'coins.Ann': 5}}, or a list "
-            "of interventions, each a dict: intervene=[{'turn': 3, 'set': {...}}]"
-        )
+        forms = "new values by name, {'coins.Ann': 5}, or a list of interventions, each a dict"
+        way_out = "intervene=[{'turn': 3, 'set': {...}}]"
+        raise ConfigError(f"intervene={items!r:.120} must be {forms}: {way_out}")
     return items

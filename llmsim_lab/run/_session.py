@@ -55,7 +55,6 @@ class Session:
 
     def done(self, run: Any, turn: Turn) -> Turn:
         """Record or compare a whole turn; returns it as it stands on the tape."""
-        del run
         return turn
 
     def changed(self, run: Any) -> None:
@@ -86,8 +85,7 @@ class Recording(Session):
     def __init__(self, tape: Tape, number: int) -> None:
         self.tape, self.number, self.recorder = tape, number, LiveRecorder(tape, number)
         # Both of those that answer: a resumed run must have the same models.
-        self._begun, self._ended, self._wrong_model = False, True, False
-        self._known_prompts = -1
+        self._begun, self._ended, self._wrong_model, self._known_prompts = False, True, False, -1
         self.playing = self.recorder.writing  # type: ignore[method-assign]
         self.close = self.recorder.close  # type: ignore[method-assign]
         # What was answered is kept for the next try.
@@ -181,13 +179,11 @@ class Replaying(Session):
 
     async def begin(self, run: Any, turn: int) -> Sequence[Any]:
         """Return what was done from outside at the recorded turn."""
-        del run
         if turn not in self._lines:
-            raise TapeError(
-                f"run {self.number} ends at turn {self.tape.run(self.number).turns}; turn {turn} "
-                "was not recorded. Resume or fork the run to continue: resume(tape, run, "
-                "llm_client=connect('auto')) or run.fork(llm_client=connect('auto'))"
-            )
+            what = f"run {self.number} ends at turn {self.tape.run(self.number).turns}"
+            live = "llm_client=connect('auto'))"
+            way_out = f"resume(tape, run, {live} or run.fork({live}"
+            raise TapeError(f"{what}; turn {turn} was not recorded. To continue: {way_out}")
         self.recorder.begin_turn(turn)
         return interventions_of(self._lines[turn]["record"], "interventions")
 
@@ -233,10 +229,9 @@ def load_turns(
     turns: list[Any] = []
     for record in records:
         if turns and record["turn"] != turns[-1].number + 1:
-            raise TapeError(
-                f"run {run} on the tape {tape.path} is damaged: turn {record['turn']} follows turn "
-                f"{turns[-1].number}; `llmsim-lab tape verify` says what else is wrong"
-            )
+            what = f"turn {record['turn']} follows turn {turns[-1].number}"
+            way_out = "`llmsim-lab tape verify` says what else is wrong"
+            raise TapeError(f"run {run} on the tape {tape.path} is damaged: {what}; {way_out}")
         # A fork's first turns, and their calls, are its parent's.
         part = next((part for part, last in line if record["turn"] <= last), run)
         known = {call.id: call.attempt for call in tape.calls(part, turn=record["turn"])}

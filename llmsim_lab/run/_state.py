@@ -101,14 +101,12 @@ class State(BaseModel):
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Do what ``replace`` does: a state holds nothing that was not checked."""
-        del deep  # nothing in a state can be changed, so that a copy may share it
+        # ``deep`` says nothing: what is in a state cannot be changed, so that a copy may share it.
         return self.replace(**(update or {}))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise ConfigError(
-            "a state is never changed in place; make the next one: "
-            f"state.replace({name}={clip(repr(value), 40)})"
-        )
+        way_out = f"make the next one: state.replace({name}={clip(repr(value), 40)})"
+        raise ConfigError(f"a state is never changed in place; {way_out}")
 
 
 _PLAIN = frozenset((int, float, bool, type(None), FrozenDict, FrozenList))
@@ -136,10 +134,8 @@ def _frozen(value: Any, where: str) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise ConfigError(
-                    f"{where} has the key {key!r:.40}; a state's keys are texts, as on the tape: "
-                    f"write {str(key)!r:.40}"
-                )
+                way_out = f"a state's keys are texts, as on the tape: write {str(key)!r:.40}"
+                raise ConfigError(f"{where} has the key {key!r:.40}; {way_out}")
         return FrozenDict({key: _frozen(item, f"{where}.{key}") for key, item in value.items()})
     if isinstance(value, list):
         return FrozenList([_frozen(item, where) for item in value])
@@ -184,12 +180,9 @@ def check_kept(state: State, state_type: type[State]) -> None:
             why = f"it is a {type(state).__name__}: write Run[{type(state).__name__}]"
         for field, value in state.__dict__.items():
             if not why and value != back.__dict__[field]:
-                why = (
-                    f"{field} is {clip(repr(value), 80)}, and comes back as "
-                    f"{clip(repr(back.__dict__[field]), 80)}: annotate just what it holds. Of "
-                    "several classes each needs a field that tells it, such as kind: "
-                    "Literal['car'] = 'car'"
-                )
+                was, now = clip(repr(value), 80), clip(repr(back.__dict__[field]), 80)
+                why = f"{field} is {was}, and comes back as {now}: annotate just what it holds. "
+                why += "Of several classes each needs a field such as kind: Literal['car'] = 'car'"
     except ValueError as error:
         why = clip(str(error), 200)
     raise ConfigError(f"a tape would not give this {name} back as it is: {why}")
@@ -207,10 +200,8 @@ def values_in(state: State) -> dict[str, tuple[tuple[str, ...], Any]]:
         for own, value in (inside.__dict__ if isinstance(inside, BaseModel) else inside).items():
             path = (*around, own)
             if (name := ".".join(path)) in found:
-                raise ConfigError(
-                    f"two values of the state are called {name}: {found[name][0]} and {path}; take "
-                    "the dot out of one of the names"
-                )
+                both = f"two values of the state are called {name}: {found[name][0]} and {path}"
+                raise ConfigError(f"{both}; take the dot out of one of the names")
             found[name] = path, value
             if isinstance(value, BaseModel | Mapping):
                 walk(value, path)
@@ -237,10 +228,8 @@ def changed_at(state: Any, values: Mapping[str, Any], *, parameters: Collection[
     for name, value in values.items():
         if name not in places:
             kept = "; a parameter stays as it is to the run's end" if name in parameters else ""
-            raise ConfigError(
-                f"the state has nothing called {name!r}{closest(name, places)}; it has "
-                f"{listed([*places])}{kept}"
-            )
+            what = f"the state has nothing called {name!r}{closest(name, places)}"
+            raise ConfigError(f"{what}; it has {listed([*places])}{kept}")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{name}={value!r} is not a number that a state can hold")
         *path, last = places[name][0]

@@ -28,6 +28,7 @@ _MOST_SERIES = 12
 
 _BEFORE = ("run", "seed", "period", "turn", "player", "component")
 REASONS = ("reasoning", "confidence")
+_DECIDED = ("player", "component", *REASONS, "status")
 _COSTS = ("attempts", "prompt_tokens", "reply_tokens", "tokens")
 _AFTER = ("status", "interventions", *_COSTS, "seconds", "model")
 DECISION_COLUMNS = frozenset({*_BEFORE, *REASONS, *_AFTER})
@@ -160,15 +161,9 @@ class Turn:
             # One that only measured what a choice is made of is none; one that failed is kept.
             if id(call) in named or (call.status == "ok" and measures(call.request)):
                 continue
-            site, calls = call.request.site or CallSite(component="call"), (call,)
-            answers.append(
-                Answer(
-                    player=site.agent or "",
-                    component=site.component,
-                    status=call.status,
-                    calls=calls,
-                )
-            )
+            site = call.request.site or CallSite(component="call")
+            how: dict[str, Any] = {"component": site.component, "status": call.status}
+            answers.append(Answer(player=site.agent or "", calls=(call,), **how))
         return tuple(answers)
 
     @property
@@ -320,18 +315,12 @@ def decisions_frame(source: Any, *, run: int | None, seed: int) -> pd.DataFrame:
             reply_columns |= dict.fromkeys(fields)
             outcome_columns |= dict.fromkeys(became)
             calls = answer.calls
-            decided = {
-                "player": answer.player,
-                "component": answer.component,
-                "reasoning": answer.reasoning,
-                "confidence": answer.confidence,
-                "status": answer.status,
-                "seconds": sum((call.seconds for call in calls), 0.0),
-                "model": calls[0].request.model if calls else None,
-            }
+            decided = {name: getattr(answer, name) for name in _DECIDED}
+            decided["model"] = calls[0].request.model if calls else None
             # Its cost is that of the calls behind it.
-            cost = {name: sum(getattr(call, name) for call in calls) for name in _COSTS}
-            decisions.append({**fields, **became, **shared, **decided, **cost})
+            decided |= {name: sum(getattr(call, name) for call in calls) for name in _COSTS}
+            decided["seconds"] = sum((call.seconds for call in calls), 0.0)
+            decisions.append({**fields, **became, **shared, **decided})
     between = dict.fromkeys([*reply_columns, *REASONS, *outcome_columns])
     dated = any("period" in turn.columns() for turn in source.turns)
     before = [name for name in _BEFORE if dated or name != "period"]

@@ -437,9 +437,9 @@ class Ask:
                 left.append(whom)
         self._open.clear()
         if left:
-            what = f"{type(self._run).__name__}.turn asked {left[0]} and did not wait for an answer"
+            what = f"{type(self._run).__name__}.turn asked {left[0]}"
             way_out = "write await before it: gift = await ask(...), gifts = await ask.each(...)"
-            raise ConfigError(f"{what}; {way_out}")
+            raise ConfigError(f"{what} and did not wait for the answer; {way_out}")
 
     def close(self) -> dict[str, Any]:
         """End the turn; return what its record has of it, in an order that any replay has too.

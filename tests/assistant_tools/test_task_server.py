@@ -15,7 +15,6 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
-from llmsim_lab.assistant import tasks
 from llmsim_lab.assistant.tasks import main, task_server
 
 ANN = {"llmsim-lab/user_id": "ann"}
@@ -157,8 +156,13 @@ def test_what_keeps_it_from_serving_is_said_in_a_line(
     assert said in err
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
-    monkeypatch.delitem(sys.modules, tasks.__name__)
+@pytest.mark.parametrize("module", ["tasks", "_mcp_executor"])
+def test_without_the_extra_it_says_what_to_install(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"llmsim_lab.assistant.{module}"
+    for missing in ("mcp", "mcp.server.mcpserver"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(ImportError, match=r"pip install 'llmsim-lab\[tools\]'"):
-        importlib.import_module(tasks.__name__)
+        importlib.import_module(name)

@@ -189,7 +189,7 @@ class _Message:
             fault = error if isinstance(error, LLMError) else LLMError(repr(error), code)
             fields = {"code": fault.code, "retry_after": fault.retry_after, "detail": fault.message}
             line = logfmt(decision_id=self.decision_id, **fields)
-            logger.warning("assistant_failure %s", line, exc_info=fault is not error)
+            logger.warning("assistant_failure %s", line, exc_info=fault.code == "UNEXPECTED")
             text = RATE_LIMITED if isinstance(fault, RateLimitError) else TROUBLE
             # Where nothing ran, a yes is not used up: the action still waits.
             waits = None if self.calls else pending

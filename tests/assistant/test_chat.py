@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from assistant_kit import MemoryTasks, call, conversation, engine
+from assistant_kit import conversation, engine
 
 from llmsim_lab.assistant import AgentDecision, Chat, DecisionContext, DecisionType
 from llmsim_lab.assistant._types import ToolCall
@@ -52,16 +52,6 @@ async def test_what_was_said_is_handed_to_the_next_decision() -> None:
         ("assistant", "answer 1"),
     ]
     assert (seen[1].user_id, seen[1].conversation_id) == ("ann", "c7")
-
-
-async def test_what_waits_for_a_yes_is_handed_back_with_the_next_message() -> None:
-    tools = MemoryTasks(ann=["Buy milk"])
-    chat = conversation(engine(call("delete_task", task_id=1), tools=tools))
-    await chat.send("Delete task 1")
-    assert chat.pending is not None
-    assert chat.pending.tool_name == "delete_task"
-    await chat.send("yes")
-    assert tools.tasks["ann"] == {}
 
 
 @pytest.mark.parametrize("message", ["", " \n\t"])
@@ -116,17 +106,6 @@ async def test_a_person_may_have_the_assistants_seat() -> None:
 
 
 # As text
-
-
-async def test_the_text_has_messages_calls_and_answers() -> None:
-    chat = conversation(engine(call("add_task", title="Milk"), "I have added it."))
-    await chat.send("Add: milk")
-    assert repr(chat).splitlines() == [
-        "A conversation of ann, 1 messages",
-        "You: Add: milk",
-        "  [add_task(title='Milk'): done]",
-        "Assistant (invoke tool): I have added it.",
-    ]
 
 
 async def test_in_the_text_hostile_characters_are_written_out_and_lines_stay_whole() -> None:

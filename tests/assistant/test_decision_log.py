@@ -35,13 +35,13 @@ async def test_lines_written_at_once_are_all_whole(tmp_path: Path) -> None:
     made = engine("Fine.", log=DecisionLog(path))
 
     async def several(start: int) -> None:
-        messages = [context(f"m{start + number}" + "x" * 10_000) for number in range(20)]
+        messages = [context(f"m{start + number}" + "x" * 10_000) for number in range(5)]
         await asyncio.gather(*(made.process_message(message) for message in messages))
 
-    await asyncio.gather(*(asyncio.to_thread(asyncio.run, several(n)) for n in (0, 20)))
+    await asyncio.gather(*(asyncio.to_thread(asyncio.run, several(n)) for n in (0, 5)))
     decided = [row for row in rows(path) if row["decision_type"] == "RESPOND_ONLY"]
     assert sorted(row["message"].rstrip("x") for row in decided) == sorted(
-        f"m{number}" for number in range(40)
+        f"m{number}" for number in range(10)
     )
 
 

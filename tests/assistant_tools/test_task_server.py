@@ -89,9 +89,7 @@ async def test_a_request_for_nobody_is_refused(meta: Any) -> None:
     ("tool", "arguments", "said"),
     [
         ("delete_task", {"task_id": "1"}, "task_id"),
-        ("delete_task", {"task_id": 0}, "task_id"),
         ("delete_task", {"task_id": 2**70}, "task_id"),
-        ("delete_task", {}, "task_id"),
         ("add_task", {"description": " \n "}, "description"),
         ("add_task", {"description": "x" * 1001}, "description"),
         ("list_tasks", {"status": "all "}, "status"),

@@ -124,6 +124,16 @@ class MemoryTasks:
         return ToolResult(success=True, data={"id": number})
 
 
+class NoTools:
+    """An executor that a replay must not ask for anything."""
+
+    def get_available_tools(self) -> list[str]:
+        raise AssertionError("asked for its tools")
+
+    async def execute(self, *_: Any) -> ToolResult:
+        raise AssertionError("a tool was run")
+
+
 class ListLog:
     """Keeps rows of the decision log in lists."""
 

@@ -22,7 +22,7 @@ from llmsim_lab.assistant._types import (
     RateLimitError,
     ToolDeclaration,
 )
-from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
+from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._extract import with_instruction
 from llmsim_lab.llm._scope import scope
@@ -46,7 +46,6 @@ _without_tools: WeakKeyDictionary[Any, set[str | None]] = WeakKeyDictionary()
 """The agents that found out that their model has no tools, by their run: a replay would not know
 what an earlier run found out, nor which of several agents did first, since that depends on the
 server. Outside of a run, by the client."""
-_NOTHING = "nothing"
 _ANSWERING = "Answer the user in words, when no other tool is needed (any more)."
 _KIND = "question: you ask the user for something you need; refusal: you decline; else answer"
 _DONE = "the tool whose work the text reports, or nothing"
@@ -72,15 +71,11 @@ class OllamaAdapter:
     Args:
         client: the model.
         tools: declarations of tools that their executor cannot declare itself.
-
-    Raises:
-        ConfigError: a tool is named ``respond``.
     """
 
     def __init__(self, client: LLMClient, tools: Iterable[ToolDeclaration] = ()) -> None:
         self.client = client
-        self.tools = tuple(tools)
-        _wired(self.tools, responds=True)  # raises now, not at the first message
+        self.tools = {tool.name: tool for tool in tools}
 
     async def generate(
         self,
@@ -107,7 +102,11 @@ class OllamaAdapter:
         try:
             return await self.ask(messages, tools, options=options, responds=True)
         except LLMFailureException as failure:
-            raise as_llm_error(failure) from failure
+            if failure.reason == "rate_limited" or _FULL_QUEUE in failure.detail:
+                # The client's error does not know the wait, but the backend's, which caused it.
+                wait = getattr(failure.__cause__, "retry_after_s", None)
+                raise RateLimitError(str(failure), retry_after=wait) from failure
+            raise LLMError(str(failure), failure.reason.upper()) from failure
 
     async def ask(
         self,
@@ -134,11 +133,10 @@ class OllamaAdapter:
         talk = list(map(_whole, messages))
 
         async def converse(*, by_schema: bool = False) -> LLMResponse:
-            told, wire = talk, _wired(tools, responds=responds or by_schema)
-            schema = None
+            told, wire, schema = talk, _wired(tools, responds=responds or by_schema), None
             if by_schema and wire:
                 functions = [tool["function"] for tool in wire]
-                schema = {"anyOf": [_form(function) for function in functions]}
+                schema = {"anyOf": list(map(_form, functions))}
                 explained = _EXPLAINED.format(tools="\n".join(map(json.dumps, functions)))
                 # Nor may its template have a place for the role of tools' results.
                 told = [*map(_as_text, with_instruction(talk, explained))]
@@ -160,22 +158,12 @@ class OllamaAdapter:
                 if not tools or _NO_TOOLS not in failure.detail:
                     raise
             agents.add(site.agent)
-            log_event(
-                logger,
-                logging.INFO,
-                "tools_unsupported",
-                model=self.client.config.model,
-                detail="continuing with a schema",
-            )
+            log_event(logger, logging.INFO, "tools_unsupported", model=self.client.config.model)
         return await converse(by_schema=True)
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as the adapter was given them."""
-        known = {tool.name: tool for tool in self.tools}
-        return [known[name] for name in names if name in known]
-
-    def __repr__(self) -> str:
-        return f"OllamaAdapter({self.client!r})"
+        return [self.tools[name] for name in names if name in self.tools]
 
 
 def _wired(tools: Sequence[ToolDeclaration], *, responds: bool) -> tuple[Mapping[str, Any], ...]:
@@ -192,20 +180,14 @@ def _wired(tools: Sequence[ToolDeclaration], *, responds: bool) -> tuple[Mapping
         "properties": {
             "text": {"type": "string", "description": _TEXT},
             "kind": {"enum": list(get_args(Meaning)), "description": _KIND},
-            "done": {"enum": [_NOTHING, *names], "description": _DONE},
+            "done": {"enum": ["nothing", *names], "description": _DONE},
         },
         "required": ["text", "kind", "done"],
     }
+    fields = ("name", "description", "parameters")
     own = [ToolDeclaration(RESPOND, _ANSWERING, parameters)] if tools and responds else []
     return tuple(
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": dict(tool.parameters),
-            },
-        }
+        {"type": "function", "function": {name: getattr(tool, name) for name in fields}}
         for tool in [*tools, *own]
     )
 
@@ -246,35 +228,7 @@ def _read(reply: ChatReply, *, as_json: bool) -> LLMResponse:
         text, kind = answer.text, answer.kind
     if not wanted and not text.strip():
         raise ValueError("the reply is empty")
-    return LLMResponse(
-        content=text or None,
-        function_calls=wanted,
-        finish_reason=reply.done_reason,
-        kind=kind,
-    )
-
-
-def as_llm_error(error: Exception) -> LLMError:
-    """Return an error of a model call as an ``LLMError``.
-
-    Raises:
-        TapeError: the error is one: a replay that lacks a call must not continue.
-        ConfigError: the error is one: the program is set up wrong.
-    """
-    if isinstance(error, TapeError | ConfigError):
-        raise error
-    if isinstance(error, LLMError):
-        return error
-    if isinstance(error, LLMFailureException):
-        if error.reason == "rate_limited" or _FULL_QUEUE in error.detail:
-            # The client's error does not know the wait, but the backend's, which caused it, does.
-            wait = getattr(error.__cause__, "retry_after_s", None)
-            return RateLimitError(str(error), retry_after=wait)
-        return LLMError(str(error), error.reason.upper())
-    if isinstance(error, TimeoutError):
-        return LLMError("no answer in time", "TIMEOUT")
-    logger.error("assistant_failure", exc_info=error)
-    return LLMError(f"{type(error).__name__}: {error}", "UNEXPECTED")
+    return LLMResponse(text or None, wanted, reply.done_reason, kind=kind)
 
 
 # --- models that cannot call tools: a schema with one form for each tool --------------------------
@@ -294,8 +248,7 @@ def _as_text(message: Message) -> Message:
     """Return a message in words that every chat template knows."""
     if message.role == "tool":
         return Message("user", f"Result of {message.tool_name or 'the tool'}:\n{message.content}")
-    calls = [
-        json.dumps({"name": call.name, "arguments": dict(call.arguments)})
-        for call in message.tool_calls
-    ]
-    return Message(message.role, "\n".join(filter(None, [message.content, *calls])))
+    calls = [{"name": call.name, "arguments": call.arguments} for call in message.tool_calls]
+    return Message(
+        message.role, "\n".join(filter(None, [message.content, *map(json.dumps, calls)]))
+    )

@@ -1,4 +1,4 @@
-"""What the engine says to users: the contract's sentences, calls in words, models' texts."""
+"""What users read: calls in words, and models' texts without what is not for them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ from llmsim_lab._util.text import clip, printable
 from llmsim_lab.assistant._toolbox import in_words, json_text
 from llmsim_lab.llm._extract import without_thinking
 
-TROUBLE = "I'm having trouble processing your request. Please try again."
-RATE_LIMITED = "I'm receiving too many requests. Please wait a moment."
-TOO_COMPLEX = "That request is too complex. Could you break it into smaller steps?"
-NOT_ASKED = "You were not asked anything here, so there is nothing to answer with yes or no."
 _QUESTION_MARKS = tuple("?;\uff1f\u061f\u037e")  # wide, Arabic; Greek looks like a semicolon
 _CLOSING = " \t\r\n\"'*)]\u00bb\u2019\u201c\u201d\u300d\uff09"
 _KEPT = "\n\t\u200c\u200d"  # and the joiners, with which emoji and Persian words are written

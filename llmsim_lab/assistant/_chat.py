@@ -8,7 +8,6 @@ all that people, models and tools say is escaped.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -19,10 +18,11 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._engine import LLMAgentEngine, context_of
 from llmsim_lab.assistant._function_tools import FunctionTools
-from llmsim_lab.assistant._toolbox import json_text
+from llmsim_lab.assistant._toolbox import in_words, json_text
 from llmsim_lab.assistant._types import (
     AgentDecision,
     AgentEngineConfig,
+    DecisionType,
     Message,
     PendingAction,
     Said,
@@ -36,8 +36,6 @@ from llmsim_lab.run import Ask, Run, State
 from llmsim_lab.types import Value
 
 _MAX_CHARS = 4_000
-_WHO = {"user": "User", "assistant": "You"}
-"""Who wrote a message, for a person in the assistant's seat."""
 
 
 class ChatState(State):
@@ -145,17 +143,21 @@ class Chat(Run[ChatState]):
         who = self.seat("assistant")
         settings = who.config if isinstance(who, LLMAgentEngine) else self.engine
         if hasattr(who, "call_with_retry") and not isinstance(who.backend, Person):
-            system, message = self._worded(state.inbox)
-            engine = LLMAgentEngine(OllamaAdapter(who), self.tools, system, config=self.engine)
+            worded = self.prompt(self._prompt).render(message=state.inbox)
+            adapter = OllamaAdapter(who)
+            engine = LLMAgentEngine(adapter, self.tools, worded.system, config=self.engine)
             context = context_of(self.config, state)
             if state.pending is None:  # else code reads it
-                context = context.model_copy(update={"message": message})
+                context = context.model_copy(update={"message": worded.user})
             decision = await engine.process_message(context)
         else:
             said = await ask("assistant", Said, lambda _: self._sheet(state))
-            decision = said.decision
+            decision = said._decision or AgentDecision(
+                decision_type=DecisionType.RESPOND_ONLY, response_text=said.text
+            )
         decision = _kept(decision, state.pending, ask.turn)
-        messages = (*state.said, *_messages(state.inbox, decision))
+        answer = Message(role="assistant", content=decision.text)
+        messages = (*state.said, Message(role="user", content=state.inbox), answer)
         for line in _exchange_text(state.inbox, decision).splitlines():
             ask.note(text=line)
         return ChatState(
@@ -181,27 +183,15 @@ class Chat(Run[ChatState]):
     def branch(self, at: int, *how: Any, **changes: Any) -> Self:
         """Return a conversation that goes on from here, and knows what was said afterwards."""
         new = super().branch(at, *how, **changes)
-        for item in (
-            item for turn in self.turns if turn.number > at for item in turn.interventions
-        ):
-            new.planned = {**new.planned, item.turn: [*new.planned.get(item.turn, ()), item]}
+        for turn in self.turns[at + 1 :]:
+            for item in turn.interventions:
+                new.planned = {**new.planned, item.turn: [*new.planned.get(item.turn, ()), item]}
         return new
-
-    def _worded(self, message: str) -> tuple[str, str]:
-        """Return the system prompt and a message as the model is sent them.
-
-        As they are, since a prompt strips the space around its text; unless a fork has edited it.
-        """
-        prompt = self.prompt(self._prompt)
-        if prompt.digest == self._prompt.digest:
-            return self.constitution, message
-        worded = prompt.render(message=message)
-        return worded.system, worded.user
 
     def _sheet(self, state: ChatState) -> str:
         """Return what a person in the assistant's seat is shown."""
         said = [*state.said, Message(role="user", content=state.inbox)]
-        lines = [f"{_WHO[one.role]}: {one.content}" for one in said]
+        lines = [f"{one.role.title()}: {one.content}" for one in said]
         return "\n\n".join(filter(None, [self.constitution, *lines]))
 
     # --- what was said ------------------------------------------------------------------------
@@ -259,23 +249,6 @@ class Chat(Run[ChatState]):
         decision: AgentDecision = turn.state.decision
         return decision
 
-    def clear(self) -> None:
-        """Start again; what was said before is forgotten, and nothing waits for a yes.
-
-        Raises:
-            ConfigError: a message is under way; or there is a tape, which holds one conversation.
-        """
-        if self._stepping:
-            raise ConfigError("a message is under way; wait for its answer, or stop it, first")
-        if self.tape is not None and self.exchanges:
-            raise ConfigError(
-                "a recording holds one conversation; begin another: Chat(..., tape=...), or "
-                "replay_chat(tape) again"
-            )
-        first = self.turns[0]  # with what was given as state, but for what was said since
-        self.turns = [replace(first, state=first.state.replace(inbox=""), interventions=())]
-        self.planned = {}
-
     def close(self) -> None:
         """End a recording; afterwards only the file holds it."""
         self._session.ended("done")
@@ -315,10 +288,6 @@ def _kept(decision: AgentDecision, asked: PendingAction | None, number: int) -> 
     return decision.model_copy(update={"tool_calls": calls or None, "pending_action": pending})
 
 
-def _messages(message: str, decision: AgentDecision) -> tuple[Message, Message]:
-    return Message(role="user", content=message), Message(role="assistant", content=decision.text)
-
-
 # --- as text -------------------------------------------------------------------------------------
 
 
@@ -337,12 +306,8 @@ def _exchange_text(message: str, decision: AgentDecision) -> str:
     for call in decision.tool_calls or ():
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.parameters.items())
         lines.append(f"  [{_line(call.tool_name)}({_line(arguments)}): {_mark(call)}]")
-    lines.append(f"Assistant ({_decision_type(decision)}): {_line(decision.text)}")
-    return "\n".join(lines)
-
-
-def _decision_type(decision: AgentDecision) -> str:
-    return str(decision.decision_type).replace("_", " ").lower()
+    kind = in_words(decision.decision_type.lower())
+    return "\n".join([*lines, f"Assistant ({kind}): {_line(decision.text)}"])
 
 
 def _mark(call: ToolCall) -> str:

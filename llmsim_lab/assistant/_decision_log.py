@@ -58,6 +58,3 @@ class DecisionLog:
                 file.write(line)
         except OSError as error:
             raise DataError(f"cannot write to the decision log {self.path}: {error}") from error
-
-    def __repr__(self) -> str:
-        return f"DecisionLog({str(self.path)!r})"

@@ -10,17 +10,8 @@ import uuid
 from collections.abc import Awaitable
 from typing import Any, Literal
 
-from llmsim_lab._util.text import log_event
-from llmsim_lab.assistant._adapter import as_llm_error
-from llmsim_lab.assistant._answers import (
-    NOT_ASKED,
-    RATE_LIMITED,
-    TOO_COMPLEX,
-    TROUBLE,
-    asks,
-    described,
-    for_user,
-)
+from llmsim_lab._util.text import log_event, logfmt
+from llmsim_lab.assistant._answers import asks, described, for_user
 from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
 from llmsim_lab.assistant._types import (
     AgentDecision,
@@ -40,7 +31,7 @@ from llmsim_lab.assistant._types import (
     ToolExecutor,
     ToolResult,
 )
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm._scope import time_limit
 
 logger = logging.getLogger(__name__)
@@ -48,6 +39,11 @@ logger = logging.getLogger(__name__)
 _GRACE_S = 5.0
 """The shared client keeps the time limit itself. Other adapters are cancelled a little later, since
 a call that is cancelled from outside leaves nothing on a tape."""
+
+TROUBLE = "I'm having trouble processing your request. Please try again."
+RATE_LIMITED = "I'm receiving too many requests. Please wait a moment."
+TOO_COMPLEX = "That request is too complex. Could you break it into smaller steps?"
+NOT_ASKED = "You were not asked anything here, so there is nothing to answer with yes or no."
 
 _WORDS: dict[str, Literal["yes", "no"]] = {
     **dict.fromkeys(("yes", "ok", "okay", "confirm"), "yes"),
@@ -124,9 +120,6 @@ class LLMAgentEngine:
         context = context_of(question.run, question.state)
         return Said.by(await seated.process_message(context))
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} on {self.llm_adapter!r}, tools by {self.tool_executor!r}>"
-
 
 class _Message:
     """One message on its way to a decision, with its rows in the decision log.
@@ -146,27 +139,34 @@ class _Message:
         self.decision_id = uuid.uuid4().hex
         self.calls: list[ToolCall] = []
         self.category = ""
-        self._began = time.perf_counter()
 
     async def decided(self) -> AgentDecision:
+        began = time.perf_counter()
         await self._write("LLM_PROCESSING", "PENDING", "PENDING", 0)
+        intent, kind = "UNKNOWN", "NONE"
         try:
             decision = await self._decide()
+            kind, waits = decision.decision_type.value, decision.pending_action
+            # What the message was taken for are the tools that it needed.
+            names = [call.tool_name for call in self.calls] + ([waits.tool_name] if waits else [])
+            intent = ", ".join(dict.fromkeys(names)) or "CONVERSATION"
+            return decision
         except BaseException as error:  # a message may be stopped halfway
-            await self._end("UNKNOWN", "NONE", f"ERROR:{type(error).__name__}")
+            self.category = f"ERROR:{type(error).__name__}"
             raise
-        waits = decision.pending_action
-        names = [call.tool_name for call in self.calls] + ([waits.tool_name] if waits else [])
-        # What the message was taken for are the tools that it needed.
-        intent = ", ".join(dict.fromkeys(names)) or "CONVERSATION"
-        await self._end(intent, decision.decision_type.value, self.category)
-        return decision
+        finally:
+            milliseconds = (time.perf_counter() - began) * 1000
+            await self._kept("decision", self._write(intent, kind, self.category, milliseconds))
 
     async def _decide(self) -> AgentDecision:
         # Yes and no are read here, without a model: a deletion must not depend on how one samples.
-        pending, answer = self.context.pending_confirmation, yes_or_no(self.context.message)
-        if pending is not None and not pending.belongs_to(self.context):
-            log_event(logger, logging.WARNING, "confirmation_ignored", user=self.context.user_id)
+        engine, config, context = self.engine, self.config, self.context
+        pending, answer = context.pending_confirmation, yes_or_no(context.message)
+        if pending is not None and (
+            pending.user_id not in ("", context.user_id)
+            or pending.conversation_id not in ("", context.conversation_id)
+        ):
+            log_event(logger, logging.WARNING, "confirmation_ignored", user=context.user_id)
             if answer is not None:
                 return self._says("REFUSAL:NOT_ASKED", NOT_ASKED)
             pending = None
@@ -175,28 +175,21 @@ class _Message:
             return self._wants_yes(pending, "AMBIGUITY:CONFIRMATION_UNCLEAR", before=unclear)
         if pending is not None and answer == "no":
             return self._says("SUCCESS:CANCELLED", f"All right, I will not {_words_of(pending)}.")
-        engine = self.engine
         try:
             toolbox = await Toolbox.of(
-                engine.tool_executor,
-                engine.llm_adapter,
-                self.config.confirm,
-                timeout_s=self.config.timeout_seconds,
+                engine.tool_executor, engine.llm_adapter, config.confirm, config.timeout_seconds
             )
             if pending is not None:
                 return await self._confirm(pending, toolbox)
             return await self._converse(toolbox)
-        except Exception as error:  # noqa: BLE001 - users' adapters raise anything
-            fault = as_llm_error(error)
-            log_event(
-                logger,
-                logging.WARNING,
-                "assistant_failure",
-                decision_id=self.decision_id,
-                code=fault.code,
-                retry_after=fault.retry_after,
-                detail=fault.message,
-            )
+        except (TapeError, ConfigError):  # a replay lacks a call, or the program is set up wrong
+            raise
+        except Exception as error:  # users' adapters raise anything
+            code = "TIMEOUT" if isinstance(error, TimeoutError) else "UNEXPECTED"
+            fault = error if isinstance(error, LLMError) else LLMError(repr(error), code)
+            fields = {"code": fault.code, "retry_after": fault.retry_after, "detail": fault.message}
+            line = logfmt(decision_id=self.decision_id, **fields)
+            logger.warning("assistant_failure %s", line, exc_info=fault.code == "UNEXPECTED")
             text = RATE_LIMITED if isinstance(fault, RateLimitError) else TROUBLE
             # Where nothing ran, a yes is not used up: the action still waits.
             waits = None if self.calls else pending
@@ -254,10 +247,9 @@ class _Message:
                         user_id=context.user_id,
                         conversation_id=context.conversation_id,
                     )
-                    left = calls[place:]
                     more = " What was to follow has not been done; ask again afterwards."
-                    asked = "SUCCESS:CONFIRMATION_ASKED"
-                    return self._wants_yes(pending, asked, after=more if left else "")
+                    after = more if calls[place:] else ""
+                    return self._wants_yes(pending, "SUCCESS:CONFIRMATION_ASKED", after=after)
                 # No model call is left to read results, but a question takes none.
                 if not isinstance(result, ToolResult) and not is_last:
                     result = await self._run(call.name, result, toolbox)
@@ -267,17 +259,13 @@ class _Message:
         return self._says("ERROR:TOO_MANY_STEPS", TOO_COMPLEX)
 
     async def _ask(self, messages: list[LLMMessage], toolbox: Toolbox) -> LLMResponse:
-        limit = self.config.timeout_seconds
+        config, limit = self.config, self.config.timeout_seconds
         with time_limit(limit):
             async with asyncio.timeout(limit + min(limit, _GRACE_S)):
                 response = await self.engine.llm_adapter.generate(
-                    tuple(messages),
-                    toolbox.declarations,
-                    temperature=self.config.temperature,
-                    max_tokens=self.config.max_tokens,
+                    tuple(messages), toolbox.declarations, config.temperature, config.max_tokens
                 )
-        if response.error:
-            error = response.error
+        if error := response.error:
             raise error if isinstance(error, LLMError) else LLMError(str(error))
         return response
 
@@ -285,21 +273,17 @@ class _Message:
         """Run a tool for the context's user; list the call and log it."""
         began = time.perf_counter()
         result = await toolbox.run(name, parameters, self.context.user_id)
-        duration_ms = (time.perf_counter() - began) * 1000
-        call = ToolCall(
-            tool_name=name, parameters=parameters, result=result, duration_ms=duration_ms
-        )
-        self.calls.append(call)
+        milliseconds = (time.perf_counter() - began) * 1000
+        made = {"tool_name": name, "parameters": parameters, "duration_ms": milliseconds}
+        self.calls.append(ToolCall(result=result, **made))
         if (log := self.engine.decision_log) is not None:
             row = log.write_tool_invocation_log(
                 decision_id=self.decision_id,
-                tool_name=name,
-                parameters=parameters,
                 result=result.data,
                 success=result.success,
                 error_code=result.error_code,
                 error_message=result.error,
-                duration_ms=duration_ms,
+                **made,
             )
             await self._kept(name, row)
         return result
@@ -351,10 +335,6 @@ class _Message:
         )
 
     # --- the log ------------------------------------------------------------------------------
-
-    async def _end(self, intent: str, decision_type: str, category: str) -> None:
-        milliseconds = (time.perf_counter() - self._began) * 1000
-        await self._kept("decision", self._write(intent, decision_type, category, milliseconds))
 
     async def _write(self, intent: str, kind: str, category: str, milliseconds: float) -> None:
         if (log := self.engine.decision_log) is not None:

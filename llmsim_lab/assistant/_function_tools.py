@@ -49,7 +49,6 @@ class FunctionTools:
     def __init__(self, *functions: Callable[..., Any], destructive: Sequence[str] = ()) -> None:
         self._calls: dict[str, Callable[..., Any]] = {}
         self._declared: dict[str, ToolDeclaration] = {}
-        self._act_for_users: set[str] = set()
         for function in functions:
             self._add(function, destructive)
         if unknown := sorted(set(destructive) - self._calls.keys()):
@@ -71,8 +70,6 @@ class FunctionTools:
             raise ConfigError(
                 f"the parameters of the tool {name!r} cannot come from JSON: {why}"
             ) from error
-        if IDENTITY in schema["properties"]:
-            self._act_for_users.add(name)
         needs_yes = True if name in destructive else None
         parameters = untitled(without(schema))
         self._declared[name] = ToolDeclaration(name, description, parameters, needs_yes)
@@ -89,12 +86,12 @@ class FunctionTools:
         """Call a function; a ``ValueError`` or an error of this package is a failed result."""
         if (function := self._calls.get(tool_name)) is None:
             return failed_result(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
-        own = {IDENTITY: user_id} if tool_name in self._act_for_users else {}
+        if IDENTITY in inspect.signature(function).parameters:
+            parameters = parameters | {IDENTITY: user_id}
         try:
-            if inspect.iscoroutinefunction(function):
-                value = await function(**parameters | own)
-            else:
-                value = await asyncio.to_thread(function, **parameters | own)
+            value = await asyncio.to_thread(function, **parameters)
+            if inspect.isawaitable(value):
+                value = await value
             return ToolResult(success=True, data=to_jsonable_python(value))
         except TapeError:
             raise

@@ -84,7 +84,7 @@ class ToolLookup:
             messages.append(LLMMessage("assistant", response.content or "", calls))
             for call in calls:
                 result = toolbox.check(call)
-                if not isinstance(result, ToolResult) and toolbox.needs_yes(call.name):
+                if toolbox.needs_yes(call.name):
                     result = failed_result("no user can confirm it", "REFUSED")
                 if not isinstance(result, ToolResult):
                     result = await toolbox.run(call.name, result, site.agent or "somebody")
@@ -106,16 +106,11 @@ class ToolLookup:
 
         return answer
 
-    def __repr__(self) -> str:
-        return f"ToolLookup({self.tools!r}, max_lookups={self.max_lookups})"
-
 
 def _opening(prompt: str) -> list[LLMMessage]:
-    ask = Prompt.load("tool_lookup")
-    if isinstance(prompt, RenderedPrompt) and prompt.system:
-        user = ask.render(situation=prompt.user).user
-        return [LLMMessage("system", prompt.system), LLMMessage("user", user)]
-    return [LLMMessage("user", ask.render(situation=str(prompt)).user)]
+    system, situation = getattr(prompt, "system", ""), getattr(prompt, "user", prompt)
+    user = LLMMessage("user", Prompt.load("tool_lookup").render(situation=situation).user)
+    return [LLMMessage("system", system), user] if system else [user]
 
 
 def _call_text(call: FunctionCall) -> str:
@@ -126,14 +121,10 @@ def _call_text(call: FunctionCall) -> str:
 def _with_findings(prompt: str, findings: Sequence[str]) -> str:
     """Return the prompt with the findings at its end."""
     found = "\n".join(findings)
+    user = f"{getattr(prompt, 'user', prompt)}\n\n{_FINDINGS}\n{found}"
     if not isinstance(prompt, RenderedPrompt):
-        return f"{prompt}\n\n{_FINDINGS}\n{found}"
+        return user
     # It stays a prompt that a viewer can take apart.
-    user = f"{prompt.user}\n\n{_FINDINGS}\n{found}"
     own = Span("findings", "user", len(user) - len(found), len(user), "the tools' answers")
-    return RenderedPrompt(
-        system=prompt.system,
-        user=user,
-        template=prompt.template,
-        spans=None if prompt.places is None else (*prompt.spans, own),
-    )
+    spans = None if prompt.places is None else (*prompt.spans, own)
+    return RenderedPrompt(system=prompt.system, user=user, template=prompt.template, spans=spans)

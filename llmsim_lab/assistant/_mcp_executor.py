@@ -112,10 +112,9 @@ class MCPToolExecutor:
         Args:
             db: the SQLite file; None keeps the tasks only as long as the server runs.
         """
-        command = [sys.executable, "-m", "llmsim_lab.assistant.tasks"]
-        if db is not None:
-            command += ["--db", str(Path(db).absolute())]  # a restart may be in another folder
-        return cls(command)
+        # Absolute, since a restart may be in another folder.
+        file = [] if db is None else ["--db", str(Path(db).absolute())]
+        return cls([sys.executable, "-m", "llmsim_lab.assistant.tasks", *file])
 
     def get_available_tools(self) -> list[str]:
         """Return the names of the server's tools; the first time this waits for its start.
@@ -216,9 +215,7 @@ class MCPToolExecutor:
         return f"MCPToolExecutor({_name(self._target)})"
 
     def _known(self) -> dict[str, Tool]:
-        if self._tools is None or self._closed:
-            return self._list()
-        return self._tools
+        return self._list() if self._tools is None or self._closed else self._tools
 
     def _list(self) -> dict[str, Tool]:
         """Ask the server for its tools, page by page."""

@@ -12,7 +12,7 @@ import json
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import astuple, replace
 from itertools import islice
 from typing import Any, Self
 
@@ -106,7 +106,7 @@ class Toolbox:
         executor: ToolExecutor | None,
         adapter: LLMAdapter,
         confirm: Mapping[str, bool] | None = None,
-        **options: Any,
+        timeout_s: float = 25.0,
     ) -> Self:
         """Return the tools that exist now, as the adapter words them, else as the executor does.
 
@@ -121,11 +121,7 @@ class Toolbox:
             # Once each: some model servers refuse a request that declares a name twice.
             names = list(dict.fromkeys(tools.get_available_tools()))
             declare = getattr(tools, "get_tool_declarations", lambda _: ())
-            declared = [
-                [tool.name, tool.description, {**tool.parameters}, tool.destructive]
-                for tool in declare(names)
-            ]
-            return {"names": names, "declared": declared}
+            return {"names": names, "declared": [[*astuple(tool)] for tool in declare(names)]}
 
         # Agents of one run may have different tools.
         found = await from_outside("tools", scope().asker or "", listing)
@@ -133,11 +129,11 @@ class Toolbox:
         worded = {tool.name: tool for tool in adapter.get_tool_declarations(found["names"])}
         declared = []
         for name in found["names"]:
-            tool = worded.get(name) or own.get(name) or ToolDeclaration(name)
+            known = own.get(name) or ToolDeclaration(name)
+            tool = worded.get(name, known)
             # Whatever a tool is called in words: the executor knows what it destroys.
-            destroys = name in own and own[name].destructive
-            declared.append(replace(tool, destructive=True) if destroys else tool)
-        return cls(declared, confirm, executor=executor, **options)
+            declared.append(replace(tool, destructive=known.destructive or tool.destructive))
+        return cls(declared, confirm, executor=executor, timeout_s=timeout_s)
 
     def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
         """Return the tool as it is offered to the model, or None if it cannot be."""
@@ -179,15 +175,14 @@ class Toolbox:
             parameters: dict[str, Any] = _cleaned(arguments)
             if parameters != arguments:  # 1.0 == 1
                 log_event(logger, logging.WARNING, "identity_ignored", tool=call.name)
-            faults = list(islice(self._validators[call.name].iter_errors(parameters), 3))
+            errors = self._validators[call.name].iter_errors(parameters)
+            told = [_fault_text(error) for error in islice(errors, 3)]
         # A valid schema may still refer to what is missing, or to itself: each ends in another
         # error of the library.
         except Exception as error:  # noqa: BLE001
             told = [clip(str(error), 300)]
-        else:
-            if not faults:
-                return parameters
-            told = list(map(_fault_text, faults))
+        if not told:
+            return parameters
         return failed_result(f"the arguments are wrong: {'; '.join(told)}", "INVALID_PARAMETERS")
 
     async def run(self, name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
@@ -235,9 +230,8 @@ class Toolbox:
 def _there(executor: ToolExecutor | None) -> ToolExecutor:
     if executor is None:
         raise TapeError(
-            "what comes after the tape is live, and no tape can hold tools: give them, "
-            "fork(tape, ..., tools=...) or resume(tape, ..., tools=...); tools=FunctionTools() "
-            "has none"
+            "what comes after the tape is live, and no tape can hold tools: give them, as in "
+            "resume(tape, tools=...); tools=FunctionTools() has none"
         )
     if not hasattr(executor, "get_available_tools"):
         raise ConfigError(
@@ -327,10 +321,8 @@ def result_text(result: ToolResult, *, max_chars: int) -> str:
         result: the result.
         max_chars: longest text, characters, without that note.
     """
-    if result.success:
-        text = json_text(result.data)
-    else:
-        text = f"error {result.error_code or ''}: {result.error or 'it does not say what'}"
+    failure = f"error {result.error_code or ''}: {result.error or 'it does not say what'}"
+    text = json_text(result.data) if result.success else failure
     if len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}\n(cut here: {len(text):,} characters, of which {max_chars:,} shown)"

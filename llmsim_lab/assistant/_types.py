@@ -107,11 +107,6 @@ class PendingAction(Value):
     user_id: str = ""
     conversation_id: str = ""
 
-    def belongs_to(self, context: DecisionContext) -> bool:
-        """Return True if the message is of the user and the conversation that was asked."""
-        user, conversation = context.user_id, context.conversation_id
-        return self.user_id in ("", user) and self.conversation_id in ("", conversation)
-
 
 class DecisionContext(Value):
     """All that the engine knows of a message.
@@ -164,6 +159,7 @@ class Said(Reply):
 
     text: str
     _decision: AgentDecision | None = PrivateAttr(default=None)
+    """What was decided, where an engine sits there."""
 
     @classmethod
     def by(cls, decision: AgentDecision) -> Said:
@@ -171,12 +167,6 @@ class Said(Reply):
         said = cls(text=decision.text)
         said._decision = decision
         return said
-
-    @property
-    def decision(self) -> AgentDecision:
-        """What was decided."""
-        answer = AgentDecision(decision_type=DecisionType.RESPOND_ONLY, response_text=self.text)
-        return self._decision or answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from itertools import chain, count
 from pathlib import Path
 from statistics import median
 from typing import Annotated
@@ -13,12 +14,7 @@ from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import data_path, write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import counted, duration
-from llmsim_lab.cli._output import (
-    end,
-    open_folder,
-    report,
-    say,
-)
+from llmsim_lab.cli._output import end, open_folder, report, say
 from llmsim_lab.cli._playing import OTHER_MODEL_HELP, Host, Out, client_for, play, with_model
 from llmsim_lab.errors import LabError
 from llmsim_lab.run import fork
@@ -106,16 +102,12 @@ def _show(found: Demonstration, out: Path) -> None:
     say(found.to_frame().rename_axis("player").to_string())
     say(found.headline)
     say(found.verdict, style="bold")
-    picture, quarters = out / "demo.png", out / "demo.csv"
-    write_file(picture, figure_bytes(demo_figure(found), "png", dpi=120))
-    write_file(quarters, csv_text(found.paths).encode())
+    picture = write_file(out / "demo.png", figure_bytes(demo_figure(found), "png", dpi=120))
+    quarters = write_file(out / "demo.csv", csv_text(found.paths).encode())
     say(f"Written: {picture}, {quarters}")
 
 
 def _new_file(path: Path) -> Path:
     """Return the path, or the next one like it that is free: nothing recorded is overwritten."""
-    number, free = 1, path
-    while free.exists():
-        number += 1
-        free = path.with_stem(f"{path.stem}-{number}")
-    return free
+    others = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+    return next(free for free in chain([path], others) if not free.exists())

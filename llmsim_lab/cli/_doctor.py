@@ -21,12 +21,7 @@ from llmsim_lab.cli._playing import Host
 from llmsim_lab.errors import BackendError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm._embedded.backend import runtime_installed
-from llmsim_lab.llm._embedded.weights import (
-    CATALOGUE,
-    default_model,
-    get_model,
-    installed_models,
-)
+from llmsim_lab.llm._embedded.weights import CATALOGUE, default_model, get_model, installed_models
 from llmsim_lab.llm._ollama import look, parse_host
 from llmsim_lab.simulation._gate import kept_economics_cards
 from llmsim_lab.study import economics_card
@@ -71,8 +66,7 @@ _HOW_MUCH = (
 
 def doctor(
     models: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[MODEL]...", help="Check what it can do."),
+        list[str] | None, typer.Argument(metavar="[MODEL]...", help="Check what it can do.")
     ] = None,
     host: Host = None,
     economics: Annotated[

@@ -162,8 +162,7 @@ def _ask(question: OpenQuestion) -> Mapping[str, Any]:
 def _field(question: OpenQuestion, name: str) -> Any:
     schema = question.fields[name]
     about = f", {schema['description']}" if "description" in schema else ""
-    words = schema_words(schema)
-    offer = f" ({words})" if words else ""
+    offer = f" ({words})" if (words := schema_words(schema)) else ""
     while True:
         say(f"{name.replace('_', ' ')}{about}{offer}:")
         try:

@@ -36,8 +36,7 @@ def study(
         int | None, typer.Option(min=1, help="How many runs at once; 8 if not given.")
     ] = None,
     tape: Annotated[
-        Path | None,
-        typer.Option(help="A folder, instead of the file's; made if it is not there."),
+        Path | None, typer.Option(help="A folder, instead of the file's; made if it is not there.")
     ] = None,
     out: Annotated[
         Path | None,

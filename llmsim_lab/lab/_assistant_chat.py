@@ -38,7 +38,6 @@ class AssistantChat(Lab):
         **Lab.commands,
         "send": "_send_message",
         "confirm": "_confirm",
-        "clear": "_clear",
     }
 
     def __init__(self, chat: Chat | LLMAgentEngine, *, user_id: str | None = None) -> None:
@@ -75,10 +74,6 @@ class AssistantChat(Lab):
                 "asked; look again, and answer what is asked now"
             )
         self._send_message("yes" if yes else "no")
-
-    def _clear(self) -> None:
-        self.chat.clear()  # a recorded conversation raises that it cannot be
-        self._more()
 
     # --- what is shown ------------------------------------------------------------------------
 

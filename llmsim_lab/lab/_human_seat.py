@@ -127,11 +127,7 @@ class HumanSeat(Lab):
     """
 
     parts = ("seat",)
-    commands: ClassVar[Mapping[str, str]] = {
-        **Lab.commands,
-        "advise": "_advise",
-        "score": "_end",
-    }
+    commands: ClassVar[Mapping[str, str]] = {**Lab.commands, "advise": "_advise", "score": "_end"}
 
     def __init__(
         self,

@@ -14,9 +14,10 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -675,32 +676,28 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
 
     # --- what stays ---------------------------------------------------------------------------
 
+    def _static_parts(self) -> Iterator[tuple[str, Callable[[], Markup]]]:
+        """Yield what is shown, part by part: as text, and what makes it HTML."""
+        reading, (run, turn) = self.reading, self.shown
+        tree = "\n".join(_static.tree_lines(reading))
+        yield tree, partial(pre, tree)
+        if "overview" in self.panels and (chart := self._chart):
+            yield chart.alt, partial(figure_html, chart)
+        if "turn" in self.panels:
+            html = partial(_static.turn_html, reading, run, turn)
+            yield _static.turn_text(reading, run, turn), html
+        elif "calls" in self.panels:
+            for call in _static.chosen(reading, run, turn)[:1]:
+                yield _static.call_text(reading, call), partial(_static.call_html, reading, call)
+
     def static_text(self) -> str:
         """Return what is shown as plain text, the same for the same run."""
-        run, turn = self.shown
-        lines = [f"{type(self).__name__} of {self.reading.title}".removesuffix(" of ")]
-        lines += _static.tree_lines(self.reading)
-        if "overview" in self.panels and (chart := self._chart):
-            lines.append(chart.alt)
-        if "turn" in self.panels:
-            lines.append(_static.turn_text(self.reading, run, turn))
-        elif "calls" in self.panels:
-            its = _static.chosen(self.reading, run, turn)[:1]
-            lines += [_static.call_text(self.reading, call) for call in its]
-        return "\n".join(lines)
+        title = f"{type(self).__name__} of {self.reading.title}".removesuffix(" of ")
+        return "\n".join([title, *(text for text, _ in self._static_parts())])
 
     def static_html(self) -> Markup:
         """Return what is shown as simple HTML: a picture, and the turn as a table."""
-        run, turn = self.shown
-        parts: list[Markup] = [pre("\n".join(_static.tree_lines(self.reading)))]
-        if "overview" in self.panels and (chart := self._chart):
-            parts.append(figure_html(chart))
-        if "turn" in self.panels:
-            parts.append(_static.turn_html(self.reading, run, turn))
-        elif "calls" in self.panels:
-            its = _static.chosen(self.reading, run, turn)[:1]
-            parts += [_static.call_html(self.reading, call) for call in its]
-        return join(parts)
+        return join(html() for _, html in self._static_parts())
 
     @property
     def _chart(self) -> Any:

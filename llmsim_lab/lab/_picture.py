@@ -1,8 +1,8 @@
 """Runs as a matplotlib figure: one column large, others in small panels below.
 
-It is what a saved notebook keeps of a window, and what goes into a paper. Turns that a fork shares
-with its parent are drawn once; what was done from outside, the bounds that values come near, and
-what theory predicts are there as thin lines.
+It is what a saved notebook keeps of a window, and what goes into a paper. A fork is drawn below its
+parent, so that the turns that both have are the parent's; what was done from outside, the bounds
+that values come near, and what theory predicts are there as thin lines.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ _MOST_NAMED = 20
 _TURN = re.compile(r"(^|; )turn \d+: ")
 _MOST_TICKS = 12
 
-Row = Mapping[str, Any]
 Points = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
 
@@ -77,9 +76,9 @@ class Line:
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
-    def points(self, column: str, start: int = 0) -> tuple[list[float], list[float]]:
-        """Return a column as turns and values, from the row of that place on."""
-        rows = [row for row in self.rows[start:] if _drawn(row.get(column))]
+    def points(self, column: str) -> tuple[list[float], list[float]]:
+        """Return a column as turns and values."""
+        rows = [row for row in self.rows if _drawn(row.get(column))]
         return [float(row["turn"]) for row in rows], [float(row[column]) for row in rows]
 
 
@@ -198,9 +197,8 @@ def picture(
     rows: list[Any] = [["main"] * max(1, small), [f"{at}" for at in range(small)]]
     axes = figure.subplot_mosaic(rows[: 1 + bool(small)], height_ratios=(3, 2)[: 1 + bool(small)])
     panels = dict(zip(series, axes.values(), strict=True))
-    starts = _starts(lines)
     for at, (item, panel) in enumerate(panels.items()):
-        _panel(panel, item, lines, starts, beside or {}, large=not at)
+        _panel(panel, item, lines, beside or {}, large=not at)
         plain_axes(panel, "y")
     main = axes["main"]
     _mark_interventions(main, [*panels.values()], lines)
@@ -215,45 +213,21 @@ def picture(
     return told(figure, "\n".join(_words(lines, series, title)))
 
 
-def _starts(lines: Sequence[Line]) -> list[int]:
-    """Return the row from which each run is drawn: where it parts from those before it."""
-    starts = []
-    known: dict[Any, Any] = {}  # of a row, the rows that come after it in some run
-    for line in lines:
-        shared, after = 0, known
-        for place, row in enumerate(line.rows, 1):
-            key = _key(row)
-            if key in after:
-                shared = place
-            after = after.setdefault(key, {})
-        starts.append(max(0, shared - 1))
-    return starts
-
-
-def _key(row: Row) -> object:
-    """Return what is equal for equal rows; NaN, which differs from itself, stands for None."""
-    return frozenset(
-        (name, value if isinstance(value, Real | str) else repr(value))
-        for name, value in row.items()
-        if value is not None and value == value
-    )
-
-
 def _panel(
     axes: Axes,
     item: Series,
     lines: Sequence[Line],
-    starts: Sequence[int],
     beside: Mapping[str, Points],
     *,
     large: bool,
 ) -> None:
-    for at, (line, start) in enumerate(zip(lines, starts, strict=True)):
+    for at, line in enumerate(lines):
         axes.plot(
-            *line.points(item.column, start),
+            *line.points(item.column),
             color=SERIES_COLOURS[at % len(SERIES_COLOURS)],
             linestyle=STYLES[at // len(SERIES_COLOURS) % len(STYLES)],
             linewidth=2 if large else 1.5,
+            zorder=2 + 0.9 / (1 + at),  # where runs coincide, the first is seen
             label=drawable(line.name, 60) if large and at < _MOST_NAMED else "_",
         )
     if large and len(lines) > _MOST_NAMED:

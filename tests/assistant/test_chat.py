@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from assistant_kit import MemoryTasks, call, conversation, engine
+from assistant_kit import conversation, engine
 
 from llmsim_lab.assistant import AgentDecision, Chat, DecisionContext, DecisionType
 from llmsim_lab.assistant._types import ToolCall
@@ -54,16 +54,6 @@ async def test_what_was_said_is_handed_to_the_next_decision() -> None:
     assert (seen[1].user_id, seen[1].conversation_id) == ("ann", "c7")
 
 
-async def test_what_waits_for_a_yes_is_handed_back_with_the_next_message() -> None:
-    tools = MemoryTasks(ann=["Buy milk"])
-    chat = conversation(engine(call("delete_task", task_id=1), tools=tools))
-    await chat.send("Delete task 1")
-    assert chat.pending is not None
-    assert chat.pending.tool_name == "delete_task"
-    await chat.send("yes")
-    assert tools.tasks["ann"] == {}
-
-
 @pytest.mark.parametrize("message", ["", " \n\t"])
 async def test_an_empty_message_is_refused(message: str) -> None:
     chat = chat_of(said())
@@ -78,7 +68,7 @@ def test_a_conversation_needs_to_know_who_writes() -> None:
             Chat(**nobody, players={"assistant": engine("Fine.")})
 
 
-async def test_while_a_message_is_under_way_there_is_no_other_and_no_new_beginning() -> None:
+async def test_while_a_message_is_under_way_there_is_no_other() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def decide(_: DecisionContext) -> AgentDecision:
@@ -91,8 +81,6 @@ async def test_while_a_message_is_under_way_there_is_no_other_and_no_new_beginni
     await begun.wait()
     with pytest.raises(ConfigError, match="another message is under way"):
         await chat.send("Hello?")
-    with pytest.raises(ConfigError, match="a message is under way"):
-        chat.clear()
     go_on.set()
     await sending
     assert [exchange.message for exchange in chat.exchanges] == ["Hi"]
@@ -118,17 +106,6 @@ async def test_a_person_may_have_the_assistants_seat() -> None:
 
 
 # As text
-
-
-async def test_the_text_has_messages_calls_and_answers() -> None:
-    chat = conversation(engine(call("add_task", title="Milk"), "I have added it."))
-    await chat.send("Add: milk")
-    assert repr(chat).splitlines() == [
-        "A conversation of ann, 1 messages",
-        "You: Add: milk",
-        "  [add_task(title='Milk'): done]",
-        "Assistant (invoke tool): I have added it.",
-    ]
 
 
 async def test_in_the_text_hostile_characters_are_written_out_and_lines_stay_whole() -> None:

@@ -25,7 +25,7 @@ def listed(texts: str) -> list[str]:
     return [text for line in texts.strip("\n").splitlines() for text in line.split("|")]
 
 
-@pytest.mark.parametrize("around", ["{}", " {}\n", "{}!", "{}.", "“{}”", "**{}**", "'{}'", "{}。"])
+@pytest.mark.parametrize("around", ["{}", " {}\n", "{}!", "“{}”", "{}。"])
 @pytest.mark.parametrize(("words", "answer"), [(YES, "yes"), (NO, "no")])
 def test_exact_words_in_four_languages_answer_in_any_case(
     words: str, answer: str, around: str

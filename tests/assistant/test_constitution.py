@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from assistant_kit import TASK_TOOLS
 
 from llmsim_lab.assistant import load_constitution
-from llmsim_lab.assistant._types import ToolDeclaration
 from llmsim_lab.errors import PromptError
 
 GOOD = """\
@@ -36,13 +34,6 @@ GOOD = """\
 )
 def test_the_shipped_constitution_has_the_contracts_words(line: str) -> None:
     assert line in load_constitution()
-
-
-def test_the_tools_listed_are_those_there_are() -> None:
-    assert "(There are no tools at present.)\n" in load_constitution(tools=[])
-    text = load_constitution(tools=[*TASK_TOOLS[:1], ToolDeclaration("bare")])
-    assert "- add_task: Create a task.\n- bare: \n" in text
-    assert "delete_task:" not in text
 
 
 @pytest.mark.parametrize(

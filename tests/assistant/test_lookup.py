@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from assistant_kit import NoTools
 from crisis_kit import answer, crisis_client, make_scenario
 
 from llmsim_lab.assistant import FunctionTools, ToolLookup
@@ -30,16 +31,6 @@ class Gauge:
             return 100 + len(self.read)
 
         return FunctionTools(level)
-
-
-class NoTools:
-    """Tools that nobody may ask for."""
-
-    def get_available_tools(self) -> list[str]:
-        raise AssertionError("asked for its tools")
-
-    async def execute(self, *_: Any) -> Any:
-        raise AssertionError("a tool was run")
 
 
 def curious(otherwise: Any) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assistant_kit import MemoryTasks
+from assistant_kit import MemoryTasks, NoTools
 from builders import in_words, policy, rate_update, verdict
 
 from llmsim_lab.assistant import FunctionTools, ToolLookup
@@ -42,19 +42,6 @@ class Series:
             self.asked.append(f"DELETED {name}")
 
         return FunctionTools(series, delete_series)
-
-
-class NoTools:
-    """An executor that nobody may ask for anything."""
-
-    def get_available_tools(self) -> list[str]:
-        raise AssertionError("asked for its tools")
-
-    def get_tool_declarations(self, names: Any) -> list[Any]:
-        raise AssertionError("asked for its tools")
-
-    async def execute(self, *_: Any) -> ToolResult:
-        raise AssertionError("a tool was run")
 
 
 def wants(*names: str, tool: str = "series") -> ChatReply:

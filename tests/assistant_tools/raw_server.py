@@ -48,11 +48,7 @@ def noise() -> None:
     write(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}))
 
 
-BEFORE = {
-    "chatter": chatter,
-    "mute": lambda: os.close(1),
-    "noise": noise,
-}
+BEFORE = {"chatter": chatter, "mute": lambda: os.close(1), "noise": noise}
 """What is done before a call is answered."""
 RESULTS: dict[str, Any] = {
     "noise": text('{"good": true}'),
@@ -84,26 +80,18 @@ def call(number: Any, tool: str) -> None:
 
 
 def tools_page() -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object"}
-    wrong = {"type": "object", "properties": {"number": {"type": "integer"}}}
-    tools = [
-        {"name": name, "inputSchema": schema}
-        | ({"outputSchema": wrong} if name == "wrong_schema" else {})
-        for name in TOOLS
+    tools: list[dict[str, Any]] = [
+        {"name": name, "inputSchema": {"type": "object"}} for name in TOOLS
     ]
+    wrong = {"type": "object", "properties": {"number": {"type": "integer"}}}
+    tools[TOOLS.index("wrong_schema")]["outputSchema"] = wrong
     return {"tools": tools}
 
 
 def reply(number: Any, method: str, params: Any) -> None:
     if method == "initialize":
-        answer(
-            number,
-            {
-                "protocolVersion": params["protocolVersion"],
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": "raw", "version": "0"},
-            },
-        )
+        about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "raw", "version": "0"}}
+        answer(number, {"protocolVersion": params["protocolVersion"], **about})
     elif method == "tools/list":
         if "--die-at-list" in sys.argv:
             raise SystemExit("no list of mine")

@@ -9,7 +9,6 @@ from mcp.server.mcpserver import MCPServer
 
 from llmsim_lab.assistant import (
     Chat,
-    DecisionType,
     FunctionTools,
     LLMAgentEngine,
     MCPToolExecutor,
@@ -29,36 +28,18 @@ def wants(tool: str, **arguments: object) -> ChatReply:
     return ChatReply(text="", tool_calls=(ToolCall(name=tool, arguments=arguments),))
 
 
-def record_chat(
-    path: Path,
-    client: LLMClient,
-    tools: ToolExecutor,
-    constitution: str,
-    *,
-    config: AgentEngineConfig | None = None,
-) -> Chat:
-    return Chat(
-        user_id="ann",
-        constitution=constitution,
-        engine=config or AgentEngineConfig(),
-        llm_client=client,
-        tools=tools,
-        tape=path,
-    )
+def record_chat(path: Path, client: LLMClient, tools: ToolExecutor, **more: Any) -> Chat:
+    more = {"user_id": "ann", "constitution": "Be helpful.", **more}
+    return Chat(llm_client=client, tools=tools, tape=path, **more)
 
 
 async def recorded(path: Path) -> MCPServer[Any]:
     """Record three messages: one added, one deleted after a yes."""
     server = task_server()
-    client = make_client(
-        [
-            wants("add_task", description="Water plants"),
-            "I have added it.",
-            wants("delete_task", task_id=1),
-        ]
-    )
+    added = wants("add_task", description="Water plants")
+    client = make_client([added, "I have added it.", wants("delete_task", task_id=1)])
     async with MCPToolExecutor(server) as tools:
-        chat = record_chat(path, client, tools, "Be helpful.")
+        chat = record_chat(path, client, tools)
         for message in ("Add: water plants", "Delete it", "yes"):
             await chat.send(message)
         chat.close()
@@ -70,12 +51,8 @@ async def test_a_replay_says_the_same_and_runs_no_tool(tmp_path: Path) -> None:
         assert (await tools.execute("list_tasks", {}, "ann")).data == {"tasks": []}
     chat = replay(tmp_path / "chat.tape")
     assert chat.recorded == ("Add: water plants", "Delete it", "yes")
-    kinds = [exchange.decision.decision_type for exchange in chat.exchanges]
-    assert kinds == [
-        DecisionType.INVOKE_TOOL,
-        DecisionType.REQUEST_CONFIRMATION,
-        DecisionType.INVOKE_TOOL,
-    ]
+    kinds = [exchange.decision.decision_type.value for exchange in chat.exchanges]
+    assert kinds == ["INVOKE_TOOL", "REQUEST_CONFIRMATION", "INVOKE_TOOL"]
     added = (chat.exchanges[0].decision.tool_calls or [])[0]
     assert added.result is not None
     assert added.result.data == {"id": 1, "description": "Water plants", "done": False}
@@ -112,12 +89,12 @@ async def test_one_run_of_a_conversation_says_yes_and_its_fork_says_no(tmp_path:
 
 async def test_a_fork_may_have_another_constitution(tmp_path: Path) -> None:
     path, client = tmp_path / "chat.tape", make_client(["Hello.", "Arr!"])
-    chat = record_chat(path, client, FunctionTools(), "Be helpful.\n")
+    chat = record_chat(path, client, FunctionTools())
     await chat.send("Hi")
     pirate = chat.fork(0, prompt=next(iter(chat.prompts.values())).replace("helpful", "a pirate"))
     assert (await pirate.send("Hi")).text == "Arr!"
     systems = [run.calls[-1].request.messages[0].content for run in (chat, pirate)]
-    assert systems == ["Be helpful.\n", "Be a pirate."]
+    assert systems == ["Be helpful.", "Be a pirate."]
     pirate.close()
     assert replay(path, 2).prompts == pirate.prompts
     assert replay(path, 1).calls[-1].request == chat.calls[-1].request
@@ -136,7 +113,7 @@ async def test_a_message_that_was_stopped_is_asked_again_when_resumed(tmp_path: 
 
     tools = FunctionTools(look_up)
     client = make_client([wants("look_up"), stop])
-    chat = record_chat(path, client, tools, "Help.")
+    chat = record_chat(path, client, tools)
     with pytest.raises(KeyboardInterrupt):
         await chat.send("Look")
     chat.close()
@@ -151,7 +128,7 @@ async def test_a_message_that_was_stopped_is_asked_again_when_resumed(tmp_path: 
 
 async def test_a_rerun_asks_the_same_messages_anew(tmp_path: Path) -> None:
     path = tmp_path / "chat.tape"
-    chat = record_chat(path, make_client(["One.", "Two."]), FunctionTools(), "Help.")
+    chat = record_chat(path, make_client(["One.", "Two."]), FunctionTools())
     for message in ("Hi", "And?"):
         await chat.send(message)
     chat.close()
@@ -218,10 +195,9 @@ async def test_an_engine_in_the_seat_is_given_again_and_its_tools_run_once(
 async def test_a_turn_on_the_tape_holds_no_more_of_the_talk_than_the_model_is_shown(
     tmp_path: Path,
 ) -> None:
-    config = AgentEngineConfig(include_history_messages=2)
     path, client = tmp_path / "chat.tape", make_client(["One.", "Two.", "Three."])
-    tools = FunctionTools()
-    chat = record_chat(path, client, tools, "Help.", config=config)
+    engine = AgentEngineConfig(include_history_messages=2)
+    chat = record_chat(path, client, FunctionTools(), engine=engine)
     for message in ("1?", "2?", "3?"):
         await chat.send(message)
     chat.close()

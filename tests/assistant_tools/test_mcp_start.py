@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.assistant import MCPToolExecutor
-from llmsim_lab.assistant._types import ToolResult, ToolServerError
+from llmsim_lab.assistant._types import ToolServerError
 from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.errors import ConfigError
 from tests.assistant_tools.mcp_kit import FAULTY, RAW, servers
@@ -65,22 +65,13 @@ async def test_a_tool_that_came_later_is_found() -> None:
 
 
 async def test_one_connection_serves_several_loops_and_threads() -> None:
-    found: list[list[ToolResult]] = []
-    tools = MCPToolExecutor(FAULTY)
+    tools, users = MCPToolExecutor(FAULTY), [f"user{number}" for number in range(25)]
 
-    async def many() -> list[ToolResult]:
-        calls = [tools.execute("whoami", {}, f"user{number}") for number in range(25)]
-        return await asyncio.gather(*calls)
+    async def many() -> list[Any]:
+        results = await asyncio.gather(*(tools.execute("whoami", {}, user) for user in users))
+        return [result.data["argument"] for result in results]
 
-    threads = [threading.Thread(target=lambda: found.append(asyncio.run(many()))) for _ in "ab"]
-    for thread in threads:
-        thread.start()
-    found.append(await many())
-    for thread in threads:
-        await asyncio.to_thread(thread.join)
-    by_run_sync = await asyncio.to_thread(run_sync, many())
-    for results in [*found, by_run_sync]:
-        assert [result.data["argument"] for result in results] == [f"user{n}" for n in range(25)]
-    assert len(found) == 3
+    elsewhere = (asyncio.to_thread(each, many()) for each in (asyncio.run, asyncio.run, run_sync))
+    assert await asyncio.gather(many(), *elsewhere) == [users] * 4
     assert len(servers()) == 1
     await tools.aclose()

@@ -68,9 +68,6 @@ def test_the_keyboard_alone_reaches_everything_and_markup_is_text(notebook: Note
     press("Space")
     shows(notebook, "asked for")
     assert notebook.evaluate("assistant.tasks") == ["Call mum"]
-    tab_to(notebook.button("New conversation", cell=WIDGET))
-    press("Space")
-    shows(notebook, "Nothing was said yet.")
 
 
 def test_it_reads_in_both_colours_and_is_there_after_the_page_was_loaded_anew(

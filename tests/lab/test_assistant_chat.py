@@ -10,7 +10,7 @@ from assistant_kit import MemoryTasks, call, conversation, engine
 from lab_kit import Browser, eventually
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.assistant import Chat, DecisionType
+from llmsim_lab.assistant import DecisionType
 from llmsim_lab.assistant._types import AgentDecision, DecisionContext
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import AssistantChat, PromptViewer, RunTree
@@ -129,25 +129,6 @@ async def test_a_message_that_failed_can_be_sent_again() -> None:
     await visitor.send("send", text=visitor.now["inbox"])
     assert visitor.browser.latest("live")["fault"] == ""
     assert (visitor.said(1)["answer"], visitor.now["inbox"]) == ("Now.", "")
-
-
-async def test_a_new_conversation_forgets_what_waits_for_a_yes() -> None:
-    visitor, _ = await asked_to_delete("Buy milk")
-    await visitor.send("clear")
-    assert visitor.chat.chat.pending is None
-    assert (visitor.now["count"], visitor.now["pending"]) == (0, None)
-
-
-async def test_a_conversation_that_cannot_begin_anew_says_so() -> None:
-    class OnTape(Chat):
-        def clear(self) -> None:
-            raise ConfigError("a recording holds one conversation")
-
-    visitor = Visitor(OnTape(user_id="ann", players={"assistant": engine("Hello")}))
-    await visitor.send("send", text="Good morning")
-    await visitor.send("clear")
-    assert "a recording holds one conversation" in visitor.browser.latest("fault")
-    assert visitor.now["count"] == 1
 
 
 async def test_the_static_view_is_the_conversation() -> None:

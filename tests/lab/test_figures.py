@@ -59,15 +59,15 @@ def test_long_and_undated_runs_have_a_readable_axis() -> None:
     assert len(axes.get_xticks()) <= 12
 
 
-def test_a_fork_is_drawn_from_where_it_parts_and_what_was_done_is_named() -> None:
+def test_a_fork_is_drawn_below_its_parent_and_what_was_done_is_named() -> None:
     first = ruled()
     first.run(4)
     other = first.fork(2, intervene=[{"turn": 3, "set": {"shock.supply": 2}}])
     other.run(2)
     rate, prices, *_ = rate_figure({"one": first.to_frame(), "other": other.to_frame()}).axes
     one, fork = rate.get_lines()[:2]
-    assert list(one.get_xdata()) == [0, 1, 2, 3, 4]
-    assert list(fork.get_xdata()) == [2, 3, 4]
+    assert list(one.get_xdata()) == list(fork.get_xdata()) == [0, 1, 2, 3, 4]
+    assert one.get_zorder() > fork.get_zorder()
     assert [text.get_text() for text in rate.texts] == ["shock.supply = 2"]
     assert prices.get_title(loc="left").startswith("Inflation")
 

@@ -401,12 +401,6 @@ async def test_a_person_in_any_world_is_asked_by_a_form() -> None:
     assert lab.runs[1].state.given["Ann"] == 4
 
 
-async def test_an_answer_to_nothing_is_refused() -> None:
-    lab = Lab(game())
-    with pytest.raises(ConfigError, match="no question waits for a person in this run"):
-        lab.answer(amount=3)
-
-
 # --- presets, static views ------------------------------------------------------------------------
 
 
@@ -489,7 +483,8 @@ async def test_what_is_closed_follows_no_run_any_more() -> None:
         (lambda: RateChart(5), "int is not a run"),
         (lambda: Lab(game()).show(9), "the run has no turn 9; it has turns 0 to 0"),
         (lambda: Lab(game()).show(0, run=9), "there is no run 9 here"),
-        (lambda: Lab(RECORDED, run=99), "has no run 99; it has: 1, 2, 3"),
+        (lambda: Lab(RECORDED, run=99), "has no run 99; it has: 1, 2, 3$"),
+        (lambda: Lab(game()).answer(amount=3), "no question waits for a person in this run"),
     ],
 )
 def test_a_wrong_argument_is_named(make: Any, message: str) -> None:

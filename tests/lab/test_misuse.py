@@ -14,14 +14,7 @@ import pytest
 from llmsim_lab._util.files import data_path
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.lab import (
-    HumanSeat,
-    PromptViewer,
-    RateChart,
-    RunTree,
-    TurnStepper,
-    leaderboard,
-)
+from llmsim_lab.lab import HumanSeat, PromptViewer, RateChart, RunTree, TurnStepper, leaderboard
 from llmsim_lab.simulation import Simulation
 
 RECORDED = data_path("tapes/first_run.tape")
@@ -55,9 +48,7 @@ def test_a_widget_of_the_wrong_thing_is_refused_and_leaves_no_second_error(
     widget: type, unraisable: list[Any]
 ) -> None:
     for source in (None, 5, [], object()):
-        with pytest.raises(
-            ConfigError, match=r"is not an? |is neither a |there is no run to chart"
-        ):
+        with pytest.raises(ConfigError, match=r"is not an? |is neither a |there is no run to"):
             widget(source)
     gc.collect()
     assert unraisable == []
@@ -76,30 +67,14 @@ def test_a_run_that_is_no_whole_number_is_told_from_one_that_is_missing(
         widget(RECORDED, run=run)
 
 
-def test_a_missing_run_is_named_without_a_lesson_on_numbers() -> None:
-    with pytest.raises(TapeError, match=r"has no run 99; it has: 1, 2, 3$"):
-        TurnStepper(RECORDED, run=99)
-
-
 # --- arguments of methods -------------------------------------------------------------------------
-
-
-def _show(turn: Any) -> None:
-    TurnStepper(RECORDED, run=1).show(turn)
-
-
-def _fork(turn: Any) -> object:
-    return TurnStepper(RECORDED, run=1).fork(turn)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: _show("a"), "turn='a' must be a whole number"),
-        (lambda: _show(1.5), "turn=1.5 must be a whole number"),
-        (lambda: _show(True), "turn=True must be a whole number"),
-        (lambda: _fork("a"), "turn='a' must be a whole number"),
-        (lambda: _fork(1.5), "turn=1.5 must be a whole number"),
+        (lambda: TurnStepper(RECORDED).show(True), "turn=True must be a whole number"),
+        (lambda: TurnStepper(RECORDED).fork("a"), "turn='a' must be a whole number"),  # type: ignore[arg-type]
         (lambda: leaderboard(None), "NoneType is not an economic simulation"),  # type: ignore[arg-type]
         (lambda: QuadraticLoss(gap_weight="a"), "gap_weight: Input should be a valid number"),  # type: ignore[arg-type]
         (lambda: QuadraticLoss(inflation_target=None), "inflation_target: Input should be"),  # type: ignore[arg-type]

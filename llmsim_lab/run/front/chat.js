@@ -23,8 +23,7 @@ function Chat({ store }) {
       placeholder: "Enter sends, Shift+Enter begins a line" }),
     busy ? h("button", { type: "button", onclick: () => commands({ do: "stop" }) }, "Stop")
       : h("button", { class: "primary", type: "submit" }, "Send")),
-    h("div", { class: "row end" }, h("small", null, `as ${user}`),
-      count > 0 && !busy && plain("New conversation", () => commands({ do: "clear" }))));
+    h("div", { class: "row end" }, h("small", null, `as ${user}`)));
 }
 
 function sendMessage(store, text = store.ui.box.value) {

@@ -7,9 +7,9 @@ in any process.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -17,7 +17,7 @@ from llmsim_lab._spans import Span
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.context._modules import ComposedModules
-from llmsim_lab.context._variables import Variable, Variables, humanise, value_text
+from llmsim_lab.context._variables import NumberVariable, Variable, Variables, humanise
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import Role
@@ -26,7 +26,6 @@ CORE = "context builder"
 """The source of sections that are not a module's."""
 
 _Line = Annotated[str, Field(min_length=1)]
-_ROLES: tuple[Literal["system", "user"], ...] = ("system", "user")
 _SPEECH = re.compile(r""":[*_]*\s*["\u201c\u201d\u201e\u00ab]""")
 """A colon and an opening quotation mark, however a model sets them."""
 
@@ -62,72 +61,46 @@ def event_line(event: Mapping[str, Any]) -> str:
     return " ".join(str(words).split())
 
 
-def section(title: str, text: str) -> str:
-    """Return a text under a heading."""
-    return f"=== {title} ===\n{text}"
-
-
-def quote(speaker: str, words: str, names: Collection[str] = ()) -> str:
-    """Return somebody's words in the form ``Speaker: "words"``.
+def quoted(said: Mapping[str, str], names: Iterable[str]) -> str:
+    """Return what each has said, in the form ``Speaker: "words"``.
 
     The words are a model's, so they are untrusted. Lines that could pass for a section's heading,
     or for another speaker's, are marked with ``> ``, so that nobody speaks for others or for the
     simulation.
 
     Args:
-        speaker: whose words.
-        words: the words.
-        names: of all who could speak, in ``casefold``.
+        said: the words, by speaker.
+        names: of all who could speak.
     """
-    words = words.strip()
-    # The first line follows the speaker's name, so it cannot pass for anything else.
-    first, *rest = words.splitlines() or [""]
-    if any(_fakes(line, names) for line in rest):
-        words = "\n".join([first, *(f"> {it}" if _fakes(it, names) else it for it in rest)])
-    return f'{speaker}: "{words}"' if words else f"{speaker}: (said nothing)"
+    known = {name.casefold() for name in names}
+
+    def marked(line: str) -> str:
+        found = _SPEECH.search(line)
+        # Without what models set around a name: "**Bo**:", "- Bo:", "> Bo:".
+        speaker = line[: found.start()].strip(" \t*_#>-").casefold() if found else None
+        return f"> {line}" if line.lstrip().startswith("===") or speaker in known else line
+
+    parts = []
+    for speaker, words in said.items():
+        lines = words.strip().splitlines()
+        # The first line follows the speaker's name, so it cannot pass for anything else.
+        safe = [*lines[:1], *map(marked, lines[1:])]
+        text = words.strip() if safe == lines else "\n".join(safe)
+        parts.append(f'{speaker}: "{text}"' if text else f"{speaker}: (said nothing)")
+    return "\n\n".join(parts) or "Nobody has acted yet."
 
 
-def _fakes(line: str, names: Collection[str]) -> bool:
-    """Return True if a line could pass for a section's heading, or for a speaker's words."""
-    found = _SPEECH.search(line)
-    # Without what models set around a name: "**Bo**:", "- Bo:", "> Bo:".
-    return line.lstrip().startswith("===") or (
-        found is not None and line[: found.start()].strip(" \t*_#>-").casefold() in names
-    )
-
-
-class Part(NamedTuple):
-    """A section on its way into a prompt.
-
-    Attributes:
-        name: its title.
-        source: who contributes it.
-        role: of the message it goes into.
-        text: the section with its heading.
-    """
-
-    name: str
-    source: str
-    role: Role
-    text: str
-
-
-def _core(title: str, text: str, role: Role = "user") -> Part:
-    """Return a section of the builder's own."""
-    return Part(title, CORE, role, section(title, text))
+_UNDEFINED = NumberVariable()
+"""Shows the values of variables that are not defined."""
 
 
 def _state_lines(known: Mapping[str, Variable], state: Mapping[str, Any]) -> list[str]:
     """Return variables with label and unit: the defined ones in their order, then any others."""
-    lines = [
+    variables = {name: known.get(name, _UNDEFINED) for name in [*known, *state]}
+    return [
         f"{variable.label or humanise(name)}: {variable.text(state[name])}"
-        for name, variable in known.items()
+        for name, variable in variables.items()
         if variable.shown and name in state
-    ]
-    return lines + [
-        f"{humanise(name)}: {value_text(value)}"
-        for name, value in state.items()
-        if name not in known
     ]
 
 
@@ -167,21 +140,11 @@ class AgentContextBuilder:
     ) -> None:
         self.time_step_duration = time_step_duration
         self.simulator_awareness = simulator_awareness
-        self.composed_modules = composed_modules
+        self.composed_modules = composed_modules or ComposedModules()
         self.briefing = briefing or Briefing()
         self.roles = dict(roles or {})
         self.stable_first = stable_first
-        self.variables = (composed_modules or ComposedModules()).variables_with(variables)
-        self._modules = composed_modules.modules if composed_modules else ()
-        closing: Role = "system" if stable_first else "user"
-        decision = [self.briefing.question]
-        if considerations := self.briefing.considerations:
-            decision += ["", "Consider:", *[f"- {line}" for line in considerations]]
-        self._closing = [_core("YOUR DECISION", "\n".join(decision), closing)]
-        if parts := self.briefing.response_format:
-            form = [f"{place}. {line}" for place, line in enumerate(parts, 1)]
-            text = "\n".join(["Structure your response as:", *form])
-            self._closing.append(_core("RESPONSE FORMAT", text, closing))
+        self.variables = self.composed_modules.variables_with(variables)
 
     def build_prompt(
         self,
@@ -210,88 +173,50 @@ class AgentContextBuilder:
         Raises:
             ModuleError: a module's code failed.
         """
-        own = "\n".join(_state_lines(self.variables.agent_vars, agent_state))
-        parts = [
-            *self._role(agent_name),
-            self._situation(agent_name, step_number, global_state, events),
-            _core("YOUR CURRENT STATE", own or "Nothing is recorded."),
-            self._others_part(agent_name, step_number, other_responses),
-            *self._module_parts(agent_name, agent_state, global_state),
-            *self._closing,
-        ]
-        texts: dict[Role, str] = {
-            role: "\n\n".join([part.text for part in parts if part.role == role]) for role in _ROLES
-        }
-        return RenderedPrompt(**texts, template=_template(), spans=_spans(parts))
+        briefing = self.briefing
+        texts: dict[Role, str] = {"system": "", "user": ""}
+        spans: dict[Role, list[Span]] = {"system": [], "user": []}
 
-    def _role(self, agent_name: str) -> list[Part]:
-        parts = []
-        if role := self.roles.get(agent_name):
-            parts.append(_core("YOUR ROLE", role, "system"))
-        if self.stable_first and self.simulator_awareness:
-            parts.append(_core("SIMULATION", _awareness(agent_name), "system"))
-        return parts
+        def add(
+            title: str, text: str, role: Role = "user", *, source: str = CORE, when: str = ""
+        ) -> None:
+            """Add a section to a message; without words there is none."""
+            if text:
+                start = len(texts[role]) + 2 if texts[role] else 0  # below an empty line
+                own = f"=== {title}{when} ===\n{text}"
+                texts[role] += f"\n\n{own}" if start else own
+                end, tokens = start + len(own), estimate_tokens(own)
+                spans[role].append(Span(title, role, start, end, source, tokens))
 
-    def _situation(
-        self,
-        agent_name: str,
-        step_number: int,
-        global_state: Mapping[str, Any],
-        events: Sequence[Mapping[str, Any]],
-    ) -> Part:
-        lines = [f"Time: Step {step_number} (each step = {self.time_step_duration})"]
-        if self.simulator_awareness and not self.stable_first:
-            lines.append(_awareness(agent_name))
-        lines += _state_lines(self.variables.global_vars, global_state)
+        add("YOUR ROLE", self.roles.get(agent_name, ""), "system")
+        situation = [f"Time: Step {step_number} (each step = {self.time_step_duration})"]
+        if self.simulator_awareness:
+            aware = f"This is a simulation, in which you play {agent_name}."
+            if self.stable_first:
+                add("SIMULATION", aware, "system")
+            else:
+                situation.append(aware)
+        situation += _state_lines(self.variables.global_vars, global_state)
         if events:
-            lines += ["", "Recent events:", *[f"- {event_line(event)}" for event in events]]
-        title = f"SITUATION ({self.briefing.moment.replace('{step}', str(step_number))})"
-        return Part("SITUATION", CORE, "user", section(title, "\n".join(lines)))
-
-    def _others_part(self, agent_name: str, step_number: int, responses: Mapping[str, str]) -> Part:
-        """Return the section on what the others did, in a fixed order and in their own words.
-
-        Args:
-            agent_name: who reads it.
-            step_number: the turn that begins; the words are of the one before.
-            responses: each agent's words.
-        """
+            situation += ["", "Recent events:", *[f"- {event_line(event)}" for event in events]]
+        moment = briefing.moment.replace("{step}", str(step_number))
+        add("SITUATION", "\n".join(situation), when=f" ({moment})")
+        own = "\n".join(_state_lines(self.variables.agent_vars, agent_state))
+        add("YOUR CURRENT STATE", own or "Nothing is recorded.")
+        others = {name: words for name, words in other_responses.items() if name != agent_name}
         # With the reader's own name: no other speaker puts words into its mouth either.
-        names = frozenset(map(str.casefold, {agent_name, *responses}))
-        quoted = "\n\n".join(
-            quote(name, words, names) for name, words in responses.items() if name != agent_name
-        )
-        title = f"WHAT OTHERS DID (Step {step_number - 1})"
-        return Part(
-            "WHAT OTHERS DID", CORE, "user", section(title, quoted or "Nobody has acted yet.")
-        )
-
-    def _module_parts(
-        self, agent_name: str, agent_state: Mapping[str, Any], global_state: Mapping[str, Any]
-    ) -> list[Part]:
-        parts: list[Part] = []
-        for module in self._modules:
-            words = (module.context_for(agent_name, agent_state, global_state) or "").strip()
-            if words:
-                text = section(module.heading, words)
-                parts.append(Part(module.heading, f"module {module.name}", "user", text))
-        return parts
-
-
-def _awareness(agent_name: str) -> str:
-    return f"This is a simulation, in which you play {agent_name}."
-
-
-def _spans(parts: Sequence[Part]) -> list[Span]:
-    """Return where each section stands."""
-    spans = []
-    for role in _ROLES:
-        start = 0
-        for part in parts:
-            if part.role == role:
-                end = start + len(part.text)
-                tokens = estimate_tokens(part.text)
-                spans.append(Span(part.name, role, start, end, part.source, tokens))
-                # The sections of a message have an empty line between them.
-                start = end + len("\n\n")
-    return spans
+        said = quoted(others, [agent_name, *other_responses])
+        add("WHAT OTHERS DID", said, when=f" (Step {step_number - 1})")
+        for module in self.composed_modules:
+            words = module.call("build_agent_context", agent_name, agent_state, global_state) or ""
+            add(module.heading, words.strip(), source=f"module {module.name}")
+        closing: Role = "system" if self.stable_first else "user"
+        decision = [briefing.question]
+        if briefing.considerations:
+            decision += ["", "Consider:", *[f"- {line}" for line in briefing.considerations]]
+        add("YOUR DECISION", "\n".join(decision), closing)
+        form = [f"{place}. {line}" for place, line in enumerate(briefing.response_format, 1)]
+        if form:
+            add("RESPONSE FORMAT", "\n".join(["Structure your response as:", *form]), closing)
+        every = [*spans["system"], *spans["user"]]
+        return RenderedPrompt(**texts, template=_template(), spans=every)

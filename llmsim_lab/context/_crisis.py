@@ -16,12 +16,7 @@ from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ModuleL
 from llmsim_lab.context._reply import reply_model
 from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._variables import NumericVariable, Scalar, humanise
-from llmsim_lab.context._world import (
-    ENGINE,
-    OUTSIDE,
-    GameEngine,
-    apply_deterministic_updates,
-)
+from llmsim_lab.context._world import ENGINE, OUTSIDE, GameEngine, apply_deterministic_updates
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -58,11 +53,8 @@ class CrisisState(State):
 
     def columns(self) -> dict[str, Any]:
         """Return all variables, the agents' as ``agent.variable``, and how much happened."""
-        own = {
-            f"{agent}.{name}": it
-            for agent, its in self.agent_vars.items()
-            for name, it in its.items()
-        }
+        agents = self.agent_vars.items()
+        own = {f"{agent}.{name}": it for agent, its in agents for name, it in its.items()}
         counts = {"events": len(self.events), "changes": self.changes, "refused": self.refused}
         return {**self.global_vars, **own, **counts}
 
@@ -91,6 +83,9 @@ class CrisisSimulation(Run[CrisisState]):
         stable_first: whether what does not change in a run stands first in the agents' prompts.
         max_events: the most events that the engine may name in a turn.
         silenced: modules whose words no agent reads; their rules stay.
+
+    Attributes:
+        modules: what adds to prompts, and has rules.
     """
 
     kind: ClassVar[str] = "crisis"
@@ -111,16 +106,18 @@ class CrisisSimulation(Run[CrisisState]):
 
     def ready(self) -> None:
         """Make what follows from the parameters: the modules, the prompts' builder, the reply."""
-        self._modules = self.compose()
-        speaking = self._modules.silenced(*self.silenced)
-        self._builder = self.scenario.builder(speaking, stable_first=self.stable_first)
+        self.modules = self.compose()
+        self._builder = self._speaking(self.modules.silenced(*self.silenced))
         self._reply = reply_model(self.scenario.briefing.response_format)
-        self._start = self.scenario.engine(self._modules)
+        self._start = self.scenario.engine(self.modules)
         if taken := [name for name in self._start.variables.global_vars if name in _TAKEN]:
             raise ConfigError(
                 f"the variable {taken[0]!r} has a name that every crisis has for something else: "
                 f"{', '.join(sorted(_TAKEN))}; rename it"
             )
+
+    def _speaking(self, modules: ComposedModules) -> AgentContextBuilder:
+        return self.scenario.builder(modules, stable_first=self.stable_first)
 
     def start(self) -> CrisisState:
         """Return the scenario's start."""
@@ -130,18 +127,14 @@ class CrisisSimulation(Run[CrisisState]):
     async def turn(self, state: CrisisState, ask: Ask) -> CrisisState:
         """Play a turn: rules, the engine's judgement, the agents' prompts and answers."""
         world, number = self.world(state), ask.turn
-        updates = apply_deterministic_updates(self._modules, world, number)
+        updates = apply_deterministic_updates(self.modules, world, number)
+        known = (*state.events, *state.pending)
         # The engine reads what agents know already and what is pending; agents only what is new.
         judged = await ask(
             "world",
             engine_output_for(world, max_events=self.max_events),
             lambda _: engine_prompt(
-                self.prompt("crisis_engine"),
-                self.scenario,
-                world,
-                step_number=number,
-                responses=state.responses,
-                events=(*state.events, *state.pending),
+                self.prompt("crisis_engine"), self.scenario, world, number, state.responses, known
             ),
             by=ENGINE,
         )
@@ -152,7 +145,7 @@ class CrisisSimulation(Run[CrisisState]):
         replies = await ask.each(
             [agent for agent in state.agent_vars if agent not in state.muted],
             self._reply,
-            lambda agent: self._prompt(self._builder, agent, number, after),
+            lambda agent: _read_by(agent, number, after, self._builder),
             tag="agent",
             otherwise=lambda _: self._reply.saying(""),
         )
@@ -178,18 +171,6 @@ class CrisisSimulation(Run[CrisisState]):
             ask.note(text=line)
         return after.replace(responses=said, changes=len(made), refused=len(refused))
 
-    def _prompt(
-        self, builder: AgentContextBuilder, agent: str, number: int, state: CrisisState
-    ) -> RenderedPrompt:
-        return builder.build_prompt(
-            agent_name=agent,
-            step_number=number,
-            agent_state=state.agent_vars[agent],
-            global_state=state.global_vars,
-            other_responses=state.responses,
-            events=[item.model_dump() for item in state.events],
-        )
-
     def rule(self, question: Question) -> Any:
         """Return what needs no model: no change, or the course kept."""
         if question.by == ENGINE:
@@ -211,25 +192,25 @@ class CrisisSimulation(Run[CrisisState]):
             ConfigError: there is no such variable or agent, or a value is impossible.
         """
         left, world = dict(values), self.world(state)
-        pending = (*state.pending, *_happened(left.pop("events", ())))
+        pending, told = [*state.pending], left.pop("events", ())
+        for item in told if isinstance(told, list | tuple) else [told]:
+            words = item if isinstance(item, Mapping) else {"description": item}
+            pending.append(Happening(**{"type": OUTSIDE, "source": OUTSIDE, **words}))
         muted, agents = left.pop("muted", state.muted), list(state.agent_vars)
         muted = (muted,) if isinstance(muted, str) else muted
         if not isinstance(muted, tuple | list) or not all(name in agents for name in muted):
             raise ConfigError(
                 f"muted: {muted!r:.60} are not agents; name some of: {', '.join(agents)}"
             )
-        updates: dict[str, Any] = {"global_vars": {}, "agent_vars": {}}
         for name, value in left.items():
             agent, dot, own = name.rpartition(".")  # an agent's name may have a dot
-            place = updates["agent_vars"].setdefault(agent, {}) if dot else updates["global_vars"]
-            place[own] = value
-        for record in world.apply_state_updates(updates, source=OUTSIDE):
+            record = world.change(agent if dot else None, own, value, OUTSIDE)
             # For a model an impossible value is a record; a person can correct it.
             if record.status == "failed":
-                raise ConfigError(f"{record.column} = {record.asked!r}: {record.reason}")
+                raise ConfigError(f"{name} = {value!r}: {record.reason}")
         # In the agents' order, so that equal states are equal however they came about.
         muted = tuple(agent for agent in agents if agent in muted)
-        return state.replace(**world.get_current_state(), pending=pending, muted=muted)
+        return state.replace(**world.get_current_state(), pending=tuple(pending), muted=muted)
 
     def world(self, state: CrisisState) -> GameEngine:
         """Return a copy of a state's variables with their definitions, to be changed.
@@ -242,9 +223,7 @@ class CrisisSimulation(Run[CrisisState]):
             raise ConfigError(
                 f"the state has agents {list(state.agent_vars)}; the scenario's are {agents}"
             )
-        return self.scenario.engine(
-            self._modules, {"global_vars": state.global_vars, "agent_vars": state.agent_vars}
-        )
+        return self.scenario.engine(self.modules, state.global_vars, state.agent_vars)
 
     @classmethod
     def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
@@ -253,11 +232,6 @@ class CrisisSimulation(Run[CrisisState]):
         return {"name": file.path.stem, **own}
 
     # --- views -------------------------------------------------------------------------------
-
-    @property
-    def modules(self) -> ComposedModules:
-        """The modules: what they add to prompts, and their rules."""
-        return self._modules
 
     def context_of(
         self,
@@ -291,11 +265,9 @@ class CrisisSimulation(Run[CrisisState]):
                 f"there is no prompt of turn {number}: turns {first + 1} to {self.turn_number} "
                 f"were played, and turn {self.turn_number + 1} can be previewed"
             )
-        speaking = self._modules.silenced(*self.silenced) if modules is None else modules
-        builder = self.scenario.builder(
-            ComposedModules(speaking).silenced(*silenced), stable_first=self.stable_first
-        )
-        return self._prompt(builder, agent, number, self._read_in(number))
+        speaking = self.modules.silenced(*self.silenced) if modules is None else modules
+        builder = self._speaking(ComposedModules(speaking).silenced(*silenced))
+        return _read_by(agent, number, self._read_in(number), builder)
 
     def _read_in(self, number: int) -> CrisisState:
         """Return the state as a turn's agents read it: after rules and engine, without answers."""
@@ -305,7 +277,7 @@ class CrisisSimulation(Run[CrisisState]):
             return before.replace(events=before.pending)
         # Done again, since what was set from outside after the prompts may have changed the state.
         world, turn = self.world(before), self.turns[place]
-        apply_deterministic_updates(self._modules, world, number)
+        apply_deterministic_updates(self.modules, world, number)
         for answer in turn.answers:
             if answer.component == ENGINE:
                 world.apply_state_updates(answer.fields["state_updates"])
@@ -317,8 +289,8 @@ class CrisisSimulation(Run[CrisisState]):
         found, own = [], self._start.variables
         for agent in (None, *self._start.agents):
             for name, variable in (own.agent_vars if agent else own.global_vars).items():
-                label = variable.label or humanise(name)
                 if isinstance(variable, NumericVariable):
+                    label = variable.label or humanise(name)
                     series = Series(
                         column=f"{agent}.{name}" if agent else name,
                         label=f"{agent}: {label.lower()}" if agent else label,
@@ -331,17 +303,11 @@ class CrisisSimulation(Run[CrisisState]):
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of the modules, and of a derived class's own code."""
-        return {**super().code_digests, **{module.name: module.digest for module in self._modules}}
+        return {**super().code_digests, **{module.name: module.digest for module in self.modules}}
 
 
-def _happened(events: Any) -> list[Happening]:
-    """Return events that are set from outside.
-
-    Raises:
-        ConfigError: one says nothing, or is not an event.
-    """
-    found = []
-    for item in events if isinstance(events, list | tuple) else [events]:
-        made = item if isinstance(item, Mapping) else {"description": item}
-        found.append(Happening(**{"type": OUTSIDE, "source": OUTSIDE, **made}))
-    return found
+def _read_by(
+    agent: str, number: int, state: CrisisState, builder: AgentContextBuilder
+) -> RenderedPrompt:
+    own, events = state.agent_vars[agent], [item.model_dump() for item in state.events]
+    return builder.build_prompt(agent, number, own, state.global_vars, state.responses, events)

@@ -11,16 +11,17 @@ import copy
 import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, ClassVar, NotRequired, Self
+from typing import Any, ClassVar, NotRequired
 
-from pydantic import ConfigDict, GetJsonSchemaHandler, model_validator, with_config
+from pydantic import ConfigDict, GetJsonSchemaHandler, create_model, with_config
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
+from llmsim_lab._util.config import Words
 from llmsim_lab._util.text import rounded
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.context._builder import event_line, quote
+from llmsim_lab.context._builder import event_line, quoted
 from llmsim_lab.context._modules import ModuleLoader
 from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._variables import Variable, Variables, value_text
@@ -51,7 +52,7 @@ class Event(TypedDict):
     """Something that happened; prompts show its description."""
 
     type: str
-    description: str
+    description: Words
 
 
 @with_config(_CLOSED)
@@ -79,6 +80,15 @@ class EngineOutput(Decision):
 
     confidence: ClassVar[None] = None
     """Not asked for."""
+    schema_json: ClassVar[str] = ""
+    """Of one scenario's answers; see ``engine_output_for``."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        own: JsonSchemaValue = json.loads(cls.schema_json) if cls.schema_json else handler(core)
+        return own
 
 
 def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[EngineOutput]:
@@ -94,65 +104,48 @@ def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[Engine
         max_events: the most events in one turn.
     """
     text = {"type": "string", "maxLength": _MOST_CHARS}
-    event = _closed({"type": {"type": "string", "maxLength": 60}, "description": text})
-    own = dict.fromkeys(engine.agents, _optional(engine.variables.agent_vars))
+    event = _object({"type": {"type": "string", "maxLength": 60}, "description": text})
+    own = _changes(engine.variables.agent_vars)
     updates = {
-        "global_vars": _optional(engine.variables.global_vars),
-        "agent_vars": _closed(own, required=()),
+        "global_vars": _changes(engine.variables.global_vars),
+        "agent_vars": _object(dict.fromkeys(engine.agents, own), optional=True),
     }
-    schema = _closed(
-        {
-            "state_updates": _closed(updates),
-            "events": {"type": "array", "maxItems": max_events, "items": event},
-            "reasoning": text,
-        }
-    )
-    return _output_model(json.dumps(schema))  # as JSON: a dict cannot be the key of a cache
+    schema = {
+        "state_updates": _object(updates),
+        "events": {"type": "array", "maxItems": max_events, "items": event},
+        "reasoning": text,
+    }
+    return _output_model(json.dumps(_object(schema)))  # a dict cannot be the key of a cache
 
 
 # Cached: clients keep what they work out of a class, and a class made per call costs more than a
 # prompt.
 @lru_cache(maxsize=64)
 def _output_model(schema_json: str) -> type[EngineOutput]:
-    class ScenarioOutput(EngineOutput):
-        @model_validator(mode="after")
-        def _events_say_something(self) -> Self:
-            if not all(event["description"].strip() for event in self.events):
-                raise ValueError("an event has no description; describe it, or leave it out")
-            return self
-
-        @classmethod
-        def __get_pydantic_json_schema__(
-            cls, _core: CoreSchema, _handler: GetJsonSchemaHandler
-        ) -> JsonSchemaValue:
-            schema: JsonSchemaValue = json.loads(schema_json)
-            return schema
-
-    ScenarioOutput.__name__ = ScenarioOutput.__qualname__ = EngineOutput.__name__
-    return ScenarioOutput
+    model = create_model("EngineOutput", __base__=EngineOutput)
+    model.schema_json = schema_json
+    return model
 
 
-def _closed(
-    properties: Mapping[str, Any], *, required: tuple[str, ...] | None = None
-) -> dict[str, Any]:
-    named = list(properties if required is None else required)
+def _object(properties: Mapping[str, Any], *, optional: bool = False) -> dict[str, Any]:
+    required = [] if optional else list(properties)
     return {
         "type": "object",
-        "properties": dict(properties),
-        "required": named,
+        "properties": properties,
+        "required": required,
         "additionalProperties": False,
-        "x-required": named,  # for ``reply_schema``, which would require all
+        "x-required": required,  # for ``reply_schema``, which would require all
     }
 
 
-def _optional(definitions: Mapping[str, Variable]) -> dict[str, Any]:
+def _changes(definitions: Mapping[str, Variable]) -> dict[str, Any]:
     properties = {
         name: variable.json_schema()
         | ({"description": variable.description} if variable.description else {})
         for name, variable in definitions.items()
         if variable.engine_may_set
     }
-    return _closed(properties, required=())
+    return _object(properties, optional=True)
 
 
 def _definitions(variables: Variables) -> str:
@@ -188,18 +181,14 @@ def limits_of(variable: Variable) -> str:
 
 
 def _values(values: Mapping[str, Any]) -> str:
-    written = [
-        f"{name} = {json.dumps(rounded(value), ensure_ascii=False)}"
-        for name, value in values.items()
-    ]
-    return ", ".join(written) or "nothing is recorded"
+    written = {name: json.dumps(rounded(it), ensure_ascii=False) for name, it in values.items()}
+    return ", ".join(map(" = ".join, written.items())) or "nothing is recorded"
 
 
 def engine_prompt(
     prompt: Prompt,
     scenario: CrisisScenario,
     game_engine: GameEngine,
-    *,
     step_number: int,
     responses: Mapping[str, str],
     events: Iterable[Happening],
@@ -218,9 +207,8 @@ def engine_prompt(
         PromptError: an edited prompt has slots that nothing fills.
     """
     state, agents = game_engine.get_current_state(), game_engine.agents
-    names = frozenset(name.casefold() for name in agents)
     # In the scenario's order, whatever the order of ``responses``: same state, same prompt.
-    actions = [quote(name, responses[name], names) for name in agents if name in responses]
+    said = {name: responses[name] for name in agents if name in responses}
     happened = [f"- {event_line(item.model_dump())}" for item in events]
     parties = [f"- {agent}: {_values(own)}" for agent, own in state["agent_vars"].items()]
     slots = {
@@ -233,7 +221,7 @@ def engine_prompt(
         "world": _values(state["global_vars"]),
         "parties": "\n".join(parties),
         "events": "\n".join(happened) or "Nothing yet.",
-        "actions": "\n\n".join(actions) or "Nobody has acted yet.",
+        "actions": quoted(said, agents),
     }
     wanted = {name: value for name, value in slots.items() if name in prompt.slots}
     sources = {name: words for name, words in _SOURCES.items() if name in wanted}
@@ -304,9 +292,9 @@ class SimulatorAgent:
                 Prompt.load("crisis_engine"),
                 self.scenario,
                 world,
-                step_number=step_number,
-                responses=agent_responses,
-                events=(*self._known, *self._pending),
+                step_number,
+                agent_responses,
+                (*self._known, *self._pending),
             ),
             response_model=engine_output_for(world),
             site=CallSite(component="engine", turn=step_number),
@@ -314,17 +302,13 @@ class SimulatorAgent:
         world.apply_state_updates(output.state_updates)
         events = (*self._pending, *happenings(output))
         now = world.get_current_state()
-        prompts: dict[str, str] = {
-            name: self.context_builder.build_prompt(
-                agent_name=name,
-                step_number=step_number,
-                agent_state=now["agent_vars"][name],
-                global_state=now["global_vars"],
-                other_responses=agent_responses,
-                events=[item.model_dump() for item in events],
+        told = [item.model_dump() for item in events]
+        prompts: dict[str, str] = {}
+        for name in agent_responses or world.agents:
+            own = now["agent_vars"][name]
+            prompts[name] = self.context_builder.build_prompt(
+                name, step_number, own, now["global_vars"], agent_responses, told
             )
-            for name in agent_responses or world.agents
-        }
         self.game_engine, self._known, self._pending = world, events, ()
         return prompts
 

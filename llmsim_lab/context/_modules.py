@@ -8,7 +8,6 @@ what it must not, the turn stops with a ``ModuleError``.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import sys
 import traceback
@@ -61,7 +60,7 @@ class BehaviorModule(ModuleData):
     Example:
         >>> from types import SimpleNamespace
         >>> code = SimpleNamespace(build_agent_context=lambda agent, own, world: "Keep calm.")
-        >>> BehaviorModule(name="calm", code=code).context_for("Ada", {}, {})
+        >>> BehaviorModule(name="calm", code=code).call("build_agent_context", "Ada", {}, {})
         'Keep calm.'
     """
 
@@ -87,47 +86,38 @@ class BehaviorModule(ModuleData):
         data = self.model_dump_json(include={"name", *ModuleData.model_fields})
         return digest_of(data, self.code_text)
 
-    def context_for(
-        self, agent_name: str, agent_state: Mapping[str, Any], global_state: Mapping[str, Any]
-    ) -> str | None:
-        """Return what its code adds to an agent's prompt, or None.
-
-        Raises:
-            ModuleError: the code raised, or returned neither a text nor None.
-        """
-        text: str | None = self._call("build_agent_context", agent_name, agent_state, global_state)
-        return text
-
-    def updates_for(
+    def call(
         self,
-        agent_name: str,
-        agent_state: Mapping[str, Any],
-        global_state: Mapping[str, Any],
-        step_number: int,
-    ) -> dict[str, Any]:
-        """Return what its code changes of an agent's state; an empty dict for nothing.
+        function: str,
+        agent: str,
+        own: Mapping[str, Any],
+        world: Mapping[str, Any],
+        *rest: int,
+    ) -> Any:
+        """Return what a function of its code returns; None where it has no such function.
+
+        Args:
+            function: ``build_agent_context``, or ``compute_state_updates``, which takes the turn's
+                number as well.
+            agent: the agent's name.
+            own: the agent's variables.
+            world: the world's.
+            rest: the turn's number.
 
         Raises:
-            ModuleError: the code raised, or returned anything but a dict.
+            ModuleError: the code raised, or returned what it must not.
         """
-        function = "compute_state_updates"
-        return self._call(function, agent_name, agent_state, global_state, step_number) or {}
-
-    def _call(
-        self, name: str, agent: str, own: Mapping[str, Any], world: Mapping[str, Any], *rest: int
-    ) -> Any:
-        """Return what a function of the code returns, or None where there is none."""
-        if not hasattr(self.code, name):
+        if not hasattr(self.code, function):
             return None
-        types, words = _RETURNS[name]
+        types, words = _RETURNS[function]
         try:
-            made = getattr(self.code, name)(agent, dict(own), dict(world), *rest)
+            made = getattr(self.code, function)(agent, dict(own), dict(world), *rest)
         except Exception as error:
             detail = f"{type(error).__name__}: {error}{_place_of(error)}"
-            raise ModuleError(self.name, agent=agent, function=name, detail=detail) from error
+            raise ModuleError(self.name, agent=agent, function=function, detail=detail) from error
         if not isinstance(made, types):
             detail = f"it returned {type(made).__name__}, not {words}"
-            raise ModuleError(self.name, agent=agent, function=name, detail=detail)
+            raise ModuleError(self.name, agent=agent, function=function, detail=detail)
         return made
 
 
@@ -152,7 +142,29 @@ class ComposedModules:
     """
 
     def __init__(self, modules: Iterable[BehaviorModule] = ()) -> None:
-        self.modules: tuple[BehaviorModule, ...] = _sorted(tuple(modules))
+        modules = tuple(modules)
+        by_name = {module.name: module for module in modules}
+        if len(by_name) < len(modules):
+            names = ", ".join(module.name for module in modules)
+            raise ConfigError(f"a module is given twice in {names}; name each once")
+        ordered: dict[str, BehaviorModule] = {}
+
+        def add(name: str, *above: str) -> None:
+            if name not in by_name:
+                raise ConfigError(
+                    f"module {above[-1]!r} requires {name!r}, which is not given; "
+                    f"there are: {', '.join(by_name)}"
+                )
+            if name in above:
+                circle = " -> ".join([*above, name])
+                raise ConfigError(f"modules require each other in a circle: {circle}")
+            for needed in by_name[name].requires:
+                add(needed, *above, name)
+            ordered.setdefault(name, by_name[name])
+
+        for name in by_name:
+            add(name)
+        self.modules = tuple(ordered.values())
         self.variables_with(None)  # raises for what is defined twice
 
     def variables_with(self, own: Variables | None) -> Variables:
@@ -189,32 +201,6 @@ class ComposedModules:
 
     def __iter__(self) -> Iterator[BehaviorModule]:
         return iter(self.modules)
-
-
-def _sorted(modules: tuple[BehaviorModule, ...]) -> tuple[BehaviorModule, ...]:
-    by_name = {module.name: module for module in modules}
-    if len(by_name) < len(modules):
-        names = ", ".join(module.name for module in modules)
-        raise ConfigError(f"a module is given twice in {names}; name each once")
-    for module in modules:
-        if missing := [name for name in module.requires if name not in by_name]:
-            raise ConfigError(
-                f"module {module.name!r} requires {missing[0]!r}, which is not given; "
-                f"there are: {', '.join(by_name)}"
-            )
-    ordered: dict[str, BehaviorModule] = {}
-
-    def add(module: BehaviorModule, *above: str) -> None:
-        if module.name in above:
-            circle = " -> ".join([*above, module.name])
-            raise ConfigError(f"modules require each other in a circle: {circle}")
-        for name in module.requires:
-            add(by_name[name], *above, module.name)
-        ordered.setdefault(module.name, module)
-
-    for module in modules:
-        add(module)
-    return tuple(ordered.values())
 
 
 class ModuleLoader:
@@ -276,26 +262,23 @@ class ModuleLoader:
         if len(paths) > 1:
             raise ConfigError(f"module {name!r} is there twice: {', '.join(map(str, paths))}")
         data = read_config(paths[0], ModuleData)
-        fields = {key: getattr(data, key) for key in ModuleData.model_fields}
-        path = paths[0].with_suffix(".py")
-        if not path.exists():
-            return BehaviorModule(name=name, **fields)
-        try:
-            text = path.read_text(encoding="utf-8")
-            code = _run(path, text)
-        except Exception as error:
-            raise ConfigError(
-                f"{path}: the module's code does not load: {type(error).__name__}: {error}"
-                f"{_place_of(error)}"
-            ) from error
-        return BehaviorModule(name=name, code=code, code_text=text, **fields)
+        code, text, path = None, "", paths[0].with_suffix(".py")
+        if path.exists():
+            try:
+                text = path.read_text(encoding="utf-8")
+                code = _run(path, text)
+            except Exception as error:
+                raise ConfigError(
+                    f"{path}: the module's code does not load: {type(error).__name__}: {error}"
+                    f"{_place_of(error)}"
+                ) from error
+        return BehaviorModule(name=name, code=code, code_text=text, **dict(data))
 
 
 def _run(path: Path, text: str) -> ModuleType:
     """Run a module's Python file; nothing is written, not even compiled code."""
     # The path is part of the name, so that files of one name in two folders stay apart.
-    mark = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
-    module = ModuleType(f"llmsim_lab_module_{mark}_{path.stem}")
+    module = ModuleType(f"llmsim_lab_module_{digest_of(str(path.resolve()))}_{path.stem}")
     module.__file__ = str(path)
     # Dataclasses and pickles look up their module by its name.
     sys.modules[module.__name__] = module

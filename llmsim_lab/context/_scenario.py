@@ -121,31 +121,29 @@ class CrisisScenario(Settings):
         return (loader or ModuleLoader()).load(self.modules)
 
     def engine(
-        self, modules: ComposedModules | None = None, state: Mapping[str, Any] | None = None
+        self,
+        modules: ComposedModules | None = None,
+        global_vars: Mapping[str, Any] | None = None,
+        agent_vars: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> GameEngine:
         """Return the world at the start, or in a state.
 
         Args:
             modules: what ``compose`` returned; composed anew if None.
-            state: has ``global_vars``, and ``agent_vars`` by agent.
+            global_vars: the world's variables; at the start if None.
+            agent_vars: the agents'.
 
         Raises:
             ConfigError: a value is impossible or missing, or of a variable that is not defined.
         """
-        modules = self.compose() if modules is None else modules
-        own = {name: agent.vars for name, agent in self.agents.items()}
-        values = state or {"global_vars": self.global_vars, "agent_vars": own}
-        defined = modules.variables_with(self.variables)
-        for place, given in (("global_vars", values["global_vars"]), *values["agent_vars"].items()):
-            known = defined.global_vars if given is values["global_vars"] else defined.agent_vars
-            # The engine takes values without a definition; here one is a typing error.
-            if unknown := [name for name in given if name not in known]:
-                raise ConfigError(
-                    f"{place}.{unknown[0]}: unknown variable; defined are: "
-                    f"{', '.join(known) or 'none'}"
-                )
         return GameEngine(
-            values["global_vars"], values["agent_vars"], modules, variables=self.variables
+            self.global_vars if global_vars is None else global_vars,
+            {name: agent.vars for name, agent in self.agents.items()}
+            if agent_vars is None
+            else agent_vars,
+            self.compose() if modules is None else modules,
+            variables=self.variables,
+            closed=True,
         )
 
     def builder(

@@ -30,10 +30,6 @@ _LARGEST = 1e15
 """Beyond it, floats no longer hold cents."""
 
 
-Accepted: TypeAlias = tuple[Scalar, str]
-"""A value that a variable takes, and what had to be converted for it; empty for nothing."""
-
-
 class BaseVariable(Settings):
     """What all types of variables have.
 
@@ -50,8 +46,8 @@ class BaseVariable(Settings):
     engine_may_set: bool = True
 
     @abstractmethod
-    def accept(self, value: Any) -> Accepted:
-        """Return the value as the variable takes it.
+    def accept(self, value: Any) -> Any:
+        """Return the value as the variable takes it, converted where a model wrote it another way.
 
         Raises:
             ValueError: it is of the wrong type or out of bounds; the message has value and limit.
@@ -94,8 +90,7 @@ class NumericVariable(BaseVariable):
         """True if only whole numbers are values."""
         return self.step is not None and self.step.is_integer()
 
-    def accept(self, value: Any) -> Accepted:
-        asked = value
+    def accept(self, value: Any) -> float:
         if isinstance(value, str):  # a model may write 65 as "65" or "65/100"
             bare = value.strip().removesuffix(self.suffix.strip()).strip()
             if not _NUMBER.fullmatch(bare):
@@ -113,9 +108,7 @@ class NumericVariable(BaseVariable):
         # Not value % step: 0.3 % 0.1 is 0.09999999999999998.
         if self.step and abs(value / self.step - round(value / self.step)) >= 1e-9:
             raise ValueError(f"{value:g} is not a multiple of {self.step:g}")
-        if self.whole:  # 65, not 65.0, in prompts, records and frames
-            value = round(value)
-        return value, "" if type(value) is type(asked) else f"{asked!r} was read as {value!r}"
+        return round(value) if self.whole else value  # 65, not 65.0, in prompts and frames
 
     def text(self, value: Any) -> str:
         return value_text(value) + (self.suffix if type(value) in (int, float) else "")
@@ -124,8 +117,7 @@ class NumericVariable(BaseVariable):
         schema: dict[str, Any] = {"type": "integer" if self.whole else "number"}
         for name, bound in (("minimum", self.min), ("maximum", self.max)):
             if bound is not None:
-                whole = self.whole and bound.is_integer()
-                schema[name] = int(bound) if whole else bound
+                schema[name] = int(bound) if self.whole and bound.is_integer() else bound
         return schema
 
     @model_validator(mode="after")
@@ -180,14 +172,14 @@ class TextVariable(BaseVariable):
     max_chars: Annotated[int, Field(ge=1)] = 200
     default: str | None = None
 
-    def accept(self, value: Any) -> Accepted:
+    def accept(self, value: Any) -> str:
         if not isinstance(value, str):
             raise ValueError(f"{clip(repr(value), 60)} is {type(value).__name__}, not a text")
         # On one line: a model wrote it, and it must not pass for a section of the next prompts.
         line = " ".join(value.split())
         if len(line) > self.max_chars:
             raise ValueError(f"the text has {len(line)} characters, more than {self.max_chars}")
-        return line, "" if line == value else "spaces and line breaks were made single"
+        return line
 
     def text(self, value: Any) -> str:
         return value_text(value) or "none"
@@ -202,10 +194,10 @@ class FlagVariable(BaseVariable):
     type: Literal["flag"] = "flag"
     default: bool | None = None
 
-    def accept(self, value: Any) -> Accepted:
+    def accept(self, value: Any) -> bool:
         if not isinstance(value, bool):
             raise ValueError(f"{clip(repr(value), 60)} is neither true nor false")
-        return value, ""
+        return value
 
     def json_schema(self) -> dict[str, Any]:
         return {"type": "boolean"}
@@ -218,11 +210,11 @@ class ChoiceVariable(BaseVariable):
     options: Annotated[tuple[str, ...], Field(min_length=2)]
     default: str | None = None
 
-    def accept(self, value: Any) -> Accepted:
+    def accept(self, value: Any) -> str:
         wanted = str(value).strip().lower()
         for option in self.options:
             if option.lower() == wanted:
-                return option, "" if option == value else f"{value!r} was read as {option!r}"
+                return option
         raise ValueError(f"{clip(repr(value), 60)} is not one of {', '.join(self.options)}")
 
     def json_schema(self) -> dict[str, Any]:
@@ -242,14 +234,16 @@ def inferred(name: str, value: Any) -> Variable:
     Raises:
         ConfigError: it is not a number, a text or a flag.
     """
-    kinds = {bool: FlagVariable, int: NumberVariable, float: NumberVariable, str: TextVariable}
-    if type(value) not in kinds:
-        raise ConfigError(
-            f"{name}: {clip(repr(value), 60)} is {type(value).__name__}; a variable holds a "
-            "number, a text or true or false"
-        )
-    made: Variable = kinds[type(value)]()
-    return made
+    if isinstance(value, bool):
+        return FlagVariable()
+    if isinstance(value, int | float):
+        return NumberVariable()
+    if isinstance(value, str):
+        return TextVariable()
+    raise ConfigError(
+        f"{name}: {clip(repr(value), 60)} is {type(value).__name__}; a variable holds a number, a "
+        "text or true or false"
+    )
 
 
 class Variables(Settings):

@@ -1,16 +1,15 @@
 """The world of a crisis: its variables, and what became of each change asked for.
 
-Changes are judged one by one: those that are possible are made, all at once; the others are not
-made, and are recorded with the reason. So one impossible value does not cost a turn its possible
-ones, and no value is moved into its bounds.
+Changes are judged one by one: those that are possible are made; the others are not, and are
+recorded with the reason. So one impossible value does not cost a turn its possible ones, and no
+value is moved into its bounds.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.context._modules import ComposedModules
@@ -27,8 +26,7 @@ OUTSIDE = "outside"
 """The source of changes made by interventions; it may set what the engine's model may not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateRecord:
+class UpdateRecord(NamedTuple):
     """What became of one change.
 
     Attributes:
@@ -49,8 +47,8 @@ class UpdateRecord:
     before: Scalar | None
     after: Scalar | None
     status: Status
-    reason: str = ""
-    source: str = ENGINE
+    reason: str
+    source: str
 
     @property
     def column(self) -> str:
@@ -67,12 +65,13 @@ class GameEngine:
         modules: their definitions apply; a variable of theirs that is not given has its default.
         variables: further definitions, a scenario's own. A value without a definition becomes a
             number, a text or a flag without bounds.
+        closed: whether a value without a definition is an error instead.
 
     Attributes:
         variables: all definitions.
 
     Raises:
-        ConfigError: an initial value is impossible or missing.
+        ConfigError: an initial value is impossible, missing or, if closed, not defined.
 
     Example:
         >>> engine = GameEngine({"alert": False}, {"Ada": {"gold": 5}})
@@ -87,6 +86,7 @@ class GameEngine:
         modules: ComposedModules | None = None,
         *,
         variables: Variables | None = None,
+        closed: bool = False,
     ) -> None:
         defined = (modules or ComposedModules()).variables_with(variables)
         world, shared = dict(defined.global_vars), dict(defined.agent_vars)
@@ -94,22 +94,24 @@ class GameEngine:
         for agent, given in ((None, global_vars), *agent_vars.items()):
             place = "global_vars" if agent is None else f"agent_vars.{agent}"
             known = world if agent is None else shared
-            own = dict(defined.global_vars if agent is None else defined.agent_vars)
-            for name in [name for name in given if name not in own]:
+            own = defined.global_vars if agent is None else defined.agent_vars
+            values = self._values[agent] = {}
+            for name in dict.fromkeys([*own, *given]):
+                if closed and name not in own:
+                    there = ", ".join(own) or "none"
+                    raise ConfigError(f"{place}.{name}: unknown variable; defined are: {there}")
                 # One definition for all agents: the type is that of the first agent's value.
-                own[name] = known.setdefault(name, inferred(f"{place}.{name}", given[name]))
-            values: dict[str, Any] = {}
-            for name, variable in own.items():
-                value = given.get(name, variable.default)
+                if name not in known:
+                    known[name] = inferred(f"{place}.{name}", given[name])
+                value = given.get(name, known[name].default)
                 if value is None:
                     raise ConfigError(f"{place}: no value for {name!r}, which has no default")
                 try:
-                    values[name], read = variable.accept(value)
-                    if read and name in given:  # a file can be corrected
-                        raise ValueError(f"write {values[name]!r}: {read}")
+                    values[name] = known[name].accept(value)
+                    if name in given and (read := _read_as(value, values[name])):
+                        raise ValueError(f"{read}; write {values[name]!r}")
                 except ValueError as error:
                     raise ConfigError(f"{place}.{name}: {error}") from error
-            self._values[agent] = values
         self.variables = Variables(global_vars=world, agent_vars=shared)
 
     @property
@@ -130,7 +132,7 @@ class GameEngine:
     def apply_state_updates(
         self, updates: Mapping[str, Any], *, source: str = ENGINE
     ) -> tuple[UpdateRecord, ...]:
-        """Make the changes that are possible, all at once; return what became of each.
+        """Make the changes that are possible; return what became of each.
 
         Args:
             updates: ``{"global_vars": {name: value}, "agent_vars": {agent: {name: value}}}``, each
@@ -143,59 +145,51 @@ class GameEngine:
         if unknown := updates.keys() - {"global_vars", "agent_vars"}:
             raise ConfigError(f"updates have global_vars and agent_vars, not {min(unknown)!r}")
         asked = {None: updates.get("global_vars", {}), **updates.get("agent_vars", {})}
-        # All are judged before any is made, so that their order does not matter.
-        records = tuple(
-            self._judged(agent, name, value, source)
+        return tuple(
+            self.change(agent, name, value, source)
             for agent, changes in asked.items()
             for name, value in changes.items()
         )
-        for record in records:
-            if record.status != "failed":
-                self._values[record.agent][record.variable] = record.after
+
+    def change(self, agent: str | None, name: str, asked: Any, source: str) -> UpdateRecord:
+        """Make one change, if it is possible, and return what became of it."""
+        known = self.variables.global_vars if agent is None else self.variables.agent_vars
+        own = self._values.get(agent, {})
+        before = after = own.get(name)
+        status: Status = "failed"
+        try:
+            if agent not in self._values:
+                raise ValueError(f"unknown agent; there are: {', '.join(self.agents) or 'none'}")
+            if name not in own:
+                raise ValueError(f"unknown variable; there are: {', '.join(own) or 'none'}")
+            # The schema does not name such variables to the model, but not every server limits it
+            # to the schema. Modules' code and interventions may change any variable.
+            if source == ENGINE and not known[name].engine_may_set:
+                raise ValueError("only modules' code may change it")
+            own[name] = after = known[name].accept(asked)
+            reason = _read_as(asked, after)
+            status = "repaired" if reason else "ok"
+        except ValueError as error:
+            reason = str(error)
             # An intervention that cannot be made raises an error, which says the same.
-            elif source != OUTSIDE:
+            if source != OUTSIDE:
                 log_event(
                     logger,
                     logging.WARNING,
                     "state_update_refused",
                     source=source,
-                    agent=record.agent,
-                    variable=record.variable,
-                    asked=clip(repr(record.asked), 60),
-                    reason=record.reason,
+                    agent=agent,
+                    variable=name,
+                    asked=clip(repr(asked), 60),
+                    reason=reason,
                 )
-        return records
+        return UpdateRecord(agent, name, asked, before, after, status, reason, source)
 
-    def _judged(self, agent: str | None, name: str, asked: Any, source: str) -> UpdateRecord:
-        before: Scalar | None = None
-        after: Scalar | None = None
-        fault = repair = ""
-        known = self.variables.global_vars if agent is None else self.variables.agent_vars
-        if agent not in self._values:
-            fault = f"unknown agent; there are: {', '.join(self.agents) or 'none'}"
-        elif name not in self._values[agent]:
-            fault = f"unknown variable; there are: {', '.join(self._values[agent]) or 'none'}"
-        else:
-            before = after = self._values[agent][name]
-            # The schema does not name such variables to the model, but not every server limits it
-            # to the schema. Modules' code and interventions may change any variable.
-            if source == ENGINE and not known[name].engine_may_set:
-                fault = "only modules' code may change it"
-            else:
-                try:
-                    after, repair = known[name].accept(asked)
-                except ValueError as error:
-                    fault = str(error)
-        return UpdateRecord(
-            agent=agent,
-            variable=name,
-            asked=asked,
-            before=before,
-            after=after,
-            status="failed" if fault else "repaired" if repair else "ok",
-            reason=fault or repair,
-            source=source,
-        )
+
+def _read_as(asked: Any, taken: Scalar) -> str:
+    """Return in words what was converted; empty for nothing."""
+    same = type(asked) is type(taken) and asked == taken
+    return "" if same else f"{clip(repr(asked), 60)} was read as {clip(repr(taken), 60)}"
 
 
 def apply_deterministic_updates(
@@ -220,8 +214,9 @@ def apply_deterministic_updates(
     records: list[UpdateRecord] = []
     for module in composed_modules or ():
         state = game_engine.get_current_state()
+        world = state["global_vars"]
         changes = {
-            agent: module.updates_for(agent, own, state["global_vars"], step_number)
+            agent: module.call("compute_state_updates", agent, own, world, step_number) or {}
             for agent, own in state["agent_vars"].items()
         }
         records += game_engine.apply_state_updates({"agent_vars": changes}, source=module.name)

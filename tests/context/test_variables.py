@@ -7,6 +7,7 @@ import pytest
 from context_kit import make_variables
 from pydantic import TypeAdapter, ValidationError
 
+from llmsim_lab.context import GameEngine
 from llmsim_lab.context._variables import Variable, inferred
 from llmsim_lab.errors import ConfigError
 
@@ -50,9 +51,11 @@ def test_a_value_prints_with_its_unit_or_scale(definition: Any, value: Any, text
 def test_a_documented_conversion_is_made_and_reported(
     definition: Any, asked: Any, taken: Any
 ) -> None:
-    value, repair = variable(**definition).accept(asked)
-    assert repr(value) == repr(taken)
-    assert repair
+    variables = make_variables(global_vars={"x": {"default": taken, **definition}})
+    engine = GameEngine({}, {}, variables=variables)
+    [record] = engine.apply_state_updates({"global_vars": {"x": asked}})
+    assert (repr(record.after), record.status) == (repr(taken), "repaired")
+    assert record.reason == f"{asked!r} was read as {taken!r}"
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,6 @@ class EngineOutput(Decision):
     events: list[Event]
     reasoning: str
 
-    confidence: ClassVar[None] = None
-    """Not asked for."""
     schema_json: ClassVar[str] = ""
     """Of one scenario's answers; see ``engine_output_for``."""
 
@@ -287,15 +285,9 @@ class SimulatorAgent:
             )
         apply_deterministic_updates(self.composed_modules, world, step_number)
         # The engine reads what agents know already and what is pending; they what is new.
+        known, prompt = (*self._known, *self._pending), Prompt.load("crisis_engine")
         output = await self.llm_client.call_with_retry(
-            prompt=engine_prompt(
-                Prompt.load("crisis_engine"),
-                self.scenario,
-                world,
-                step_number,
-                agent_responses,
-                (*self._known, *self._pending),
-            ),
+            prompt=engine_prompt(prompt, self.scenario, world, step_number, agent_responses, known),
             response_model=engine_output_for(world),
             site=CallSite(component="engine", turn=step_number),
         )

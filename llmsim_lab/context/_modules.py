@@ -224,11 +224,6 @@ class ModuleLoader:
             if not folder.is_dir():
                 raise ConfigError(f"there is no module folder {folder}; name one that exists")
 
-    def available(self) -> list[str]:
-        """Return the names of all modules in the folders, sorted."""
-        found = {path.stem for folder in self.folders for path in folder.glob("*.yaml")}
-        return sorted(name for name in found if _NAME.fullmatch(name))
-
     def load(self, names: Iterable[str]) -> ComposedModules:
         """Return the modules of these names and all that they require, in dependency order.
 
@@ -254,9 +249,10 @@ class ModuleLoader:
             )
         paths = [path for folder in self.folders if (path := folder / f"{name}.yaml").exists()]
         if not paths:
+            there = sorted({path.stem for it in self.folders for path in it.glob("*.yaml")})
             raise ConfigError(
                 f"there is no module {name!r} in {', '.join(map(str, self.folders))}; "
-                f"there are: {', '.join(self.available()) or 'none'}"
+                f"there are: {', '.join(there) or 'none'}"
             )
         # Not simply the first: which code is run must not depend on the order of the folders.
         if len(paths) > 1:

@@ -14,7 +14,7 @@ from llmsim_lab.context._builder import AgentContextBuilder, Briefing
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
 from llmsim_lab.context._variables import Variables
 from llmsim_lab.context._world import GameEngine
-from llmsim_lab.errors import ConfigError, DataError
+from llmsim_lab.errors import ConfigError
 
 # Without quotes, colons and equals signs: names stand in ``Ada: "words"`` and ``--set Ada.gold=5``.
 _AgentName = Annotated[str, Field(pattern=r"^[^\s\"=:]([^\n\"=:]*[^\s\"=:])?$")]
@@ -99,15 +99,15 @@ class CrisisScenario(Settings):
                 file, line and key.
         """
         # By its ending, not by looking for a file: what a name means must not depend on the folder.
-        if isinstance(name, Path) or name.endswith((".yaml", ".yml")):
-            return read_config(Path(name), cls)
-        try:
-            return read_config(data_path(f"scenarios/{name}.yaml"), cls)
-        except DataError as error:
-            raise ConfigError(
-                f"no scenario {name!r:.80} ships with the package; strait does. For one of your "
-                "own give its file's path, ending in .yaml"
-            ) from error
+        path = Path(name)
+        if isinstance(name, str) and path.suffix not in (".yaml", ".yml"):
+            path = data_path("scenarios") / f"{name}.yaml"
+            if not path.is_file():
+                raise ConfigError(
+                    f"no scenario {name!r:.80} ships with the package; strait does. For one of "
+                    "your own give its file's path, ending in .yaml"
+                )
+        return read_config(path, cls)
 
     def compose(self, loader: ModuleLoader | None = None) -> ComposedModules:
         """Return the scenario's modules.

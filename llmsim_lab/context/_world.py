@@ -173,16 +173,9 @@ class GameEngine:
             reason = str(error)
             # An intervention that cannot be made raises an error, which says the same.
             if source != OUTSIDE:
-                log_event(
-                    logger,
-                    logging.WARNING,
-                    "state_update_refused",
-                    source=source,
-                    agent=agent,
-                    variable=name,
-                    asked=clip(repr(asked), 60),
-                    reason=reason,
-                )
+                what = {"source": source, "agent": agent, "variable": name}
+                what |= {"asked": clip(repr(asked), 60), "reason": reason}
+                log_event(logger, logging.WARNING, "state_update_refused", **what)
         return UpdateRecord(agent, name, asked, before, after, status, reason, source)
 
 

@@ -200,10 +200,10 @@ def cascade_figure(run: SocialSimulation, post: int, *, title: str | None = None
 
 def _places(cascade: Cascade) -> dict[int, tuple[float, float]]:
     """Return the posts' places: levels to the right, ends of branches below each other."""
-    ends = (post.id for post, _ in cascade.walk() if post.id not in cascade.children)
+    ends = (post for post in cascade.levels if post not in cascade.children)
     heights: dict[int, float] = {post: place for place, post in enumerate(ends)}
-    for post, _ in reversed(list(cascade.walk())):
-        if post.id in cascade.children:
-            below = [heights[child.id] for child in cascade.children[post.id]]
-            heights[post.id] = sum(below) / len(below)
+    for post in reversed(cascade.levels):
+        if post in cascade.children:
+            below = [heights[child.id] for child in cascade.children[post]]
+            heights[post] = sum(below) / len(below)
     return {post: (level, heights[post]) for post, level in cascade.levels.items()}

@@ -56,6 +56,7 @@ class SocialAgent:
         interests: topics, lower case.
         personality: a sentence or two, which the reasoner reads.
         state: what it is doing.
+        activity: the chance that it opens the app in a turn, if it is idle.
         engagement_threshold: the share of a post's topics that must be among its interests for
             it to look closely, 0 to 1.
         timeout_threshold: ticks after which it has been in a state too long, 1 or more.
@@ -67,6 +68,7 @@ class SocialAgent:
     personality: str = ""
     _: KW_ONLY
     state: AgentState = AgentState.IDLE
+    activity: float = 0.5
     engagement_threshold: float = 0.5
     timeout_threshold: int = 5
     ticks_in_state: int = 0

@@ -8,13 +8,14 @@ breadth as in Vosoughi, Roy and Aral (2018), "The spread of true and false news 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.run._turn import Turn
 from llmsim_lab.statechart._agent import Post
+from llmsim_lab.statechart._turn import answers
 
 
 def received(turns: Sequence[Turn]) -> Counter[tuple[int | None, str]]:
@@ -22,13 +23,10 @@ def received(turns: Sequence[Turn]) -> Counter[tuple[int | None, str]]:
     # The counts of the state that the run began from hold what was done before.
     counts: Counter[tuple[int | None, str]] = Counter()
     for entry in turns[0].state.feed:
-        number = entry.post.id
-        counts[number, "like"] = entry.likes
-        counts[number, "reply"] = entry.replies
-        counts[number, "reshare"] = entry.reshares
+        own = {"like": entry.likes, "reply": entry.replies, "reshare": entry.reshares}
+        counts.update({(entry.post.id, kind): number for kind, number in own.items()})
     for turn in turns[1:]:
-        counts.update((like.post, "like") for like in turn.state.likes)
-        counts.update((post.parent, post.kind) for post in turn.state.new_posts)
+        counts.update(answers(turn.state.likes, turn.state.new_posts))
     return counts
 
 
@@ -59,24 +57,21 @@ class Cascade:
         below: dict[int, list[Post]] = {}
         for post in self.posts[1:]:
             # A parent from before the run began is not known; its answers are shown below the root.
-            parent = post.parent if post.parent in known else self.root.id
+            parent = post.parent if post.parent in known else None
             below.setdefault(parent or self.root.id, []).append(post)
         return below
 
     @cached_property
     def levels(self) -> dict[int, int]:
-        """How many steps each post is from the root, by id, in the order of ``walk``."""
-        return {post.id: level for post, level in self.walk()}
-
-    def walk(self) -> Iterator[tuple[Post, int]]:
-        """Yield posts and their levels: each followed by what answers it, oldest first."""
+        """How many steps each post is from the root, by id: each before what answers it."""
         # Without recursion: a chain of replies may be longer than Python's stack.
-        todo = [(self.root, 0)]
+        found, todo = dict[int, int](), [(self.root, 0)]
         while todo:
             post, level = todo.pop()
-            yield post, level
+            found[post.id] = level
             below = self.children.get(post.id, [])
             todo += [(child, level + 1) for child in reversed(below)]
+        return found
 
     @property
     def size(self) -> int:
@@ -99,12 +94,12 @@ class Cascade:
         Args:
             most: lines; the last one says how many more there are.
         """
-        lines = [
-            f"{'  ' * level}{_SIGNS[post.kind]} {printable(post.author, keep=' ')} "
-            f"(turn {post.turn})"
-            + (f": {clip(printable(post.text, keep=' '), 80)}" if post.kind != "reshare" else "")
-            for post, level in self.walk()
-        ]
-        if len(lines) > most:
-            lines = [*lines[:most], f"… and {len(lines) - most} more"]
-        return "\n".join(lines)
+        lines, by_id = [], {post.id: post for post in self.posts}
+        for number, level in self.levels.items():
+            post = by_id[number]
+            line = f"{_SIGNS[post.kind]} {post.author} (turn {post.turn})"
+            if post.kind != "reshare":
+                line += f": {clip(printable(post.text, keep=' '), 80)}"
+            lines.append("  " * level + printable(line, keep=" "))
+        left = len(lines) - most
+        return "\n".join([*lines[:most], *([f"… and {left} more"] if left > 0 else [])])

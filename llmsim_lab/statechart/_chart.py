@@ -135,17 +135,16 @@ class Statechart:
         table = source
         if not isinstance(table, ChartTable):
             table = read_config(Path(table or _SHIPPED), ChartTable)
-        moves = []
+        known, moves = {None: None, **guards}, []
         for row in table.transitions:
-            if row.guard is not None and row.guard not in guards:
+            if row.guard not in known:
+                there = ", ".join(guards) or "none"
                 raise ConfigError(
-                    f"chart: there is no guard {row.guard!r}; "
-                    f"there are: {', '.join(guards) or 'none'}. "
-                    "Derive a class: class Town(SocialSimulation): guards = "
+                    f"chart: there is no guard {row.guard!r}; there are: {there}. Derive a class: "
+                    "class Town(SocialSimulation): guards = "
                     f"{{**SocialSimulation.guards, {row.guard!r}: function}}"
                 )
-            guard = guards[row.guard] if row.guard else None
-            moves.append(Transition(row.trigger, row.source, row.target, guard))
+            moves.append(Transition(row.trigger, row.source, row.target, known[row.guard]))
         return Statechart(table.states, moves, table.initial, timeouts=table.timeouts)
 
     # --- what is legal ------------------------------------------------------------------------
@@ -155,12 +154,7 @@ class Statechart:
         return list(dict.fromkeys(m.trigger for m in self.transitions if m.source == state))
 
     def valid_targets(
-        self,
-        state: AgentState,
-        trigger: str,
-        *,
-        agent: Any = None,
-        context: object = None,
+        self, state: AgentState, trigger: str, *, agent: Any = None, context: object = None
     ) -> list[AgentState]:
         """Return where a trigger may lead from a state, in chart order, each target once.
 
@@ -200,10 +194,9 @@ class Statechart:
     def to_mermaid(self) -> str:
         """Return the chart as a Mermaid state diagram, for Markdown."""
         # JupyterLab makes the title the picture's text for those who cannot see it.
-        title = f"Statechart of {len(self.states)} states and {len(self.transitions)} transitions"
         # Mermaid takes plain words only, and not all of them; so names are titles of these.
         ids = {state: f"s{number}" for number, state in enumerate(self.states)}
-        lines = ["stateDiagram-v2", f"    accTitle: {title}"]
+        lines = ["stateDiagram-v2", f"    accTitle: {self!r}"]
         lines += [f'    state "{_mermaid_text(state)}" as {ids[state]}' for state in ids]
         lines.append(f"    [*] --> {ids[self.initial]}")
         lines += [
@@ -221,10 +214,7 @@ class Statechart:
         }
 
     def __repr__(self) -> str:
-        return (
-            f"<Statechart: {len(self.states)} states, {len(self.transitions)} transitions, "
-            f"initial {self.initial!s}>"
-        )
+        return f"Statechart of {len(self.states)} states and {len(self.transitions)} transitions"
 
 
 def _mermaid_text(text: str) -> str:

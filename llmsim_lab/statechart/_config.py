@@ -1,7 +1,6 @@
 """What a social simulation is made of: users, first posts, a chart, a feed.
 
-Users and first posts may be numbers instead of lists: ``population`` makes users from the profiles
-in ``data/social``.
+Users and first posts may be numbers instead of lists: they are then those in ``data/social``.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from pydantic import (
 
 from llmsim_lab._util.config import Settings, Words, beside, read_config
 from llmsim_lab._util.files import data_path
-from llmsim_lab.errors import ConfigError
 from llmsim_lab.statechart._chart import ChartTable
 
 _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
@@ -83,48 +81,7 @@ def _shipped(name: str) -> _Shipped:
     return read_config(data_path(f"social/{name}.yaml"), _Shipped)
 
 
-def population(size: int, *, seed: int = 0) -> tuple[ProfileConfig, ...]:
-    """Return users with distinct names: the shipped profiles, then new ones made from them.
-
-    A new user has one profile's name with a number after it, personality, activity and thresholds,
-    and the interests of another, drawn one. A larger population of the same seed begins with the
-    smaller one.
-
-    Args:
-        size: how many.
-        seed: of the interests; the shipped profiles come first whatever it is.
-
-    Raises:
-        ConfigError: ``size`` is negative.
-    """
-    shipped = _shipped("profiles").profiles
-    if size < 0:
-        raise ConfigError(f"a population of {size} is not possible; give 0 or more")
-    # A stream of its own, apart from the run's other draws, which have the same seed. Users are
-    # made one after the other, so that a larger population begins with the smaller one.
-    rng = random.Random(f"population/{seed}")
-    users = list(shipped[:size])
-    for place in range(len(shipped), size):
-        again, like = divmod(place, len(shipped))
-        temper, interests = shipped[like], rng.choice(shipped).interests
-        named = {"name": f"{temper.name} {again + 1}", "interests": interests}
-        users.append(temper.model_copy(update=named))
-    return tuple(users)
-
-
-def seed_posts(count: int | None = None) -> tuple[PostConfig, ...]:
-    """Return the shipped posts, or the first ``count`` of them.
-
-    Raises:
-        ConfigError: there are fewer.
-    """
-    posts = _shipped("posts").posts
-    if count is not None and not 0 <= count <= len(posts):
-        raise ConfigError(f"count={count}: there are {len(posts)} posts to begin with")
-    return posts[:count]
-
-
-Weight = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+_Weight = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
 class FeedConfig(Settings):
@@ -145,10 +102,10 @@ class FeedConfig(Settings):
             popularity leave first.
     """
 
-    interest: Weight = 2.0
-    recency: Weight = 1.0
-    popularity: Weight = 1.0
-    noise: Weight = 0.3
+    interest: _Weight = 2.0
+    recency: _Weight = 1.0
+    popularity: _Weight = 1.0
+    noise: _Weight = 0.3
     half_life: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 3.0
     max_age: Annotated[int, Field(ge=1, le=1000)] = 10
     max_posts: Annotated[int, Field(ge=1, le=10_000)] = 200
@@ -158,13 +115,36 @@ class FeedConfig(Settings):
 
 
 def _users(users: Any, info: ValidationInfo) -> Any:
+    """Return users; where only their number is given, with distinct names.
+
+    They are the shipped profiles, then new ones made from them: a new user has one profile's name
+    with a number after it, personality, activity and thresholds, and the interests of another,
+    drawn one. A larger population of the same seed begins with the smaller one.
+    """
     if not isinstance(users, int):
         return users
-    return population(users, seed=(info.data or {}).get("seed", 0))
+    if users < 0:
+        raise ValueError(f"a population of {users} is not possible; give 1 or more")
+    shipped = _shipped("profiles").profiles
+    # A stream of its own, apart from the run's other draws, which have the same seed.
+    rng = random.Random(f"population/{(info.data or {}).get('seed', 0)}")
+    made = list(shipped[:users])
+    for place in range(len(shipped), users):
+        again, like = divmod(place, len(shipped))
+        temper, interests = shipped[like], rng.choice(shipped).interests
+        named = {"name": f"{temper.name} {again + 1}", "interests": interests}
+        made.append(temper.model_copy(update=named))
+    return tuple(made)
 
 
 def _first_posts(posts: Any) -> Any:
-    return seed_posts(posts) if isinstance(posts, int) else posts
+    """Return posts; where only their number is given, the first ones of those shipped."""
+    if not isinstance(posts, int):
+        return posts
+    shipped = _shipped("posts").posts
+    if not 0 <= posts <= len(shipped):
+        raise ValueError(f"there are {len(shipped)} posts to begin with, not {posts}")
+    return shipped[:posts]
 
 
 def _names_differ(users: tuple[ProfileConfig, ...]) -> tuple[ProfileConfig, ...]:

@@ -18,11 +18,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ValidationError
 
-from llmsim_lab._util.text import log_event
+from llmsim_lab._util.text import faults, log_event
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
@@ -87,10 +87,8 @@ class MoveQuestion:
         # Without a post there is neither a good match nor a bad one.
         post = self.context
         match = interest_match(self.agent, post) if isinstance(post, Post) else 0.5
-        weights = {}
-        for option in self.options:
-            base, fit = _APPEAL[option]
-            weights[option] = math.exp(base + fit * match)
+        appeal = {option: _APPEAL[option] for option in self.options}
+        weights = {option: math.exp(base + fit * match) for option, (base, fit) in appeal.items()}
         total = sum(weights.values())
         return {option: weight / total for option, weight in weights.items()}
 
@@ -111,10 +109,6 @@ class NextState(Decision):
     """What the model answers: the state to go to."""
 
     next_state: _StateName
-    reasoning: ClassVar[str] = ""
-    """Not asked for."""
-    confidence: ClassVar[None] = None
-    """Not asked for."""
 
 
 # Not derived from NextState, whose field would then come before the reason.
@@ -128,9 +122,6 @@ class ExplainedNextState(Decision):
     def reasoning(self) -> str:
         """Why, in one sentence."""
         return self.rationale
-
-    confidence: ClassVar[None] = None
-    """Not asked for."""
 
 
 class Reasoner:
@@ -194,57 +185,55 @@ class Reasoner:
                 raise
             # Not the one shown first: a fallback must not depend on how options were shuffled.
             chosen = question.options[0]
-            log_event(
-                logger,
-                logging.WARNING,
-                "REASONER_FALLBACK",
-                words=f"{question.agent.name} takes the first option, {chosen.value}: {failure}",
-                agent=question.agent.name,
-                turn=question.turn,
-                chosen=chosen.value,
-                reason=failure.reason,
-            )
+            name = question.agent.name
+            what = {
+                "agent": name,
+                "turn": question.turn,
+                "chosen": chosen,
+                "reason": failure.reason,
+            }
+            words = f"{name} takes the first option, {chosen}: {failure}"
+            log_event(logger, logging.WARNING, "REASONER_FALLBACK", words=words, **what)
             self.counts["fallback"] += 1
             return chosen
         self.counts[decision.call.status if decision.call else "ok"] += 1
-        return legal_option(decision.next_state, question.options)
+        return AgentState(decision.next_state)
 
     async def _asked(self, question: MoveQuestion, reply: type[Any]) -> Any:
         """Return the model's answer, of the class ``NextState`` or ``ExplainedNextState``."""
-        agent, options = question.agent, question.ordered(self.seed)
-
-        def fault(decision: Any) -> str | None:
-            try:
-                legal_option(decision.next_state, question.options)
-            except ValueError as error:
-                return str(error)
-            return None
+        options, prompt = question.ordered(self.seed), Prompt.load("social_reasoner")
 
         return await self.llm_client.call_with_retry(
-            prompt=move_prompt(question, options, None, reply is ExplainedNextState),
+            prompt=move_prompt(question, options, prompt, reply is ExplainedNextState),
             response_model=reply,
             # In the prompt's order: a server that goes through the enum must not have another.
-            choices={"next_state": tuple(option.value for option in options)},
-            check=fault,
-            site=CallSite(component="reasoner", agent=agent.name, turn=question.turn),
+            choices={"next_state": tuple(map(str, options))},
+            check=lambda decision: _fault(decision.next_state, options),
+            site=CallSite(component="reasoner", agent=question.agent.name, turn=question.turn),
         )
 
 
 def move_prompt(
-    question: MoveQuestion, options: Sequence[AgentState], prompt: Prompt | None, rationale: bool
+    question: MoveQuestion, options: Sequence[AgentState], prompt: Prompt, rationale: bool
 ) -> RenderedPrompt:
-    """Return what ``build_reasoner_prompt`` does, of a question."""
-    agent = question.agent
-    return build_reasoner_prompt(
-        agent.name,
-        agent.interests,
-        agent.personality,
-        question.current_state,
-        question.trigger,
-        options,
-        question.context,
-        prompt=prompt,
-        rationale=rationale,
+    """Return the prompt for a decision. Its wording is the reasoner contract's.
+
+    Args:
+        question: what is to be decided.
+        options: the legal states, in the order in which the model reads them.
+        prompt: one with the slots of the shipped ``social_reasoner``.
+        rationale: whether the answer gives a reason.
+    """
+    agent, reason = question.agent, '"rationale": "<one sentence>", ' if rationale else ""
+    return prompt.render(
+        agent_name=agent.name,
+        agent_interests=", ".join(agent.interests),
+        agent_personality=agent.personality,
+        current_state=question.current_state.value,
+        trigger=question.trigger,
+        context=format_context(question.context),
+        options="\n".join(f"- {option.value}: {STATE_DESCRIPTIONS[option]}" for option in options),
+        answer_form=f'{{{reason}"next_state": "<state_value>"}}',
     )
 
 
@@ -256,9 +245,6 @@ def build_reasoner_prompt(
     trigger: str,
     options: Sequence[AgentState],
     context: Any,
-    *,
-    prompt: Prompt | None = None,
-    rationale: bool = False,
 ) -> RenderedPrompt:
     """Return the prompt for a decision. Its wording is the reasoner contract's.
 
@@ -270,20 +256,10 @@ def build_reasoner_prompt(
         trigger: the event.
         options: the legal states, in the order in which the model reads them.
         context: what it is about; see ``format_context``.
-        prompt: one with the slots of the shipped ``social_reasoner``; that one if not given.
-        rationale: whether the answer gives a reason.
     """
-    reason = '"rationale": "<one sentence>", ' if rationale else ""
-    return (prompt or Prompt.load("social_reasoner")).render(
-        agent_name=agent_name,
-        agent_interests=", ".join(agent_interests),
-        agent_personality=agent_personality,
-        current_state=current_state.value,
-        trigger=trigger,
-        context=format_context(context),
-        options="\n".join(f"- {option.value}: {STATE_DESCRIPTIONS[option]}" for option in options),
-        answer_form=f'{{{reason}"next_state": "<state_value>"}}',
-    )
+    agent = SocialAgent(agent_name, agent_interests, agent_personality)
+    question = MoveQuestion(agent, current_state, trigger, options, context)
+    return move_prompt(question, options, Prompt.load("social_reasoner"), False)
 
 
 def format_context(context: Any) -> str:
@@ -308,28 +284,18 @@ def parse_reasoner_response(response_text: str, options: Sequence[AgentState]) -
         ValueError: the reply is not a JSON object with ``next_state``, or names another state.
     """
     try:
-        data = json.loads(response_text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"Failed to parse Reasoner response: {error}") from error
-    if not isinstance(data, dict) or not isinstance(data.get("next_state"), str):
-        raise ValueError(
-            "Failed to parse Reasoner response: it must be an object with a text 'next_state'"
-        )
-    return legal_option(data["next_state"], options)
+        said = NextState.model_validate_json(response_text).next_state
+    except ValidationError as error:
+        raise ValueError(f"Failed to parse Reasoner response: {faults(error)}") from error
+    if fault := _fault(said, options):
+        raise ValueError(fault)
+    return AgentState(said)
 
 
-def legal_option(value: str, options: Sequence[AgentState]) -> AgentState:
-    """Return the option of that value, whatever its letters' case.
-
-    Raises:
-        ValueError: it is not one of the options; the message lists them.
-    """
-    wanted = value.strip().lower()
-    for option in options:
-        if option.value == wanted:
-            return option
-    there = ", ".join(option.value for option in options)
-    raise ValueError(f"Invalid state: {value}; the options are {there}")
+def _fault(value: str, options: Sequence[AgentState]) -> str | None:
+    """Return what is wrong with the state that a reply names; None if it is one of the options."""
+    there = ", ".join(options)
+    return None if value in options else f"Invalid state: {value}; the options are {there}"
 
 
 _APPEAL: dict[AgentState, tuple[float, float]] = {

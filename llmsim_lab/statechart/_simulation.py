@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,49 +12,29 @@ from pydantic import ValidationError
 from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Ask, Question, Run
+from llmsim_lab.run._config import one_or_more
 from llmsim_lab.run._turn import Series
 from llmsim_lab.statechart._agent import Post, interested
-from llmsim_lab.statechart._analysis import (
-    Cascade,
-    received,
-)
-from llmsim_lab.statechart._chart import (
-    AgentState,
-    Guard,
-    Statechart,
-)
-from llmsim_lab.statechart._config import (
-    Chart,
-    FeedConfig,
-    Population,
-    PostConfig,
-    SeedPosts,
-)
-from llmsim_lab.statechart._reasoner import (
-    ExplainedNextState,
-    MoveQuestion,
-    NextState,
-    move_prompt,
-)
+from llmsim_lab.statechart._analysis import Cascade, received
+from llmsim_lab.statechart._chart import AgentState, Guard, Statechart
+from llmsim_lab.statechart._config import Chart, FeedConfig, Population, PostConfig, SeedPosts
+from llmsim_lab.statechart._reasoner import ExplainedNextState, MoveQuestion, NextState, move_prompt
 from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState
-from llmsim_lab.statechart._turn import (
-    circulate,
-    make_moves,
-    next_state,
-    plan_turn,
-    triggers_in,
-)
+from llmsim_lab.statechart._turn import circulate, make_moves, next_state, plan_turn, triggers_in
 from llmsim_lab.statechart._writer import Draft, phrase, post_prompt
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SERIES = tuple(
-    Series(column=name, label=name.capitalize(), unit="a turn", short=name)
-    for name in ("likes", "replies", "reshares", "posts")
-) + tuple(
-    Series(column=state.value, label=state.value.replace("_", " ").capitalize(), unit="users")
-    for state in AgentState
+_SERIES = (
+    *[
+        Series(column=name, label=name.capitalize(), unit="a turn", short=name)
+        for name in ("likes", "replies", "reshares", "posts")
+    ],
+    *[
+        Series(column=state, label=state.replace("_", " ").capitalize(), unit="users")
+        for state in map(str, AgentState)
+    ],
 )
 
 
@@ -78,6 +58,7 @@ class SocialSimulation(Run[SocialState]):
         shuffle: whether the options stand in a seeded random order.
 
     Attributes:
+        statechart: what is legal.
         guards: what the chart may name as guards; a class derived from this one may have others. A
             guard is called more than once for a move, so that its answer must follow from the agent
             (without its history) and the post alone.
@@ -95,8 +76,9 @@ class SocialSimulation(Run[SocialState]):
 
     def ready(self) -> None:
         """Make the chart; raise ConfigError if it has triggers that no turn fires."""
-        self._chart = Statechart.load(self.config.chart, guards=self.guards)
-        for move in self._chart.transitions:
+        self._reply: Any = ExplainedNextState if self.rationale else NextState
+        self.statechart = Statechart.load(self.config.chart, guards=self.guards)
+        for move in self.statechart.transitions:
             if move.trigger not in (fired := triggers_in(move.source)):
                 raise ConfigError(
                     f"chart: {move}: no turn fires {move.trigger!r} in the state {move.source!s}; "
@@ -105,20 +87,9 @@ class SocialSimulation(Run[SocialState]):
 
     def start(self) -> SocialState:
         """Return the network before the first turn: everybody in the chart's initial state."""
-        posts = tuple(
-            Post(**dict(post), id=number, root=number)
-            for number, post in enumerate(self.config.seed_posts, start=1)
-        )
-        people = tuple(
-            UserState(
-                user.name,
-                self._chart.initial,
-                seen=tuple(post.id for post in posts if post.author == user.name),
-            )
-            for user in self.config.population
-        )
-        feed = circulate([], [FeedEntry(post) for post in posts], number=0, config=self.feed)
-        return SocialState(people=people, feed=feed, new_posts=posts, next_post=len(posts) + 1)
+        first, users = self.statechart.initial, self.config.population
+        people = tuple(UserState(user.name, first) for user in users)
+        return self._posted(SocialState(people=people), self.config.seed_posts)
 
     async def turn(self, state: SocialState, ask: Ask) -> SocialState:
         """Return the network after every user's move."""
@@ -135,7 +106,9 @@ class SocialSimulation(Run[SocialState]):
             ),
             tag="reasoner",
             limits=lambda name: {"next_state": [it.value for it in self._ordered(moves[name])]},
-            otherwise=lambda name: self._choice(moves[name].options[0], "no valid answer"),
+            otherwise=lambda name: self._reply(
+                rationale="no valid answer", next_state=moves[name].options[0]
+            ),
             move=moves.get,
         )
         chosen = {name: AgentState(choice.next_state) for name, choice in choices.items()}
@@ -161,7 +134,8 @@ class SocialSimulation(Run[SocialState]):
         """Return a draw by how well the post fits the user's interests; for writers a phrase."""
         if question.tag == "writer":
             return Draft(text=phrase(question.values["post"], seed=self.seed))
-        return self._choice(question.values["move"].by_rule(self.seed), "drawn by the rule")
+        drawn = question.values["move"].by_rule(self.seed)
+        return self._reply(rationale="drawn by the rule", next_state=drawn)
 
     def changed(self, state: SocialState, values: Mapping[str, Any]) -> SocialState:
         """Return the network with these users ``banned``, and no others, or with a ``post`` put in.
@@ -174,21 +148,42 @@ class SocialSimulation(Run[SocialState]):
                 "banned, a list of names, and post: {'author': ..., 'text': ..., 'topics': [...]}"
             )
         if "banned" in values:
-            state = _with_banned(state, values["banned"])
-        if "post" in values:
-            state = _with_post(state, values["post"], self.feed)
-        return state
+            banned, there = set(one_or_more(values["banned"])), [it.name for it in state.people]
+            if unknown := banned - set(there):
+                names = clip(", ".join(there), 200)
+                raise ConfigError(
+                    f"there is no user {min(unknown)!r} to ban; the users are {names}"
+                )
+            people = (person._replace(banned=person.name in banned) for person in state.people)
+            state = state.replace(people=tuple(people))
+        if "post" not in values:
+            return state
+        try:
+            words = PostConfig.model_validate(values["post"])
+        except ValidationError as error:
+            raise ConfigError(f"post.{faults(error)}") from error
+        return self._posted(state, [words])
+
+    def _posted(self, state: SocialState, words: Sequence[PostConfig]) -> SocialState:
+        """Return the network with posts put in."""
+        posts = [
+            Post(**dict(post), id=number, turn=state.at, root=number)
+            for number, post in enumerate(words, state.next_post)
+        ]
+        # Users do not see their own posts, nor one that is put in in their name.
+        own: dict[str, list[int]] = {}
+        for post in posts:
+            own.setdefault(post.author, []).append(post.id)
+        people = (it._replace(seen=(*it.seen, *own.get(it.name, ()))) for it in state.people)
+        new = [FeedEntry(post) for post in posts]
+        return state.replace(
+            people=tuple(people),
+            feed=circulate(state.feed, new, number=state.at, config=self.feed),
+            new_posts=(*state.new_posts, *posts),
+            next_post=state.next_post + len(posts),
+        )
 
     # --- what is asked -----------------------------------------------------------------------
-
-    @property
-    def _reply(self) -> type[Any]:
-        return ExplainedNextState if self.rationale else NextState
-
-    def _choice(self, state: AgentState, why: str) -> NextState | ExplainedNextState:
-        if self.rationale:
-            return ExplainedNextState(rationale=why, next_state=state)
-        return NextState(next_state=state)
 
     def _ordered(self, move: MoveQuestion) -> list[AgentState]:
         reads = self.seat(move.agent.name, tag="reasoner") != self.rule  # a rule reads none
@@ -216,15 +211,10 @@ class SocialSimulation(Run[SocialState]):
 
     def _due(self, state: SocialState) -> tuple[dict[str, MoveQuestion], dict[str, int]]:
         return plan_turn(
-            state, self.config.population, chart=self._chart, feed=self.feed, seed=self.seed
+            state, self.config.population, chart=self.statechart, feed=self.feed, seed=self.seed
         )
 
     # --- views -------------------------------------------------------------------------------
-
-    @property
-    def statechart(self) -> Statechart:
-        """What is legal."""
-        return self._chart
 
     @property
     def series(self) -> Sequence[Series]:
@@ -277,17 +267,15 @@ class SocialSimulation(Run[SocialState]):
 
         Of two of one size the older comes first.
         """
-        counts = received(self.turns)
-        together: dict[int, list[Post]] = {}
+        counts, together = received(self.turns), dict[int, list[Post]]()
         # By id, so that a root, which is older, comes first in its cascade.
         for number, post in sorted(self.posts.items()):
-            root = post.root if post.root is not None else number
-            together.setdefault(root, []).append(post)
+            together.setdefault(number if post.root is None else post.root, []).append(post)
         found = [
             Cascade(tuple(members), sum(counts[post.id, "like"] for post in members))
             for members in together.values()
         ]
-        return sorted(found, key=lambda cascade: (-cascade.size, cascade.root.id))
+        return sorted(found, key=lambda cascade: -cascade.size)
 
     def cascade_of(self, post: int) -> Cascade:
         """Return the cascade that a post is in.
@@ -296,7 +284,7 @@ class SocialSimulation(Run[SocialState]):
             ConfigError: the run has no such post.
         """
         for cascade in self.cascades():
-            if any(member.id == post for member in cascade.posts):
+            if post in cascade.levels:
                 return cascade
         raise ConfigError(f"the run has no post {post}; simulation.post_frame() lists them")
 
@@ -324,34 +312,3 @@ class SocialSimulation(Run[SocialState]):
         """Share of the users' decisions that fell back to the first option; None if none."""
         made = [it for turn in self.turns for it in turn.answers if it.component == "reasoner"]
         return sum(it.status == "fallback" for it in made) / len(made) if made else None
-
-
-def _with_banned(state: SocialState, names: str | Iterable[str]) -> SocialState:
-    banned = {names} if isinstance(names, str) else set(names)
-    there = [person.name for person in state.people]
-    if unknown := banned - set(there):
-        raise ConfigError(
-            f"there is no user {min(unknown)!r} to ban; the users are {clip(', '.join(there), 200)}"
-        )
-    people = tuple(person._replace(banned=person.name in banned) for person in state.people)
-    return state.replace(people=people)
-
-
-def _with_post(state: SocialState, given: Any, config: FeedConfig) -> SocialState:
-    try:
-        words = PostConfig.model_validate(given)
-    except ValidationError as error:
-        raise ConfigError(f"post.{faults(error)}") from error
-    number = state.next_post
-    post = Post(**dict(words), id=number, turn=state.at, root=number)
-    # Users do not see their own posts, nor one that is put in in their name.
-    people = tuple(
-        person._replace(seen=(*person.seen, number)) if person.name == post.author else person
-        for person in state.people
-    )
-    return state.replace(
-        people=people,
-        feed=circulate(state.feed, [FeedEntry(post)], number=state.at, config=config),
-        new_posts=(*state.new_posts, post),
-        next_post=number + 1,
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,8 @@ from llmsim_lab.statechart._agent import DecidedBy, Post, PostKind, SocialAgent
 from llmsim_lab.statechart._chart import TIMEOUT, AgentState, Statechart
 from llmsim_lab.statechart._config import FeedConfig, ProfileConfig
 from llmsim_lab.statechart._reasoner import MoveQuestion, draw
-from llmsim_lab.statechart._state import FeedEntry, Like, Move, SocialState, UserState
+from llmsim_lab.statechart._state import FeedEntry, Like, Move, SocialState
 
-_Matrix = np.ndarray[Any, np.dtype[np.float64]]
 Draft = tuple[SocialAgent, Post, Post | None]
 """Author and post, without its text but for a reshare, and the post that it is about."""
 
@@ -42,8 +41,17 @@ def next_posts(
     """
     if not state.feed:
         return [None] * len(state.people)
-    # Of all users, also those who do not scroll: who else scrolls must not move the draws.
-    scores = _scores(state, profiles, config, seed)
+    # As matrices: 500 users and 200 posts are 100,000 scores a turn. A topic that interests no user
+    # has no column; a post may name one twice.
+    topics = sorted({topic for profile in profiles for topic in profile.interests})
+    interests = np.array([[topic in it.interests for topic in topics] for it in profiles], float)
+    about = np.array([[it.post.topics.count(topic) for topic in topics] for it in state.feed])
+    match = interests @ about.T / [max(len(it.post.topics), 1) for it in state.feed]
+    # With Gumbel noise the best score is a draw by logit, of chances like exp(score / noise). Of
+    # all users, also those who do not scroll: who else scrolls must not move the draws.
+    draws = np.random.default_rng([seed, state.at]).gumbel(size=match.shape)
+    general = np.array(_appeal(state.feed, config, state.at))
+    scores = config.interest * match + general + config.noise * draws
     places: dict[int, list[int]] = {}
     for place, entry in enumerate(state.feed):
         places.setdefault(entry.post.content, []).append(place)
@@ -51,8 +59,7 @@ def next_posts(
         hidden = [place for content in person.seen for place in places.get(content, ())]
         scores[row, hidden] = -np.inf
     banned = {person.name for person in state.people if person.banned}
-    by_banned = [place for place, entry in enumerate(state.feed) if entry.post.author in banned]
-    scores[:, by_banned] = -np.inf
+    scores[:, [entry.post.author in banned for entry in state.feed]] = -np.inf
     # Where all are hidden, argmax names the first.
     return [
         None if scores[row, place] == -np.inf else state.feed[place].post
@@ -60,29 +67,8 @@ def next_posts(
     ]
 
 
-def _scores(
-    state: SocialState, profiles: Sequence[ProfileConfig], config: FeedConfig, seed: int
-) -> _Matrix:
-    """Return the utility of each post in circulation for each user, users by posts."""
-    # As matrices: 500 users and 200 posts are 100,000 scores a turn. A topic that interests no user
-    # has no column; a post may name one twice.
-    topics = sorted({topic for profile in profiles for topic in profile.interests})
-    interests = np.array([[topic in it.interests for topic in topics] for it in profiles], float)
-    about = np.array([[it.post.topics.count(topic) for topic in topics] for it in state.feed])
-    match = interests @ about.T / [max(len(it.post.topics), 1) for it in state.feed]
-    # With Gumbel noise the best score is a draw by logit, of chances like exp(score / noise).
-    draws = np.random.default_rng([seed, state.at]).gumbel(size=match.shape)
-    general = np.array(_appeal(state.feed, config, state.at))
-    scores: _Matrix = config.interest * match + general + config.noise * draws
-    return scores
-
-
 def circulate(
-    feed: Sequence[FeedEntry],
-    new: Sequence[FeedEntry],
-    *,
-    number: int,
-    config: FeedConfig,
+    feed: Sequence[FeedEntry], new: Sequence[FeedEntry], *, number: int, config: FeedConfig
 ) -> tuple[FeedEntry, ...]:
     """Return the posts in circulation after a turn, oldest first.
 
@@ -162,15 +148,7 @@ def plan_turn(
         if person.banned:
             continue
         here, ticks, about = person.state, person.ticks + 1, None
-        agent = SocialAgent(
-            profile.name,
-            profile.interests,
-            profile.personality,
-            state=here,
-            engagement_threshold=profile.engagement_threshold,
-            timeout_threshold=profile.timeout_threshold,
-            ticks_in_state=ticks,
-        )
+        agent = SocialAgent(**dict(profile), state=here, ticks_in_state=ticks)
         late = ticks >= chart.timeouts.get(here, profile.timeout_threshold)
         # Time is up, but an agent whose guard for the timeout is False continues as usual.
         if late and chart.valid_targets(here, TIMEOUT, agent=agent):
@@ -209,9 +187,8 @@ def make_moves(
     drafts: list[Draft] = []
     for name, move in moves.items():
         post, target = move.context, chosen.get(name, move.options[0])
-        by: DecidedBy = "timeout" if move.trigger == TIMEOUT else "chart"
-        if name in chosen:
-            by = "reasoner"
+        alone: DecidedBy = "timeout" if move.trigger == TIMEOUT else "chart"
+        by: DecidedBy = "reasoner" if name in chosen else alone
         about = None if post is None else post.id
         made.append(Move(name, move.trigger, move.current_state, target, by, about))
         draft = _post_made(move, target, next_post + len(drafts), seed)
@@ -265,58 +242,50 @@ def next_state(
         posts: those made, with their texts.
         config: how long posts circulate.
     """
-    number = state.at + 1
-    received = _received(state.feed, likes, posts)
+    number, at_hand = state.at + 1, state.at_hand
+    counts = answers(likes, posts)
+    received = [
+        entry._replace(
+            likes=entry.likes + counts[entry.post.id, "like"],
+            replies=entry.replies + counts[entry.post.id, "reply"],
+            reshares=entry.reshares + counts[entry.post.id, "reshare"],
+        )
+        for entry in state.feed
+    ]
     feed = circulate(received, [FeedEntry(post) for post in posts], number=number, config=config)
-    about = {entry.post.content for entry in feed}
-    made = {move.agent: move for move in moves}
     # Authors have seen what they wrote or reshared.
     saw = {name: [content] for name, content in seen.items()}
     for post in posts:
         saw.setdefault(post.author, []).append(post.content)
-    people = tuple(
-        _person_after(person, made.get(person.name), saw.get(person.name, ()), about)
-        for person in state.people
-    )
+    # Only of what circulates, else a state would grow with the run.
+    known, made = {entry.post.content for entry in feed}, {move.agent: move for move in moves}
+    people = []
+    for person in state.people:
+        contents = dict.fromkeys((*person.seen, *saw.get(person.name, ())))
+        change: dict[str, Any] = {"seen": tuple(one for one in contents if one in known)}
+        if move := made.get(person.name):
+            # In these states nothing is being looked at or answered.
+            free = move.target in (AgentState.IDLE, AgentState.SCROLLING, AgentState.RESTING)
+            change |= {"state": move.target, "ticks": 0, "post": None if free else move.post}
+        elif not person.banned:
+            change["ticks"] = person.ticks + 1
+        people.append(person._replace(**change))
     # What somebody is looking at is kept after it has left circulation, to be replied to.
-    known = {entry.post.id for entry in feed}
-    held = sorted({person.post for person in people if person.post is not None} - known)
-    at_hand = state.at_hand
+    held = {it.post for it in people if it.post is not None} - {it.post.id for it in feed}
     return SocialState(
         at=number,
-        people=people,
+        people=tuple(people),
         feed=feed,
         new_posts=tuple(posts),
-        kept=tuple(at_hand[post] for post in held),
+        kept=tuple(at_hand[post] for post in sorted(held)),
         next_post=state.next_post + len(posts),
         moves=tuple(moves),
         likes=tuple(likes),
     )
 
 
-def _person_after(
-    person: UserState, move: Move | None, saw: Sequence[int], known: set[int]
-) -> UserState:
-    # Only of what circulates, else a state would grow with the run.
-    seen = tuple(dict.fromkeys(content for content in (*person.seen, *saw) if content in known))
-    if move is None:
-        return person._replace(ticks=person.ticks + (not person.banned), seen=seen)
-    # In these states nothing is being looked at or answered.
-    free = move.target in (AgentState.IDLE, AgentState.SCROLLING, AgentState.RESTING)
-    return person._replace(state=move.target, ticks=0, post=None if free else move.post, seen=seen)
-
-
-def _received(
-    feed: Sequence[FeedEntry], likes: Sequence[Like], posts: Sequence[Post]
-) -> list[FeedEntry]:
-    """Return the posts in circulation with this turn's likes, replies and reshares counted."""
-    liked = Counter(like.post for like in likes)
-    answers = Counter((post.parent, post.kind) for post in posts)
-    return [
-        entry._replace(
-            likes=entry.likes + liked[entry.post.id],
-            replies=entry.replies + answers[entry.post.id, "reply"],
-            reshares=entry.reshares + answers[entry.post.id, "reshare"],
-        )
-        for entry in feed
-    ]
+def answers(likes: Iterable[Like], posts: Iterable[Post]) -> Counter[tuple[int | None, str]]:
+    """Return how often each post was liked, answered and reshared, by its id and the kind."""
+    counts = Counter[tuple[int | None, str]]((like.post, "like") for like in likes)
+    counts.update((post.parent, post.kind) for post in posts)
+    return counts

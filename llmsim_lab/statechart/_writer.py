@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import StringConstraints
 
@@ -17,10 +17,6 @@ class Draft(Decision):
     """What the model answers: the text of a post."""
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=600)]
-    reasoning: ClassVar[str] = ""
-    """Not asked for."""
-    confidence: ClassVar[None] = None
-    """Not asked for."""
 
 
 def post_prompt(

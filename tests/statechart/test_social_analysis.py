@@ -67,14 +67,7 @@ def test_a_run_that_began_from_a_state_goes_on_from_its_counts(
 
 def test_a_cascades_size_depth_and_breadth_are_those_of_its_tree() -> None:
     assert (TREE.size, TREE.depth, TREE.breadth) == (6, 3, 2)
-    assert [(post.id, level) for post, level in TREE.walk()] == [
-        (1, 0),
-        (2, 1),
-        (5, 2),
-        (3, 1),
-        (4, 2),
-        (6, 3),
-    ]
+    assert list(TREE.levels.items()) == [(1, 0), (2, 1), (5, 2), (3, 1), (4, 2), (6, 3)]
     lone = Cascade((member(1),))
     assert (lone.size, lone.depth, lone.breadth) == (1, 0, 1)
 

@@ -13,7 +13,6 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import replay
 from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.statechart import AgentState, SocialSimulation
-from llmsim_lab.statechart._config import population, seed_posts
 
 SMALL_CHART = """
 initial: idle
@@ -22,6 +21,10 @@ transitions:
   - {trigger: opens_app, source: idle, target: scrolling}
   - {trigger: feed_empty, source: scrolling, target: idle}
 """
+
+
+def population(size: int, seed: int = 0) -> Any:
+    return SocialSimulation.config_type(population=size, seed=seed).population
 
 
 def test_a_population_begins_with_the_shipped_profiles_and_continues_with_new_ones() -> None:
@@ -38,7 +41,7 @@ def test_a_population_is_one_number_in_a_call_or_a_file(tmp_path: Path) -> None:
     path.write_text("kind: social\npopulation: 50\nseed_posts: 8\nplayers: rule\nseed: 2\n")
     config = class_and_config(path)[1]
     assert config.population == population(50, seed=2)
-    assert config.seed_posts == seed_posts(8)
+    assert len(config.seed_posts) == 8
     assert config == SocialSimulation(population=50, seed_posts=8, players="rule", seed=2).config
     assert not config.needs_model
 
@@ -49,7 +52,7 @@ def test_a_population_is_one_number_in_a_call_or_a_file(tmp_path: Path) -> None:
         ({"population": [{"name": "A", "interests": ["x"]}] * 2}, "different names; twice: A"),
         ({"population": "many"}, "population: Input should be a valid tuple"),
         ({"population": -4}, "a population of -4 is not possible"),
-        ({"seed_posts": 99}, "count=99: there are 25 posts"),
+        ({"seed_posts": 99}, "there are 25 posts to begin with, not 99"),
         ({"population": [{"name": "A\nB", "interests": ["x"]}]}, "population.0.name"),
         ({"population": [{"name": "A", "interests": ["x\u2028y"]}]}, "population.0.interests.0"),
         ({"population": [{"name": "A", "interests": []}]}, "population.0.interests"),

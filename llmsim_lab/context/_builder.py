@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -20,11 +20,11 @@ from llmsim_lab.context._modules import ComposedModules
 from llmsim_lab.context._variables import NumberVariable, Variable, Variables, humanise
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
-from llmsim_lab.types import Role
 
 CORE = "context builder"
 """The source of sections that are not a module's."""
 
+_Role = Literal["system", "user"]
 _Line = Annotated[str, Field(min_length=1)]
 _SPEECH = re.compile(r""":[*_]*\s*["\u201c\u201d\u201e\u00ab]""")
 """A colon and an opening quotation mark, however a model sets them."""
@@ -174,11 +174,11 @@ class AgentContextBuilder:
             ModuleError: a module's code failed.
         """
         briefing = self.briefing
-        texts: dict[Role, str] = {"system": "", "user": ""}
-        spans: dict[Role, list[Span]] = {"system": [], "user": []}
+        texts: dict[_Role, str] = {"system": "", "user": ""}
+        spans: dict[_Role, list[Span]] = {"system": [], "user": []}
 
         def add(
-            title: str, text: str, role: Role = "user", *, source: str = CORE, when: str = ""
+            title: str, text: str, role: _Role = "user", *, source: str = CORE, when: str = ""
         ) -> None:
             """Add a section to a message; without words there is none."""
             if text:
@@ -210,7 +210,7 @@ class AgentContextBuilder:
         for module in self.composed_modules:
             words = module.call("build_agent_context", agent_name, agent_state, global_state) or ""
             add(module.heading, words.strip(), source=f"module {module.name}")
-        closing: Role = "system" if self.stable_first else "user"
+        closing: _Role = "system" if self.stable_first else "user"
         decision = [briefing.question]
         if briefing.considerations:
             decision += ["", "Consider:", *[f"- {line}" for line in briefing.considerations]]

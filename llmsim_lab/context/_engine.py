@@ -78,14 +78,14 @@ class EngineOutput(Decision):
     events: list[Event]
     reasoning: str
 
-    schema_json: ClassVar[str] = ""
-    """Of one scenario's answers; see ``engine_output_for``."""
+    of_scenario: ClassVar[str] = ""
+    """The JSON schema of one scenario's answers; see ``engine_output_for``."""
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        own: JsonSchemaValue = json.loads(cls.schema_json) if cls.schema_json else handler(core)
+        own: JsonSchemaValue = json.loads(cls.of_scenario) if cls.of_scenario else handler(core)
         return own
 
 
@@ -121,7 +121,7 @@ def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[Engine
 @lru_cache(maxsize=64)
 def _output_model(schema_json: str) -> type[EngineOutput]:
     model = create_model("EngineOutput", __base__=EngineOutput)
-    model.schema_json = schema_json
+    model.of_scenario = schema_json
     return model
 
 

@@ -135,7 +135,8 @@ class Statechart:
         table = source
         if not isinstance(table, ChartTable):
             table = read_config(Path(table or _SHIPPED), ChartTable)
-        known, moves = {None: None, **guards}, []
+        known: dict[str | None, Guard | None] = {None: None, **guards}
+        moves = []
         for row in table.transitions:
             if row.guard not in known:
                 there = ", ".join(guards) or "none"

@@ -26,15 +26,12 @@ from llmsim_lab.statechart._writer import Draft, phrase, post_prompt
 if TYPE_CHECKING:
     import pandas as pd
 
-_SERIES = (
-    *[
-        Series(column=name, label=name.capitalize(), unit="a turn", short=name)
-        for name in ("likes", "replies", "reshares", "posts")
-    ],
-    *[
-        Series(column=state, label=state.replace("_", " ").capitalize(), unit="users")
-        for state in map(str, AgentState)
-    ],
+_SERIES = tuple(
+    Series(column=name, label=name.capitalize(), unit="a turn", short=name)
+    for name in ("likes", "replies", "reshares", "posts")
+) + tuple(
+    Series(column=state.value, label=state.value.replace("_", " ").capitalize(), unit="users")
+    for state in AgentState
 )
 
 

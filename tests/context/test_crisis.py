@@ -57,25 +57,19 @@ def engine_says(**made: Any) -> Any:
 # --- a turn ------------------------------------------------------------------------------------
 
 
-def test_agents_read_what_the_engine_has_just_changed_and_what_others_said_before() -> None:
-    simulation = make_crisis()
+def test_rules_then_the_engine_then_agents_who_read_what_others_said_before() -> None:
+    thirst = make_module("thirst", updates=lambda agent, own, world, step: {"trust": 50 - step})
+    simulation = make_crisis(modules=[thirst])
     simulation.run(2)
+    assert "trust = 49" in prompts_to(simulation, "world")[0].prompt
+    story = list(simulation.turns[1].in_words())
+    assert "Ada.trust: 50 -> 49 (thirst)" in story
+    assert "water: 40 -> 39 (engine)" in story
     prompt = prompts_to(simulation, "Ada")[1].prompt
     assert "Water level: 38/100" in prompt
     assert "- Gates were moved in week 2" in prompt
     assert 'Bo: "ACTIONS: Bo opens gate 1"' in prompt
     assert "Ada opens gate" not in prompt
-
-
-def test_rules_run_before_the_engine_is_asked() -> None:
-    thirst = make_module("thirst", updates=lambda agent, own, world, step: {"trust": 50 - step})
-    simulation = make_crisis(modules=[thirst])
-    simulation.run(1)
-    assert "trust = 49" in prompts_to(simulation, "world")[0].prompt
-    assert simulation.state.agent_vars["Ada"]["trust"] == 49
-    story = list(simulation.turns[1].in_words())
-    assert "Ada.trust: 50 -> 49 (thirst)" in story
-    assert "water: 40 -> 39 (engine)" in story
 
 
 def test_impossible_changes_are_refused_one_by_one_and_stand_in_the_turn(
@@ -129,9 +123,6 @@ def test_a_module_that_fails_stops_the_turn_with_its_name_and_the_agent() -> Non
         simulation.run(3)
     assert simulation.turn_number == 1
     assert simulation.state.global_vars["water"] == 39
-
-
-# --- who plays ---------------------------------------------------------------------------------
 
 
 # --- on a tape ---------------------------------------------------------------------------------
@@ -291,9 +282,6 @@ def test_no_turn_is_played_from_a_state_that_cannot_be(
         simulation.fork(0, state=state).run(1)
     with pytest.raises(ConfigError, match=message):
         make_crisis(state=state).run(1)
-
-
-# --- views -------------------------------------------------------------------------------------
 
 
 # --- what an agent read, without some modules' words -------------------------------------------

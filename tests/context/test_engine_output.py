@@ -16,14 +16,11 @@ def make_engine() -> GameEngine:
         global_vars={
             "tension": {"type": "scale", "default": 50, "description": "How tense it is."},
             "talks": {"type": "choice", "options": ["Open", "Closed"], "default": "Open"},
+            "tax": {"type": "percent", "default": 10, "engine_may_set": False},
         },
         agent_vars={"gold": {"type": "number", "min": 0, "default": 1}},
     )
     return GameEngine({}, {"Ada": {}, "Bo": {}}, variables=variables)
-
-
-def engine_output_schema(engine: GameEngine, **limits: int) -> dict[str, Any]:
-    return reply_schema(engine_output_for(engine, **limits))
 
 
 ANSWER: dict[str, Any] = {
@@ -48,9 +45,14 @@ def test_what_is_not_of_the_form_is_refused(change: dict[str, Any]) -> None:
         EngineOutput.model_validate(ANSWER | change)
 
 
-def test_the_schema_names_the_scenarios_variables_and_no_others() -> None:
-    updates = engine_output_schema(make_engine())["properties"]["state_updates"]["properties"]
+def test_the_schema_names_what_the_engine_may_change_and_bounds_texts_and_events() -> None:
+    schema = reply_schema(engine_output_for(make_engine(), max_events=2))["properties"]
+    assert schema["events"]["maxItems"] == 2
+    assert schema["events"]["items"]["properties"]["description"]["maxLength"] == 240
+    assert schema["reasoning"]["maxLength"] == 240
+    updates = schema["state_updates"]["properties"]
     world = updates["global_vars"]["properties"]
+    assert list(world) == ["tension", "talks"]
     assert world["tension"] == {
         "type": "integer",
         "minimum": 0,
@@ -62,19 +64,3 @@ def test_the_schema_names_the_scenarios_variables_and_no_others() -> None:
     assert updates["agent_vars"]["properties"]["Bo"]["properties"] == {
         "gold": {"type": "number", "minimum": 0}
     }
-
-
-def test_the_schema_does_not_name_what_only_code_may_change() -> None:
-    variables = make_variables(
-        global_vars={"tax": {"type": "percent", "default": 10, "engine_may_set": False}}
-    )
-    schema = engine_output_schema(GameEngine({"wind": 1}, {}, variables=variables))
-    updates = schema["properties"]["state_updates"]["properties"]
-    assert list(updates["global_vars"]["properties"]) == ["wind"]
-
-
-def test_texts_and_events_are_bounded() -> None:
-    schema = engine_output_schema(make_engine(), max_events=2)["properties"]
-    assert schema["events"]["maxItems"] == 2
-    assert schema["events"]["items"]["properties"]["description"]["maxLength"] == 240
-    assert schema["reasoning"]["maxLength"] == 240

@@ -27,40 +27,21 @@ def make_engine() -> GameEngine:
     return GameEngine({}, {"Ada": {"gold": 5}, "Bo": {"gold": 2}}, variables=definitions())
 
 
-def values(engine: GameEngine) -> dict[str, Any]:
-    return engine.get_current_state()
-
-
 def test_a_state_is_initial_values_and_defaults_in_the_definitions_order() -> None:
     engine = GameEngine({"talks": "Closed"}, {"Ada": {"gold": 5}}, variables=definitions())
-    assert values(engine) == {
+    assert engine.get_current_state() == {
         "global_vars": {"tension": 50, "talks": "Closed"},
         "agent_vars": {"Ada": {"gold": 5, "angry": False}},
     }
-    assert list(values(engine)["global_vars"]) == ["tension", "talks"]
+    assert list(engine.get_current_state()["global_vars"]) == ["tension", "talks"]
     assert engine.agents == ("Ada",)
-
-
-def test_possible_updates_are_made_and_recorded() -> None:
-    engine = make_engine()
-    records = engine.apply_state_updates(
-        {"global_vars": {"tension": 65}, "agent_vars": {"Ada": {"angry": True}}}
-    )
-    assert values(engine)["global_vars"]["tension"] == 65
-    assert values(engine)["agent_vars"]["Ada"]["angry"] is True
-    assert [(r.agent, r.variable, r.before, r.after, r.status, r.source) for r in records] == [
-        (None, "tension", 50, 65, "ok", "engine"),
-        ("Ada", "angry", False, True, "ok", "engine"),
-    ]
 
 
 @pytest.mark.parametrize(
     ("updates", "reason"),
     [
         ({"global_vars": {"tension": 130}}, "130 is above the greatest value, 100"),
-        ({"global_vars": {"tension": "rising"}}, "'rising' is not a number"),
         ({"global_vars": {"tension": None}}, "None is NoneType, not a number"),
-        ({"global_vars": {"talks": "Ajar"}}, "'Ajar' is not one of Open, Closed"),
         ({"global_vars": {"mood": 1}}, "unknown variable; there are: tension, talks"),
         ({"agent_vars": {"Ada": {"gold": -1}}}, "-1 is below the least value, 0"),
         ({"agent_vars": {"Ada": {"mood": 1}}}, "unknown variable; there are: gold, angry"),
@@ -75,7 +56,7 @@ def test_an_impossible_update_is_refused_and_recorded_with_its_reason(
     assert record.status == "failed"
     assert reason in record.reason
     assert record.before == record.after
-    assert values(engine) == values(make_engine())
+    assert engine.get_current_state() == make_engine().get_current_state()
 
 
 def test_values_that_nobody_defines_are_typed_without_bounds() -> None:
@@ -83,14 +64,19 @@ def test_values_that_nobody_defines_are_typed_without_bounds() -> None:
     records = engine.apply_state_updates(
         {"global_vars": {"alert": 3, "wind": -1e6}, "agent_vars": {"Ada": {"mood": 5}}}
     )
-    assert [record.status for record in records] == ["failed", "ok", "failed"]
+    assert [(r.agent, r.variable, r.before, r.after, r.status, r.source) for r in records] == [
+        (None, "alert", False, False, "failed", "engine"),
+        (None, "wind", 3, -1e6, "ok", "engine"),
+        ("Ada", "mood", "calm", "calm", "failed", "engine"),
+    ]
+    assert engine.get_current_state()["global_vars"] == {"alert": False, "wind": -1e6}
 
 
 @pytest.mark.parametrize(
     ("world", "own", "message"),
     [
         ({"tension": 120}, {"gold": 1}, "global_vars.tension: 120 is above"),
-        ({"tension": "half"}, {"gold": 1}, "global_vars.tension: 'half' is not a number"),
+        ({"tension": "7"}, {"gold": 1}, "global_vars.tension: '7' was read as 7; write 7"),
         ({}, {}, "agent_vars.Ada: no value for 'gold', which has no default"),
         ({}, {"gold": -1}, "agent_vars.Ada.gold: -1 is below"),
         ({"ports": ["Kobe"]}, {"gold": 1}, "global_vars.ports: ['Kobe'] is list; a variable holds"),

@@ -14,13 +14,6 @@ SAYS_HI = """
 """
 
 
-def test_data_and_code_are_read(tmp_path: Path) -> None:
-    write_module(tmp_path, "mood", "title: MOOD\ndescription: How it feels.\n", SAYS_HI)
-    [module] = ModuleLoader(tmp_path).load(["mood"])
-    assert (module.name, module.title, module.description) == ("mood", "MOOD", "How it feels.")
-    assert module.code.build_agent_context("Ada", {}, {}) == "Hi."
-
-
 @pytest.mark.parametrize(
     "name", ["../outside", "/etc/passwd", "sub/mood", "..", ".", "", "mood.yaml", "a b", "__init__"]
 )
@@ -70,14 +63,7 @@ def test_code_that_does_not_load_is_named_with_its_line(
     ("data", "line", "message"),
     [
         ("title: M\ntitel: 3\n", 2, "titel: unknown key; known here are description, requires"),
-        ("title: M\nrequires: 3\n", 2, "requires: Input should be a valid tuple"),
-        ("name: mood\n", 1, "name: unknown key"),
         ("code: evil.py\n", 1, "code: unknown key"),
-        (
-            "variables:\n  agent_vars:\n    gold: {type: scale, colour: red}\n",
-            3,
-            "colour: unknown key",
-        ),
         (
             "variables:\n  agent_vars:\n    gold:\n      type: scale\n      default: 120\n",
             3,
@@ -88,7 +74,6 @@ def test_code_that_does_not_load_is_named_with_its_line(
             5,
             "options.0: Input should be a valid string (it is True)",
         ),
-        ("variables:\n  agents:\n    gold: {}\n", 2, "unknown key"),
         ("variables:\n  agent_vars:\n    gold: {type: scales}\n", 3, "'scales' found using 'type'"),
     ],
 )

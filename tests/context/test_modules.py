@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from context_kit import build, make_code, make_module
+from context_kit import build, make_module
 
-from llmsim_lab.context import BehaviorModule, ComposedModules, GameEngine
+from llmsim_lab.context import ComposedModules, GameEngine
 from llmsim_lab.context import apply_deterministic_updates as apply_updates
 from llmsim_lab.errors import ConfigError, ModuleError
 
@@ -32,15 +32,22 @@ def test_a_module_that_raises_is_named_with_agent_and_function() -> None:
 )
 def test_updates_must_be_a_dict(returned: Any, message: str) -> None:
     module = make_module(updates=lambda agent, own, world, step: returned)
-    with pytest.raises(ModuleError) as caught:
-        apply_updates(ComposedModules([module]), GameEngine({}, {"Ada": {"a": 1}}), 1)
-    assert message in str(caught.value)
-    assert caught.value.function == "compute_state_updates"
+    with pytest.raises(ModuleError, match=f"compute_state_updates, agent 'Ada': {message}"):
+        module.call("compute_state_updates", "Ada", {}, {}, 1)
 
 
-def test_code_without_either_function_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="neither build_agent_context nor compute_state_updates"):
-        BehaviorModule(name="x", code=make_code())
+def test_a_module_changes_its_agents_only_and_what_it_cannot_is_refused() -> None:
+    module = make_module(updates={"gold": "much", "silver": 1, "tax": 3})
+    engine = GameEngine({"tax": 1}, {"Ada": {"gold": 1}})
+    before = engine.get_current_state()
+    records = apply_updates(ComposedModules([module]), engine, 1)
+    assert [(record.variable, record.status) for record in records] == [
+        ("gold", "failed"),
+        ("silver", "failed"),
+        ("tax", "failed"),
+    ]
+    assert records[2].reason == "unknown variable; there are: gold"
+    assert engine.get_current_state() == before
 
 
 def test_modules_are_put_after_what_they_require() -> None:
@@ -62,19 +69,3 @@ def test_modules_are_put_after_what_they_require() -> None:
 def test_a_circle_is_refused_and_shown(requires: dict[str, list[str]], circle: str) -> None:
     with pytest.raises(ConfigError, match=circle):
         ComposedModules(make_module(name, requires=needs) for name, needs in requires.items())
-
-
-def test_an_impossible_update_of_a_module_is_refused_and_recorded() -> None:
-    module = make_module(updates={"gold": "much", "silver": 1, "tax": 3})
-    engine = GameEngine({"tax": 1}, {"Ada": {"gold": 1}})
-    records = apply_updates(ComposedModules([module]), engine, 1)
-    assert [(record.variable, record.status) for record in records] == [
-        ("gold", "failed"),
-        ("silver", "failed"),
-        ("tax", "failed"),
-    ]
-    assert records[2].reason == "unknown variable; there are: gold"
-    assert engine.get_current_state() == {
-        "global_vars": {"tax": 1},
-        "agent_vars": {"Ada": {"gold": 1}},
-    }

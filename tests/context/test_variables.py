@@ -8,7 +8,7 @@ from context_kit import make_variables
 from pydantic import TypeAdapter, ValidationError
 
 from llmsim_lab.context import GameEngine
-from llmsim_lab.context._variables import Variable, inferred
+from llmsim_lab.context._variables import Variable
 from llmsim_lab.errors import ConfigError
 
 
@@ -118,13 +118,6 @@ def test_the_schema_holds_a_model_to_the_values(definition: Any, schema: Any) ->
 def test_a_definition_that_makes_no_sense_is_refused(definition: Any, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         variable(**definition)
-
-
-@pytest.mark.parametrize(
-    ("value", "kind"), [(True, "flag"), (3, "number"), (2.5, "number"), ("calm", "text")]
-)
-def test_a_value_without_definition_gets_one_of_its_type(value: Any, kind: str) -> None:
-    assert inferred("x", value).type == kind
 
 
 def test_the_same_variable_from_two_sides_is_refused_naming_both() -> None:

@@ -6,20 +6,20 @@ Users and first posts may be numbers instead of lists: they are then those in ``
 from __future__ import annotations
 
 import random
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     Field,
     StringConstraints,
     ValidationInfo,
 )
 
-from llmsim_lab._util.config import Settings, Words, beside, read_config
+from llmsim_lab._util.config import Settings, Words, YamlFile, beside, read_config
 from llmsim_lab._util.files import data_path
 from llmsim_lab.statechart._chart import ChartTable
 
@@ -70,15 +70,11 @@ class PostConfig(Settings):
     topics: Annotated[tuple[Topic, ...], Field(min_length=1)]
 
 
-class _Shipped(BaseModel):
-    profiles: tuple[ProfileConfig, ...] = ()
-    posts: tuple[PostConfig, ...] = ()
-
-
 # Cached: a configuration is made for every run of a study.
 @cache
-def _shipped(name: str) -> _Shipped:
-    return read_config(data_path(f"social/{name}.yaml"), _Shipped)
+def _shipped(name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = YamlFile.read(data_path(f"social/{name}.yaml")).values[name]
+    return rows
 
 
 _Weight = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
@@ -125,33 +121,31 @@ def _users(users: Any, info: ValidationInfo) -> Any:
         return users
     if users < 0:
         raise ValueError(f"a population of {users} is not possible; give 1 or more")
-    shipped = _shipped("profiles").profiles
+    shipped = _shipped("profiles")
     # A stream of its own, apart from the run's other draws, which have the same seed.
     rng = random.Random(f"population/{(info.data or {}).get('seed', 0)}")
-    made = list(shipped[:users])
+    made = shipped[:users]
     for place in range(len(shipped), users):
         again, like = divmod(place, len(shipped))
-        temper, interests = shipped[like], rng.choice(shipped).interests
-        named = {"name": f"{temper.name} {again + 1}", "interests": interests}
-        made.append(temper.model_copy(update=named))
-    return tuple(made)
+        name = f"{shipped[like]['name']} {again + 1}"
+        made.append({**shipped[like], "name": name, "interests": rng.choice(shipped)["interests"]})
+    return made
 
 
 def _first_posts(posts: Any) -> Any:
     """Return posts; where only their number is given, the first ones of those shipped."""
     if not isinstance(posts, int):
         return posts
-    shipped = _shipped("posts").posts
+    shipped = _shipped("posts")
     if not 0 <= posts <= len(shipped):
         raise ValueError(f"there are {len(shipped)} posts to begin with, not {posts}")
     return shipped[:posts]
 
 
 def _names_differ(users: tuple[ProfileConfig, ...]) -> tuple[ProfileConfig, ...]:
-    names = [user.name for user in users]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"users must have different names; twice: {twice}")
+    [(name, most)] = Counter(user.name for user in users).most_common(1)
+    if most > 1:
+        raise ValueError(f"users must have different names; twice: {name}")
     return users
 
 

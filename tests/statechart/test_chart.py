@@ -35,24 +35,17 @@ def traffic(*more: Transition, **settings: Any) -> Statechart:
     return Statechart(Light, (*moves, *more), Light.RED, **settings)
 
 
-def test_a_trigger_leads_where_the_chart_says_and_leaves_the_agent_to_its_caller() -> None:
-    lamp = at(Light.RED)
-    assert traffic().fire(lamp, "go") is Light.GREEN
+def test_targets_come_in_the_charts_order_and_the_first_is_taken_by_the_caller() -> None:
+    others = [
+        Transition("go", Light.RED, Light.DARK),
+        Transition("go", Light.RED, Light.GREEN, lambda *_: False),
+    ]
+    chart, lamp = traffic(*others), at(Light.RED)
+    assert chart.fire(lamp, "go") is Light.GREEN
+    assert chart.fire(lamp, "halt") is None
     assert lamp.state is Light.RED
-
-
-def test_triggers_and_targets_come_in_the_charts_order_each_once() -> None:
-    chart = traffic(
-        Transition("go", Light.RED, Light.DARK), Transition("go", Light.RED, Light.GREEN, bool)
-    )
     assert chart.valid_triggers(Light.GREEN) == ["halt", "fail"]
     assert chart.valid_targets(Light.RED, "go") == [Light.GREEN, Light.DARK]
-
-
-def test_the_first_matching_transition_is_taken() -> None:
-    chart = traffic(Transition("go", Light.RED, Light.DARK))
-    assert chart.fire(at(Light.RED), "go") is Light.GREEN
-    assert chart.fire(at(Light.RED), "halt") is None
 
 
 def test_a_guard_sees_agent_and_context() -> None:
@@ -76,15 +69,20 @@ def test_a_guard_that_raises_raises() -> None:
         chart.fire(at(Light.RED), "flash")
 
 
-def test_a_transition_to_an_unknown_state_is_refused_by_its_name() -> None:
-    with pytest.raises(ConfigError, match="chart: there is no state dark"):
-        Statechart([Light.RED], [Transition("go", Light.RED, Light.DARK)], Light.RED)
-    with pytest.raises(ConfigError, match="chart: there is no state dark"):
-        Statechart([Light.RED], [], Light.DARK)
-    with pytest.raises(ConfigError, match="chart: there is no state red; there are: none"):
-        Statechart([], [], Light.RED)
-    with pytest.raises(ConfigError, match="chart: there is no state dark"):
-        Statechart([Light.RED], [], Light.RED, timeouts={Light.DARK: 3})
+@pytest.mark.parametrize(
+    ("states", "moves", "initial", "timeouts"),
+    [
+        ([Light.RED], [Transition("go", Light.RED, Light.DARK)], Light.RED, {}),
+        ([Light.RED], [], Light.DARK, {}),
+        ([], [], Light.DARK, {}),
+        ([Light.RED], [], Light.RED, {Light.DARK: 3}),
+    ],
+)
+def test_an_unknown_state_is_refused_by_its_name(
+    states: Any, moves: Any, initial: Any, timeouts: Any
+) -> None:
+    with pytest.raises(ConfigError, match=r"no state dark; there are: (red|none)"):
+        Statechart(states, moves, initial, timeouts=timeouts)
 
 
 # --- files, and as text ------------------------------------------------------------------------

@@ -34,11 +34,15 @@ def test_options_are_in_an_order_that_follows_from_seed_turn_and_agent() -> None
     assert all(sorted(order) == sorted(OPTIONS) for order in orders)
 
 
-async def test_the_fallback_is_the_first_option_given_not_the_first_shown() -> None:
+async def test_the_fallback_is_the_first_option_given_not_the_first_shown_and_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     client = social_client(picks("nonsense"))
     reasoner = Reasoner(client, seed=4)
-    questions = [make_question(name) for name in "ABCDEFGH"]
-    assert set(await reasoner.decide(questions)) == {OPTIONS[0]}
+    questions = [make_question(name, turn=5) for name in "ABCDEFGH"]
+    with caplog.at_level(logging.WARNING):
+        assert set(await reasoner.decide(questions)) == {OPTIONS[0]}
+    assert "REASONER_FALLBACK agent=A turn=5 chosen=scrolling reason=invalid_resp" in caplog.text
     prompts = [request.prompt for request in client.backend.requests]  # type: ignore[attr-defined]
     assert len({shown(prompt)[0] for prompt in prompts}) > 1
     assert reasoner.counts == {"fallback": 8}
@@ -57,15 +61,6 @@ async def test_the_wire_limits_the_model_to_the_legal_options_in_the_order_shown
     assert body["format"]["properties"]["next_state"] == {"enum": order}
     assert body["format"]["required"] == ["next_state"]
     assert chosen == [order[0]]
-
-
-async def test_a_fallback_says_who_when_and_why(caplog: pytest.LogCaptureFixture) -> None:
-    reasoner = Reasoner(social_client(picks("idle")))
-    with caplog.at_level(logging.WARNING):
-        assert await reasoner.decide([make_question(turn=5)]) == [AgentState.SCROLLING]
-    line = next(r.getMessage() for r in caplog.records if "REASONER_FALLBACK" in r.getMessage())
-    assert "agent=Ada turn=5" in line
-    assert "chosen=scrolling" in line
 
 
 async def test_what_a_post_says_stays_inside_its_quotation_marks() -> None:

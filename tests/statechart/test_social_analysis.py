@@ -70,14 +70,16 @@ def test_a_cascades_size_depth_and_breadth_are_those_of_its_tree() -> None:
     assert list(TREE.levels.items()) == [(1, 0), (2, 1), (5, 2), (3, 1), (4, 2), (6, 3)]
     lone = Cascade((member(1),))
     assert (lone.size, lone.depth, lone.breadth) == (1, 0, 1)
-
-
-def test_a_cascade_is_shown_as_a_tree_of_text() -> None:
-    lines = TREE.tree().splitlines()
-    assert lines[0] == "● User 1 (turn 0): Text 1"
-    assert lines[2] == "    ↩ User 5 (turn 0): Text 5"
-    assert lines[3] == "  ↻ User 3 (turn 0)"
-    assert TREE.tree(most=2).splitlines()[-1] == "… and 4 more"
+    # Answers to posts from before the run hang together all the same.
+    later = Cascade((member(8, 3), member(9, 8)))
+    assert (later.root.id, later.size, later.depth) == (8, 2, 1)
+    assert TREE.tree(most=4).splitlines() == [
+        "● User 1 (turn 0): Text 1",
+        "  ↩ User 2 (turn 0): Text 2",
+        "    ↩ User 5 (turn 0): Text 5",
+        "  ↻ User 3 (turn 0)",
+        "… and 2 more",
+    ]
 
 
 def test_every_post_is_in_one_cascade_and_the_largest_comes_first(
@@ -94,11 +96,6 @@ def test_every_post_is_in_one_cascade_and_the_largest_comes_first(
     assert simulation.cascade_of(answer.id).root == found[0].root
     with pytest.raises(ConfigError, match="the run has no post 99999"):
         simulation.cascade_of(99999)
-
-
-def test_answers_to_posts_from_before_the_run_hang_together_all_the_same() -> None:
-    cascade = Cascade((member(8, 3), member(9, 8)))
-    assert (cascade.root.id, cascade.size, cascade.depth) == (8, 2, 1)
 
 
 def test_a_run_without_moves_has_empty_frames() -> None:

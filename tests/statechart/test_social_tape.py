@@ -54,20 +54,9 @@ def test_a_replay_is_the_run_and_makes_no_call(path: Path) -> None:
     original, again = live(), replay(path)
     assert isinstance(again, SocialSimulation)
     assert comparable(again) == comparable(original)
-    reasons = [
-        [it.reasoning for turn in run.turns for it in turn.answers] for run in (again, original)
-    ]
-    assert reasons[0] == reasons[1]
-    assert len(reasons[0]) > 10
-
-
-def test_a_loaded_run_shows_the_same_and_can_be_asked_its_questions(path: Path) -> None:
-    loaded = load(path)
-    assert isinstance(loaded, SocialSimulation)
-    assert loaded.transition_matrix().equals(live().transition_matrix())
-    assert [q.agent.name for q in loaded.questions(3)] == [
-        q.agent.name for q in live().questions(3)
-    ]
+    assert sum(len(turn.answers) for turn in again.turns) > 10
+    names = [[q.agent.name for q in run.questions(3)] for run in (original, again, load(path))]
+    assert names[0] == names[1] == names[2]
 
 
 def test_a_fork_shares_the_turns_before_it_and_goes_its_own_way(path: Path) -> None:

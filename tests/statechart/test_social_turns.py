@@ -188,33 +188,25 @@ async def test_a_guard_may_keep_users_from_timing_out() -> None:
 # --- who writes -------------------------------------------------------------------------------
 
 
-async def test_a_model_may_write_the_posts_and_is_shown_what_it_answers() -> None:
-    def reply(request: Any) -> dict[str, str]:
-        fields = request.schema["properties"]
-        return {"next_state": "engaging_reply"} if "next_state" in fields else {"text": "Indeed!"}
-
-    simulation = make_social(replies=reply, users=1, players={})
-    await simulation.arun(3)
-    assert [item.text for item in simulation.turns[3].state.new_posts] == ["Indeed!"]
-    (answer,) = [it for it in simulation.turns[3].answers if it.component == "writer"]
-    assert answer.fields == {"text": "Indeed!"}
-    assert answer.call is not None
-    assert "Story" in answer.call.request.prompt
-    assert "Write a reply to it." in answer.call.request.prompt
-
-
-async def test_a_writer_that_fails_is_stood_in_for_by_a_set_phrase_loudly(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(("words", "status"), [({"text": "Indeed!"}, "ok"), ("?", "fallback")])
+async def test_a_model_may_write_posts_and_a_set_phrase_stands_in_loudly(
+    words: Any, status: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def reply(request: Any) -> Any:
-        return {"next_state": "engaging_reply"} if "next_state" in str(request.schema) else "?"
+        moves = "next_state" in request.schema["properties"]
+        return {"next_state": "engaging_reply"} if moves else words
 
     simulation = make_social(replies=reply, users=1, players={})
     with caplog.at_level(logging.WARNING):
         await simulation.arun(3)
-    assert simulation.turns[3].statuses == {"ok": 1, "fallback": 1}
-    assert 'FALLBACK agent="User 1" component=writer' in caplog.text
-    assert simulation.turns[3].state.new_posts[0].text
+    (answer,) = [it for it in simulation.turns[3].answers if it.component == "writer"]
+    [made] = simulation.turns[3].state.new_posts
+    assert (answer.status, answer.fields) == (status, {"text": made.text})
+    assert (made.text == "Indeed!") is (status == "ok")
+    assert ('FALLBACK agent="User 1" component=writer' in caplog.text) is (status == "fallback")
+    prompt = answer.calls[0].request.prompt
+    assert "Story" in prompt
+    assert "Write a reply to it." in prompt
 
 
 # --- from outside -----------------------------------------------------------------------------

@@ -135,17 +135,17 @@ class Statechart:
         table = source
         if not isinstance(table, ChartTable):
             table = read_config(Path(table or _SHIPPED), ChartTable)
-        known: dict[str | None, Guard | None] = {None: None, **guards}
         moves = []
         for row in table.transitions:
-            if row.guard not in known:
+            guard = guards.get(row.guard) if row.guard else None
+            if row.guard and guard is None:
                 there = ", ".join(guards) or "none"
                 raise ConfigError(
                     f"chart: there is no guard {row.guard!r}; there are: {there}. Derive a class: "
                     "class Town(SocialSimulation): guards = "
                     f"{{**SocialSimulation.guards, {row.guard!r}: function}}"
                 )
-            moves.append(Transition(row.trigger, row.source, row.target, known[row.guard]))
+            moves.append(Transition(row.trigger, row.source, row.target, guard))
         return Statechart(table.states, moves, table.initial, timeouts=table.timeouts)
 
     # --- what is legal ------------------------------------------------------------------------

@@ -148,7 +148,8 @@ def plan_turn(
         if person.banned:
             continue
         here, ticks, about = person.state, person.ticks + 1, None
-        agent = SocialAgent(**dict(profile), state=here, ticks_in_state=ticks)
+        # Iterated: of the model itself ``dict`` would look for keys, slowly and in vain.
+        agent = SocialAgent(**dict(iter(profile)), state=here, ticks_in_state=ticks)
         late = ticks >= chart.timeouts.get(here, profile.timeout_threshold)
         # Time is up, but an agent whose guard for the timeout is False continues as usual.
         if late and chart.valid_targets(here, TIMEOUT, agent=agent):

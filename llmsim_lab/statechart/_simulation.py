@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Ask, Question, Run
-from llmsim_lab.run._config import one_or_more
 from llmsim_lab.run._turn import Series
 from llmsim_lab.statechart._agent import Post, interested
 from llmsim_lab.statechart._analysis import Cascade, received
@@ -145,7 +144,8 @@ class SocialSimulation(Run[SocialState]):
                 "banned, a list of names, and post: {'author': ..., 'text': ..., 'topics': [...]}"
             )
         if "banned" in values:
-            banned, there = set(one_or_more(values["banned"])), [it.name for it in state.people]
+            named, there = values["banned"], [person.name for person in state.people]
+            banned = {named} if isinstance(named, str) else set(named)
             if unknown := banned - set(there):
                 names = clip(", ".join(there), 200)
                 raise ConfigError(

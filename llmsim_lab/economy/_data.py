@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.files import data_path
@@ -108,8 +107,7 @@ def initial_state(quarter: object) -> SimulationState:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Quarter:
+class Quarter(NamedTuple):
     """What the statistics say of one quarter; percent, rates per year.
 
     Attributes:
@@ -130,43 +128,33 @@ class Quarter:
     interest_rate: float
 
 
-def quarters_before(quarter: object) -> list[Quarter]:
-    """Return the real quarters before one, oldest first."""
-    rows = _quarters()
-    period = _known_quarter(quarter, FIRST_START)
-    return [
-        Quarter(
-            period=name,
-            inflation=row["inflation"],
-            inflation_in_quarter=row["inflation_qoq_annualised"],
-            output_gap=row["output_gap"],
-            unemployment=row["unemployment"],
-            interest_rate=row["interest_rate"],
-        )
-        for name, row in rows.items()
-        if name < period
-    ]
+def quarters_before(quarter: object, *, mirrored: bool = False) -> list[Quarter]:
+    """Return the real quarters before one, oldest first.
 
-
-def mirrored_quarters(quarters: Sequence[Quarter]) -> list[Quarter]:
-    """Return quarters with all deviations from the model's steady state turned round.
-
-    Dates are left out, since none of it happened.
+    Args:
+        quarter: such as ``1979Q3``.
+        mirrored: whether all deviations from the model's steady state are turned round. Dates are
+            left out then, since none of it happened.
     """
-    rest = STEADY_STATE
+    period, rest = _known_quarter(quarter, FIRST_START), STEADY_STATE
     around = {
         "inflation": rest.inflation,
-        "inflation_in_quarter": rest.inflation,
+        "inflation_qoq_annualised": rest.inflation,
         "output_gap": rest.output_gap,
         "unemployment": rest.unemployment,
         "interest_rate": rest.interest_rate,
     }
 
-    def turned(quarter: Quarter) -> dict[str, Any]:
-        values = {name: getattr(quarter, name) for name in around}
-        return {n: None if it is None else 2 * around[n] - it for n, it in values.items()}
+    def figures(row: Row) -> Iterator[Any]:
+        for name, middle in around.items():
+            value = row[name]
+            yield 2 * middle - value if mirrored and value is not None else value
 
-    return [Quarter(period=None, **turned(quarter)) for quarter in quarters]
+    return [
+        Quarter(None if mirrored else name, *figures(row))
+        for name, row in _quarters().items()
+        if name < period
+    ]
 
 
 def next_quarter(quarter: object, *, steps: int = 1) -> str:

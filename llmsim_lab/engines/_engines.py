@@ -12,15 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llmsim_lab._util.text import log_event, number
+from llmsim_lab._util.text import number
 from llmsim_lab.economy._data import next_quarter
-from llmsim_lab.economy._macro import (
-    NO_SHOCKS,
-    EngineConfig,
-    RudebuschSvensson,
-    Shocks,
-    fiscal_demand,
-)
+from llmsim_lab.economy._macro import EngineConfig, RudebuschSvensson
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
@@ -94,10 +88,6 @@ class LLMEngine(Engine):
     ) -> SimulationState:
         """Return the state after one action."""
 
-    def _bounds(self, current_state: GlobalState) -> dict[str, Any]:
-        """Return ``choices`` and ``check`` of the model's decision in this state, if it has any."""
-        return {}
-
     def _finish_turn(self, state: SimulationState) -> SimulationState:
         """Return the state after whatever happens at a turn's end."""
         return state
@@ -134,8 +124,9 @@ class LLMEngine(Engine):
         return decision
 
     async def _decide(
-        self, action: Action, current_state: GlobalState, turn: int
+        self, action: Action, current_state: GlobalState, turn: int, **bounds: Any
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
+        """Ask the model; ``choices`` and ``check`` of its decision may be given."""
         if self.llm_client is None:
             raise ConfigError(
                 f"the engine has no model and the action of {action.agent_name!r}, "
@@ -144,7 +135,6 @@ class LLMEngine(Engine):
             )
         prompt = self._construct_state_update_prompt(action, current_state)
         site = CallSite(component="engine", agent=action.agent_name, turn=turn)
-        bounds = self._bounds(current_state)
         decision = await self.llm_client.call_with_retry(
             total_timeout_s=self.llm_client.config.timeout_s,
             prompt=prompt,
@@ -193,13 +183,6 @@ class EconLLMEngine(LLMEngine):
             turn=self.current_state.turn,
         )
 
-    def _bounds(self, current_state: GlobalState) -> dict[str, Any]:
-        here = round(current_state.interest_rate, 2)
-        return {
-            "choices": {"new_interest_rate": tuple(self.config.choices(here))},
-            "check": lambda made: self.config.problem(made.new_interest_rate, current=here),
-        }
-
     def _apply_state_update(
         self, decision: StateUpdateDecision, current_state: SimulationState
     ) -> SimulationState:
@@ -212,36 +195,23 @@ class EconLLMEngine(LLMEngine):
         )
 
     async def _decide(
-        self, action: Action, current_state: GlobalState, turn: int
+        self, action: Action, current_state: GlobalState, turn: int, **bounds: Any
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
         """Apply the size that an action states; ask the model about an action that states none.
 
-        A change that would leave the bounds of the rate ends there. A rate within reach at the
-        turn's start, but no longer after another agent's action, is replaced by the nearest one
-        within reach. The chain's status is then ``fallback``.
-
-        Raises:
-            ConfigError: the action names a rate that was out of reach when the turn began.
+        A rate that would leave the bounds ends there; the chain's status is then ``fallback``.
         """
-        here, asked = current_state.interest_rate, action.proposed_rate
-        status: Status = "ok"
-        if action.rate_change_bp is not None:
-            asked = changed_by(here, action.rate_change_bp)
-            rate = self.config.inside(asked)
-        elif asked is not None:
-            began = self.current_state.global_state.interest_rate
-            if problem := self.config.problem(asked, current=began):
-                raise ConfigError(
-                    f"action of {action.agent_name!r}: {problem}; propose a rate within the "
-                    "limits, or widen the engine's rate_bounds or max_move"
-                )
-            far = self.config.problem(asked, current=here)
-            rate = self.config.nearest(asked, current=here) if far else asked
-        else:
-            return await super()._decide(action, current_state, turn)
+        here, asked = current_state.interest_rate, stated_rate(action, current_state.interest_rate)
+        if asked is None:
+            shown = round(here, 2)  # real data and rules leave more digits than the prompt shows
+            bounds["choices"] = {"new_interest_rate": tuple(self.config.choices(shown))}
+            bounds["check"] = lambda made: self.config.problem(
+                made.new_interest_rate, current=shown
+            )
+            return await super()._decide(action, current_state, turn, **bounds)
+        rate = self.config.inside(asked)
         reasoning = f"From {number(here)}% the action leads to {number(asked)}%."
         if rate != asked:
-            status = "fallback"
             reasoning += f" The limits of the rate end at {number(rate)}%."
         decision = StateUpdateDecision(
             new_interest_rate=rate,
@@ -250,17 +220,23 @@ class EconLLMEngine(LLMEngine):
             action_applied=action.action_string,
         )
         site = CallSite(component="engine", agent=action.agent_name, turn=turn)
+        status: Status = "ok" if rate == asked else "fallback"
         chain = chain_of(decision, site, logger=logger, status=status, new_interest_rate=rate)
         return decision, chain
 
 
-def changed_by(rate: float, change_bp: float) -> float:
-    """Return a rate changed by so many basis points.
+def stated_rate(made: Any, here: float) -> float | None:
+    """Return the rate that an action or a reply states; None where it has only words.
 
-    By a whole number of them without the dust of binary fractions; any other change is exact.
+    A whole number of basis points is added without the dust of binary fractions; any other change
+    is exact.
     """
-    changed = rate + change_bp / 100
-    return round(changed, 10) if isinstance(change_bp, int) else changed
+    change = getattr(made, "rate_change_bp", None)
+    if change is None:
+        rate: float | None = getattr(made, "proposed_rate", None)
+        return rate
+    changed: float = here + change / 100
+    return round(changed, 10) if isinstance(change, int) else changed
 
 
 def dissents(vote: float, outcome: float) -> bool:
@@ -282,12 +258,6 @@ def minutes(
     against = [name for name, vote in sorted(votes.items()) if dissents(vote, rate)]
     dissent = f"dissent: {', '.join(against)}" if against else "no dissent"
     return f"Votes: {cast}. By the rule {committee}: {change(rate)}; {dissent}."
-
-
-def update_limits(limits: EngineConfig, rate: float) -> dict[str, list[float]]:
-    """Return what the model that judges an action may answer from a rate, by field."""
-    # Real data and rules leave more digits than the two that the prompt shows.
-    return {"new_interest_rate": limits.choices(round(rate, 2))}
 
 
 def update_prompt(
@@ -321,35 +291,6 @@ def update_prompt(
     ).sourced(_SOURCES, turn=turn, agent=agent)
 
 
-def next_economy(
-    economy: GlobalState,
-    rate: float,
-    shocks: Shocks,
-    *,
-    macro: RudebuschSvensson,
-    lower_bound: float,
-    backstop: bool = False,
-    turn: int = 0,
-) -> GlobalState:
-    """Return the economy a quarter later, under a rate.
-
-    Args:
-        economy: this quarter.
-        rate: percent per year.
-        shocks: what hits the next quarter.
-        macro: the model of the economy.
-        lower_bound: of the rate, percent per year.
-        backstop: whether the budget adds demand where the rate is at its lower bound.
-        turn: the number of the state that comes out, for the log.
-    """
-    if backstop and rate <= lower_bound:
-        demand = fiscal_demand(economy, lower_bound=lower_bound, model=macro)
-        if demand:
-            log_event(logger, logging.INFO, "FISCAL_BACKSTOP", turn=turn, demand=number(demand))
-        shocks += Shocks(demand=demand)
-    return macro.advance(economy, interest_rate=rate, shocks=shocks)
-
-
 class EconomicEngine(EconLLMEngine):
     """Moves the interest rate, then lets the economy answer: one turn is one quarter.
 
@@ -360,15 +301,8 @@ class EconomicEngine(EconLLMEngine):
     """
 
     def _finish_turn(self, state: SimulationState) -> SimulationState:
-        start, turn = self.current_state, self.current_state.turn + 1
         # From the turn's start, not from ``state``: the rates in between were never in force.
-        economy = next_economy(
-            start.global_state,
-            state.global_state.interest_rate,
-            NO_SHOCKS,
-            macro=RudebuschSvensson(),
-            lower_bound=self.config.lower,
-            turn=turn,
-        )
+        rate = state.global_state.interest_rate
+        economy = RudebuschSvensson().advance(self.current_state.global_state, interest_rate=rate)
         period = next_quarter(state.period) if state.period else None
         return state.model_copy(update={"global_state": economy, "period": period})

@@ -272,13 +272,8 @@ class EconLLMAgent(LLMAgent):
 
     def _construct_prompt(self, state: SimulationState) -> str:
         """Show the four indicators."""
-        return thin_prompt(
-            self.prompt,
-            state.global_state,
-            name=self.name,
-            profile=self.profile,
-            turn=state.turn,
-        )
+        seen, turn = state.global_state, state.turn
+        return thin_prompt(self.prompt, seen, name=self.name, profile=self.profile, turn=turn)
 
     def _validate_decision(self, decision: PolicyDecision) -> bool:
         """Return True if the action's words name something of economic policy."""
@@ -357,7 +352,7 @@ def rule_proposal(
         rate, last = leads_to[move], move in (min(moves_bp), max(moves_bp))
         further = last and abs(asked - here) > abs(move) / 100
     else:
-        rate = limits.nearest(asked, current=here)
+        rate = min(limits.choices(here), key=lambda it: (abs(it - asked), it))
         # Rounding to the grid moves the rate by half a step at most; more means a limit binds.
         further = abs(rate - asked) > limits.rate_step
     reasoning = (
@@ -404,13 +399,8 @@ class TaylorRuleAgent(Agent):
 
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose a rate by the rule."""
-        said = rule_proposal(
-            self.rule,
-            state.global_state,
-            self.limits,
-            moves_bp=self.moves_bp,
-            exact=self.exact,
-        )
+        how: dict[str, Any] = {"moves_bp": self.moves_bp, "exact": self.exact}
+        said = rule_proposal(self.rule, state.global_state, self.limits, **how)
         turn, words = state.turn + 1, {it: said[it] for it in PolicyDecision.model_fields}
         return Action(
             agent_name=self.name,

@@ -29,9 +29,6 @@ START_VALUE = 1000.0
 
 _QUARTER = re.compile(r"(\d{4})-?Q([1-4])")
 
-Row = dict[str, Any]
-"""Figures by column; None where a quarter lacks the lags it needs."""
-
 
 def load_us_macro() -> pd.DataFrame:
     """Return the whole table, one row a quarter, as a fresh copy.
@@ -82,25 +79,20 @@ def initial_state(quarter: object) -> SimulationState:
     Args:
         quarter: such as ``"1979Q3"``, or a quarterly ``pandas.Period``; 1960Q1 to 2009Q3.
     """
-    rows = _quarters()
-    period = _known_quarter(quarter, FIRST_START)
-    names = list(rows)
-    here = names.index(period)
-
-    def latest(column: str, count: int) -> list[Any]:
-        return [rows[names[here - back]][column] for back in range(count)]
-
-    p0, p1, p2, p3 = latest("inflation_qoq_annualised", 4)
-    i0, i1, i2, i3 = latest("interest_rate", 4)
-    gap, gap_before = latest("output_gap", 2)
+    rows, period = list(_quarters().items()), _known_quarter(quarter, FIRST_START)
+    here = [name for name, _ in rows].index(period)
+    now, *past = (row for _, row in reversed(rows[here - 3 : here + 1]))
+    p0, p1, p2, p3 = (row["inflation_qoq_annualised"] for row in (now, *past))
+    i0, i1, i2, i3 = (row["interest_rate"] for row in (now, *past))
+    gap, gap_before = now["output_gap"], past[0]["output_gap"]
     return SimulationState(
         period=period,
         global_state=GlobalState(
             interest_rate=i0,
             total_economic_value=START_VALUE,
-            gdp_growth=latest("gdp_growth", 1)[0],
+            gdp_growth=now["gdp_growth"],
             inflation=((p0 + p1) + (p2 + p3)) / 4,
-            unemployment=latest("unemployment", 1)[0],
+            unemployment=now["unemployment"],
             output_gap=gap,
             lags=MacroLags((p0, p1, p2, p3), (gap, gap_before), (i0, i1, i2, i3)),
         ),
@@ -145,7 +137,7 @@ def quarters_before(quarter: object, *, mirrored: bool = False) -> list[Quarter]
         "interest_rate": rest.interest_rate,
     }
 
-    def figures(row: Row) -> Iterator[Any]:
+    def figures(row: dict[str, Any]) -> Iterator[Any]:
         for name, middle in around.items():
             value = row[name]
             yield 2 * middle - value if mirrored and value is not None else value
@@ -174,8 +166,8 @@ def _known_quarter(quarter: object, first: str) -> str:
 
 
 @cache  # the rows are not changed; ``load_us_macro`` makes a new frame each time
-def _quarters() -> dict[str, Row]:
-    """Return the file's rows by quarter, read once."""
+def _quarters() -> dict[str, dict[str, Any]]:
+    """Return the file's rows by quarter, read once; None where a quarter lacks lags it needs."""
     with data_path("us_macro_quarterly.csv").open(encoding="utf-8", newline="") as lines:
         return {
             line.pop("quarter"): {

@@ -228,23 +228,23 @@ def mirrored(state: GlobalState) -> GlobalState:
         ConfigError: unemployment would leave 0 to 100 percent.
     """
     rest, lags = STEADY_STATE, state.lags
-    if not 0 <= 2 * rest.unemployment - state.unemployment <= 100:
+    unemployment = 2 * rest.unemployment - state.unemployment
+    if not 0 <= unemployment <= 100:
         raise ConfigError(
             f"unemployment of {state.unemployment:g}% has no mirror image: on the other side of "
-            f"{rest.unemployment:g}% is {2 * rest.unemployment - state.unemployment:g}%; choose "
-            "another start"
+            f"{rest.unemployment:g}% is {unemployment:g}%; choose another start"
         )
     p0, p1, p2, p3 = (2 * rest.inflation - value for value in lags.inflation)
     i0, i1, i2, i3 = (2 * rest.interest_rate - value for value in lags.interest_rate)
-    gap, gap_before = lags.output_gap
+    gap, gap_before = (-value for value in lags.output_gap)
     return GlobalState(
         interest_rate=i0,
         total_economic_value=state.total_economic_value,
         gdp_growth=2 * rest.gdp_growth - state.gdp_growth,
         inflation=_mean(p0, p1, p2, p3),
-        unemployment=2 * rest.unemployment - state.unemployment,
-        output_gap=-gap,
-        lags=MacroLags((p0, p1, p2, p3), (-gap, -gap_before), (i0, i1, i2, i3)),
+        unemployment=unemployment,
+        output_gap=gap,
+        lags=MacroLags((p0, p1, p2, p3), (gap, gap_before), (i0, i1, i2, i3)),
     )
 
 
@@ -416,10 +416,6 @@ class EngineConfig(Settings):
     def inside(self, rate: float) -> float:
         """Return the rate, or the bound that it is beyond."""
         return min(max(rate, self.lower), self.upper)
-
-    def nearest(self, rate: float, *, current: float) -> float:
-        """Return the offered rate closest to the one asked for; the lower of two equally close."""
-        return min(self.choices(current), key=lambda choice: (abs(choice - rate), choice))
 
 
 class QuadraticLoss(Settings):

@@ -23,7 +23,7 @@ from llmsim_lab.models import Action, GlobalState, SimulationState, StateUpdateD
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Question
-from llmsim_lab.types import CallSite, LLMReasoningChain, Status
+from llmsim_lab.types import CallSite, LLMReasoningChain
 
 logger = logging.getLogger(__name__)
 
@@ -69,11 +69,7 @@ class LLMEngine(Engine):
         llm_client: the model.
     """
 
-    def __init__(
-        self,
-        config: Any = None,
-        llm_client: LLMClient | None = None,
-    ) -> None:
+    def __init__(self, config: Any = None, llm_client: LLMClient | None = None) -> None:
         super().__init__()
         self.config: EngineConfig = EngineConfig() if config is None else config.engine
         self.llm_client = llm_client
@@ -87,10 +83,6 @@ class LLMEngine(Engine):
         self, decision: StateUpdateDecision, current_state: SimulationState
     ) -> SimulationState:
         """Return the state after one action."""
-
-    def _finish_turn(self, state: SimulationState) -> SimulationState:
-        """Return the state after whatever happens at a turn's end."""
-        return state
 
     async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:
         """Apply the validated actions in order and return the next state.
@@ -108,7 +100,6 @@ class LLMEngine(Engine):
             decision, chain = await self._decide(action, state.global_state, start.turn + 1)
             chains.append(chain)
             state = self._apply_state_update(decision, state)
-        state = self._finish_turn(state)
         return state.model_copy(update={"turn": start.turn + 1, "reasoning_chains": tuple(chains)})
 
     async def __call__(self, question: Question) -> StateUpdateDecision:
@@ -129,9 +120,8 @@ class LLMEngine(Engine):
         """Ask the model; ``choices`` and ``check`` of its decision may be given."""
         if self.llm_client is None:
             raise ConfigError(
-                f"the engine has no model and the action of {action.agent_name!r}, "
-                f"{action.action_string!r}, names no rate and no change of it; give the engine an "
-                "llm_client, or use agents that state a size, such as TaylorRuleAgent"
+                f"the engine has no model to judge the action of {action.agent_name!r}, "
+                f"{action.action_string!r}; give the engine an llm_client"
             )
         prompt = self._construct_state_update_prompt(action, current_state)
         site = CallSite(component="engine", agent=action.agent_name, turn=turn)
@@ -153,13 +143,13 @@ class LLMEngine(Engine):
 class EconLLMEngine(LLMEngine):
     """Moves the interest rate, and nothing else.
 
-    An action that states its size is applied exactly, within the bounds of the rate; the model
-    judges the others. The schema offers it a grid of rates around the current one; a rate outside
-    the bounds or too far away is an invalid response.
+    The model judges an action's words; a run applies sizes that agents state by itself. The schema
+    offers it a grid of rates around the current one; a rate outside the bounds or too far away is
+    an invalid response.
 
     Args:
         config: a ``SimulationConfig``, whose ``engine`` has the limits; the usual if not given.
-        llm_client: the model; None if every action states its size.
+        llm_client: the model.
         prompt: a prompt with the slots of the shipped ``engine_interest_rate``.
     """
 
@@ -174,69 +164,30 @@ class EconLLMEngine(LLMEngine):
         self.prompt = prompt or Prompt.load("engine_interest_rate")
 
     def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
-        return update_prompt(
-            self.prompt,
-            self.config,
-            current_state,
-            action.action_string,
-            agent=action.agent_name,
-            turn=self.current_state.turn,
-        )
+        words, who, turn = action.action_string, action.agent_name, self.current_state.turn
+        return update_prompt(self.prompt, self.config, current_state, words, agent=who, turn=turn)
 
     def _apply_state_update(
         self, decision: StateUpdateDecision, current_state: SimulationState
     ) -> SimulationState:
         """Set the rate and count the turn; the past that macro models read stays as it is."""
-        economy = current_state.global_state.model_copy(
-            update={"interest_rate": decision.new_interest_rate}
-        )
-        return current_state.model_copy(
-            update={"global_state": economy, "turn": self.current_state.turn + 1}
-        )
+        rate, turn = decision.new_interest_rate, self.current_state.turn + 1
+        economy = current_state.global_state.model_copy(update={"interest_rate": rate})
+        return current_state.model_copy(update={"global_state": economy, "turn": turn})
 
     async def _decide(
         self, action: Action, current_state: GlobalState, turn: int, **bounds: Any
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
-        """Apply the size that an action states; ask the model about an action that states none.
-
-        A rate that would leave the bounds ends there; the chain's status is then ``fallback``.
-        """
-        here, asked = current_state.interest_rate, stated_rate(action, current_state.interest_rate)
-        if asked is None:
-            shown = round(here, 2)  # real data and rules leave more digits than the prompt shows
-            bounds["choices"] = {"new_interest_rate": tuple(self.config.choices(shown))}
-            bounds["check"] = lambda made: self.config.problem(
-                made.new_interest_rate, current=shown
+        if action.rate_change_bp is not None or action.proposed_rate is not None:
+            raise ConfigError(
+                f"the action of {action.agent_name!r}, {action.action_string!r}, states its size, "
+                "which an engine's model must not judge; give its agent a seat in a Simulation, "
+                "which applies it"
             )
-            return await super()._decide(action, current_state, turn, **bounds)
-        rate = self.config.inside(asked)
-        reasoning = f"From {number(here)}% the action leads to {number(asked)}%."
-        if rate != asked:
-            reasoning += f" The limits of the rate end at {number(rate)}%."
-        decision = StateUpdateDecision(
-            new_interest_rate=rate,
-            reasoning=reasoning,
-            confidence=1.0,
-            action_applied=action.action_string,
-        )
-        site = CallSite(component="engine", agent=action.agent_name, turn=turn)
-        status: Status = "ok" if rate == asked else "fallback"
-        chain = chain_of(decision, site, logger=logger, status=status, new_interest_rate=rate)
-        return decision, chain
-
-
-def stated_rate(made: Any, here: float) -> float | None:
-    """Return the rate that an action or a reply states; None where it has only words.
-
-    A whole number of basis points is added without the dust of binary fractions; any other change
-    is exact.
-    """
-    change = getattr(made, "rate_change_bp", None)
-    if change is None:
-        rate: float | None = getattr(made, "proposed_rate", None)
-        return rate
-    changed: float = here + change / 100
-    return round(changed, 10) if isinstance(change, int) else changed
+        here = round(current_state.interest_rate, 2)  # real data have more digits than are shown
+        bounds["choices"] = {"new_interest_rate": tuple(self.config.choices(here))}
+        bounds["check"] = lambda made: self.config.problem(made.new_interest_rate, current=here)
+        return await super()._decide(action, current_state, turn, **bounds)
 
 
 def dissents(vote: float, outcome: float) -> bool:
@@ -267,7 +218,7 @@ def update_prompt(
     action: str,
     *,
     agent: str,
-    turn: int = 0,
+    turn: int,
 ) -> RenderedPrompt:
     """Return what is read by the one who judges which rate an action leads to.
 
@@ -300,9 +251,11 @@ class EconomicEngine(EconLLMEngine):
     Arguments are those of ``EconLLMEngine``.
     """
 
-    def _finish_turn(self, state: SimulationState) -> SimulationState:
+    async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:
+        """Apply the validated actions in order and return the next quarter."""
+        state = await super().run_turn(validated_actions)
         # From the turn's start, not from ``state``: the rates in between were never in force.
-        rate = state.global_state.interest_rate
-        economy = RudebuschSvensson().advance(self.current_state.global_state, interest_rate=rate)
+        start, rate = self.current_state.global_state, state.global_state.interest_rate
+        economy = RudebuschSvensson().advance(start, interest_rate=rate)
         period = next_quarter(state.period) if state.period else None
         return state.model_copy(update={"global_state": economy, "period": period})

@@ -13,7 +13,6 @@ import json
 import random
 import re
 import secrets
-import time
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -157,7 +156,6 @@ class EconomicsCard(BaseModel):
             where it gave no answer.
         method: how answers were measured: as ``Choice`` has it, or ``10 answers to each``.
         calls: of a model, how many it took.
-        seconds: how long it took.
         outcome: ``pass``, ``fail`` or ``undecided``; None where not all was asked.
         sentence: what was found, in a sentence.
     """
@@ -175,7 +173,6 @@ class EconomicsCard(BaseModel):
     moves: dict[str, float | None] = {}
     method: str = ""
     calls: int = 0
-    seconds: float = 0.0
     outcome: Verdict | None = None
     sentence: str = ""
 
@@ -222,7 +219,7 @@ class EconomicsCard(BaseModel):
         return (
             f"{self.model} ({self.backend}{known}), {told}, {len(self.moves)} questions (seed "
             f"{self.seed}) by {self.method or 'nothing'}, {self.calls:,} calls, "
-            f"{self.measured_at:%Y-%m-%d}, {self.seconds:.0f} s"
+            f"{self.measured_at:%Y-%m-%d}"
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -250,25 +247,30 @@ async def card_of(
             "moves_bp=None lets members put an action into words, which has no size to judge; give "
             f"the run moves: moves_bp={list(GATE_MOVES_BP)}"
         )
-    who, prompt, kind = run.seat(member, tag="agent"), run._prompt_of(member), run.state_type
+    who, prompt = run.seat(member, tag="agent"), run._prompt_of(member)
     if isinstance(getattr(who, "backend", None), Person):
         raise ConfigError(
             f"a person answers for {member}, who gives neither probabilities nor {DRAWS} answers "
             "to one question, which it takes to judge a player; name a model or a rule"
         )
-    card = EconomicsCard(
-        model=getattr(who, "name", None) or getattr(who, "__name__", str(who)),
-        told="economist" if "history" in prompt.slots else "thin",
-        prompt=prompt.digest,
-        seed=secrets.randbelow(10**6) if seed is None else seed,
-        measured_at=datetime.now(UTC),
+    is_model, how, draws, moves = (
+        hasattr(who, "call_with_retry"),
+        run.decide,
+        2,
+        moves_to_choose(run.moves_bp),
     )
 
-    is_model, how, draws = hasattr(who, "call_with_retry"), run.decide, 2
+    def text(put: Put, quarters: Quarters) -> Any:
+        return run._prompt_to(member, _states(run.state_type, put, quarters), 1, put[2])
 
-    async def drawn(put: Put, quarters: Quarters) -> tuple[float, str, int]:
+    async def asks(put: Put, quarters: Quarters) -> tuple[float, str, int]:
         nonlocal draws
-        states, answers = _states(kind, put, quarters), list[float]()
+        if is_model and how:
+            choice = await who.choose(text(put, quarters), moves, samples=DRAWS, seed=1)
+            drawn = how == "sample"
+            move = choice.expectation if drawn else choice.decided(how, random.Random())
+            return move, choice.method, len(choice.calls)
+        states, answers = _states(run.state_type, put, quarters), list[float]()
         while len(answers) < draws:
             # Random numbers follow from the turn's number.
             ask = Ask(run, states[-1], DRAWS * zlib.crc32(_key(*put).encode()) + len(answers))
@@ -277,24 +279,18 @@ async def card_of(
             draws = DRAWS if len(set(answers)) > 1 else draws
         return fmean(answers), f"{draws} answers to each", is_model * len(answers)
 
-    if not is_model:
-        return await _measured(card, drawn, None, progress)
-
-    def text(put: Put, quarters: Quarters) -> Any:
-        return run._prompt_to(member, _states(kind, put, quarters), 1, put[2])
-
-    moves = moves_to_choose(run.moves_bp)
-
-    async def chosen(put: Put, quarters: Quarters) -> tuple[float, str, int]:
-        choice = await who.choose(text(put, quarters), moves, samples=DRAWS, seed=1)
-        fixed = how in ("mode", "expected")
-        move = choice.decided(how, random.Random()) if fixed else choice.expectation
-        return move, choice.method, len(choice.calls)
-
-    info = await who.model_info()
-    card = card.model_copy(
-        update={"model": info.name, "backend": info.backend, "digest": info.digest}
+    info = await who.model_info() if is_model else None
+    card = EconomicsCard(
+        model=info.name if info else getattr(who, "name", getattr(who, "__name__", str(who))),
+        backend=info.backend if info else "rule",
+        digest=info and info.digest,
+        told="economist" if "history" in prompt.slots else "thin",
+        prompt=prompt.digest,
+        seed=secrets.randbelow(10**6) if seed is None else seed,
+        measured_at=datetime.now(UTC),
     )
+    if info is None:
+        return await _measured(card, asks, None, progress)
     # The name of a model alone may be that of other weights, and servers have options of their own.
     which = [text((0, False, name), (STEADY_STATE,) * SHOWN) for name in ("", *NAMES)]
     which += [list(moves.values()), how, VERSION, info.backend, info.version]
@@ -305,10 +301,8 @@ async def card_of(
     key = hashlib.sha256(json.dumps(which, sort_keys=True, default=str).encode()).hexdigest()
     plain = re.sub(r"[^\w.-]+", "-", info.name.rpartition("/")[2], flags=re.ASCII)[:60]
     path = _folder() / f"{plain}-{key[:16]}.json"
-    kept = _read(path)
-    if kept is not None and seed in (None, kept.seed):
+    if (kept := _read(path)) is not None and seed in (None, kept.seed):
         card = kept
-    asks = chosen if how else drawn
     return card if card.outcome else await _measured(card, asks, path, progress)
 
 
@@ -321,7 +315,6 @@ async def _measured(
     """Ask what is left of a card, keep each answer where there is a path, and judge."""
     half = len(QUESTIONS) // 2
     for number, (key, put) in enumerate(QUESTIONS.items(), 1):
-        began = time.perf_counter()
         if key not in card.moves:
             if progress is not None:
                 progress(f"question {number} of {half if number <= half else len(QUESTIONS)}")
@@ -335,7 +328,6 @@ async def _measured(
                 "moves": {**card.moves, key: None if bp is None else bp / 100},
                 "method": method,
                 "calls": card.calls + calls,
-                "seconds": card.seconds + time.perf_counter() - began,
             }
             card = card.model_copy(update=changes)
             _write(path, card)

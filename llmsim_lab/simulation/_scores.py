@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.html import join, safe, styled, table
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import QuadraticLoss, TaylorRule
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, TapeError
@@ -119,10 +116,9 @@ class Losses:
     def verdict(self) -> str:
         """How the people did against the rule and a rate held, in a sentence; empty without."""
         losses = self.frame.dropna(subset="loss").set_index("who")["loss"]
-        who = next(iter(self.runs), "")
-        if not {who, _RULE} <= set(losses.index) or who == _RULE:
+        if _RULE not in losses:
             return ""
-        mine, rule = losses[who], losses[_RULE]
+        mine, rule = losses[next(iter(self.runs))], losses[_RULE]
         won = "beats" if mine < rule else "equals" if mine == rule else "loses to"
         pct = f"{100 * (mine / rule - 1):+.1f} %"
         held = f" Holding the rate would have cost {losses[_HOLD]:.1f}." if _HOLD in losses else ""
@@ -149,21 +145,6 @@ class Losses:
             )
         return caption
 
-    @property
-    def html(self) -> Markup:
-        """The table, as a notebook shows it."""
-        numbers = self.frame.dropna(subset="loss").drop(columns="note")
-        rows = [
-            [safe(f"{it:.2f}" if isinstance(it, float) else it, limit=300) for it in row]
-            for row in numbers.itertuples(index=False)
-        ]
-        header = [str(name).replace("_", " ") for name in numbers]
-        notes = (styled(safe(note, limit=300), tag="p", dir="auto") for note in self.notes)
-        return join([table(header, rows, caption=self.caption), *notes])
-
-    def _repr_html_(self) -> str:
-        return str(self.html)
-
     def __repr__(self) -> str:
         shown = self.frame.drop(columns="note").round(2).to_string(index=False, na_rep="-")
         return "\n".join([self.caption, shown, *self.notes])
@@ -185,18 +166,17 @@ def _others(
     # What rules propose is policy, which no model need judge.
     unjudged = {"validator": "rule"} if simulation._checked and not models else {}
     targets = {name: simulation._nations[name].inflation_target for name in people}
-    for who, inertia in {_RULE: 0.0, _INERT: _INERTIA, _HOLD: None}.items():
+    deciders: dict[str, Callable[[float], TaylorRule | int]] = {
+        _RULE: lambda aim: TaylorRule(inflation_target=aim),
+        _INERT: lambda aim: TaylorRule(inflation_target=aim, inertia=_INERTIA),
+        _HOLD: lambda _: 0,
+    }
+    for who, by in deciders.items():
         if models and client is None:
             missing[who] = f"a model is needed for {', '.join(models)}; {_HOW}"
-            continue
-        seats = {
-            name: player_by(
-                simulation,
-                0 if inertia is None else TaylorRule(inflation_target=aim, inertia=inertia),
-            )
-            for name, aim in targets.items()
-        }
-        others[who] = simulation.counterfactual({**seats, **unjudged}, llm_client=client)
+        else:
+            seats = {name: player_by(simulation, by(aim)) for name, aim in targets.items()}
+            others[who] = simulation.counterfactual({**seats, **unjudged}, llm_client=client)
     if client is not None:
         played = simulation.counterfactual(dict.fromkeys(people, "model"), llm_client=client)
         others[f"language model ({client.config.model})"] = played

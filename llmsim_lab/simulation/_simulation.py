@@ -48,7 +48,7 @@ from llmsim_lab.economy._macro import (
     shocks_at,
 )
 from llmsim_lab.engines._committee import Committee
-from llmsim_lab.engines._engines import dissents, minutes, stated_rate, update_prompt
+from llmsim_lab.engines._engines import dissents, minutes, update_prompt
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import (
@@ -306,7 +306,29 @@ class Simulation(Run[Economy]):
         self._checked = self.validator == "asked" or (self.validator is None and moves is None)
         briefed = self.briefing == "economist" or (self.briefing is None and moves is not None)
         self._shipped = "agent_briefing" if briefed else "agent_rate" if moves else "agent_policy"
-        self._check_parameters(briefed=briefed)
+        if moves is None and (briefed or self.decide):
+            what = f"decide: {self.decide}" if self.decide else "an economist's briefing"
+            raise ConfigError(f"{what} needs moves on offer, and moves_bp is null; set moves_bp")
+        if not briefed and not self.masked:
+            raise ConfigError("masked: false has no effect with briefing: thin; leave it out")
+        for name in self._members:
+            if moves and "moves" not in self._prompt_of(name).slots:
+                raise ConfigError(
+                    f"the prompt of {name!r} has no slot {{{{ moves }}}}, so the model would not "
+                    "know which changes of the rate are on offer; add it, or set moves_bp to null"
+                )
+        chair, rate = self.committee.chair, self.start().interest_rate
+        if chair is not None and chair not in self._nations:
+            raise ConfigError(
+                f"the committee's chair {chair!r} is not one of its members"
+                f"{closest(chair, self._members)}, who are {', '.join(self._members)}"
+            )
+        if self.economy.mirrored and rate != self.engine.inside(rate):
+            raise ConfigError(
+                f"economy.mirrored: the mirror image of {self.start_at} has an interest rate of "
+                f"{rate:.2f}, outside engine.rate_bounds {self.engine.lower:g} to "
+                f"{self.engine.upper:g}; choose another start, such as 1973Q1"
+            )
 
     def start(self) -> Economy:
         """Return the quarter to start from, or its mirror image, of which none happened."""
@@ -347,8 +369,8 @@ class Simulation(Run[Economy]):
         ask.note(text=f"it led to: {led_to}")
         for name, made in decisions.items():
             verdict = "accepted" if name in accepted else "REJECTED"
-            ask.note(name, text=f"{name} proposed ({verdict}): {made.action}")
-            ask.note(name, accepted=name in accepted)
+            text = f"{name} proposed ({verdict}): {made.action}"
+            ask.note(name, text=text, accepted=name in accepted)
         period = next_quarter(state.period) if state.period else None
         lasts = GAP_NOISE_PERSISTENCE
         error = lasts * state.gap_error
@@ -404,20 +426,18 @@ class Simulation(Run[Economy]):
         rate = self.committee.rate(votes, current=start)
         ask.note(text=minutes(self.committee, votes, rate, current=start))
         for name, vote in votes.items():
-            ask.note(
-                name,
-                new_rate=rate,
-                vote_bp=_basis_points(start, vote),
-                outcome_bp=_basis_points(start, rate),
-                dissent=dissents(vote, rate),
-            )
+            sizes = {
+                "vote_bp": _basis_points(start, vote),
+                "outcome_bp": _basis_points(start, rate),
+            }
+            ask.note(name, new_rate=rate, **sizes, dissent=dissents(vote, rate))
         return rate
 
     async def _rates(
         self, ask: Ask, economy: GlobalState, decisions: Mapping[str, Any], here: float
     ) -> dict[str, float]:
         """Return the rate that each decision leads to from here; the engine judges mere words."""
-        sizes = {name: stated_rate(made, here) for name, made in decisions.items()}
+        sizes = {name: _stated(made, here) for name, made in decisions.items()}
         rates = {n: self.engine.inside(rate) for n, rate in sizes.items() if rate is not None}
         words = {name: made.action for name, made in decisions.items() if name not in rates}
         now = economy.model_copy(update={"interest_rate": here})
@@ -496,32 +516,6 @@ class Simulation(Run[Economy]):
         if own is None:
             return self.prompt(self._shipped)
         return self.prompt(Prompt.parse(own, name=f"{self._shipped} of {name}"))
-
-    def _check_parameters(self, *, briefed: bool) -> None:
-        if self.moves_bp is None and (briefed or self.decide):
-            what = f"decide: {self.decide}" if self.decide else "an economist's briefing"
-            raise ConfigError(f"{what} needs moves on offer, and moves_bp is null; set moves_bp")
-        if not briefed and not self.masked:
-            raise ConfigError("masked: false has no effect with briefing: thin; leave it out")
-        for name in self._members:
-            if self.moves_bp and "moves" not in self._prompt_of(name).slots:
-                raise ConfigError(
-                    f"the prompt of {name!r} has no slot {{{{ moves }}}}, so the model would not "
-                    "know which changes of the rate are on offer; add it, or set moves_bp to null"
-                )
-        chair = self.committee.chair
-        if chair is not None and chair not in self._nations:
-            raise ConfigError(
-                f"the committee's chair {chair!r} is not one of its members"
-                f"{closest(chair, self._members)}, who are {', '.join(self._members)}"
-            )
-        rate = self.start().interest_rate
-        if self.economy.mirrored and rate != self.engine.inside(rate):
-            raise ConfigError(
-                f"economy.mirrored: the mirror image of {self.start_at} has an interest rate of "
-                f"{rate:.2f}, outside engine.rate_bounds {self.engine.lower:g} to "
-                f"{self.engine.upper:g}; choose another start, such as 1973Q1"
-            )
 
     # --- views --------------------------------------------------------------------------------
 
@@ -623,6 +617,16 @@ def seat_of(run: Simulation, nation: str) -> Any:
     """Return who decides for a nation, as ``players`` has it."""
     seats = (run.players.get(seat) for seat in (nation, "agent", "*"))
     return next(filter(None, seats), "model")
+
+
+def _stated(made: Any, here: float) -> float | None:
+    """Return the rate that a decision states; None where it has only words."""
+    if (change := getattr(made, "rate_change_bp", None)) is not None:
+        # Without the dust of binary fractions, if it is a whole number; else exactly.
+        changed: float = here + change / 100
+        return round(changed, 10) if isinstance(change, int) else changed
+    rate: float | None = getattr(made, "proposed_rate", None)
+    return rate
 
 
 def _basis_points(rate: float, to: float) -> float:

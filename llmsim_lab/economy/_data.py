@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.files import data_path
-from llmsim_lab.economy._macro import STEADY_STATE
+from llmsim_lab.economy._macro import STEADY_STATE, economy_of
 from llmsim_lab.errors import ConfigError, DataError
-from llmsim_lab.models import GlobalState, MacroLags, SimulationState
+from llmsim_lab.models import MacroLags, SimulationState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,19 +84,11 @@ def initial_state(quarter: object) -> SimulationState:
     now, *past = (row for _, row in reversed(rows[here - 3 : here + 1]))
     p0, p1, p2, p3 = (row["inflation_qoq_annualised"] for row in (now, *past))
     i0, i1, i2, i3 = (row["interest_rate"] for row in (now, *past))
-    gap, gap_before = now["output_gap"], past[0]["output_gap"]
-    return SimulationState(
-        period=period,
-        global_state=GlobalState(
-            interest_rate=i0,
-            total_economic_value=START_VALUE,
-            gdp_growth=now["gdp_growth"],
-            inflation=((p0 + p1) + (p2 + p3)) / 4,
-            unemployment=now["unemployment"],
-            output_gap=gap,
-            lags=MacroLags((p0, p1, p2, p3), (gap, gap_before), (i0, i1, i2, i3)),
-        ),
-    )
+    gaps = now["output_gap"], past[0]["output_gap"]
+    levels = {name: now[name] for name in ("gdp_growth", "unemployment")}
+    lags = MacroLags((p0, p1, p2, p3), gaps, (i0, i1, i2, i3))
+    economy = economy_of(lags, total_economic_value=START_VALUE, **levels)
+    return SimulationState(period=period, global_state=economy)
 
 
 class Quarter(NamedTuple):

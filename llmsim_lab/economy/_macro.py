@@ -191,15 +191,20 @@ class RudebuschSvensson:
                 "length have driven the model off its range; answer inflation more than one for "
                 "one, end the run earlier, or use smaller shocks"
             )
-        return GlobalState(
-            interest_rate=interest_rate,
-            total_economic_value=value,
-            gdp_growth=growth,
-            inflation=_mean(inflation, p0, p1, p2),
-            unemployment=unemployment,
-            output_gap=next_gap,
-            lags=MacroLags((inflation, p0, p1, p2), (next_gap, gap), (interest_rate, i0, i1, i2)),
-        )
+        after = MacroLags((inflation, p0, p1, p2), (next_gap, gap), (interest_rate, i0, i1, i2))
+        levels = {"gdp_growth": growth, "unemployment": unemployment}
+        return economy_of(after, total_economic_value=value, **levels)
+
+
+def economy_of(lags: MacroLags, **others: float) -> GlobalState:
+    """Return an economy whose rate, inflation and gap follow from its lags."""
+    return GlobalState(
+        interest_rate=lags.interest_rate[0],
+        inflation=_mean(*lags.inflation),
+        output_gap=lags.output_gap[0],
+        lags=lags,
+        **others,
+    )
 
 
 def set_levels(state: GlobalState, **levels: float) -> GlobalState:
@@ -237,15 +242,9 @@ def mirrored(state: GlobalState) -> GlobalState:
     p0, p1, p2, p3 = (2 * rest.inflation - value for value in lags.inflation)
     i0, i1, i2, i3 = (2 * rest.interest_rate - value for value in lags.interest_rate)
     gap, gap_before = (-value for value in lags.output_gap)
-    return GlobalState(
-        interest_rate=i0,
-        total_economic_value=state.total_economic_value,
-        gdp_growth=2 * rest.gdp_growth - state.gdp_growth,
-        inflation=_mean(p0, p1, p2, p3),
-        unemployment=unemployment,
-        output_gap=gap,
-        lags=MacroLags((p0, p1, p2, p3), (gap, gap_before), (i0, i1, i2, i3)),
-    )
+    turned = MacroLags((p0, p1, p2, p3), (gap, gap_before), (i0, i1, i2, i3))
+    levels = {"gdp_growth": 2 * rest.gdp_growth - state.gdp_growth, "unemployment": unemployment}
+    return economy_of(turned, total_economic_value=state.total_economic_value, **levels)
 
 
 def _mean(a: float, b: float, c: float, d: float) -> float:

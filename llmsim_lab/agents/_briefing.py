@@ -109,11 +109,11 @@ def briefing(
     """
     lines = [" | ".join(_TITLES)]
     latest = quarters[-SHOWN:]
-    for back, (period, *figures) in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
+    for back, quarter in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
+        period, inflation = quarter.period, quarter.inflation
         name = period if period and not masked else f"-{back}" if back else "now"
-        inflation, rate = figures[0], figures[-1]
-        real = None if inflation is None else rate - inflation
-        lines.append(" | ".join((name, *map(_cell, (*figures, real)))))
+        real = None if inflation is None else quarter.interest_rate - inflation
+        lines.append(" | ".join((name, *map(_cell, (*quarter[1:], real)))))
     now, target = latest[-1], number(profile.inflation_target)
     assert now.inflation is not None  # a run's own states have it
     real_rate = now.interest_rate - now.inflation

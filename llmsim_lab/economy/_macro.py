@@ -11,12 +11,12 @@ here the data have to be out first, so everything comes one quarter later.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from itertools import pairwise
 from math import ceil, exp, floor, fsum, inf, isfinite
 from statistics import NormalDist, fmean
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, FiniteFloat, model_validator
 
@@ -437,7 +437,7 @@ class QuadraticLoss(Settings):
     gap_weight: Annotated[FiniteFloat, Field(ge=0)] = 1.0
     rate_change_weight: Annotated[FiniteFloat, Field(ge=0)] = 0.5
 
-    def of(self, quarters: Mapping[str, Iterable[float]]) -> dict[str, float]:
+    def of(self, quarters: Any) -> dict[str, float]:
         """Return the ``loss`` of a run, and its parts: means of squares, before they are weighted.
 
         The parts are ``inflation``, of its distance from the target; ``output_gap``; and

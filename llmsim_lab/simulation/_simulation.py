@@ -426,11 +426,9 @@ class Simulation(Run[Economy]):
         rate = self.committee.rate(votes, current=start)
         ask.note(text=minutes(self.committee, votes, rate, current=start))
         for name, vote in votes.items():
-            sizes = {
-                "vote_bp": _basis_points(start, vote),
-                "outcome_bp": _basis_points(start, rate),
-            }
-            ask.note(name, new_rate=rate, **sizes, dissent=dissents(vote, rate))
+            bp = {"vote_bp": _basis_points(start, vote), "outcome_bp": _basis_points(start, rate)}
+            became: dict[str, Any] = {"new_rate": rate, **bp, "dissent": dissents(vote, rate)}
+            ask.note(name, **became)
         return rate
 
     async def _rates(

@@ -13,15 +13,13 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
-from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import number
-from llmsim_lab.agents._briefing import briefing, role_of
+from llmsim_lab.agents._briefing import NationProfile
 from llmsim_lab.economy import TaylorRule
-from llmsim_lab.economy._data import Quarter
 from llmsim_lab.economy._macro import EngineConfig, Rule, rate_by
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
@@ -45,7 +43,7 @@ _ECONOMIC_STEMS = (
 )
 _ECONOMIC = re.compile(rf"\b(?:{'|'.join(_ECONOMIC_STEMS.split())})", re.IGNORECASE)
 
-_SOURCES = {
+SOURCES = {
     "profile": "{agent}'s profile",
     "gdp_growth": "state.global_state.gdp_growth, turn {turn}",
     "inflation": "state.global_state.inflation, turn {turn}",
@@ -116,14 +114,13 @@ class Agent(ABC):
             failure = LLMFailureException("invalid_response", 2, component="agent", detail=outside)
             failure.call = call
             raise failure
-        words, size, rate = action.policy_decision, action.rate_change_bp, action.proposed_rate
+        words, size = action.policy_decision, action.rate_change_bp
         if size is None and "rate_change_bp" in fields:
             raise ConfigError(
                 f"{self.name!r} states no change of the rate, and the run has moves on offer; give "
                 "the run moves_bp=None, or a TaylorRuleAgent moves_bp=run.moves_bp"
             )
-        if size is not None and "rate_change_bp" not in fields:
-            rate = now.interest_rate + size / 100
+        rate = action.proposed_rate if size is None else now.interest_rate + size / 100
         said = {
             "action": action.action_string,
             "reasoning": words.reasoning if words else "It gave no reason.",
@@ -176,7 +173,13 @@ class LLMAgent(Agent):
         site = CallSite(component="agent", agent=self.name, turn=state.turn + 1)
         status: Status | None = None
         try:
-            decision = await self._ask(prompt, site)
+            decision = await self.llm_client.call_with_retry(
+                total_timeout_s=self.llm_client.config.timeout_s,
+                prompt=prompt,
+                response_model=PolicyDecision,
+                check=lambda made: None if self._validate_decision(made) else self._complaint(),
+                site=site,
+            )
         except LLMFailureException as failure:
             # Twice the right form with an action outside the domain: rejected, not a failed call.
             if not isinstance(failure.rejected, PolicyDecision):
@@ -192,23 +195,11 @@ class LLMAgent(Agent):
             chain=chain,
         )
 
-    async def _ask(self, prompt: str, site: CallSite) -> PolicyDecision:
-        """Put the prompt to the model; a subclass may ask for more."""
-        return await self.llm_client.call_with_retry(
-            total_timeout_s=self.llm_client.config.timeout_s,
-            prompt=prompt,
-            response_model=PolicyDecision,
-            check=lambda made: None if self._validate_decision(made) else self._complaint(),
-            site=site,
-        )
-
 
 def _in_the_order_asked(schema: dict[str, Any]) -> None:
     # Inherited fields come first, so a model would be sure of itself before it decided.
-    fields = schema["properties"]
-    first = {name: fields.pop(name) for name in ("reasoning", "rate_change_bp", "action")}
-    last = fields.pop("confidence")
-    schema["properties"] = {**first, **fields, "confidence": last}
+    fields, order = schema["properties"], ("reasoning", "rate_change_bp", "action", "confidence")
+    schema["properties"] = {name: fields[name] for name in order}
 
 
 class RateDecision(PolicyDecision):
@@ -224,20 +215,6 @@ class RateDecision(PolicyDecision):
     model_config = ConfigDict(json_schema_extra=_in_the_order_asked)
 
     rate_change_bp: int | None = None
-
-
-class NationProfile(Settings):
-    """How one nation's advisor differs from another's.
-
-    Attributes:
-        mandate: what the advisor should achieve.
-        inflation_target: percent per year.
-        temperament: a word or two on how the advisor weighs risks.
-    """
-
-    mandate: Annotated[str, Field(min_length=1)] = "stable prices and full employment"
-    inflation_target: Annotated[float, Field(ge=-5, le=50, allow_inf_nan=False)] = 2.0
-    temperament: Annotated[str, Field(min_length=1)] = "pragmatic"
 
 
 def thin_prompt(
@@ -274,45 +251,7 @@ def thin_prompt(
         unemployment=number(economy.unemployment),
         interest_rate=number(economy.interest_rate),
         **moves,
-    ).sourced(_SOURCES, agent=name, turn=turn)
-
-
-def briefing_prompt(
-    prompt: Prompt,
-    quarters: Sequence[Quarter],
-    *,
-    name: str,
-    profile: NationProfile,
-    masked: bool,
-    members: int,
-    rule: str,
-    moves_bp: Sequence[int],
-    turn: int = 0,
-) -> RenderedPrompt:
-    """Return a briefing: two years of figures, the stance of policy, the moves on offer.
-
-    Args:
-        prompt: with the slots of the shipped ``agent_briefing``.
-        quarters: all that are known, oldest first; the last is the present one.
-        name: whose central bank, or which member of its committee.
-        profile: mandate, target and temperament.
-        masked: whether neither dates nor an economy are named.
-        members: how many vote.
-        rule: how the votes become one rate, in words.
-        moves_bp: the changes of the rate on offer, basis points.
-        turn: the number of the state that is shown.
-    """
-    values = briefing(quarters, inflation_target=profile.inflation_target, masked=masked)
-    target = number(profile.inflation_target)
-    return prompt.render(
-        role=role_of(name, masked=masked, members=members, rule=rule),
-        profile=(
-            f"Mandate: {profile.mandate}. Inflation target: {target}% over 4 quarters. "
-            f"Temperament: {profile.temperament}."
-        ),
-        moves=moves_in_words(moves_bp),
-        **values,
-    ).sourced(_SOURCES, agent=name, turn=turn)
+    ).sourced(SOURCES, agent=name, turn=turn)
 
 
 class EconLLMAgent(LLMAgent):
@@ -333,13 +272,8 @@ class EconLLMAgent(LLMAgent):
 
     def _construct_prompt(self, state: SimulationState) -> str:
         """Show the four indicators."""
-        return thin_prompt(
-            self.prompt,
-            state.global_state,
-            name=self.name,
-            profile=self.profile,
-            turn=state.turn,
-        )
+        seen, turn = state.global_state, state.turn
+        return thin_prompt(self.prompt, seen, name=self.name, profile=self.profile, turn=turn)
 
     def _validate_decision(self, decision: PolicyDecision) -> bool:
         """Return True if the action's words name something of economic policy."""
@@ -347,13 +281,6 @@ class EconLLMAgent(LLMAgent):
 
     def _complaint(self) -> str:
         return NOT_ECONOMIC
-
-
-def change_in_words(change_bp: float) -> str:
-    """Return a change of the rate, basis points, as the action of a player without own words."""
-    if not change_bp:
-        return "Hold the interest rate"
-    return f"Change the interest rate by {change_bp:+g} basis points"
 
 
 def moves_in_words(moves_bp: Sequence[int]) -> str:
@@ -394,25 +321,6 @@ class NationAgent(EconLLMAgent):
         self.profile = NationProfile(**dict(profile or {}))
 
 
-class RuleProposal(NamedTuple):
-    """What a rule proposes.
-
-    Attributes:
-        rate: percent per year.
-        move: the change that leads there, basis points; None where no moves are on offer.
-        reasoning: what the rule asks for on the quarter's data, in words.
-    """
-
-    rate: float
-    move: float | None
-    reasoning: str
-
-    @property
-    def action(self) -> str:
-        """The proposal in words."""
-        return f"Set the interest rate to {number(self.rate)}%"
-
-
 def rule_proposal(
     rule: TaylorRule | Rule,
     economy: GlobalState,
@@ -420,8 +328,10 @@ def rule_proposal(
     *,
     moves_bp: Sequence[int] | None = None,
     exact: bool = False,
-) -> RuleProposal:
-    """Return what a rule proposes: the rate that it asks for, as far as one step goes.
+) -> dict[str, Any]:
+    """Return what a rule proposes, as the fields of a reply: as far as one step goes.
+
+    ``rate_change_bp`` is None where no moves are on offer; then ``proposed_rate`` is the rate.
 
     Args:
         rule: the rule.
@@ -442,7 +352,7 @@ def rule_proposal(
         rate, last = leads_to[move], move in (min(moves_bp), max(moves_bp))
         further = last and abs(asked - here) > abs(move) / 100
     else:
-        rate = limits.nearest(asked, current=here)
+        rate = min(limits.choices(here), key=lambda it: (abs(it - asked), it))
         # Rounding to the grid moves the rate by half a step at most; more means a limit binds.
         further = abs(rate - asked) > limits.rate_step
     reasoning = (
@@ -451,7 +361,9 @@ def rule_proposal(
     )
     if further:
         reasoning += f" One step from {number(here)}% goes no further."
-    return RuleProposal(rate, move, reasoning)
+    said = {"action": f"Set the interest rate to {number(rate)}%", "reasoning": reasoning}
+    size = {"rate_change_bp": move, "proposed_rate": rate if move is None else None}
+    return {**said, "confidence": 1.0, **size}
 
 
 class TaylorRuleAgent(Agent):
@@ -487,23 +399,17 @@ class TaylorRuleAgent(Agent):
 
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose a rate by the rule."""
-        proposal = rule_proposal(
-            self.rule,
-            state.global_state,
-            self.limits,
-            moves_bp=self.moves_bp,
-            exact=self.exact,
-        )
-        turn, reasoning = state.turn + 1, proposal.reasoning
-        decision = PolicyDecision(action=proposal.action, reasoning=reasoning, confidence=1.0)
+        how: dict[str, Any] = {"moves_bp": self.moves_bp, "exact": self.exact}
+        said = rule_proposal(self.rule, state.global_state, self.limits, **how)
+        turn, words = state.turn + 1, {it: said[it] for it in PolicyDecision.model_fields}
         return Action(
             agent_name=self.name,
-            action_string=decision.action,
-            policy_decision=decision,
-            rate_change_bp=proposal.move,
-            proposed_rate=proposal.rate if proposal.move is None else None,
+            action_string=said["action"],
+            policy_decision=PolicyDecision(**words),
+            rate_change_bp=said["rate_change_bp"],
+            proposed_rate=said["proposed_rate"],
             reasoning_chain_id=f"{turn}/agent/{self.name}",
             chain=LLMReasoningChain(
-                component="agent", agent=self.name, turn=turn, reasoning=reasoning
+                component="agent", agent=self.name, turn=turn, reasoning=said["reasoning"]
             ),
         )

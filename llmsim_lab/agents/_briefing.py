@@ -7,11 +7,13 @@ output gap. What came before the run is history, in its final vintage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import number
-from llmsim_lab.economy._data import Quarter, mirrored_quarters, quarters_before
+from llmsim_lab.economy._data import Quarter, quarters_before
 from llmsim_lab.economy._macro import RudebuschSvensson
 from llmsim_lab.models import GlobalState
 
@@ -31,8 +33,22 @@ _TITLES = (
 )
 
 
+class NationProfile(Settings):
+    """How one nation's advisor differs from another's.
+
+    Attributes:
+        mandate: what the advisor should achieve.
+        inflation_target: percent per year.
+        temperament: a word or two on how the advisor weighs risks.
+    """
+
+    mandate: Annotated[str, Field(min_length=1)] = "stable prices and full employment"
+    inflation_target: Annotated[float, Field(ge=-5, le=50, allow_inf_nan=False)] = 2.0
+    temperament: Annotated[str, Field(min_length=1)] = "pragmatic"
+
+
 def known_quarters(
-    states: Sequence[Any], *, us_past: bool = True, mirror_of: str | None = None
+    states: Sequence[Any], *, us_from: str | None = None, mirrored: bool = False
 ) -> list[Quarter]:
     """Return all quarters that are known at the last of a run's states, oldest first.
 
@@ -41,17 +57,13 @@ def known_quarters(
 
     Args:
         states: of an economic run, from its first turn on.
-        us_past: whether a dated run starts from the US data, not from others.
-        mirror_of: the quarter of which a run starts from the mirror image.
+        us_from: the quarter of the US data that a run starts from, if it does.
+        mirrored: whether it starts from that quarter's mirror image.
     """
-    first = states[0]
-    if mirror_of:
-        before = mirrored_quarters(quarters_before(mirror_of))
-    elif first.period and us_past:
-        before = quarters_before(first.period)
-    else:
-        before = [replace(_quarter(first), period=None, output_gap=0.0)] * (SHOWN - 1)
-    return [*before, *map(_quarter, states)]
+    known = [_quarter(state) for state in states]
+    if us_from:
+        return [*quarters_before(us_from, mirrored=mirrored), *known]
+    return [known[0]._replace(period=None, output_gap=0.0)] * (SHOWN - 1) + known
 
 
 def _quarter(state: Any) -> Quarter:
@@ -86,37 +98,33 @@ def role_of(name: str, *, masked: bool, members: int, rule: str) -> str:
 
 
 def briefing(
-    quarters: Sequence[Quarter], *, inflation_target: float, masked: bool
+    quarters: Sequence[Quarter], profile: NationProfile, *, masked: bool
 ) -> dict[str, str]:
-    """Return the values of the slots of ``agent_briefing`` that change from turn to turn.
+    """Return the values of the slots of ``agent_briefing``, but for ``role`` and ``moves``.
 
     Args:
         quarters: all that are known, oldest first, as ``known_quarters`` returns them.
-        inflation_target: four-quarter inflation, percent.
+        profile: mandate, target and temperament.
         masked: whether quarters are counted back from now instead of named by their dates.
     """
-    lines = []
+    lines = [" | ".join(_TITLES)]
     latest = quarters[-SHOWN:]
     for back, quarter in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
-        name = quarter.period if quarter.period and not masked else f"-{back}" if back else "now"
-        values = (
-            quarter.inflation,
-            quarter.inflation_in_quarter,
-            quarter.output_gap,
-            quarter.unemployment,
-            quarter.interest_rate,
-            None if quarter.inflation is None else quarter.interest_rate - quarter.inflation,
-        )
-        lines.append(" | ".join((name, *(_cell(value) for value in values))))
-    now = latest[-1]
+        period, inflation = quarter.period, quarter.inflation
+        name = period if period and not masked else f"-{back}" if back else "now"
+        real = None if inflation is None else quarter.interest_rate - inflation
+        lines.append(" | ".join((name, *map(_cell, (*quarter[1:], real)))))
+    now, target = latest[-1], number(profile.inflation_target)
     assert now.inflation is not None  # a run's own states have it
     real_rate = now.interest_rate - now.inflation
     return {
+        "profile": f"Mandate: {profile.mandate}. Inflation target: {target}% over 4 quarters. "
+        f"Temperament: {profile.temperament}.",
         "quarters": str(len(latest)),
-        "history": "\n".join((" | ".join(_TITLES), *lines)),
+        "history": "\n".join(lines),
         "inflation": number(now.inflation),
-        "distance": _distance(now.inflation - inflation_target),
-        "inflation_target": number(inflation_target),
+        "distance": _distance(now.inflation - profile.inflation_target),
+        "inflation_target": target,
         "output_gap": f"{number(now.output_gap)}%",
         "real_rate": number(real_rate),
         "stance": _distance(real_rate - NEUTRAL_REAL_RATE),

@@ -7,24 +7,28 @@ responses follow from one matrix, without a run.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import fsum, inf
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab.economy._macro import (
-    NO_SHOCKS,
-    STEADY_STATE,
-    RudebuschSvensson,
-    Rule,
-    Shocks,
-    TaylorRule,
-    rate_by,
-)
+from llmsim_lab.economy._macro import STEADY_STATE, RudebuschSvensson, Rule, TaylorRule
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.models import GlobalState, MacroLags
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+
+
+def _weights(rule: TaylorRule | Rule) -> list[float]:
+    """Return what a rule adds to the rate for a point of inflation, gap and previous rate.
+
+    Of a Taylor rule without its lower bound. Central differences: exact in a linear rule, but for
+    rounding.
+    """
+    rate = replace(rule, lower_bound=-inf).rate if isinstance(rule, TaylorRule) else rule
+    rest = STEADY_STATE
+    here = {"inflation": rest.inflation, "output_gap": 0.0, "previous_rate": rest.interest_rate}
+    up, down = ([rate(**here | {n: here[n] + d}) for n in here] for d in (0.5, -0.5))
+    return [above - below for above, below in zip(up, down, strict=True)]
 
 
 def long_run_response(rule: TaylorRule | Rule) -> float:
@@ -37,18 +41,10 @@ def long_run_response(rule: TaylorRule | Rule) -> float:
     Raises:
         ConfigError: the rule returns its previous rate or more, so that there is no long run.
     """
-    rate = _without_bound(rule)
-    here = {"inflation": 2.0, "output_gap": 0.0, "previous_rate": 4.0}  # the steady state
-    up, down = ([rate(**here | {n: here[n] + d}) for n in here] for d in (0.5, -0.5))
-    of_inflation, _, inertia = (above - below for above, below in zip(up, down, strict=True))
+    of_inflation, _, inertia = _weights(rule)
     if inertia >= 1:
         raise ConfigError(f"the rule adds {inertia:g} times its previous rate; it has no long run")
     return of_inflation / (1 - inertia)
-
-
-def _without_bound(rule: TaylorRule | Rule) -> Rule:
-    """Return the rule as a function, a Taylor rule without its lower bound."""
-    return replace(rule, lower_bound=-inf).rate if isinstance(rule, TaylorRule) else rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +54,9 @@ class ClosedLoop:
     Attributes:
         matrix: what one quarter does to the state: four lags of quarterly inflation, two of the
             gap, four of the rate.
-        supply: what a supply shock of one point adds to the state.
-        demand: what a demand shock of one percent adds.
     """
 
     matrix: np.ndarray[Any, np.dtype[np.float64]]
-    supply: np.ndarray[Any, np.dtype[np.float64]]
-    demand: np.ndarray[Any, np.dtype[np.float64]]
 
     @property
     def spectral_radius(self) -> float:
@@ -81,10 +73,10 @@ class ClosedLoop:
         Columns, as deviations: ``inflation`` (over four quarters, percentage points),
         ``output_gap`` (percent) and ``interest_rate`` (percentage points).
         """
+        import numpy as np
         import pandas as pd
 
-        state = supply * self.supply + demand * self.demand
-        rows = [[0.0, 0.0, 0.0]]
+        state, rows = np.array([supply, 0, 0, 0, demand, 0, 0, 0, 0, 0]), [[0.0, 0.0, 0.0]]
         for _ in range(quarters):
             rows.append([float(state[:4].mean()), float(state[4]), float(state[6])])
             state = self.matrix @ state
@@ -95,7 +87,8 @@ class ClosedLoop:
 def closed_loop(rule: TaylorRule | Rule | None = None) -> ClosedLoop:
     """Return the linear system that the economy and a rule make together, without any bounds.
 
-    The timing is that of a run: what the rule says of quarter t is in force in quarter t+1.
+    The timing is that of a run: what the rule says of quarter t is in force in quarter t+1. A rule
+    whose own neutral rate is another one is shifted to the model's steady state.
 
     Args:
         rule: a Taylor rule (its lower bound is left out), or any function with its arguments;
@@ -104,35 +97,10 @@ def closed_loop(rule: TaylorRule | Rule | None = None) -> ClosedLoop:
     import numpy as np
 
     model = RudebuschSvensson()
-    rate = _without_bound(rule or TaylorRule())
-    rest = _vector(STEADY_STATE)
-    base = rate_by(rate, STEADY_STATE)
-
-    def after(moved: Any, shocks: Shocks = NO_SHOCKS) -> Any:
-        here = _state(rest + moved)
-        # A rule whose own neutral rate is another one is shifted to this steady state.
-        decided = STEADY_STATE.interest_rate + rate_by(rate, here) - base
-        return _vector(model.advance(here, interest_rate=decided, shocks=shocks)) - rest
-
-    # Central differences: exact in a linear model, but for rounding.
-    moves = 0.5 * np.eye(len(rest))
-    matrix = np.column_stack([after(move) - after(-move) for move in moves])
-    supply, demand = (after(0 * rest, it) for it in (Shocks(supply=1.0), Shocks(demand=1.0)))
-    return ClosedLoop(matrix, supply, demand)
-
-
-def _vector(state: GlobalState) -> Any:
-    import numpy as np
-
-    lags = state.lags
-    return np.array([*lags.inflation, *lags.output_gap, *lags.interest_rate])
-
-
-def _state(vector: Any) -> GlobalState:
-    p0, p1, p2, p3, gap, before, i0, i1, i2, i3 = map(float, vector)
-    return GlobalState(
-        interest_rate=i0,
-        inflation=fsum((p0, p1, p2, p3)) / 4,
-        output_gap=gap,
-        lags=MacroLags((p0, p1, p2, p3), (gap, before), (i0, i1, i2, i3)),
-    )
+    of_inflation, of_gap, inertia = _weights(rule or TaylorRule())
+    pull = model.real_rate_to_gap / 4  # of four-quarter means
+    matrix = np.eye(10, k=-1)  # each lag becomes the next one
+    matrix[0] = [*model.inflation_lags, model.gap_to_inflation, 0, 0, 0, 0, 0]
+    matrix[4] = [*[pull] * 4, *model.gap_lags, *[-pull] * 4]
+    matrix[6] = [*[of_inflation / 4] * 4, of_gap, 0, inertia, 0, 0, 0]
+    return ClosedLoop(matrix)

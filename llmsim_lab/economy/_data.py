@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.files import data_path
-from llmsim_lab.economy._macro import STEADY_STATE
+from llmsim_lab.economy._macro import STEADY_STATE, economy_of
 from llmsim_lab.errors import ConfigError, DataError
-from llmsim_lab.models import GlobalState, MacroLags, SimulationState
+from llmsim_lab.models import MacroLags, SimulationState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,9 +28,6 @@ LAST_QUARTER = "2009Q3"
 START_VALUE = 1000.0
 
 _QUARTER = re.compile(r"(\d{4})-?Q([1-4])")
-
-Row = dict[str, Any]
-"""Figures by column; None where a quarter lacks the lags it needs."""
 
 
 def load_us_macro() -> pd.DataFrame:
@@ -83,33 +79,19 @@ def initial_state(quarter: object) -> SimulationState:
     Args:
         quarter: such as ``"1979Q3"``, or a quarterly ``pandas.Period``; 1960Q1 to 2009Q3.
     """
-    rows = _quarters()
-    period = _known_quarter(quarter, FIRST_START)
-    names = list(rows)
-    here = names.index(period)
-
-    def latest(column: str, count: int) -> list[Any]:
-        return [rows[names[here - back]][column] for back in range(count)]
-
-    p0, p1, p2, p3 = latest("inflation_qoq_annualised", 4)
-    i0, i1, i2, i3 = latest("interest_rate", 4)
-    gap, gap_before = latest("output_gap", 2)
-    return SimulationState(
-        period=period,
-        global_state=GlobalState(
-            interest_rate=i0,
-            total_economic_value=START_VALUE,
-            gdp_growth=latest("gdp_growth", 1)[0],
-            inflation=((p0 + p1) + (p2 + p3)) / 4,
-            unemployment=latest("unemployment", 1)[0],
-            output_gap=gap,
-            lags=MacroLags((p0, p1, p2, p3), (gap, gap_before), (i0, i1, i2, i3)),
-        ),
-    )
+    rows, period = list(_quarters().items()), _known_quarter(quarter, FIRST_START)
+    here = [name for name, _ in rows].index(period)
+    now, *past = (row for _, row in reversed(rows[here - 3 : here + 1]))
+    p0, p1, p2, p3 = (row["inflation_qoq_annualised"] for row in (now, *past))
+    i0, i1, i2, i3 = (row["interest_rate"] for row in (now, *past))
+    gaps = now["output_gap"], past[0]["output_gap"]
+    levels = {name: now[name] for name in ("gdp_growth", "unemployment")}
+    lags = MacroLags((p0, p1, p2, p3), gaps, (i0, i1, i2, i3))
+    economy = economy_of(lags, total_economic_value=START_VALUE, **levels)
+    return SimulationState(period=period, global_state=economy)
 
 
-@dataclass(frozen=True, slots=True)
-class Quarter:
+class Quarter(NamedTuple):
     """What the statistics say of one quarter; percent, rates per year.
 
     Attributes:
@@ -130,43 +112,33 @@ class Quarter:
     interest_rate: float
 
 
-def quarters_before(quarter: object) -> list[Quarter]:
-    """Return the real quarters before one, oldest first."""
-    rows = _quarters()
-    period = _known_quarter(quarter, FIRST_START)
-    return [
-        Quarter(
-            period=name,
-            inflation=row["inflation"],
-            inflation_in_quarter=row["inflation_qoq_annualised"],
-            output_gap=row["output_gap"],
-            unemployment=row["unemployment"],
-            interest_rate=row["interest_rate"],
-        )
-        for name, row in rows.items()
-        if name < period
-    ]
+def quarters_before(quarter: object, *, mirrored: bool = False) -> list[Quarter]:
+    """Return the real quarters before one, oldest first.
 
-
-def mirrored_quarters(quarters: Sequence[Quarter]) -> list[Quarter]:
-    """Return quarters with all deviations from the model's steady state turned round.
-
-    Dates are left out, since none of it happened.
+    Args:
+        quarter: such as ``1979Q3``.
+        mirrored: whether all deviations from the model's steady state are turned round. Dates are
+            left out then, since none of it happened.
     """
-    rest = STEADY_STATE
+    period, rest = _known_quarter(quarter, FIRST_START), STEADY_STATE
     around = {
         "inflation": rest.inflation,
-        "inflation_in_quarter": rest.inflation,
+        "inflation_qoq_annualised": rest.inflation,
         "output_gap": rest.output_gap,
         "unemployment": rest.unemployment,
         "interest_rate": rest.interest_rate,
     }
 
-    def turned(quarter: Quarter) -> dict[str, Any]:
-        values = {name: getattr(quarter, name) for name in around}
-        return {n: None if it is None else 2 * around[n] - it for n, it in values.items()}
+    def figures(row: dict[str, Any]) -> Iterator[Any]:
+        for name, middle in around.items():
+            value = row[name]
+            yield 2 * middle - value if mirrored and value is not None else value
 
-    return [Quarter(period=None, **turned(quarter)) for quarter in quarters]
+    return [
+        Quarter(None if mirrored else name, *figures(row))
+        for name, row in _quarters().items()
+        if name < period
+    ]
 
 
 def next_quarter(quarter: object, *, steps: int = 1) -> str:
@@ -186,8 +158,8 @@ def _known_quarter(quarter: object, first: str) -> str:
 
 
 @cache  # the rows are not changed; ``load_us_macro`` makes a new frame each time
-def _quarters() -> dict[str, Row]:
-    """Return the file's rows by quarter, read once."""
+def _quarters() -> dict[str, dict[str, Any]]:
+    """Return the file's rows by quarter, read once; None where a quarter lacks lags it needs."""
     with data_path("us_macro_quarterly.csv").open(encoding="utf-8", newline="") as lines:
         return {
             line.pop("quarter"): {

@@ -11,12 +11,12 @@ here the data have to be out first, so everything comes one quarter later.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from itertools import pairwise
 from math import ceil, exp, floor, fsum, inf, isfinite
 from statistics import NormalDist, fmean
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, FiniteFloat, model_validator
 
@@ -170,22 +170,13 @@ class RudebuschSvensson:
         i0, i1, i2, i3 = lags.interest_rate
         # With weights summing to 1 this is the published sum, and exactly p0 if nothing moves.
         _, w1, w2, w3 = self.inflation_lags
-        inflation = (
-            p0
-            + w1 * (p1 - p0)
-            + w2 * (p2 - p0)
-            + w3 * (p3 - p0)
-            + self.gap_to_inflation * gap
-            + shocks.supply
-        )
+        past = p0 + w1 * (p1 - p0) + w2 * (p2 - p0) + w3 * (p3 - p0)
+        inflation = past + self.gap_to_inflation * gap + shocks.supply
         # As in the paper: four-quarter means of both, so the real rate looks back, not ahead.
         real_rate = _mean(i0, i1, i2, i3) - _mean(p0, p1, p2, p3)
-        next_gap = (
-            self.gap_lags[0] * gap
-            + self.gap_lags[1] * gap_before
-            - self.real_rate_to_gap * (real_rate - self.neutral_real_rate)
-            + shocks.demand
-        )
+        past = self.gap_lags[0] * gap + self.gap_lags[1] * gap_before
+        pull = self.real_rate_to_gap * (real_rate - self.neutral_real_rate)
+        next_gap = past - pull + shocks.demand
         # Percent of a quarter's output, at an annual rate.
         growth = self.potential_growth + 4 * (next_gap - gap)
         unemployment = state.unemployment - self.okun * (next_gap - gap)
@@ -200,15 +191,20 @@ class RudebuschSvensson:
                 "length have driven the model off its range; answer inflation more than one for "
                 "one, end the run earlier, or use smaller shocks"
             )
-        return GlobalState(
-            interest_rate=interest_rate,
-            total_economic_value=value,
-            gdp_growth=growth,
-            inflation=_mean(inflation, p0, p1, p2),
-            unemployment=unemployment,
-            output_gap=next_gap,
-            lags=MacroLags((inflation, p0, p1, p2), (next_gap, gap), (interest_rate, i0, i1, i2)),
-        )
+        after = MacroLags((inflation, p0, p1, p2), (next_gap, gap), (interest_rate, i0, i1, i2))
+        levels = {"gdp_growth": growth, "unemployment": unemployment}
+        return economy_of(after, total_economic_value=value, **levels)
+
+
+def economy_of(lags: MacroLags, **others: float) -> GlobalState:
+    """Return an economy whose rate, inflation and gap follow from its lags."""
+    return GlobalState(
+        interest_rate=lags.interest_rate[0],
+        inflation=_mean(*lags.inflation),
+        output_gap=lags.output_gap[0],
+        lags=lags,
+        **others,
+    )
 
 
 def set_levels(state: GlobalState, **levels: float) -> GlobalState:
@@ -237,24 +233,18 @@ def mirrored(state: GlobalState) -> GlobalState:
         ConfigError: unemployment would leave 0 to 100 percent.
     """
     rest, lags = STEADY_STATE, state.lags
-    if not 0 <= 2 * rest.unemployment - state.unemployment <= 100:
+    unemployment = 2 * rest.unemployment - state.unemployment
+    if not 0 <= unemployment <= 100:
         raise ConfigError(
             f"unemployment of {state.unemployment:g}% has no mirror image: on the other side of "
-            f"{rest.unemployment:g}% is {2 * rest.unemployment - state.unemployment:g}%; choose "
-            "another start"
+            f"{rest.unemployment:g}% is {unemployment:g}%; choose another start"
         )
     p0, p1, p2, p3 = (2 * rest.inflation - value for value in lags.inflation)
     i0, i1, i2, i3 = (2 * rest.interest_rate - value for value in lags.interest_rate)
-    gap, gap_before = lags.output_gap
-    return GlobalState(
-        interest_rate=i0,
-        total_economic_value=state.total_economic_value,
-        gdp_growth=2 * rest.gdp_growth - state.gdp_growth,
-        inflation=_mean(p0, p1, p2, p3),
-        unemployment=2 * rest.unemployment - state.unemployment,
-        output_gap=-gap,
-        lags=MacroLags((p0, p1, p2, p3), (-gap, -gap_before), (i0, i1, i2, i3)),
-    )
+    gap, gap_before = (-value for value in lags.output_gap)
+    turned = MacroLags((p0, p1, p2, p3), (gap, gap_before), (i0, i1, i2, i3))
+    levels = {"gdp_growth": 2 * rest.gdp_growth - state.gdp_growth, "unemployment": unemployment}
+    return economy_of(turned, total_economic_value=state.total_economic_value, **levels)
 
 
 def _mean(a: float, b: float, c: float, d: float) -> float:
@@ -315,12 +305,9 @@ class TaylorRule:
             output_gap: percent of potential output.
             previous_rate: the rate now in force, percent per year; matters only with inertia.
         """
-        target = (
-            self.neutral_real_rate
-            + self.inflation_target
-            + self.inflation_weight * (inflation - self.inflation_target)
-            + self.output_gap_weight * output_gap
-        )
+        neutral, distance = self.neutral_real_rate, inflation - self.inflation_target
+        target = neutral + self.inflation_target + self.inflation_weight * distance
+        target += self.output_gap_weight * output_gap
         asked = self.inertia * previous_rate + (1 - self.inertia) * target
         rate = max(self.lower_bound, asked)
         if not (isfinite(rate) and isfinite(asked)):
@@ -339,7 +326,7 @@ def rate_by(rule: TaylorRule | Rule, state: GlobalState) -> float:
     )
 
 
-def fiscal_demand(state: GlobalState, *, lower_bound: float, model: RudebuschSvensson) -> float:
+def fiscal_demand(state: GlobalState, *, rate: float, lower_bound: float) -> float:
     """Return what the budget adds where the rate is at its lower bound, percent of output.
 
     At the bound the real rate rises as prices fall, and a linear model has nothing that would end
@@ -352,7 +339,8 @@ def fiscal_demand(state: GlobalState, *, lower_bound: float, model: RudebuschSve
     and the budget acts in 13% of the quarters.
     """
     wanted = rate_by(TaylorRule(lower_bound=-inf), state)
-    return model.real_rate_to_gap * max(0.0, lower_bound - wanted - 2.0)
+    missing = max(0.0, lower_bound - wanted - 2.0) if rate <= lower_bound else 0.0
+    return RudebuschSvensson().real_rate_to_gap * missing
 
 
 class EngineConfig(Settings):
@@ -428,27 +416,6 @@ class EngineConfig(Settings):
         """Return the rate, or the bound that it is beyond."""
         return min(max(rate, self.lower), self.upper)
 
-    def nearest(self, rate: float, *, current: float) -> float:
-        """Return the offered rate closest to the one asked for; the lower of two equally close."""
-        return min(self.choices(current), key=lambda choice: (abs(choice - rate), choice))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossParts:
-    """A loss and its parts; percentage points squared, before the weights are applied.
-
-    Attributes:
-        inflation: mean squared distance of inflation from its target.
-        output_gap: mean squared output gap.
-        rate_change: mean squared change of the policy rate from quarter to quarter.
-        total: the weighted sum; 0 is best.
-    """
-
-    inflation: float
-    output_gap: float
-    rate_change: float
-    total: float
-
 
 class QuadraticLoss(Settings):
     """The mean of Rudebusch and Svensson's period loss over a run; central banks' studies use it.
@@ -470,24 +437,23 @@ class QuadraticLoss(Settings):
     gap_weight: Annotated[FiniteFloat, Field(ge=0)] = 1.0
     rate_change_weight: Annotated[FiniteFloat, Field(ge=0)] = 0.5
 
-    def of(
-        self,
-        *,
-        inflation: Sequence[float],
-        output_gap: Sequence[float],
-        interest_rate: Sequence[float],
-    ) -> LossParts:
-        """Return the loss of a run; the first quarter, from which it starts, does not count.
+    def of(self, quarters: Any) -> dict[str, float]:
+        """Return the ``loss`` of a run, and its parts: means of squares, before they are weighted.
+
+        The parts are ``inflation``, of its distance from the target; ``output_gap``; and
+        ``rate_change``, of the policy rate. The first quarter, from which a run starts, does not
+        count.
 
         Args:
-            inflation: over four quarters, percent, one value a quarter.
-            output_gap: percent of potential.
-            interest_rate: percent per year.
+            quarters: a run's frame, or other columns by name: ``inflation``, ``output_gap`` and
+                ``interest_rate``.
 
         Raises:
-            ConfigError: fewer than two quarters, or series of different lengths.
+            ConfigError: fewer than two quarters, or columns of different lengths.
         """
-        prices, gaps, rates = list(inflation), list(output_gap), list(interest_rate)
+        prices, gaps, rates = (
+            list(quarters[name]) for name in ("inflation", "output_gap", "interest_rate")
+        )
         if not len(prices) == len(gaps) == len(rates) > 1:
             raise ConfigError(
                 f"{len(prices)}, {len(gaps)} and {len(rates)} quarters have no loss: it takes as "
@@ -498,6 +464,5 @@ class QuadraticLoss(Settings):
         # The first change is from the rate that the run starts with, whose quarter does not count.
         of_change = fmean((now - before) ** 2 for before, now in pairwise(rates))
         total = of_inflation + self.gap_weight * of_gap + self.rate_change_weight * of_change
-        return LossParts(
-            inflation=of_inflation, output_gap=of_gap, rate_change=of_change, total=total
-        )
+        parts = {"inflation": of_inflation, "output_gap": of_gap, "rate_change": of_change}
+        return {"loss": total, **parts}

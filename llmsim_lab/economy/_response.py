@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, sqrt
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from llmsim_lab.errors import ConfigError
 
@@ -32,8 +32,7 @@ _FEWEST = 6
 """Groups: with fewer the intervals are so wide that nothing can be decided."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Criterion:
+class Criterion(NamedTuple):
     """One thing that was measured, and whether it is as it has to be.
 
     Attributes:
@@ -238,11 +237,10 @@ def _criterion(
 ) -> Criterion:
     # Nine places, so that rounding decides nothing where a player's moves are all alike.
     value, low, high = (round(float(it), 9) + 0.0 for it in (value, value - reach, value + reach))
-    found = Criterion(name=name, value=value, low=low, high=high)
     if bounds is None:
-        return found
+        return Criterion(name, value, low, high)
     least, most, wrong = bounds
     passed, failed = least < low and high < most, high < wrong or low > most
     needs = f"above {least:g}" if most == inf else f"between {least:g} and {most:g}"
     verdict: Verdict = "pass" if passed else "fail" if failed else "undecided"
-    return replace(found, needs=needs, verdict=verdict)
+    return Criterion(name, value, low, high, needs, verdict)

@@ -12,15 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llmsim_lab._util.text import log_event, number
+from llmsim_lab._util.text import number
 from llmsim_lab.economy._data import next_quarter
-from llmsim_lab.economy._macro import (
-    NO_SHOCKS,
-    EngineConfig,
-    RudebuschSvensson,
-    Shocks,
-    fiscal_demand,
-)
+from llmsim_lab.economy._macro import EngineConfig, RudebuschSvensson
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
@@ -29,7 +23,7 @@ from llmsim_lab.models import Action, GlobalState, SimulationState, StateUpdateD
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Question
-from llmsim_lab.types import CallSite, LLMReasoningChain, Status
+from llmsim_lab.types import CallSite, LLMReasoningChain
 
 logger = logging.getLogger(__name__)
 
@@ -75,11 +69,7 @@ class LLMEngine(Engine):
         llm_client: the model.
     """
 
-    def __init__(
-        self,
-        config: Any = None,
-        llm_client: LLMClient | None = None,
-    ) -> None:
+    def __init__(self, config: Any = None, llm_client: LLMClient | None = None) -> None:
         super().__init__()
         self.config: EngineConfig = EngineConfig() if config is None else config.engine
         self.llm_client = llm_client
@@ -93,14 +83,6 @@ class LLMEngine(Engine):
         self, decision: StateUpdateDecision, current_state: SimulationState
     ) -> SimulationState:
         """Return the state after one action."""
-
-    def _bounds(self, current_state: GlobalState) -> dict[str, Any]:
-        """Return ``choices`` and ``check`` of the model's decision in this state, if it has any."""
-        return {}
-
-    def _finish_turn(self, state: SimulationState) -> SimulationState:
-        """Return the state after whatever happens at a turn's end."""
-        return state
 
     async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:
         """Apply the validated actions in order and return the next state.
@@ -118,7 +100,6 @@ class LLMEngine(Engine):
             decision, chain = await self._decide(action, state.global_state, start.turn + 1)
             chains.append(chain)
             state = self._apply_state_update(decision, state)
-        state = self._finish_turn(state)
         return state.model_copy(update={"turn": start.turn + 1, "reasoning_chains": tuple(chains)})
 
     async def __call__(self, question: Question) -> StateUpdateDecision:
@@ -134,17 +115,16 @@ class LLMEngine(Engine):
         return decision
 
     async def _decide(
-        self, action: Action, current_state: GlobalState, turn: int
+        self, action: Action, current_state: GlobalState, turn: int, **bounds: Any
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
+        """Ask the model; ``choices`` and ``check`` of its decision may be given."""
         if self.llm_client is None:
             raise ConfigError(
-                f"the engine has no model and the action of {action.agent_name!r}, "
-                f"{action.action_string!r}, names no rate and no change of it; give the engine an "
-                "llm_client, or use agents that state a size, such as TaylorRuleAgent"
+                f"the engine has no model to judge the action of {action.agent_name!r}, "
+                f"{action.action_string!r}; give the engine an llm_client"
             )
         prompt = self._construct_state_update_prompt(action, current_state)
         site = CallSite(component="engine", agent=action.agent_name, turn=turn)
-        bounds = self._bounds(current_state)
         decision = await self.llm_client.call_with_retry(
             total_timeout_s=self.llm_client.config.timeout_s,
             prompt=prompt,
@@ -163,13 +143,13 @@ class LLMEngine(Engine):
 class EconLLMEngine(LLMEngine):
     """Moves the interest rate, and nothing else.
 
-    An action that states its size is applied exactly, within the bounds of the rate; the model
-    judges the others. The schema offers it a grid of rates around the current one; a rate outside
-    the bounds or too far away is an invalid response.
+    The model judges an action's words; a run applies sizes that agents state by itself. The schema
+    offers it a grid of rates around the current one; a rate outside the bounds or too far away is
+    an invalid response.
 
     Args:
         config: a ``SimulationConfig``, whose ``engine`` has the limits; the usual if not given.
-        llm_client: the model; None if every action states its size.
+        llm_client: the model.
         prompt: a prompt with the slots of the shipped ``engine_interest_rate``.
     """
 
@@ -184,83 +164,30 @@ class EconLLMEngine(LLMEngine):
         self.prompt = prompt or Prompt.load("engine_interest_rate")
 
     def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
-        return update_prompt(
-            self.prompt,
-            self.config,
-            current_state,
-            action.action_string,
-            agent=action.agent_name,
-            turn=self.current_state.turn,
-        )
-
-    def _bounds(self, current_state: GlobalState) -> dict[str, Any]:
-        here = round(current_state.interest_rate, 2)
-        return {
-            "choices": {"new_interest_rate": tuple(self.config.choices(here))},
-            "check": lambda made: self.config.problem(made.new_interest_rate, current=here),
-        }
+        words, who, turn = action.action_string, action.agent_name, self.current_state.turn
+        return update_prompt(self.prompt, self.config, current_state, words, agent=who, turn=turn)
 
     def _apply_state_update(
         self, decision: StateUpdateDecision, current_state: SimulationState
     ) -> SimulationState:
         """Set the rate and count the turn; the past that macro models read stays as it is."""
-        economy = current_state.global_state.model_copy(
-            update={"interest_rate": decision.new_interest_rate}
-        )
-        return current_state.model_copy(
-            update={"global_state": economy, "turn": self.current_state.turn + 1}
-        )
+        rate, turn = decision.new_interest_rate, self.current_state.turn + 1
+        economy = current_state.global_state.model_copy(update={"interest_rate": rate})
+        return current_state.model_copy(update={"global_state": economy, "turn": turn})
 
     async def _decide(
-        self, action: Action, current_state: GlobalState, turn: int
+        self, action: Action, current_state: GlobalState, turn: int, **bounds: Any
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
-        """Apply the size that an action states; ask the model about an action that states none.
-
-        A change that would leave the bounds of the rate ends there. A rate within reach at the
-        turn's start, but no longer after another agent's action, is replaced by the nearest one
-        within reach. The chain's status is then ``fallback``.
-
-        Raises:
-            ConfigError: the action names a rate that was out of reach when the turn began.
-        """
-        here, asked = current_state.interest_rate, action.proposed_rate
-        status: Status = "ok"
-        if action.rate_change_bp is not None:
-            asked = changed_by(here, action.rate_change_bp)
-            rate = self.config.inside(asked)
-        elif asked is not None:
-            began = self.current_state.global_state.interest_rate
-            if problem := self.config.problem(asked, current=began):
-                raise ConfigError(
-                    f"action of {action.agent_name!r}: {problem}; propose a rate within the "
-                    "limits, or widen the engine's rate_bounds or max_move"
-                )
-            far = self.config.problem(asked, current=here)
-            rate = self.config.nearest(asked, current=here) if far else asked
-        else:
-            return await super()._decide(action, current_state, turn)
-        reasoning = f"From {number(here)}% the action leads to {number(asked)}%."
-        if rate != asked:
-            status = "fallback"
-            reasoning += f" The limits of the rate end at {number(rate)}%."
-        decision = StateUpdateDecision(
-            new_interest_rate=rate,
-            reasoning=reasoning,
-            confidence=1.0,
-            action_applied=action.action_string,
-        )
-        site = CallSite(component="engine", agent=action.agent_name, turn=turn)
-        chain = chain_of(decision, site, logger=logger, status=status, new_interest_rate=rate)
-        return decision, chain
-
-
-def changed_by(rate: float, change_bp: float) -> float:
-    """Return a rate changed by so many basis points.
-
-    By a whole number of them without the dust of binary fractions; any other change is exact.
-    """
-    changed = rate + change_bp / 100
-    return round(changed, 10) if isinstance(change_bp, int) else changed
+        if action.rate_change_bp is not None or action.proposed_rate is not None:
+            raise ConfigError(
+                f"the action of {action.agent_name!r}, {action.action_string!r}, states its size, "
+                "which an engine's model must not judge; give its agent a seat in a Simulation, "
+                "which applies it"
+            )
+        here = round(current_state.interest_rate, 2)  # real data have more digits than are shown
+        bounds["choices"] = {"new_interest_rate": tuple(self.config.choices(here))}
+        bounds["check"] = lambda made: self.config.problem(made.new_interest_rate, current=here)
+        return await super()._decide(action, current_state, turn, **bounds)
 
 
 def dissents(vote: float, outcome: float) -> bool:
@@ -284,12 +211,6 @@ def minutes(
     return f"Votes: {cast}. By the rule {committee}: {change(rate)}; {dissent}."
 
 
-def update_limits(limits: EngineConfig, rate: float) -> dict[str, list[float]]:
-    """Return what the model that judges an action may answer from a rate, by field."""
-    # Real data and rules leave more digits than the two that the prompt shows.
-    return {"new_interest_rate": limits.choices(round(rate, 2))}
-
-
 def update_prompt(
     prompt: Prompt,
     limits: EngineConfig,
@@ -297,7 +218,7 @@ def update_prompt(
     action: str,
     *,
     agent: str,
-    turn: int = 0,
+    turn: int,
 ) -> RenderedPrompt:
     """Return what is read by the one who judges which rate an action leads to.
 
@@ -321,35 +242,6 @@ def update_prompt(
     ).sourced(_SOURCES, turn=turn, agent=agent)
 
 
-def next_economy(
-    economy: GlobalState,
-    rate: float,
-    shocks: Shocks,
-    *,
-    macro: RudebuschSvensson,
-    lower_bound: float,
-    backstop: bool = False,
-    turn: int = 0,
-) -> GlobalState:
-    """Return the economy a quarter later, under a rate.
-
-    Args:
-        economy: this quarter.
-        rate: percent per year.
-        shocks: what hits the next quarter.
-        macro: the model of the economy.
-        lower_bound: of the rate, percent per year.
-        backstop: whether the budget adds demand where the rate is at its lower bound.
-        turn: the number of the state that comes out, for the log.
-    """
-    if backstop and rate <= lower_bound:
-        demand = fiscal_demand(economy, lower_bound=lower_bound, model=macro)
-        if demand:
-            log_event(logger, logging.INFO, "FISCAL_BACKSTOP", turn=turn, demand=number(demand))
-        shocks += Shocks(demand=demand)
-    return macro.advance(economy, interest_rate=rate, shocks=shocks)
-
-
 class EconomicEngine(EconLLMEngine):
     """Moves the interest rate, then lets the economy answer: one turn is one quarter.
 
@@ -359,16 +251,11 @@ class EconomicEngine(EconLLMEngine):
     Arguments are those of ``EconLLMEngine``.
     """
 
-    def _finish_turn(self, state: SimulationState) -> SimulationState:
-        start, turn = self.current_state, self.current_state.turn + 1
+    async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:
+        """Apply the validated actions in order and return the next quarter."""
+        state = await super().run_turn(validated_actions)
         # From the turn's start, not from ``state``: the rates in between were never in force.
-        economy = next_economy(
-            start.global_state,
-            state.global_state.interest_rate,
-            NO_SHOCKS,
-            macro=RudebuschSvensson(),
-            lower_bound=self.config.lower,
-            turn=turn,
-        )
+        start, rate = self.current_state.global_state, state.global_state.interest_rate
+        economy = RudebuschSvensson().advance(start, interest_rate=rate)
         period = next_quarter(state.period) if state.period else None
         return state.model_copy(update={"global_state": economy, "period": period})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from markupsafe import Markup
 
-from llmsim_lab._util.html import join, styled, visible
+from llmsim_lab._util.html import join, pre, styled, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.economy import QuadraticLoss, history
 from llmsim_lab.errors import ConfigError, LabError
@@ -400,4 +400,4 @@ class HumanSeat(Lab):
             return text
         asked = advice_asked(self.simulation)
         counted = [styled(f"The rule was asked {asked} times.", tag="p")] if asked else []
-        return join([text, board.html, *counted, figure_html(board.figure)])
+        return join([text, pre(repr(board)), *counted, figure_html(board.figure)])

@@ -78,7 +78,7 @@ def advice_for(run: Simulation, name: str) -> str:
     """Return what the Taylor rule would do about this quarter, in words."""
     rule = TaylorRule(inflation_target=run._nations.get(name, run.nations[0]).inflation_target)
     told = rule_proposal(rule, run.state.global_state, run.engine, moves_bp=run.moves_bp)
-    return f"The Taylor rule: {told.action}. {told.reasoning}"
+    return f"The Taylor rule: {told['action']}. {told['reasoning']}"
 
 
 def _nearest(rate: float, rates: Mapping[float, Any]) -> float:

@@ -21,10 +21,6 @@ SERIES = (
 """The columns of a run's frame that can be charted."""
 
 
-LOSS_OF = ("inflation", "output_gap", "interest_rate")
-"""The columns that a loss is computed of."""
-
-
 class EconomyConfig(Settings):
     """The economy that the interest rate acts on.
 

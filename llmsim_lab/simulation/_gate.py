@@ -13,13 +13,12 @@ import json
 import random
 import re
 import secrets
-import time
 import zlib
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import lru_cache
+from itertools import product
 from math import inf
 from operator import attrgetter
 from pathlib import Path
@@ -66,12 +65,27 @@ DRAWS = 10
 QUARTERS, SLIP, SLIP_STD = 20, 0.85, 0.4
 """The rate of the past differs from a rule's by an AR(1): else it would hardly ever be far off."""
 
-_COLUMNS = [field.name for field in fields(Criterion)]
-
 Told = Literal["economist", "thin"]
 Quarters = tuple[GlobalState, ...]
 Put = tuple[int, bool, str]
 """A question: about which pair, its mirror image or not, with which of ``NAMES`` or without."""
+
+
+def _key(pair: int, turned: bool, name: str) -> str:
+    """Return ``07``, ``07 mirrored``, ``07 Japan mirrored``."""
+    return " ".join(filter(None, (f"{pair + 1:02}", name, "mirrored" * turned)))
+
+
+_PLANNED = [
+    (first + pair, turned, name)
+    for first in (0, PAIRS)
+    for start, name in ((0, ""), *enumerate(NAMES))
+    for pair, turned in product(
+        range(start, NAMED, len(NAMES)) if name else range(PAIRS), (False, True)
+    )
+]
+QUESTIONS: Mapping[str, Put] = {_key(*put): put for put in _PLANNED}
+"""Those with the same name together, for the prefix cache; the second half is the second stage."""
 
 
 # --- what is asked --------------------------------------------------------------------------------
@@ -111,24 +125,6 @@ def _played(rng: random.Random) -> Quarters | None:
     return tuple(path[-SHOWN:]) if usual else None
 
 
-@cache
-def _plan(stage: int) -> tuple[Put, ...]:
-    """Return a stage's questions, those with the same name together, for the prefix cache."""
-    first = PAIRS * (stage - 1)
-    pairs = {"": range(first, first + PAIRS)}
-    for start, name in enumerate(NAMES):
-        pairs[name] = range(first + start, first + NAMED, len(NAMES))
-    return tuple(
-        (it, turned, name) for name in pairs for it in pairs[name] for turned in (False, True)
-    )
-
-
-def _key(put: Put) -> str:
-    """Return ``07``, ``07 mirrored``, ``07 Japan mirrored``."""
-    pair, turned, name = put
-    return " ".join(filter(None, (f"{pair + 1:02}", name, "mirrored" * turned)))
-
-
 def _states(kind: Any, put: Put, quarters: Quarters) -> list[Any]:
     """Return a situation as states of a run, mirrored and dated as the question has it."""
     last = NAMES.get(put[2])
@@ -160,7 +156,6 @@ class EconomicsCard(BaseModel):
             where it gave no answer.
         method: how answers were measured: as ``Choice`` has it, or ``10 answers to each``.
         calls: of a model, how many it took.
-        seconds: how long it took.
         outcome: ``pass``, ``fail`` or ``undecided``; None where not all was asked.
         sentence: what was found, in a sentence.
     """
@@ -178,33 +173,35 @@ class EconomicsCard(BaseModel):
     moves: dict[str, float | None] = {}
     method: str = ""
     calls: int = 0
-    seconds: float = 0.0
     outcome: Verdict | None = None
     sentence: str = ""
 
     @property
     def response(self) -> PolicyResponse | None:
         """What the regression found; None where more than one question of 24 has no answer."""
-        known = {put: self.moves.get(_key(put)) for put in (*_plan(1), *_plan(2))}
-        moves = {put: move for put, move in known.items() if move is not None}
-        if (len(self.moves) - len(moves)) * PAIRS > len(self.moves):
+        if list(self.moves.values()).count(None) * PAIRS > len(self.moves):
             return None
-        rows, names = list[tuple[float, ...]](), dict[str, list[float]]()
-        for pair, turned, name in moves:
-            needed = [(pair, it, which) for which in (name, "") for it in (False, True)]
-            if not moves.keys() >= set(needed):
-                continue
-            if not name:
-                now, sign, rest = situations(self.seed)[pair][-1], 1 - 2 * turned, STEADY_STATE
-                rate = now.interest_rate - rest.interest_rate
-                away = (now.inflation - rest.inflation, now.output_gap, rate)
-                rows.append((pair, moves[pair, turned, ""], *(sign * it for it in away)))
-            elif turned:
-                one, two, plain, other = (moves[it] for it in needed)
-                change = (one + two - plain - other) / 2
-                names.setdefault(f"{name}, {NAMES[name]}", []).append(change)
+        rows, names, rest = list[tuple[float, ...]](), dict[str, list[float]](), STEADY_STATE
+        for pair, quarters in enumerate(situations(self.seed)):
+            now, plain = quarters[-1], self._answers(pair, "")
+            away = (
+                now.inflation - rest.inflation,
+                now.output_gap,
+                now.interest_rate - rest.interest_rate,
+            )
+            for sign, move in zip((1, -1), plain, strict=False):
+                rows.append((pair, move, *(sign * it for it in away)))
+            for name, last in NAMES.items():
+                if plain and (told := self._answers(pair, name)):
+                    names.setdefault(f"{name}, {last}", []).append((sum(told) - sum(plain)) / 2)
         pairs, moved, *columns = zip(*rows, strict=True)
         return response_of(list(zip(*columns, strict=True)), moved, groups=pairs, names=names)
+
+    def _answers(self, pair: int, name: str) -> list[float]:
+        """Return the moves in a situation and in its mirror image; none where one is missing."""
+        moves = [self.moves.get(_key(pair, turned, name)) for turned in (False, True)]
+        known = [move for move in moves if move is not None]
+        return known if len(known) == len(moves) else []
 
     @property
     def verdict(self) -> str:
@@ -222,13 +219,13 @@ class EconomicsCard(BaseModel):
         return (
             f"{self.model} ({self.backend}{known}), {told}, {len(self.moves)} questions (seed "
             f"{self.seed}) by {self.method or 'nothing'}, {self.calls:,} calls, "
-            f"{self.measured_at:%Y-%m-%d}, {self.seconds:.0f} s"
+            f"{self.measured_at:%Y-%m-%d}"
         )
 
     def to_frame(self) -> pd.DataFrame:
         """Return the criteria, a row each, as ``Criterion`` has them; none without answers."""
         criteria = self.response.criteria if self.response else ()
-        return plain_frame([asdict(one) for one in criteria], _COLUMNS)
+        return plain_frame([one._asdict() for one in criteria], Criterion._fields)
 
     def __str__(self) -> str:
         shown = self.to_frame().round(2).fillna("").to_string(index=False)
@@ -242,11 +239,7 @@ class EconomicsCard(BaseModel):
 
 
 async def card_of(
-    run: Any,
-    member: str,
-    *,
-    seed: int | None,
-    progress: Callable[[str], None] | None,
+    run: Any, member: str, seed: int | None, progress: Callable[[str], None] | None
 ) -> EconomicsCard:
     """Return the card of who decides in a run; see ``Simulation.responds``."""
     if run.moves_bp is None:
@@ -254,51 +247,50 @@ async def card_of(
             "moves_bp=None lets members put an action into words, which has no size to judge; give "
             f"the run moves: moves_bp={list(GATE_MOVES_BP)}"
         )
-    who, prompt, kind = run.seat(member, tag="agent"), run._prompt_of(member), run.state_type
+    who, prompt = run.seat(member, tag="agent"), run._prompt_of(member)
     if isinstance(getattr(who, "backend", None), Person):
         raise ConfigError(
             f"a person answers for {member}, who gives neither probabilities nor {DRAWS} answers "
             "to one question, which it takes to judge a player; name a model or a rule"
         )
-    card = EconomicsCard(
-        model=getattr(who, "name", None) or getattr(who, "__name__", str(who)),
-        told="economist" if "history" in prompt.slots else "thin",
-        prompt=prompt.digest,
-        seed=secrets.randbelow(10**6) if seed is None else seed,
-        measured_at=datetime.now(UTC),
+    is_model, how, draws, moves = (
+        hasattr(who, "call_with_retry"),
+        run.decide,
+        2,
+        moves_to_choose(run.moves_bp),
     )
 
-    is_model, how, draws = hasattr(who, "call_with_retry"), run.decide, 2
+    def text(put: Put, quarters: Quarters) -> Any:
+        return run._prompt_to(member, _states(run.state_type, put, quarters), 1, put[2])
 
-    async def drawn(put: Put, quarters: Quarters) -> tuple[float, str, int]:
+    async def asks(put: Put, quarters: Quarters) -> tuple[float, str, int]:
         nonlocal draws
-        states, answers = _states(kind, put, quarters), list[float]()
+        if is_model and how:
+            choice = await who.choose(text(put, quarters), moves, samples=DRAWS, seed=1)
+            drawn = how == "sample"
+            move = choice.expectation if drawn else choice.decided(how, random.Random())
+            return move, choice.method, len(choice.calls)
+        states, answers = _states(run.state_type, put, quarters), list[float]()
         while len(answers) < draws:
             # Random numbers follow from the turn's number.
-            ask = Ask(run, states[-1], DRAWS * zlib.crc32(_key(put).encode()) + len(answers))
+            ask = Ask(run, states[-1], DRAWS * zlib.crc32(_key(*put).encode()) + len(answers))
             made = (await run._decided(ask, [member], states, put[2]))[member]
             answers.append(made.rate_change_bp)
             draws = DRAWS if len(set(answers)) > 1 else draws
         return fmean(answers), f"{draws} answers to each", is_model * len(answers)
 
-    if not is_model:
-        return await _measured(card, drawn, None, progress)
-
-    def text(put: Put, quarters: Quarters) -> Any:
-        return run._prompt_to(member, _states(kind, put, quarters), 1, put[2])
-
-    moves = moves_to_choose(run.moves_bp)
-
-    async def chosen(put: Put, quarters: Quarters) -> tuple[float, str, int]:
-        choice = await who.choose(text(put, quarters), moves, samples=DRAWS, seed=1)
-        fixed = how in ("mode", "expected")
-        move = choice.decided(how, random.Random()) if fixed else choice.expectation
-        return move, choice.method, len(choice.calls)
-
-    info = await who.model_info()
-    card = card.model_copy(
-        update={"model": info.name, "backend": info.backend, "digest": info.digest}
+    info = await who.model_info() if is_model else None
+    card = EconomicsCard(
+        model=info.name if info else getattr(who, "name", getattr(who, "__name__", str(who))),
+        backend=info.backend if info else "rule",
+        digest=info and info.digest,
+        told="economist" if "history" in prompt.slots else "thin",
+        prompt=prompt.digest,
+        seed=secrets.randbelow(10**6) if seed is None else seed,
+        measured_at=datetime.now(UTC),
     )
+    if info is None:
+        return await _measured(card, asks, None, progress)
     # The name of a model alone may be that of other weights, and servers have options of their own.
     which = [text((0, False, name), (STEADY_STATE,) * SHOWN) for name in ("", *NAMES)]
     which += [list(moves.values()), how, VERSION, info.backend, info.version]
@@ -309,10 +301,8 @@ async def card_of(
     key = hashlib.sha256(json.dumps(which, sort_keys=True, default=str).encode()).hexdigest()
     plain = re.sub(r"[^\w.-]+", "-", info.name.rpartition("/")[2], flags=re.ASCII)[:60]
     path = _folder() / f"{plain}-{key[:16]}.json"
-    kept = _read(path)
-    if kept is not None and seed in (None, kept.seed):
+    if (kept := _read(path)) is not None and seed in (None, kept.seed):
         card = kept
-    asks = chosen if how else drawn
     return card if card.outcome else await _measured(card, asks, path, progress)
 
 
@@ -323,14 +313,11 @@ async def _measured(
     progress: Callable[[str], None] | None,
 ) -> EconomicsCard:
     """Ask what is left of a card, keep each answer where there is a path, and judge."""
-    for stage in (1, 2):
-        whole = len(_plan(1)) * stage
-        for put in _plan(stage):
-            done, began = len(card.moves), time.perf_counter()
-            if _key(put) in card.moves:
-                continue
+    half = len(QUESTIONS) // 2
+    for number, (key, put) in enumerate(QUESTIONS.items(), 1):
+        if key not in card.moves:
             if progress is not None:
-                progress(f"question {done + 1} of {whole}")
+                progress(f"question {number} of {half if number <= half else len(QUESTIONS)}")
             bp, method, calls = None, card.method, 0
             try:
                 bp, method, calls = await asks(put, situations(card.seed)[put[0]])
@@ -338,17 +325,16 @@ async def _measured(
                 if failure.reason in LASTING:
                     raise  # the card can be continued
             changes: dict[str, Any] = {
-                "moves": {**card.moves, _key(put): None if bp is None else bp / 100},
+                "moves": {**card.moves, key: None if bp is None else bp / 100},
                 "method": method,
                 "calls": card.calls + calls,
-                "seconds": card.seconds + time.perf_counter() - began,
             }
             card = card.model_copy(update=changes)
             _write(path, card)
-        found, silent = card.response, list(card.moves.values()).count(None)
-        sentence = f"It gave no answer to {silent} of {len(card.moves)} questions."
-        if found is None or found.outcome != "undecided":
+        if number == half and not ((found := card.response) and found.outcome == "undecided"):
             break
+    found, silent = card.response, list(card.moves.values()).count(None)
+    sentence = f"It gave no answer to {silent} of {len(card.moves)} questions."
     said = (found.outcome, found.sentence) if found else ("fail", sentence)
     card = card.model_copy(update=dict(zip(("outcome", "sentence"), said, strict=True)))
     _write(path, card)
@@ -365,24 +351,18 @@ def kept_economics_cards() -> list[EconomicsCard]:
     return sorted(done, key=attrgetter("measured_at"), reverse=True)
 
 
-def gate_notes(model: Mapping[str, Any] | None, prompts: Collection[str]) -> list[str]:
-    """Return a sentence on a model that did not pass the economic gate; none if it did.
+def gate_notes(manifest: Mapping[str, Any]) -> list[str]:
+    """Return a sentence on a run's model if it did not pass the economic gate with its prompt.
 
     There is none either where no card is kept.
-
-    Args:
-        model: its ``name`` and ``digest``, as a manifest has them; None if the run has none.
-        prompts: digests of a run's prompts; a card is that of one of them.
     """
-    model = model or {}
+    model, prompts = manifest["model"] or {}, manifest.get("prompts") or {}
     who, name = model.get("digest") or model.get("name"), clip(str(model.get("name")), 80)
+    digests = {its["digest"] for its in prompts.values()}
     for card in kept_economics_cards():
-        if (card.digest or card.model) == who and card.prompt in prompts:
-            return (
-                []
-                if card.outcome == "pass"
-                else [f"{name}, by {card.method}: {clip(card.verdict, 300)}"]
-            )
+        if (card.digest or card.model) == who and card.prompt in digests:
+            said = f"{name}, by {card.method}: {clip(card.verdict, 300)}"
+            return [] if card.outcome == "pass" else [said]
     return []
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from math import log
-from typing import Any
+from typing import Any, NamedTuple
 
 from llmsim_lab._util.text import number
 from llmsim_lab.economy import TaylorRule
@@ -20,8 +19,7 @@ _MOST_PERCENT = 25.0
 _MOST_QUARTERS_TO_RULE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class LintFinding:
+class LintFinding(NamedTuple):
     """One thing that is probably wrong.
 
     Attributes:
@@ -38,13 +36,14 @@ class LintFinding:
         return f"{self.rule}: {self.what}; {self.remedy}"
 
 
-def of_targets(targets: Mapping[str, float]) -> Iterator[LintFinding]:
-    """Find percent written as a fraction, in inflation targets by whose they are."""
-    for who, value in targets.items():
+def of_targets(nations: Iterable[Any]) -> Iterator[LintFinding]:
+    """Find percent written as a fraction, in inflation targets."""
+    for nation in nations:
+        value = nation.inflation_target
         if 0 < abs(value) < _FRACTION:
             yield LintFinding(
                 "percent and fraction",
-                f"the inflation target of {who} is {value:g} percent",
+                f"the inflation target of {nation.name} is {value:g} percent",
                 f"rates are in percent here: write {100 * value:g} if you mean {100 * value:g}%",
             )
 
@@ -63,7 +62,7 @@ def of_model(model: Any) -> Iterator[LintFinding]:
 
 
 def of_rule(
-    who: str, rule: TaylorRule | Rule, *, start: GlobalState, largest: float
+    who: str, rule: TaylorRule | Rule, start: GlobalState, largest: float
 ) -> Iterator[LintFinding]:
     """Find what is wrong with a policy rule.
 
@@ -78,13 +77,12 @@ def of_rule(
         what = f"{who} asks for {number(neutral)}% where inflation is 2%, the gap 0, the rate 4%"
         yield LintFinding(name, what, "use percent for all of it, targets and neutral rates too")
     asked, here = rate_by(rule, start), start.interest_rate
-    if abs(asked - here) > _MOST_QUARTERS_TO_RULE * largest:
-        yield LintFinding(
-            "moves out of reach",
+    if (quarters := abs(asked - here) / largest) > _MOST_QUARTERS_TO_RULE:
+        what = (
             f"{who} asks for {number(asked)}% at the start, and from {number(here)}% moves of "
-            f"{number(largest)} points take {abs(asked - here) / largest:.0f} quarters",
-            "offer larger moves",
+            f"{number(largest)} points take {quarters:.0f} quarters"
         )
+        yield LintFinding("moves out of reach", what, "offer larger moves")
     name = "Taylor principle"
     try:
         response = long_run_response(rule)

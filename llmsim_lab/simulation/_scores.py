@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.html import join, safe, styled, table
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import QuadraticLoss, TaylorRule
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.run import Question, Run, load
 from llmsim_lab.run._turn import reply_of
-from llmsim_lab.simulation._config import LOSS_OF
 from llmsim_lab.simulation._simulation import Hit, Nation, Simulation, seat_of
 
 if TYPE_CHECKING:
@@ -39,6 +34,20 @@ _CLASS_COLUMNS = [
 ]
 _INERTIA = 0.5
 _RULE, _INERT, _HOLD = "Taylor rule", f"Taylor rule, inertia {_INERTIA:g}", "rate held"
+
+
+def player_by(run: Simulation, by: TaylorRule | int) -> Any:
+    """Return a player for a run: it follows a rule, or always makes one move, basis points."""
+    if isinstance(by, TaylorRule):
+        return TaylorRuleAgent(rule=by, limits=run.engine, moves_bp=run.moves_bp)
+
+    def always(question: Question) -> dict[str, Any]:
+        action = f"Change the rate by {by:+} basis points" if by else "Hold the rate"
+        size = {"rate_change_bp": by, "proposed_rate": question.state.interest_rate + by / 100}
+        said = {"action": action, "reasoning": "As always.", "confidence": 1.0, **size}
+        return {it: said[it] for it in question.reply.model_fields}
+
+    return always
 
 
 class Losses:
@@ -77,8 +86,7 @@ class Losses:
                 f"{type(simulation).__name__} is not an economic simulation and has no score to "
                 "compare; pass the people's run, a Simulation, or load('x.tape')"
             )
-        people = people_in(simulation)
-        turns = simulation.turn_number - simulation.turns[0].number
+        people, turns = people_in(simulation), simulation.turn_number - simulation.turns[0].number
         if not people:
             raise ConfigError(
                 f"{simulation!r} has no people in it; give one a seat, players={{'Ann': 'person'}},"
@@ -108,10 +116,9 @@ class Losses:
     def verdict(self) -> str:
         """How the people did against the rule and a rate held, in a sentence; empty without."""
         losses = self.frame.dropna(subset="loss").set_index("who")["loss"]
-        who = next(iter(self.runs), "")
-        if not {who, _RULE} <= set(losses.index) or who == _RULE:
+        if _RULE not in losses:
             return ""
-        mine, rule = losses[who], losses[_RULE]
+        mine, rule = losses[next(iter(self.runs))], losses[_RULE]
         won = "beats" if mine < rule else "equals" if mine == rule else "loses to"
         pct = f"{100 * (mine / rule - 1):+.1f} %"
         held = f" Holding the rate would have cost {losses[_HOLD]:.1f}." if _HOLD in losses else ""
@@ -127,30 +134,16 @@ class Losses:
     def caption(self) -> str:
         """How the runs were judged, in words."""
         loss = self.loss
-        after = (
-            f" Of the term and the {self.after} quarters after it, without shocks and under the "
-            "rule; 'term' is without those."
-        )
-        return (
+        caption = (
             f"Loss: mean of (inflation - {loss.inflation_target:g})² + {loss.gap_weight:g} · gap² "
             f"+ {loss.rate_change_weight:g} · (change of the rate)². The least is best."
-            f"{after if self.after else ''}"
         )
-
-    @property
-    def html(self) -> Markup:
-        """The table, as a notebook shows it."""
-        numbers = self.frame.dropna(subset="loss").drop(columns="note")
-        rows = [
-            [f"{cell:.2f}" if isinstance(cell, float) else safe(cell, limit=300) for cell in row]
-            for row in numbers.itertuples(index=False)
-        ]
-        header = [str(name).replace("_", " ") for name in numbers]
-        notes = (styled(safe(note, limit=300), tag="p", dir="auto") for note in self.notes)
-        return join([table(header, rows, caption=self.caption), *notes])
-
-    def _repr_html_(self) -> str:
-        return str(self.html)
+        if self.after:
+            caption += (
+                f" Of the term and the {self.after} quarters after it, without shocks and under "
+                "the rule; 'term' is without those."
+            )
+        return caption
 
     def __repr__(self) -> str:
         shown = self.frame.drop(columns="note").round(2).to_string(index=False, na_rep="-")
@@ -159,11 +152,8 @@ class Losses:
 
 def _row(who: str, frame: pd.DataFrame, loss: QuadraticLoss, after: int) -> dict[str, Any]:
     term = frame.iloc[: len(frame) - after]
-    whole, own = (
-        loss.of(**{name: part[name].tolist() for name in LOSS_OF}) for part in (frame, term)
-    )
-    names = {"who": who, "loss": whole.total, "term": own.total, "note": ""}
-    return asdict(whole) | names | {"last_rate": term["interest_rate"].iloc[-1]}
+    ends = {"term": loss.of(term)["loss"], "last_rate": term["interest_rate"].iloc[-1]}
+    return {"who": who, "note": "", **loss.of(frame), **ends}
 
 
 def _others(
@@ -175,23 +165,18 @@ def _others(
     models = [name for name in simulation._nations if seat_of(simulation, name) == "model"]
     # What rules propose is policy, which no model need judge.
     unjudged = {"validator": "rule"} if simulation._checked and not models else {}
-    slowly = {
-        name: TaylorRuleAgent(
-            name,
-            rule=TaylorRule(
-                inflation_target=simulation._nations[name].inflation_target, inertia=_INERTIA
-            ),
-            limits=simulation.engine,
-            moves_bp=simulation.moves_bp,
-        )
-        for name in people
+    targets = {name: simulation._nations[name].inflation_target for name in people}
+    deciders: dict[str, Callable[[float], TaylorRule | int]] = {
+        _RULE: lambda aim: TaylorRule(inflation_target=aim),
+        _INERT: lambda aim: TaylorRule(inflation_target=aim, inertia=_INERTIA),
+        _HOLD: lambda _: 0,
     }
-    seats: dict[str, dict[str, Any]] = {_RULE: dict.fromkeys(people, "rule"), _INERT: slowly}
-    for who, its in (seats | {_HOLD: dict.fromkeys(people, _hold)}).items():
+    for who, by in deciders.items():
         if models and client is None:
             missing[who] = f"a model is needed for {', '.join(models)}; {_HOW}"
         else:
-            others[who] = simulation.counterfactual({**its, **unjudged}, llm_client=client)
+            seats = {name: player_by(simulation, by(aim)) for name, aim in targets.items()}
+            others[who] = simulation.counterfactual({**seats, **unjudged}, llm_client=client)
     if client is not None:
         played = simulation.counterfactual(dict.fromkeys(people, "model"), llm_client=client)
         others[f"language model ({client.config.model})"] = played
@@ -217,14 +202,6 @@ def people_in(simulation: Simulation) -> list[str]:
     ]
 
 
-def _hold(question: Question) -> dict[str, Any]:
-    """Never move the rate."""
-    said = {"action": "Hold the rate", "reasoning": "It is never moved.", "confidence": 1.0}
-    moves = "rate_change_bp" in question.limits
-    stays = {"rate_change_bp": 0} if moves else {"proposed_rate": question.state.interest_rate}
-    return {**said, **stays}
-
-
 def world_differs(simulation: Simulation, other: Simulation) -> str:
     """Return how two runs differ, apart from who decides; empty if they do not.
 
@@ -236,31 +213,25 @@ def world_differs(simulation: Simulation, other: Simulation) -> str:
         other: it must have as many turns, or more.
     """
     turns = simulation.turn_number
-
-    def facts(run: Simulation) -> dict[str, Any]:
-        done = [
-            [{**vars(it), "note": ""} for it in turn.interventions]
-            for turn in run.turns[1 : turns + 1]
-        ]
-        return {
+    if other.turn_number < turns:
+        return f"it has {other.turn_number} turns, and {turns} are compared"
+    ours, theirs = (
+        {
             "starting state": run.turns[0].state,
             "economy": run.economy,
             "limits of the rate": run.engine,
             "seed of the shocks": run.seed if run.economy.shock_scale else None,
-            "list of interventions": done,
+            "list of interventions": [
+                [{**vars(it), "note": ""} for it in turn.interventions]
+                for turn in run.turns[1 : turns + 1]
+            ],
         }
-
-    if other.turn_number < turns:
-        return f"it has {other.turn_number} turns, and {turns} are compared"
-    theirs = facts(other)
-    return next(
-        (
-            f"its {what} is another: {theirs[what]!r:.120}, not {ours!r:.120}"
-            for what, ours in facts(simulation).items()
-            if ours != theirs[what]
-        ),
-        "",
+        for run in (simulation, other)
     )
+    for what, value in ours.items():
+        if value != theirs[what]:
+            return f"its {what} is another: {theirs[what]!r:.120}, not {value!r:.120}"
+    return ""
 
 
 def _continued(run: Simulation, turns: int, target: float, quarters: int) -> pd.DataFrame:
@@ -306,8 +277,8 @@ def of_class(folder: Path, loss: QuadraticLoss | None, *, after: int) -> pd.Data
                 for info in tape.runs():
                     run = load(tape, info.id)
                     if isinstance(run, Simulation) and people_in(run):
-                        own = _in_class(run, loss, after)
-                        rows.append(own | {"date": info.started[:10], "tape": path.name})
+                        row = {"date": info.started[:10], "tape": path.name}
+                        rows.append(row | _in_class(run, loss, after))
         except TapeError as error:
             rows.append({"tape": path.name, "note": str(error)})
     frame = pd.DataFrame(rows, columns=_CLASS_COLUMNS)
@@ -317,13 +288,8 @@ def of_class(folder: Path, loss: QuadraticLoss | None, *, after: int) -> pd.Data
 def _in_class(run: Simulation, loss: QuadraticLoss | None, after: int) -> dict[str, Any]:
     """Return a game of a class: who played it, and what came of it."""
     people = people_in(run)
-    row: dict[str, Any] = {
-        "name": ", ".join(people),
-        "seed": run.config.seed,
-        "turns": run.turn_number,
-        "advice_asked": advice_asked(run),
-        "note": "",
-    }
+    row = {"name": ", ".join(people), "seed": run.seed, "turns": run.turn_number, "note": ""}
+    row["advice_asked"] = advice_asked(run)
     try:
         losses = Losses(run, None, loss, after=after).frame.set_index("who")["loss"]
     except ConfigError as error:

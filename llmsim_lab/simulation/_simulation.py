@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import sqrt
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -15,27 +15,25 @@ from pydantic import (
     BeforeValidator,
     Field,
     StringConstraints,
-    ValidationError,
     ValidationInfo,
     model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from llmsim_lab._util.text import closest, faults
+from llmsim_lab._util.text import closest
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents._agents import (
     NOT_ECONOMIC,
-    NationProfile,
+    SOURCES,
     RateDecision,
     TaylorRuleAgent,
-    briefing_prompt,
-    change_in_words,
     is_economic,
+    moves_in_words,
     moves_to_choose,
     rule_proposal,
     thin_prompt,
 )
-from llmsim_lab.agents._briefing import known_quarters
+from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters, role_of
 from llmsim_lab.economy import QuadraticLoss, TaylorRule, initial_state
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import (
@@ -43,26 +41,21 @@ from llmsim_lab.economy._macro import (
     RudebuschSvensson,
     Rule,
     Shocks,
+    fiscal_demand,
     mirrored,
     rate_by,
     set_levels,
     shocks_at,
 )
 from llmsim_lab.engines._committee import Committee
-from llmsim_lab.engines._engines import (
-    changed_by,
-    dissents,
-    minutes,
-    next_economy,
-    update_limits,
-    update_prompt,
-)
+from llmsim_lab.engines._engines import dissents, minutes, update_prompt
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import (
     GlobalState,
     MacroLags,
     PolicyDecision,
+    SimulationState,
     StateUpdateDecision,
     ValidationDecision,
 )
@@ -71,13 +64,7 @@ from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._turn import Series
-from llmsim_lab.simulation._config import (
-    LOSS_OF,
-    MOVES_BP,
-    SERIES,
-    EconomyConfig,
-    checked_moves,
-)
+from llmsim_lab.simulation._config import MOVES_BP, SERIES, EconomyConfig, checked_moves
 from llmsim_lab.simulation._gate import EconomicsCard, card_of, gate_notes
 from llmsim_lab.simulation._lint import LintFinding, of_model, of_rule, of_targets
 from llmsim_lab.types import Rate, Reply
@@ -117,9 +104,9 @@ class Economy(State):
     interest_rate: float = 4.0
     inflation: float = 2.0
     output_gap: float = 0.0
-    unemployment: float = 5.0
+    unemployment: Annotated[float, Field(ge=0, le=100)] = 5.0
     gdp_growth: float = 2.2
-    total_economic_value: float = 1000.0
+    total_economic_value: Annotated[float, Field(ge=0)] = 1000.0
     lags: MacroLags | None = None
     period: str | None = None
     shock: Hit = Hit()
@@ -159,7 +146,9 @@ class RateMove(Reply):
     @property
     def action(self) -> str:
         """The change in words."""
-        return change_in_words(self.rate_change_bp)
+        if not self.rate_change_bp:
+            return "Hold the interest rate"
+        return f"Change the interest rate by {self.rate_change_bp:+g} basis points"
 
 
 class EconomicDecision(PolicyDecision):
@@ -317,15 +306,34 @@ class Simulation(Run[Economy]):
         self._checked = self.validator == "asked" or (self.validator is None and moves is None)
         briefed = self.briefing == "economist" or (self.briefing is None and moves is not None)
         self._shipped = "agent_briefing" if briefed else "agent_rate" if moves else "agent_policy"
-        self._check_parameters(briefed=briefed)
+        if moves is None and (briefed or self.decide):
+            what = f"decide: {self.decide}" if self.decide else "an economist's briefing"
+            raise ConfigError(f"{what} needs moves on offer, and moves_bp is null; set moves_bp")
+        if not briefed and not self.masked:
+            raise ConfigError("masked: false has no effect with briefing: thin; leave it out")
+        for name in self._members:
+            if moves and "moves" not in self._prompt_of(name).slots:
+                raise ConfigError(
+                    f"the prompt of {name!r} has no slot {{{{ moves }}}}, so the model would not "
+                    "know which changes of the rate are on offer; add it, or set moves_bp to null"
+                )
+        chair, rate = self.committee.chair, self.start().interest_rate
+        if chair is not None and chair not in self._nations:
+            raise ConfigError(
+                f"the committee's chair {chair!r} is not one of its members"
+                f"{closest(chair, self._members)}, who are {', '.join(self._members)}"
+            )
+        if self.economy.mirrored and rate != self.engine.inside(rate):
+            raise ConfigError(
+                f"economy.mirrored: the mirror image of {self.start_at} has an interest rate of "
+                f"{rate:.2f}, outside engine.rate_bounds {self.engine.lower:g} to "
+                f"{self.engine.upper:g}; choose another start, such as 1973Q1"
+            )
 
     def start(self) -> Economy:
         """Return the quarter to start from, or its mirror image, of which none happened."""
-        if self.start_at is None:
-            economy, period = GlobalState(), None
-        else:
-            first = initial_state(self.start_at)
-            economy, period = first.global_state, first.period
+        first = initial_state(self.start_at) if self.start_at else SimulationState()
+        economy, period = first.global_state, first.period
         if self.economy.mirrored:
             economy, period = mirrored(economy), None
         error = self.gap_noise * self._drawn(0)
@@ -347,26 +355,22 @@ class Simulation(Run[Economy]):
             ask, economy, {name: decisions[name] for name in accepted}, members=len(decisions)
         )
         known = self.economy
-        random = shocks_at(
+        shocks = shocks_at(
             ask.turn, seed=self.seed, scale=known.shock_scale, mirrored=known.mirrored
         )
-        after = next_economy(
-            state.actual,
-            rate,
-            random + Shocks(**dict(state.shock)),
-            macro=RudebuschSvensson(),
-            lower_bound=self.engine.lower,
-            backstop=known.fiscal_backstop,
-            turn=ask.turn,
-        )
+        shocks += Shocks(**dict(state.shock))
+        if known.fiscal_backstop:
+            low = self.engine.lower
+            shocks += Shocks(demand=fiscal_demand(state.actual, rate=rate, lower_bound=low))
+        after = RudebuschSvensson().advance(state.actual, interest_rate=rate, shocks=shocks)
         ask.note(actions=len(decisions), accepted=len(accepted))
         figures = ("interest_rate", "inflation", "unemployment", "output_gap")
         led_to = ", ".join(f"{it.replace('_', ' ')} {getattr(after, it):.2f}" for it in figures)
         ask.note(text=f"it led to: {led_to}")
         for name, made in decisions.items():
             verdict = "accepted" if name in accepted else "REJECTED"
-            ask.note(name, text=f"{name} proposed ({verdict}): {made.action}")
-            ask.note(name, accepted=name in accepted)
+            text = f"{name} proposed ({verdict}): {made.action}"
+            ask.note(name, text=text, accepted=name in accepted)
         period = next_quarter(state.period) if state.period else None
         lasts = GAP_NOISE_PERSISTENCE
         error = lasts * state.gap_error
@@ -422,13 +426,9 @@ class Simulation(Run[Economy]):
         rate = self.committee.rate(votes, current=start)
         ask.note(text=minutes(self.committee, votes, rate, current=start))
         for name, vote in votes.items():
-            ask.note(
-                name,
-                new_rate=rate,
-                vote_bp=_basis_points(start, vote),
-                outcome_bp=_basis_points(start, rate),
-                dissent=dissents(vote, rate),
-            )
+            bp = {"vote_bp": _basis_points(start, vote), "outcome_bp": _basis_points(start, rate)}
+            became: dict[str, Any] = {"new_rate": rate, **bp, "dissent": dissents(vote, rate)}
+            ask.note(name, **became)
         return rate
 
     async def _rates(
@@ -451,7 +451,8 @@ class Simulation(Run[Economy]):
                 turn=ask.turn - 1,
             ),
             by="engine",
-            limits=update_limits(self.engine, here) if words else None,
+            # Real data and rules leave more digits than the two that the prompt shows.
+            limits={"new_interest_rate": self.engine.choices(round(here, 2))} if words else None,
             action=words.get,
             economy=now,
         )
@@ -467,19 +468,13 @@ class Simulation(Run[Economy]):
             held = min(offered["new_interest_rate"], key=lambda rate: abs(rate - here))
             why = "The rule takes no rate from words."
             return {"new_interest_rate": held, "reasoning": why, "confidence": 1.0}
-        target = self._nations[question.player].inflation_target
-        proposal = rule_proposal(
-            TaylorRule(inflation_target=target),
+        said = rule_proposal(
+            TaylorRule(inflation_target=self._nations[question.player].inflation_target),
             question.state.global_state,
             self.engine,
             moves_bp=self.moves_bp,
         )
-        said = {"reasoning": proposal.reasoning, "confidence": 1.0}
-        if self.moves_bp is None:
-            return {**said, "action": proposal.action, "proposed_rate": proposal.rate}
-        if question.reply is RateMove:
-            return {**said, "rate_change_bp": proposal.move}
-        return {**said, "action": proposal.action, "rate_change_bp": proposal.move}
+        return {it: said[it] for it in question.reply.model_fields if said[it] is not None}
 
     def changed(self, state: Economy, values: Mapping[str, Any]) -> Economy:
         """Return a state with figures or shocks set; inflation's last four quarters move with it.
@@ -489,10 +484,7 @@ class Simulation(Run[Economy]):
         """
         levels = {name: values[name] for name in values if name in _VARIABLES}
         changed = super().changed(state, values)  # first, so that a wrong value is said by its name
-        try:
-            return changed.with_economy(set_levels(state.actual, **levels))
-        except ValidationError as error:
-            raise ConfigError(f"no economy has {levels}: {faults(error)}") from error
+        return changed.with_economy(set_levels(state.actual, **levels))
 
     # --- what is asked, and of which parameters -----------------------------------------------
 
@@ -507,53 +499,21 @@ class Simulation(Run[Economy]):
             return thin_prompt(
                 prompt, economy, name=name, profile=nation, moves_bp=moves, turn=turn - 1
             )
-        return briefing_prompt(
-            prompt,
-            known_quarters(
-                states,
-                us_past=self.start_at is not None,
-                mirror_of=self.start_at if self.economy.mirrored else None,
-            ),
-            name=name,
-            profile=nation,
-            masked=self.masked and not called,
-            members=len(self.nations),
-            rule=self.committee.rule,
-            moves_bp=moves or (),
-            turn=turn - 1,
-        )
+        turned, masked = self.economy.mirrored, self.masked and not called
+        us_from = self.start_at and (self.start_at if turned else states[0].period)
+        quarters = known_quarters(states, us_from=us_from, mirrored=turned)
+        members, rule = len(self.nations), self.committee.rule
+        return prompt.render(
+            role=role_of(name, masked=masked, members=members, rule=rule),
+            moves=moves_in_words(moves or ()),
+            **briefing(quarters, nation, masked=masked),
+        ).sourced(SOURCES, agent=name, turn=turn - 1)
 
     def _prompt_of(self, name: str) -> Prompt:
         own = self._nations[name].prompt
         if own is None:
             return self.prompt(self._shipped)
         return self.prompt(Prompt.parse(own, name=f"{self._shipped} of {name}"))
-
-    def _check_parameters(self, *, briefed: bool) -> None:
-        if self.moves_bp is None and (briefed or self.decide):
-            what = f"decide: {self.decide}" if self.decide else "an economist's briefing"
-            raise ConfigError(f"{what} needs moves on offer, and moves_bp is null; set moves_bp")
-        if not briefed and not self.masked:
-            raise ConfigError("masked: false has no effect with briefing: thin; leave it out")
-        for name in self._members:
-            if self.moves_bp and "moves" not in self._prompt_of(name).slots:
-                raise ConfigError(
-                    f"the prompt of {name!r} has no slot {{{{ moves }}}}, so the model would not "
-                    "know which changes of the rate are on offer; add it, or set moves_bp to null"
-                )
-        chair = self.committee.chair
-        if chair is not None and chair not in self._nations:
-            raise ConfigError(
-                f"the committee's chair {chair!r} is not one of its members"
-                f"{closest(chair, self._members)}, who are {', '.join(self._members)}"
-            )
-        rate = self.start().interest_rate
-        if self.economy.mirrored and rate != self.engine.inside(rate):
-            raise ConfigError(
-                f"economy.mirrored: the mirror image of {self.start_at} has an interest rate of "
-                f"{rate:.2f}, outside engine.rate_bounds {self.engine.lower:g} to "
-                f"{self.engine.upper:g}; choose another start, such as 1973Q1"
-            )
 
     # --- views --------------------------------------------------------------------------------
 
@@ -590,7 +550,7 @@ class Simulation(Run[Economy]):
         name = self.nations[0].name if member is None else member
         if name not in self._nations:
             raise ConfigError(f"{name!r} is not a member; there are {', '.join(self._nations)}")
-        return run_sync(card_of(self, name, seed=seed, progress=progress))
+        return run_sync(card_of(self, name, seed, progress))
 
     def lint(
         self, *, rule: TaylorRule | Rule | None = None, model: Any = None
@@ -613,30 +573,28 @@ class Simulation(Run[Economy]):
             ...     print(finding.rule)
             Taylor principle
         """
-        ruled = {} if rule is None else {"the rule": rule}
+        ruled: dict[str, Any] = {} if rule is None else {"the rule": rule}
         for name, nation in self._nations.items() if rule is None else ():
             who = seat_of(self, name)
             if isinstance(who, TaylorRuleAgent):
                 ruled[name] = who.rule
             elif who == "rule":
                 ruled[name] = TaylorRule(inflation_target=nation.inflation_target)
-        targets = {name: nation.inflation_target for name, nation in self._nations.items()}
         largest = max(map(abs, self.moves_bp)) / 100 if self.moves_bp else self.engine.max_move
-        start = self.turns[0].state.global_state
-        found = [*of_targets(targets), *(of_model(model) if model is not None else ())]
+        found = [*of_targets(self.nations), *(of_model(model) if model is not None else ())]
         for name, its in ruled.items():
-            found += of_rule(name, its, start=start, largest=largest)
+            found += of_rule(name, its, self.turns[0].state.global_state, largest)
         return found
 
     def doubts(self) -> list[Mapping[str, str]]:
         """Return what to warn of before the first turn: what ``lint`` finds."""
-        return [asdict(found) for found in self.lint()]
+        return [found._asdict() for found in self.lint()]
 
     @classmethod
     def measures(cls, config: Any) -> Mapping[str, Callable[[pd.DataFrame], float]]:
         """Return ``loss``, that of ``QuadraticLoss`` with the first nation's inflation target."""
         loss = QuadraticLoss(inflation_target=config.nations[0].inflation_target)
-        return {"loss": lambda frame: loss.of(**{it: frame[it].tolist() for it in LOSS_OF}).total}
+        return {"loss": lambda frame: loss.of(frame)["loss"]}
 
     @property
     def series(self) -> Sequence[Series]:
@@ -649,9 +607,7 @@ class Simulation(Run[Economy]):
         """What the economic gate said of the run's model."""
         if self.tape is not None and self.config.needs_model:
             with suppress(TapeError):  # the tape may be closed, or its file gone
-                manifest = self.tape.run(self.run_id).manifest
-                prompts = manifest.get("prompts") or {}
-                return gate_notes(manifest["model"], {its["digest"] for its in prompts.values()})
+                return gate_notes(self.tape.run(self.run_id).manifest)
         return ()
 
 
@@ -664,7 +620,9 @@ def seat_of(run: Simulation, nation: str) -> Any:
 def _stated(made: Any, here: float) -> float | None:
     """Return the rate that a decision states; None where it has only words."""
     if (change := getattr(made, "rate_change_bp", None)) is not None:
-        return changed_by(here, change)
+        # Without the dust of binary fractions, if it is a whole number; else exactly.
+        changed: float = here + change / 100
+        return round(changed, 10) if isinstance(change, int) else changed
     rate: float | None = getattr(made, "proposed_rate", None)
     return rate
 

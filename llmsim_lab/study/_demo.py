@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import counted
-from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.agents._agents import moves_to_choose, rule_proposal
 from llmsim_lab.economy import TaylorRule, response_of
 from llmsim_lab.economy._macro import STEADY_STATE, rate_by
@@ -29,6 +28,7 @@ from llmsim_lab.run import load
 from llmsim_lab.run._turn import Answer
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._gate import GATE_MOVES_BP
+from llmsim_lab.simulation._scores import player_by
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -255,8 +255,7 @@ class Demonstration:
         """
         rows = []
         for player in self.players:
-            found = self._judged(player)
-            row = {"player": player}
+            found, row = self._judged(player), {"player": player}
             if found is not None:
                 ends = found.in_the_end
                 row |= {
@@ -264,7 +263,7 @@ class Demonstration:
                     "in the end": "{:.1f} ({:.1f} to {:.1f})".format(*ends) if ends else "none",
                     "drift": found["drift"].interval,
                 }
-            row["verdict"] = "undecided" if found is None else found.outcome
+            row["verdict"] = found.outcome if found else "undecided"
             rows.append({**row, "rate after oil": f"{self.response(player).mean:+.2f}"})
         return frame_of(rows).set_index("player")
 
@@ -302,10 +301,7 @@ class Demonstration:
 
 def _played(recorded: Simulation, by: TaylorRule | int) -> Simulation:
     """Return a recorded run as another player has it."""
-    player: Any = lambda question: {"rate_change_bp": by}  # noqa: E731
-    if isinstance(by, TaylorRule):
-        player = TaylorRuleAgent(rule=by, moves_bp=recorded.moves_bp)
-    simulation = recorded.counterfactual(player)
+    simulation = recorded.counterfactual(player_by(recorded, by))
     simulation._quiet = True  # what is wrong with these quarters is the recording's
     simulation.run(recorded.turn_number, progress=False)
     return simulation
@@ -322,8 +318,8 @@ def _moves(recorded: Simulation, model: str) -> pd.DataFrame:
         for name, by in PLAYERS.items():
             row[name] = by
             if isinstance(by, TaylorRule):
-                limits, offered = config.engine, config.moves_bp
-                row[name] = rule_proposal(by, economy, limits, moves_bp=offered).move
+                said = rule_proposal(by, economy, config.engine, moves_bp=config.moves_bp)
+                row[name] = said["rate_change_bp"]
         rows.append(row)
     return frame_of(rows)
 

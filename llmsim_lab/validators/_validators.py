@@ -107,11 +107,7 @@ class LLMValidator(Validator):
         Raises:
             LLMFailureException: the model failed on one of them.
         """
-        results = await gather_all([self._judge(action, state) for action in actions])
-        return [
-            action.model_copy(update={"validated": result.is_valid, "validation_result": result})
-            for action, result in zip(actions, results, strict=True)
-        ]
+        return await gather_all([self._marked(action, state) for action in actions])
 
     async def __call__(self, question: Question) -> ValidationDecision:
         """Answer as a player of an economic run.
@@ -123,23 +119,23 @@ class LLMValidator(Validator):
         decision, _ = await self._decide(action, question.turn)
         return decision
 
-    async def _judge(self, action: Action, state: SimulationState) -> ValidationResult:
+    async def _marked(self, action: Action, state: SimulationState) -> Action:
         # Not asked: the agent has found it outside the domain, after a second try.
         if action.status == "failed":
-            return ValidationResult(
-                is_valid=False,
-                reasoning="The agent's own check found the action outside its domain.",
-                action_evaluated=action.action_string,
+            why = "The agent's own check found the action outside its domain."
+            result = ValidationResult(
+                is_valid=False, reasoning=why, action_evaluated=action.action_string
             )
-        decision, chain = await self._decide(action, state.turn + 1)
-        return ValidationResult(
-            is_valid=decision.is_valid,
-            reasoning=decision.reasoning,
-            confidence=decision.confidence,
-            action_evaluated=action.action_string,
-            status=chain.status,
-            chain=chain,
-        )
+        else:
+            decision, chain = await self._decide(action, state.turn + 1)
+            result = ValidationResult(
+                **dict(decision),
+                action_evaluated=action.action_string,
+                status=chain.status,
+                chain=chain,
+            )
+        verdict = {"validated": result.is_valid, "validation_result": result}
+        return action.model_copy(update=verdict)
 
     async def _decide(
         self, action: Action, turn: int

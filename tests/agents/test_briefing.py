@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from llmsim_lab.agents._briefing import briefing, known_quarters
+from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters
 from llmsim_lab.economy import initial_state, load_us_macro
 from llmsim_lab.economy._macro import mirrored
 from llmsim_lab.models import GlobalState, SimulationState
 
 
 def values(*states: SimulationState, masked: bool = True, target: float = 2.0) -> dict[str, str]:
-    return briefing(
-        known_quarters(states),
-        inflation_target=target,
-        masked=masked,
-    )
+    quarters = known_quarters(states, us_from=states[0].period)
+    return briefing(quarters, NationProfile(inflation_target=target), masked=masked)
 
 
 def rows(history: str) -> list[list[str]]:
@@ -26,17 +23,13 @@ def test_the_table_holds_the_last_eight_quarters_of_the_data() -> None:
     title, *quarters = rows(values(initial_state("1979Q3"), masked=False)["history"])
     data = load_us_macro().loc["1977Q4":"1979Q3"]
     assert title[0] == "quarter"
+    assert all("%" in name for name in title[1:])
     assert [row[0] for row in quarters] == [str(period) for period in data.index]
     columns = ("inflation", "inflation_qoq_annualised", "output_gap", "unemployment")
     for number, column in enumerate((*columns, "interest_rate"), start=1):
         known = [float(row[number]) for row in quarters]
         assert known == pytest.approx(data[column].tolist(), abs=0.0051), column
     assert float(quarters[-1][6]) == pytest.approx(9.673333 - 11.085324, abs=0.0051)
-
-
-def test_every_column_says_its_unit() -> None:
-    title = rows(values(SimulationState())["history"])[0]
-    assert all("%" in name for name in title[1:])
 
 
 def test_masked_quarters_are_counted_back_from_now() -> None:
@@ -54,17 +47,11 @@ def test_no_figure_depends_on_a_later_quarter() -> None:
     assert [row[1:] for row in before] == [row[1:] for row in after]
 
 
-def test_an_undated_run_follows_steady_growth() -> None:
-    _, *quarters = rows(values(SimulationState())["history"])
-    assert {tuple(row[1:]) for row in quarters} == {
-        ("2.00", "2.00", "0.00", "5.00", "4.00", "2.00")
-    }
-
-
-def test_the_gap_that_an_undated_run_starts_with_is_shown() -> None:
+def test_an_undated_run_follows_steady_growth_without_a_gap() -> None:
     slump = SimulationState(global_state=GlobalState(output_gap=-5.0))
-    *_, before, now = rows(values(slump)["history"])
-    assert (before[3], now[3]) == ("0.00", "-5.00")
+    _, *before, now = rows(values(slump)["history"])
+    assert {tuple(row[1:]) for row in before} == {("2.00", "2.00", "0.00", "5.00", "4.00", "2.00")}
+    assert now[3] == "-5.00"
 
 
 def test_the_distance_from_target_and_neutral_is_said_in_words() -> None:
@@ -85,20 +72,14 @@ def test_what_the_data_cannot_say_is_not_known() -> None:
     assert quarters[-1][1] != "not known"
 
 
-def test_a_run_from_other_data_is_not_given_the_past_of_the_us() -> None:
-    state = initial_state("1979Q3")
-    elsewhere = SimulationState(turn=0, period="1979Q3", global_state=state.global_state)
-    quarters = known_quarters([elsewhere], us_past=False)
-    assert {quarter.interest_rate for quarter in quarters} == {elsewhere.global_state.interest_rate}
-    assert quarters[0].period is None
-
-
 def test_the_mirror_image_of_a_quarter_has_the_mirror_image_of_its_past() -> None:
     state = initial_state("2000Q2")
     other = SimulationState(global_state=mirrored(state.global_state))
-    real, turned = known_quarters([state]), known_quarters([other], mirror_of="2000Q2")
+    real = known_quarters([state], us_from="2000Q2")
+    turned = known_quarters([other], us_from="2000Q2", mirrored=True)
     for one, two in zip(real[-8:], turned[-8:], strict=True):
         assert one.inflation is not None
+        assert two.period is None
         assert two.inflation == pytest.approx(4 - one.inflation)
         assert two.interest_rate == pytest.approx(8 - one.interest_rate)
         assert two.output_gap == pytest.approx(-one.output_gap)

@@ -7,84 +7,59 @@ from typing import Any
 import pytest
 from builders import make_state
 
+from llmsim_lab._util.text import number
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.agents._agents import rule_proposal
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._macro import EngineConfig
 from llmsim_lab.models import GlobalState
 
-
-async def test_it_proposes_the_grid_rate_closest_to_what_the_rule_asks() -> None:
-    action = await TaylorRuleAgent().decide_action(make_state(inflation=2.4))
-    assert action.proposed_rate == 4.5  # the rule asks for 4.6
-    assert action.chain is not None
-    assert "asks for 4.6%" in action.chain.reasoning
+MOVES = (-50, -25, 0, 25, 50)
 
 
-async def test_it_goes_no_further_than_one_action_may_and_says_so() -> None:
-    agent = TaylorRuleAgent(limits=EngineConfig(max_move=0.5))
-    action = await agent.decide_action(make_state(inflation=12))
-    assert action.proposed_rate == 4.5
-    assert action.policy_decision is not None
-    assert "One step from 4% goes no further." in action.policy_decision.reasoning
-
-
-async def test_it_stays_at_the_lower_bound_in_a_slump() -> None:
-    action = await TaylorRuleAgent().decide_action(
-        make_state(interest_rate=0.5, inflation=-1, output_gap=-8)
+async def test_its_action_has_the_rate_its_reasoning_and_no_call() -> None:
+    agent = TaylorRuleAgent(rule=TaylorRule(inflation_target=1.0))
+    action = await agent.decide_action(make_state(turn=3))
+    assert (action.agent_name, action.proposed_rate, action.rate_change_bp) == (
+        "Taylor rule",
+        4.5,
+        None,
     )
-    assert action.proposed_rate == 0.0
-
-
-async def test_an_odd_current_rate_is_not_moved_by_rounding_alone() -> None:
-    rate = 9.673333333333334
-    gapless = make_state(interest_rate=rate, inflation=2 + (rate - 4) / 1.5)
-    action = await TaylorRuleAgent().decide_action(gapless)
-    assert action.proposed_rate == pytest.approx(rate, abs=1e-6)
-
-
-async def test_it_uses_the_rule_it_was_given() -> None:
-    agent = TaylorRuleAgent("Hawk", rule=TaylorRule(inflation_target=1.0))
-    action = await agent.decide_action(make_state())
-    assert action.proposed_rate == 4.5
-    assert action.agent_name == "Hawk"
-
-
-async def test_no_model_call_stands_behind_its_action() -> None:
-    action = await TaylorRuleAgent().decide_action(make_state(turn=3))
     assert action.chain is not None
-    assert action.chain.call is None
-    assert action.chain.prompt == ""
+    assert "asks for 4.5%" in action.chain.reasoning
+    assert (action.chain.call, action.chain.prompt) == (None, "")
     assert action.reasoning_chain_id == "4/agent/Taylor rule"
 
 
-async def test_exactly_it_states_the_very_change_that_the_rule_asks_for() -> None:
-    agent = TaylorRuleAgent(
-        moves_bp=[-25, 0, 25], limits=EngineConfig(rate_bounds=(0, 6)), exact=True
-    )
-    action = await agent.decide_action(make_state(inflation=2.4))
-    assert action.rate_change_bp == pytest.approx(60)
-    assert action.proposed_rate is None
-    beyond = await agent.decide_action(make_state(inflation=12))
-    assert beyond.rate_change_bp == pytest.approx(200)
-    assert beyond.policy_decision is not None
-    assert "goes no further" in beyond.policy_decision.reasoning
+ODD = 9.673333333333334
 
 
 @pytest.mark.parametrize(
-    ("how", "rate", "move"),
+    ("economy", "how", "rate", "move", "further"),
     [
-        ({}, 6.0, None),  # one step at most
-        ({"moves_bp": [-25, 0, 25]}, 4.25, 25),
-        ({"moves_bp": [-25, 0, 25], "exact": True}, 8.5, 450),
+        ({"inflation": 2.4}, {}, 4.5, None, False),  # the rule asks for 4.6
+        ({"inflation": 5}, {}, 6.0, None, True),  # one step at most
+        ({"interest_rate": 0.5, "inflation": -1, "output_gap": -8}, {}, 0.0, None, False),
+        # An odd rate in force is not moved by rounding alone.
+        ({"interest_rate": ODD, "inflation": 2 + (ODD - 4) / 1.5}, {}, ODD, None, False),
+        ({"inflation": 2.1}, {"moves_bp": MOVES}, 4.25, 25, False),
+        ({"inflation": 1.9}, {"moves_bp": MOVES}, 3.75, -25, False),
+        ({"inflation": 9}, {"moves_bp": MOVES}, 4.5, 50, True),
+        # The rule asks for half a point: of two equally close moves it takes the smaller.
+        ({"inflation": 2 + 1 / 3}, {"moves_bp": (-100, 0, 100)}, 4, 0, False),
+        ({"inflation": 2 - 1 / 3}, {"moves_bp": (-100, 0, 100)}, 4, 0, False),
+        ({"inflation": 5}, {"moves_bp": MOVES, "exact": True}, 8.5, 450, False),
+        ({"inflation": 50}, {"exact": True}, 25, 2100, True),  # within the bounds
     ],
 )
-def test_a_proposal_goes_as_far_as_what_is_on_offer(how: Any, rate: float, move: Any) -> None:
-    economy = GlobalState(inflation=5)
-    proposal = rule_proposal(TaylorRule(), economy, EngineConfig(), **how)
-    assert (proposal.rate, proposal.move) == (rate, move)
-    assert proposal.action == f"Set the interest rate to {rate:g}%"
-    assert ("goes no further" in proposal.reasoning) is ("exact" not in how)
+def test_a_proposal_goes_as_far_as_what_is_on_offer(
+    economy: Any, how: Any, rate: float, move: Any, further: bool
+) -> None:
+    said = rule_proposal(TaylorRule(), GlobalState(**economy), EngineConfig(), **how)
+    assert said["rate_change_bp"] == (None if move is None else pytest.approx(move))
+    assert said["proposed_rate"] == (pytest.approx(rate, abs=1e-6) if move is None else None)
+    assert said["action"] == f"Set the interest rate to {number(rate)}%"
+    assert ("goes no further" in said["reasoning"]) is further
 
 
 async def test_a_function_is_a_rule_too() -> None:
@@ -93,23 +68,3 @@ async def test_a_function_is_a_rule_too() -> None:
 
     action = await TaylorRuleAgent(rule=dove, exact=True).decide_action(make_state())
     assert action.rate_change_bp == pytest.approx(-10)
-
-
-@pytest.mark.parametrize(
-    ("inflation", "change"), [(2.0, 0), (2.1, 25), (1.9, -25), (9, 50), (-5, -50)]
-)
-async def test_a_taylor_rule_takes_the_move_that_leads_closest(
-    inflation: float, change: int
-) -> None:
-    agent = TaylorRuleAgent(moves_bp=(-50, -25, 0, 25, 50))
-    action = await agent.decide_action(make_state(inflation=inflation))
-    assert (action.rate_change_bp, action.proposed_rate) == (change, None)
-    assert action.policy_decision is not None
-    assert ("goes no further" in action.policy_decision.reasoning) == (abs(change) == 50)
-
-
-async def test_of_two_equally_close_moves_a_taylor_rule_takes_the_smaller() -> None:
-    rule = TaylorRuleAgent(moves_bp=(-100, 0, 100))
-    for inflation in (2 + 1 / 3, 2 - 1 / 3):  # the rule asks for half a point
-        action = await rule.decide_action(make_state(inflation=inflation))
-        assert action.rate_change_bp == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -10,37 +11,24 @@ from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import ConfigError
 
 
-def test_a_run_on_target_without_a_gap_or_a_change_loses_nothing() -> None:
-    parts = QuadraticLoss().of(inflation=[9, 2, 2], output_gap=[3, 0, 0], interest_rate=[4, 4, 4])
-    assert parts.total == 0
+def run(inflation: Any, output_gap: Any, interest_rate: Any) -> dict[str, list[float]]:
+    return {"inflation": inflation, "output_gap": output_gap, "interest_rate": interest_rate}
 
 
 def test_each_part_is_a_mean_square_over_the_quarters_played() -> None:
-    parts = QuadraticLoss().of(inflation=[2, 5, 3], output_gap=[0, -2, 4], interest_rate=[4, 6, 6])
-    assert parts.inflation == (9 + 1) / 2
-    assert parts.output_gap == (4 + 16) / 2
-    assert parts.rate_change == (4 + 0) / 2
-
-
-def test_the_benchmark_weights_are_those_of_the_source() -> None:
-    parts = QuadraticLoss().of(inflation=[2, 5], output_gap=[0, 2], interest_rate=[4, 6])
-    assert parts.total == 9 + 1.0 * 4 + 0.5 * 4
-
-
-def test_the_weights_and_the_target_can_be_chosen() -> None:
+    parts = QuadraticLoss().of(run([2, 5, 3], [0, -2, 4], [4, 6, 6]))
+    assert (parts["inflation"], parts["output_gap"]) == ((9 + 1) / 2, (4 + 16) / 2)
+    assert parts["rate_change"] == (4 + 0) / 2
+    assert parts["loss"] == 5 + 1.0 * 10 + 0.5 * 2  # the benchmark's weights
+    assert QuadraticLoss().of(run([9, 2, 2], [3, 0, 0], [4, 4, 4]))["loss"] == 0
     loss = QuadraticLoss(inflation_target=4, gap_weight=0.25, rate_change_weight=0)
-    parts = loss.of(inflation=[2, 5], output_gap=[0, 2], interest_rate=[4, 6])
-    assert parts.total == 1 + 0.25 * 4
+    assert loss.of(run([2, 5], [0, 2], [4, 6]))["loss"] == 1 + 0.25 * 4
 
 
-def test_a_run_of_no_turn_has_no_loss() -> None:
-    with pytest.raises(ConfigError, match="1, 1 and 1 quarters have no loss"):
-        QuadraticLoss().of(inflation=[2], output_gap=[0], interest_rate=[4])
-
-
-def test_series_of_different_lengths_are_errors() -> None:
-    with pytest.raises(ConfigError, match="2, 3 and 2 quarters have no loss"):
-        QuadraticLoss().of(inflation=[2, 2], output_gap=[0, 0, 0], interest_rate=[4, 4])
+@pytest.mark.parametrize("gaps", [[0], [0, 0, 0]])
+def test_a_run_of_no_turn_and_columns_of_different_lengths_have_no_loss(gaps: Any) -> None:
+    with pytest.raises(ConfigError, match=f"1, {len(gaps)} and 1 quarters have no loss"):
+        QuadraticLoss().of(run([2], gaps, [4]))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, initial_state, load_us_macro
-from llmsim_lab.economy._data import mirrored_quarters, quarters_before
+from llmsim_lab.economy._data import quarters_before
 from llmsim_lab.economy._macro import STEADY_STATE, Shocks, mirrored
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
@@ -13,11 +13,8 @@ from llmsim_lab.models import GlobalState
 NAMES = ("interest_rate", "inflation", "output_gap", "unemployment", "gdp_growth")
 
 
-def test_the_steady_state_is_its_own_mirror_image() -> None:
-    assert mirrored(STEADY_STATE) == STEADY_STATE
-
-
 def test_a_mirror_image_stays_one_under_mirrored_rates_and_shocks() -> None:
+    assert mirrored(STEADY_STATE) == STEADY_STATE
     model, one = RudebuschSvensson(), initial_state("2000Q2").global_state
     other = mirrored(one)
     for rate, shocks in ((6.5, Shocks(0.4, -0.8)), (3.0, Shocks(-1.1, 0.2))):
@@ -35,9 +32,8 @@ def test_a_state_without_a_mirror_image_is_named() -> None:
 
 
 def test_mirrored_quarters_lead_to_the_mirrored_state_and_show_the_mirrored_gap() -> None:
-    before = quarters_before("2000Q2")
-    turned = mirrored_quarters(before)
-    real, other = before[-1], turned[-1]
+    turned = quarters_before("2000Q2", mirrored=True)
+    real, other = quarters_before("2000Q2")[-1], turned[-1]
     assert real.inflation is not None
     assert other.inflation == 4 - real.inflation
     assert other.interest_rate == 8 - real.interest_rate
@@ -45,9 +41,5 @@ def test_mirrored_quarters_lead_to_the_mirrored_state_and_show_the_mirrored_gap(
     assert {quarter.period for quarter in turned} == {None}
     assert real.output_gap == pytest.approx(load_us_macro().loc["2000Q1", "output_gap"], abs=1e-5)
     assert other.output_gap == -real.output_gap
-
-
-def test_what_the_data_cannot_say_has_no_mirror_image_either() -> None:
-    first = mirrored_quarters(quarters_before("1960Q1"))[0]
-    assert first.inflation is None
-    assert first.inflation_in_quarter is None
+    first = quarters_before("1960Q1", mirrored=True)[0]
+    assert (first.inflation, first.inflation_in_quarter) == (None, None)

@@ -11,10 +11,6 @@ from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, DataError
 
 
-def test_a_packaged_file_is_found_by_name() -> None:
-    assert data_path("us_macro_quarterly.csv").is_file()
-
-
 def test_an_installed_copy_comes_before_the_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,24 +19,10 @@ def test_the_defaults_are_the_formula_printed_in_the_1993_article() -> None:
     assert ask(TaylorRule(), p, y) == pytest.approx(p + 0.5 * y + 0.5 * (p - 2) + 2, abs=1e-12)
 
 
-def test_zero_weights_leave_the_neutral_rate_whatever_happens() -> None:
-    rule = TaylorRule(inflation_weight=0, output_gap_weight=0)
-    assert ask(rule, inflation=9.0, gap=-7.0) == 4.0
-
-
-def test_the_lower_bound_holds_in_a_deep_slump() -> None:
+def test_bound_and_inertia() -> None:
     assert ask(TaylorRule(), inflation=-1.0, gap=-8.0) == 0.0
-
-
-def test_without_a_bound_the_rule_can_ask_for_a_negative_rate() -> None:
     assert ask(TaylorRule(lower_bound=-math.inf), inflation=-1.0, gap=-8.0) == -4.5
-
-
-def test_inertia_moves_only_part_of_the_way_from_the_previous_rate() -> None:
     assert ask(TaylorRule(inertia=0.8), 4.0, previous=2.0) == pytest.approx(0.8 * 2 + 0.2 * 7)
-
-
-def test_without_inertia_the_previous_rate_does_not_matter() -> None:
     assert ask(TaylorRule(), previous=0.0) == ask(TaylorRule(), previous=15.0)
 
 

@@ -54,9 +54,7 @@ def test_a_taylor_rule_passes_and_inertia_leaves_the_long_run_as_it_is(inertia: 
 def test_what_fails_is_told_in_a_sentence(moves: Any, failed: str, words: str) -> None:
     found = response_of(AWAY, moves + NOISE / 10, groups=GROUPS)
     assert found.outcome == found[failed].verdict == "fail"
-    assert found.sentence.replace(" (", " (").startswith(
-        words.replace("0.00 points", "0.00 (")[:40]
-    )
+    assert found.sentence.startswith(words)
 
 
 def test_a_constant_move_fails_by_two_criteria_and_both_are_told() -> None:

@@ -1,15 +1,13 @@
-"""How votes become one rate, alone and in an engine; and what an action's words ask for."""
+"""How votes become one rate."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from builders import make_action, make_client, make_config, make_state, rate_update, requests_of
+from builders import make_action
 
-from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.engines._committee import Committee
-from llmsim_lab.models import Action
 
 
 def outcome(*rates: float, current: float = 4.0, **rule: Any) -> float:
@@ -66,53 +64,6 @@ RULES = [{"rule": "median"}, {"rule": "majority"}, {"rule": "chair", "chair": "A
 @pytest.mark.parametrize("rule", RULES)
 def test_without_a_vote_the_rate_stays(rule: Any) -> None:
     assert outcome(**rule) == 4.0
-
-
-# In an engine
-
-
-def vote(name: str, change_bp: int | None, **fields: Any) -> Action:
-    return make_action(f"Vote of {name}", name=name, rate_change_bp=change_bp, **fields)
-
-
-async def test_a_stated_change_is_applied_exactly_wherever_the_rate_is() -> None:
-    engine = EconomicEngine()
-    engine.current_state = make_state(interest_rate=9.67)
-    state = await engine.run_turn([vote("Aland", 50)])
-    assert state.global_state.interest_rate == 10.17
-    assert state.reasoning_chains[0].status == "ok"
-    assert "From 9.67% the action leads to 10.17%." in state.reasoning_chains[0].reasoning
-
-
-async def test_a_stated_change_may_be_larger_than_one_action_without_a_size_may_move() -> None:
-    engine = EconomicEngine(make_config(engine={"max_move": 0.5}))
-    engine.current_state = make_state(interest_rate=4)
-    assert (await engine.run_turn([vote("Aland", 450)])).global_state.interest_rate == 8.5
-
-
-@pytest.mark.parametrize(("here", "change", "there"), [(0.1, -25, 0), (24.9, 50, 25), (4, 0, 4)])
-async def test_a_stated_change_ends_at_the_bounds_and_says_so(
-    here: float, change: int, there: float
-) -> None:
-    engine = EconomicEngine()
-    engine.current_state = make_state(interest_rate=here)
-    state = await engine.run_turn([vote("Aland", change)])
-    assert state.global_state.interest_rate == there
-    (chain,) = state.reasoning_chains
-    assert (chain.status, "limits" in chain.reasoning) == (
-        ("fallback", True) if change else ("ok", False)
-    )
-
-
-async def test_an_action_without_a_size_goes_to_the_model_and_one_with_a_size_does_not() -> None:
-    client = make_client([rate_update(4.5)])
-    engine = EconomicEngine(llm_client=client)
-    engine.current_state = make_state(interest_rate=4)
-    actions = [vote("Aland", 25), make_action("Raise the rate by 0.25 points", name="Borduria")]
-    state = await engine.run_turn(actions)
-    (request,) = requests_of(client)
-    assert "Interest Rate: 4.25%" in request.prompt  # one after the other, as in the contract
-    assert state.global_state.interest_rate == 4.5
 
 
 def test_an_action_has_one_size_at_most() -> None:

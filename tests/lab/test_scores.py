@@ -17,7 +17,7 @@ from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import HumanSeat, leaderboard
 from llmsim_lab.run import load
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._scores import _hold, people_in, world_differs
+from llmsim_lab.simulation._scores import people_in, player_by, world_differs
 
 OIL = {"turn": 3, "set": {"shock.supply": 4}, "note": "oil"}
 RULES = ("Taylor rule", "Taylor rule, inertia 0.5")
@@ -67,8 +67,7 @@ def test_without_a_model_its_row_says_how_to_get_one() -> None:
     assert (last["who"], math.isnan(last["loss"])) == ("language model", True)
     assert "model=connect('auto')" in last["note"]
     assert "model=load(tape, run)" in repr(board)
-    assert "<td" in board._repr_html_()
-    assert "not played" in board._repr_html_()
+    assert "not played" in repr(board)
 
 
 def test_a_client_plays_the_same_quarters() -> None:
@@ -192,7 +191,7 @@ def test_in_the_game_the_rule_beats_a_rate_held_on_nearly_every_seed() -> None:
     won = 0
     for seed in range(20):
         losses = []
-        for player in ("rule", _hold):
+        for player in ("rule", player_by(seat.simulation, 0)):
             run: Any = Simulation(config.model_copy(update={"seed": seed}), players={"Ann": player})
             losses.append(run.measures(config)["loss"](run.run()))
         won += losses[0] < losses[1]

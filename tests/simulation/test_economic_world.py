@@ -24,7 +24,6 @@ from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import Person
-from llmsim_lab.llm._human import OpenQuestion
 from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
@@ -116,61 +115,34 @@ def test_a_failed_call_stops_the_turn_and_a_run_stepped_again_is_one_that_never_
     assert [turn.story for turn in broken.turns] == [turn.story for turn in whole.turns]
 
 
-def test_two_policies_meet_the_same_shocks_and_the_seed_decides_which() -> None:
-    def world(target: float, seed: int) -> Any:
+def test_a_move_is_applied_exactly_as_far_as_the_bounds_and_no_engine_is_asked() -> None:
+    client = make_client(lambda _: moving(-50))
+    here = Economy().with_economy(GlobalState(interest_rate=0.8))
+    world = Simulation(llm_client=client, state=here, economy={"shock_scale": 0}, turns=2)
+    assert rates(world, 2) == [0.8, 0.3, 0]
+    assert {it.site.component for it in requests_of(client) if it.site} == {"agent"}
+    first, second = world.decisions().to_dict("records")
+    assert (first["rate_change_bp"], first["applied_bp"], first["new_rate"]) == (-50, -50, 0.3)
+    assert (second["rate_change_bp"], second["applied_bp"], second["new_rate"]) == (-50, -30, 0)
+    assert "vote_bp" not in first  # one member of one is no committee
+
+
+def test_policies_meet_the_same_shocks_with_what_is_set_on_top_of_them() -> None:
+    def world(target: float, seed: int, hit: float = 0) -> Any:
         nation = {"name": "Bank", "inflation_target": target}
         run = ruled(nations=[nation], seed=seed, economy={"shock_scale": 1}, turns=6)
-        return run.run(progress=False).drop(columns="seconds")
+        run.intervene(0, {"shock.demand": hit})
+        return run.run(progress=False).drop(columns=["seconds", "interventions"])
 
-    dove, hawk, again, other = world(4, 5), world(0, 5), world(4, 5), world(4, 6)
-    assert dove.equals(again)
-    assert not dove.equals(other)
+    dove, hawk, hit, other = world(4, 5), world(0, 5), world(4, 5, 2), world(4, 6)
+    assert dove.equals(world(4, 5))
     assert not dove.equals(hawk)
     # Policy needs a quarter to reach the gap: until then both see the shocks alone.
     assert dove["output_gap"][1] == hawk["output_gap"][1] != other["output_gap"][1]
-
-
-def test_a_move_is_applied_exactly_and_no_engine_is_asked() -> None:
-    client = make_client(lambda _: moving(300))
-    world = Simulation(start_at="1979Q3", llm_client=client)
-    before, after = rates(world)
-    assert after == pytest.approx(before + 3, abs=1e-9)
-    assert {it.site.component for it in requests_of(client) if it.site} == {"agent"}
-    [row] = world.decisions().to_dict("records")
-    assert (row["rate_change_bp"], row["applied_bp"]) == (300, 300)
-    assert "vote_bp" not in row  # one member of one is no committee
-
-
-def test_a_move_ends_at_the_bounds_and_the_frame_has_both_sizes() -> None:
-    here = Economy().with_economy(GlobalState(interest_rate=0.3))
-    world = ruled(players=lambda _: moving(-50), state=here)
-    assert rates(world) == [0.3, 0]
-    [row] = world.decisions().to_dict("records")
-    assert (row["rate_change_bp"], row["applied_bp"], row["new_rate"]) == (-50, -30, 0)
-
-
-def test_a_rate_beyond_the_bounds_does_not_lock_the_run() -> None:
-    world = make_simulation(names=("Aland",))
-    world.intervene(0, {"interest_rate": 30})
-    assert rates(world, 2)[1] < 25.001
+    assert hit["output_gap"][1] - dove["output_gap"][1] == pytest.approx(2)
 
 
 # --- seats ---------------------------------------------------------------------------------------
-
-
-def test_a_person_reads_the_briefing_and_chooses_a_move_on_offer() -> None:
-    read: list[Any] = []
-
-    def person(question: OpenQuestion) -> dict[str, Any]:
-        read.append(question)
-        words = {"action": "Raise it", "reasoning": "It is time.", "confidence": 0.5}
-        return {**words, "rate_change_bp": 50}
-
-    world = ruled(players={"Aland": Person(person)}, nations=["Aland"], turns=2)
-    rates = world.run(progress=False)["interest_rate"]
-    assert rates.tolist() == [4, 4.5, 5]
-    assert "The policy rate is 4.5% per year." in read[1].request.prompt
-    assert world.decisions()["model"].unique().tolist() == ["human"]
 
 
 def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(tmp_path: Path) -> None:
@@ -253,48 +225,41 @@ def test_a_rule_that_is_exact_sets_the_very_rate_it_asks_for() -> None:
     assert frame["interest_rate"].tolist()[1:] == pytest.approx(frame["taylor_rate"].tolist()[:-1])
 
 
-def test_an_agent_whose_action_is_outside_its_domain_twice_changes_nothing() -> None:
-    agent = NationAgent("Aland", make_client([policy("Sing a song"), policy("Dance")]))
-    world = ruled(players={"*": "rule", "Aland": agent}, nations=["Aland"], moves_bp=None)
-    assert world.run(1, progress=False)["interest_rate"].tolist() == [4, 4]
-    [answer] = [it for it in world.turns[1].answers if it.component == "agent"]
-    assert (answer.status, len(answer.calls)) == ("fallback", 1)
+def test_what_is_outside_the_domain_twice_changes_nothing_and_is_not_judged() -> None:
+    said = [policy("Sing a song"), policy("Dance")]
+    agent, client = NationAgent("Aland", make_client(said)), make_client(said)
+    for players, calls in (({"*": "rule", "Aland": agent}, 1), ({}, 1)):
+        world = ruled(players=players, nations=["Aland"], llm_client=client, moves_bp=None)
+        assert rates(world) == [4, 4]
+        [answer] = [it for it in world.turns[1].answers if it.component == "agent"]
+        assert (answer.status, len(answer.calls)) == ("fallback", calls)
+        assert "proposed (REJECTED)" in world.turns[1].story[1]
+    assert [it.site.component for it in requests_of(client) if it.site] == ["agent", "agent"]
 
 
 def test_a_function_is_the_validator_and_what_it_rejects_moves_nothing() -> None:
-    def judge(question: Question) -> dict[str, Any]:
-        return {
-            "is_valid": "3" in question.values["action"],
-            "reasoning": f"{question.player} said so.",
-            "confidence": 1,
-        }
+    verdicts: dict[str, Any] = {"Ann": True, "Bo": False, "Cy": False}
 
-    def propose(question: Question) -> dict[str, Any]:
-        move = 50 if question.player == "Aland" else 25
-        words = {"action": f"Change the rate by {move} of 3" if move == 25 else "Raise the rate"}
-        return {**words, "reasoning": "r", "confidence": 1, "rate_change_bp": move}
+    def judge(question: Question) -> Any:
+        valid = verdicts[question.player]
+        return {"is_valid": valid, "reasoning": f"{question.values['action']}?", "confidence": 1}
 
-    world = ruled(
-        players={"agent": propose, "validator": judge},
-        validator="asked",
-        nations=["Aland", "Borduria"],
-        turns=1,
-    )
-    frame = world.run(progress=False)
-    assert frame["interest_rate"].tolist() == [4, 4.25]
-    assert frame[["actions", "accepted"]].iloc[-1].tolist() == [2, 1]
+    players = {"agent": votes, "validator": judge}
+    world = ruled(players=players, validator="asked", nations=[*VOTES], turns=2)
+    assert rates(world) == [4, 4.5]
+    assert world.to_frame()[["actions", "accepted"]].iloc[-1].tolist() == [3, 1]
     rows = world.decisions().set_index(["component", "player"])
-    assert not rows.loc[("agent", "Aland"), "accepted"]
-    assert rows.loc[("validator", "Borduria"), "vote_bp"] == 25
-
-
-def test_what_is_no_economic_policy_twice_changes_nothing_and_is_not_judged() -> None:
-    client = make_client([policy("Sing a song"), policy("Dance")])
-    world = ruled(players={}, llm_client=client, moves_bp=None, turns=1)
-    assert world.run(progress=False)["interest_rate"].tolist() == [4, 4]
-    assert [it.site.component for it in requests_of(client) if it.site] == ["agent", "agent"]
-    assert world.statuses == {"fallback": 1}
-    assert "proposed (REJECTED)" in world.turns[1].story[1]
+    assert not rows.loc[("agent", "Bo"), "accepted"]
+    assert rows.loc[("validator", "Ann"), "vote_bp"] == 50
+    verdicts["Ann"] = False
+    assert rates(world)[-1] == 4.5
+    assert world.turns[2].story[0] == "No vote counts, so the rate stays at 4.5%."
+    wrong = ruled(players={"*": "rule", "validator": lambda _: True}, validator="asked")
+    told = (
+        r"rule of validator, about United States, .*is_valid=..., reasoning=..., confidence=...\)"
+    )
+    with pytest.raises(ConfigError, match=told):
+        wrong.run(1)
 
 
 def test_the_rule_needs_no_moves_and_takes_no_rate_from_words() -> None:
@@ -306,12 +271,6 @@ def test_the_rule_needs_no_moves_and_takes_no_rate_from_words() -> None:
         turns=2,
     )
     assert worded.run(progress=False)["interest_rate"].tolist() == [4, 4, 4]
-
-
-def test_chance_answers_for_all() -> None:
-    world = Simulation(players="random", validator="asked", nations=["Ann", "Bo"], turns=3)
-    world.run(progress=False)
-    assert {answer.component for answer in world.turns[3].answers} == {"agent", "validator"}
 
 
 # --- the committee --------------------------------------------------------------------------------
@@ -366,15 +325,6 @@ def test_each_members_words_are_judged_from_the_rate_in_force() -> None:
     assert all("Interest Rate: 4%" in request.prompt for request in requests_of(client))
 
 
-def test_where_no_vote_counts_the_rate_stays() -> None:
-    no = {"is_valid": False, "reasoning": "r", "confidence": 1}
-    world = ruled(
-        players={"agent": votes, "validator": lambda _: no}, nations=[*VOTES], validator="asked"
-    )
-    assert rates(world) == [4, 4]
-    assert world.turns[1].story[0] == "No vote counts, so the rate stays at 4%."
-
-
 def test_one_after_the_other_each_meets_the_rate_that_the_last_one_left() -> None:
     world = ruled(
         players=lambda _: {**dict(policy()), "rate_change_bp": 25},
@@ -399,13 +349,6 @@ def test_what_is_set_at_a_turn_acts_on_the_way_to_the_next() -> None:
     assert frame["output_gap"].tolist()[:3] == [0, 0, 1]
     assert world.turns[1].state.shock.supply == 4
     assert world.turns[2].state.shock == Hit()
-
-
-def test_shocks_come_on_top_of_the_random_ones() -> None:
-    hit, calm = (ruled(seed=4, economy={"shock_scale": 1}) for _ in range(2))
-    hit.intervene(0, {"shock.demand": 2})
-    gaps = [world.run(1, progress=False)["output_gap"][1] for world in (hit, calm)]
-    assert gaps[0] - gaps[1] == pytest.approx(2)
 
 
 def test_what_is_set_moves_the_past_that_the_next_quarter_follows_from_and_no_more() -> None:
@@ -438,7 +381,7 @@ def test_members_see_what_was_set_and_the_record_says_so() -> None:
     ("values", "message"),
     [
         ({"inflaton": 9}, r"'inflaton' \(did you mean 'inflation'\?\)"),
-        ({"unemployment": 200}, "no economy has {'unemployment': 200}"),
+        ({"unemployment": 200}, r"unemployment: .*less than or equal to 100 \(it is 200\)"),
         ({"inflation": float("nan")}, "inflation=nan"),
         ({"shock.supply": float("inf")}, "shock.supply=inf"),
         ({"shock.oil": 3}, "oil"),
@@ -510,20 +453,6 @@ def test_a_member_is_asked_with_its_profile_and_its_rule_has_its_target() -> Non
     assert rates(ruled(nations=[nation])) == [4, 4.5]
 
 
-def spoken(change: float | None, *actions: str) -> Simulation:
-    """A run whose member speaks, and whose engine moves the rate from 4 by so much, or to 4."""
-    said = iter(actions)
-    return ruled(
-        players={
-            "agent": lambda _: dict(policy(next(said))),
-            "validator": "rule",
-            "engine": lambda _: dict(rate_update(4 + (change or 0))),
-        },
-        moves_bp=None,
-        turns=len(actions),
-    )
-
-
 def test_a_nations_own_prompt_is_used_and_kept_on_the_tape(tmp_path: Path) -> None:
     own = Prompt.load("agent_rate").replace("economic policy advisor", "fearful banker")
     client, tape = make_client(), tmp_path / "own.tape"
@@ -568,7 +497,6 @@ def test_prompts_come_from_the_recording_and_not_from_todays_files(
 def test_charts_have_the_rates_bounds() -> None:
     world = ruled(engine={"rate_bounds": [0, 15]})
     assert world.to_frame().attrs["bounds"] == {"interest_rate": (0, 15)}
-    assert next(iter(world.series)).label == "Policy rate"
 
 
 def test_the_budget_adds_demand_at_the_bound_where_the_parameters_say_so() -> None:
@@ -686,14 +614,3 @@ def test_a_fault_in_a_file_is_explained(tmp_path: Path, text: str, message: str)
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     assert message in str(caught.value)
-
-
-def test_a_function_as_validator_is_told_all_that_it_has_to_return() -> None:
-    verdicts: list[Any] = [True, {"is_valid": False, "reasoning": "No.", "confidence": 1}]
-    players = {"*": "rule", "validator": lambda question: verdicts.pop(0)}
-    world = ruled(nations=["Ann"], players=players, validator="asked")
-    told = r"rule of validator, about Ann, .*is_valid=..., reasoning=..., confidence=...\)"
-    with pytest.raises(ConfigError, match=told):
-        world.run(1)
-    world.run(1)
-    assert not world.decisions()["accepted"].iloc[0]

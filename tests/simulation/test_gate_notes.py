@@ -100,11 +100,11 @@ def test_loaded_runs_and_charts_of_tapes_say_so_too(keep: Keep, simulation: Make
     run.run(1, progress=False)
     run.close()
     assert list(run.notes) == []
-    keep(raiser())
-    path = run.tape.path
-    assert list(load(path).notes) == [SENTENCE]
-    assert load(path).to_frame().attrs["notes"] == [SENTENCE]
-    assert SENTENCE in RateChart(path).static_text()
+    path = keep(raiser())
+    half = raiser().model_copy(update={"outcome": None})
+    path.with_name("half.json").write_text(half.model_dump_json())
+    path.with_name("broken.json").write_text("{")  # files that are not finished cards
+    assert list(load(run.tape.path).notes) == [SENTENCE]
 
 
 def test_a_fork_is_of_the_model_that_continues_it(keep: Keep, simulation: Make) -> None:
@@ -130,15 +130,20 @@ def test_nothing_is_said_of_a_model_that_passed_and_little_of_an_undecided_one(
 
 
 @pytest.mark.parametrize(
-    "other",
-    [{"digest": "cd34"}, {"prompt": "ef56"}, {"version_of_gate": 1}],
-    ids=["another model", "another prompt", "another gate"],
+    ("other", "how"),
+    [
+        ({"digest": "cd34"}, {}),
+        ({"prompt": "ef56"}, {}),
+        ({"version_of_gate": 1}, {}),
+        ({}, {"players": "rule"}),
+    ],
+    ids=["another model", "another prompt", "another gate", "a run of rules"],
 )
 def test_cards_of_something_else_say_nothing(
-    keep: Keep, simulation: Make, other: dict[str, Any]
+    keep: Keep, simulation: Make, other: dict[str, Any], how: dict[str, Any]
 ) -> None:
     keep(raiser(), **other)
-    assert simulation().run(1, progress=False).attrs["notes"] == []
+    assert simulation(**how).run(1, progress=False).attrs["notes"] == []
 
 
 def test_a_card_is_of_the_prompt_and_an_edited_one_has_its_own(
@@ -153,22 +158,9 @@ def test_a_card_is_of_the_prompt_and_an_edited_one_has_its_own(
     assert fork.run(1, progress=False).attrs["notes"] == []
 
 
-def test_runs_of_rules_say_nothing(keep: Keep, simulation: Make) -> None:
-    keep(raiser())
-    assert simulation(players="rule").run(1, progress=False).attrs["notes"] == []
-
-
 def test_a_run_without_a_tape_says_nothing_and_does_not_ask_who_the_model_is(keep: Keep) -> None:
     keep(raiser())
     backend = Tiny(answer)
     run = Simulation(llm_client=LLMClient(LLMConfig(), backend))
     assert run.run(1, progress=False).attrs["notes"] == []
     assert backend.asked_who == 0
-
-
-def test_a_file_that_is_not_a_finished_card_is_passed_over(keep: Keep, simulation: Make) -> None:
-    path = keep(raiser())
-    half = raiser().model_copy(update={"outcome": None})
-    path.with_name("half.json").write_text(half.model_dump_json())
-    path.with_name("broken.json").write_text("{")
-    assert simulation().run(1, progress=False).attrs["notes"] == [SENTENCE]

@@ -20,10 +20,10 @@ def starts() -> Iterator[str]:
         quarter = next_quarter(quarter)
 
 
-def shown(run: Simulation) -> list[str]:
-    """Return the gaps of a prompt's table, the present quarter's last."""
-    name = run.nations[0].name
-    text = run._prompt_to(name, [turn.state for turn in run.turns], run.turn_number + 1)
+def shown(run: Simulation, turn: int) -> list[str]:
+    """Return the gaps of a prompt's table at a turn, the present quarter's last."""
+    name, states = run.nations[0].name, [turn.state for turn in run.turns[: turn + 1]]
+    text = run._prompt_to(name, states, turn + 1)
     table = str(text).partition("oldest first:")[2].partition("Now:")[0].strip()
     return [line.split(" | ")[3] for line in table.splitlines()[1:]]
 
@@ -46,13 +46,12 @@ def test_the_prompts_gap_is_the_states_from_every_start(mirrored: bool, scale: f
     for start in quarters:
         economy = {"mirrored": mirrored, "shock_scale": scale}
         run = Simulation(start_at=start, economy=economy, players={"agent": "rule"}, turns=4)
+        run.run(4, progress=False)
+        gaps = [turn.state.output_gap for turn in run.turns]
+        before = run.turns[0].state.lags.output_gap[1]
         for turn in range(5):
-            gaps = [turn.state.output_gap for turn in run.turns]
-            table = shown(run)
-            assert table[-len(gaps) :] == list(map(cents, gaps))
-            assert table[-len(gaps) - 1] == cents(run.turns[0].state.lags.output_gap[1])
-            if turn < 4:
-                run.run(1, progress=False)
+            table = shown(run, turn)
+            assert table[-turn - 2 :] == list(map(cents, [before, *gaps[: turn + 1]]))
 
 
 def noisy(seed: int = 1, turns: int = 12, mirrored: bool = False, **players: object) -> Simulation:
@@ -69,7 +68,7 @@ def noisy(seed: int = 1, turns: int = 12, mirrored: bool = False, **players: obj
 def test_all_read_the_same_gap_with_its_noise_and_the_loss_is_of_the_true_one() -> None:
     run = noisy()
     frame = run.to_frame()
-    assert shown(run) == list(map(cents, frame["output_gap_read"][-8:]))
+    assert shown(run, 12) == list(map(cents, frame["output_gap_read"][-8:]))
     taylor = 4 + 1.5 * (frame["inflation"] - 2) + 0.5 * frame["output_gap_read"]
     assert frame["taylor_rate"].tolist() == pytest.approx(taylor.clip(lower=0).tolist())
     agent = noisy(agent=TaylorRuleAgent(moves_bp=Simulation().moves_bp))

@@ -29,7 +29,6 @@ def found(config: Any = None, **options: Any) -> dict[str, str]:
     "config",
     [
         {},
-        {"nations": ["Ann", "Bob", "Cy"]},
         {"start_at": "1979Q3"},
         {"briefing": "thin"},
         RULES,

@@ -7,17 +7,14 @@ import logging
 from typing import Any
 
 import pytest
-from builders import make_action, make_client, make_state, policy, requests_of, verdict
+from builders import make_action, make_client, make_state, requests_of, verdict
 
-from llmsim_lab.agents import NationAgent
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import Action
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import ChatReply, ChatRequest
 from llmsim_lab.validators import EconLLMValidator, LLMValidator, Validator
-from llmsim_lab.validators._validators import economic_domain, verdict_prompt
 
 STATE = make_state()
 
@@ -29,38 +26,40 @@ def proposals(*texts: str) -> list[Action]:
     ]
 
 
-def by_text(request: ChatRequest) -> Any:
-    return verdict("war" not in request.prompt.split("Proposed action")[1])
-
-
 async def test_actions_come_back_marked_as_many_as_before_in_the_same_order() -> None:
+    def by_text(request: ChatRequest) -> Any:
+        return verdict("war" not in request.prompt.split("Proposed action")[1])
+
     actions = proposals("Cut taxes", "Go to war", "Raise rates", "Declare war on rain")
-    marked = await EconLLMValidator(make_client(by_text)).validate_actions(actions, STATE)
+    client = make_client(by_text)
+    marked = await EconLLMValidator(client).validate_actions(actions, STATE)
     assert [action.action_string for action in marked] == [a.action_string for a in actions]
     assert [action.validated for action in marked] == [True, False, True, False]
+    assert not any(action.validated for action in actions)
+    assert await EconLLMValidator(client).validate_actions([], STATE) == []
 
 
-async def test_the_actions_given_stay_as_they_were() -> None:
-    actions = proposals("Cut taxes")
-    marked = await EconLLMValidator(make_client(verdict())).validate_actions(actions, STATE)
-    assert actions[0].validated is False
-    assert marked[0].validated is True
-
-
-async def test_the_verdict_and_its_chain_go_with_the_action() -> None:
-    validator = EconLLMValidator(make_client(verdict(False, reasoning="It is warfare.")))
+async def test_the_verdict_and_its_chain_go_with_the_action_and_into_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    client = make_client(["yes", verdict(False, reasoning="It is warfare.\nNo.")])
+    validator = EconLLMValidator(client)
     (marked,) = await validator.validate_actions(proposals("Go to war"), make_state(turn=2))
     result = marked.validation_result
     assert result is not None
-    assert (result.is_valid, result.reasoning) == (False, "It is warfare.")
+    assert (result.is_valid, result.reasoning) == (False, "It is warfare.\nNo.")
     assert (result.confidence, result.action_evaluated) == (0.9, "Go to war")
-    assert result.chain is not None
-    assert (result.chain.component, result.chain.agent, result.chain.turn) == (
-        "validator",
-        "Nation 0",
-        3,
+    assert (result.status, marked.status) == ("repaired", "ok")
+    chain = result.chain
+    assert chain is not None
+    assert (chain.component, chain.agent, chain.turn) == ("validator", "Nation 0", 3)
+    assert chain.call is not None
+    (line,) = [r.message for r in caplog.records if "llm_reasoning_chain" in r.message]
+    assert line == (
+        'llm_reasoning_chain component=validator agent_id="Nation 0" turn=3 status=repaired '
+        'is_valid=False reasoning="It is warfare.\\nNo." confidence=0.9'
     )
-    assert result.chain.call is not None
 
 
 async def test_all_actions_are_in_flight_at_once() -> None:
@@ -70,49 +69,34 @@ async def test_all_actions_are_in_flight_at_once() -> None:
         await together.wait()
         return verdict()
 
-    client = LLMClient(
-        LLMConfig(max_concurrency=5, timeout_s=5, retry_wait_s=0),
-        ScriptedBackend(wait_for_the_others),
-    )
+    config = LLMConfig(max_concurrency=5, timeout_s=5, retry_wait_s=0)
+    client = LLMClient(config, ScriptedBackend(wait_for_the_others))
     marked = await EconLLMValidator(client).validate_actions(proposals(*"abcde"), STATE)
     assert len(marked) == 5
 
 
-async def test_no_actions_are_no_error_and_no_call() -> None:
-    client = make_client([])
-    assert await EconLLMValidator(client).validate_actions([], STATE) == []
-    assert requests_of(client) == []
-
-
-def asked(*, permissive: bool, domain: str = "economic") -> RenderedPrompt:
-    return verdict_prompt(
-        Prompt.load("validator_economic"),
-        economic_domain(domain),
-        "Build a dam",
-        permissive=permissive,
-        agent="Aland",
-    )
-
-
-def test_a_permissive_validator_asks_for_any_significant_impact() -> None:
-    prompt = asked(permissive=True)
-    assert "accept an action if it has any significant impact" in prompt.system
-    assert prompt.user.startswith('Proposed action: "Build a dam"')
-
-
-def test_a_strict_validator_asks_for_a_measure_of_the_domain_itself() -> None:
-    prompt = asked(permissive=False)
-    assert "only if it is a measure of this domain itself" in prompt.system
-    assert "permissive" not in prompt.system
-
-
-async def test_a_validator_asks_as_its_domain_and_setting_say() -> None:
+@pytest.mark.parametrize(
+    ("permissive", "words"),
+    [
+        (True, "accept an action if it has any significant impact"),
+        (False, "only if it is a measure of this domain itself"),
+    ],
+)
+async def test_a_validator_asks_as_domain_setting_and_prompt_say(
+    permissive: bool, words: str
+) -> None:
     client = make_client(verdict())
-    validator = EconLLMValidator(client, "fiscal", permissive=False)
+    prompt = Prompt.load("validator_economic").replace(
+        "Is the action that is proposed valid", "Is it sound"
+    )
+    validator = EconLLMValidator(client, "fiscal", permissive=permissive, prompt=prompt)
     await validator.validate_actions(proposals("Build a dam"), STATE)
-    system = requests_of(client)[0].messages[0].content
-    assert system == asked(permissive=False, domain="fiscal").system
+    system, user = (message.content for message in requests_of(client)[0].messages)
+    assert words in system
+    assert ("permissive" in system) is permissive
     assert "Domain: fiscal policy" in system
+    assert user.startswith('Proposed action: "Build a dam"')
+    assert "Is it sound in this domain?" in system
 
 
 async def test_an_action_that_failed_its_own_check_is_rejected_unasked() -> None:
@@ -123,31 +107,6 @@ async def test_an_action_that_failed_its_own_check_is_rejected_unasked() -> None
     assert len(requests_of(client)) == 1
     assert marked[0].validation_result is not None
     assert "own check" in marked[0].validation_result.reasoning
-
-
-async def test_what_an_agent_says_twice_outside_its_domain_is_rejected() -> None:
-    client = make_client([policy("Sing"), policy("Dance")])
-    action = await NationAgent("Aland", client).decide_action(STATE)
-    (marked,) = await EconLLMValidator(client).validate_actions([action], STATE)
-    assert (marked.validated, marked.status) == (False, "failed")
-
-
-async def test_a_repaired_verdict_says_so() -> None:
-    validator = EconLLMValidator(make_client(["yes", verdict()]))
-    (marked,) = await validator.validate_actions(proposals("Cut taxes"), STATE)
-    assert marked.validation_result is not None
-    assert marked.validation_result.status == "repaired"
-
-
-async def test_when_one_judgement_fails_the_cause_is_kept() -> None:
-    def one_down(request: ChatRequest) -> Any:
-        return ConnectionError("refused") if "war" in request.prompt else verdict()
-
-    validator = EconLLMValidator(make_client(one_down))
-    with pytest.raises(LLMFailureException) as caught:
-        await validator.validate_actions(proposals("Cut taxes", "Go to war"), STATE)
-    assert caught.value.component == "validator"
-    assert str(caught.value.__cause__) == "refused"
 
 
 async def test_a_failed_judgement_stops_the_others() -> None:
@@ -161,30 +120,11 @@ async def test_a_failed_judgement_stops_the_others() -> None:
         return verdict()
 
     validator = EconLLMValidator(make_client(first_fails, max_concurrency=2))
-    with pytest.raises(LLMFailureException):
+    with pytest.raises(LLMFailureException) as caught:
         await validator.validate_actions(proposals("Cut taxes", "Go to war"), STATE)
+    assert caught.value.component == "validator"
     assert answered == []
     assert len(asyncio.all_tasks()) == 1
-
-
-async def test_the_reasoning_is_logged_as_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    validator = EconLLMValidator(make_client(verdict(reasoning="It is a tax.\nSo yes.")))
-    await validator.validate_actions(proposals("Cut taxes"), STATE)
-    (line,) = [r.message for r in caplog.records if "llm_reasoning_chain" in r.message]
-    assert line == (
-        'llm_reasoning_chain component=validator agent_id="Nation 0" turn=1 status=ok '
-        'is_valid=True reasoning="It is a tax.\\nSo yes." confidence=0.9'
-    )
-
-
-async def test_another_prompt_can_be_given() -> None:
-    client = make_client(verdict())
-    prompt = Prompt.load("validator_economic").replace(
-        "Is the action that is proposed valid", "Is it sound"
-    )
-    await EconLLMValidator(client, prompt=prompt).validate_actions(proposals("Cut taxes"), STATE)
-    assert "Is it sound in this domain?" in requests_of(client)[0].prompt
 
 
 def test_the_hierarchy_is_validator_llm_validator_econ_llm_validator() -> None:

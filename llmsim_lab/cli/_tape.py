@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -157,7 +157,7 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
         return
     # Seconds differ between any two runs; a number that one of them lacks is no difference.
     change = frame.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
-    is_other = change.fillna(0).ne(0)
+    is_other: Any = change.fillna(0).ne(0)
     names = list(change.columns[is_other.any()])
     if not names:
         say(f"Turns {frame.index.min()} to {frame.index.max()}, which both have, led to the same.")

@@ -446,21 +446,16 @@ class Journal:
             self._claim(writer)
             yield
         finally:
-            self._release_surely(writer)
-
-    def _release_surely(self, writer: object) -> None:
-        try:
-            self._release(writer)
-        except BaseException:  # a Ctrl-C has to wait, or no other process could write
-            self._release(writer)
-            raise
+            try:
+                self._release(writer)
+            except BaseException:  # a Ctrl-C has to wait, or no other process could write
+                self._release(writer)
+                raise
 
     def _claim(self, writer: object) -> None:
         with self.lock:
             if self._pid != os.getpid():
-                raise TapeError(
-                    f"{self.path} was opened before a fork of this process; open it anew"
-                )
+                raise TapeError(f"{self.path} was opened before this process forked; open it anew")
             if not self._writers:
                 self._end()  # which a Ctrl-C may have met
                 self._begin()

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_confi
 from typing_extensions import TypedDict
 
 from llmsim_lab._spans import Origin
-from llmsim_lab._util.jsontext import dumps, loads_strictly, plain, read, write
+from llmsim_lab._util.jsontext import as_mapping, dumps, loads_strictly, plain, read, write
 from llmsim_lab._util.text import each_fault, fault_text
 from llmsim_lab.errors import FailureReason
 from llmsim_lab.tape._journal import FACT
@@ -373,11 +373,8 @@ class RunInfo:
     @property
     def model(self) -> str:
         """The model's name as recorded, or as its settings call it; empty if there is none."""
-        for key, name in (("model", "name"), ("llm", "model")):
-            part = self.manifest.get(key)
-            if isinstance(part, Mapping):
-                return str(part.get(name, ""))
-        return ""
+        model, llm = (as_mapping(self.manifest.get(part)) for part in ("model", "llm"))
+        return str(model.get("name") or llm.get("model") or "")
 
     @cached_property
     def faults(self) -> list[str]:

@@ -28,7 +28,7 @@ def tape(tmp_path: Path) -> Any:
 
 
 def changes(tape: Tape, run: int) -> list[str]:
-    return tape.changes().of(run)
+    return tape.changes(run)
 
 
 def test_two_forks_are_told_apart_by_what_was_done_to_them(tape: Tape) -> None:
@@ -61,7 +61,7 @@ def test_an_edited_prompt_is_named_by_its_words_and_by_the_part_that_has_it_alon
     run = fork(tape, 1, turn=1, llm_client=make_client())
     prompt = run.prompt("agent_policy")
     fork(tape, 1, turn=1, llm_client=make_client(), prompt=prompt.replace(" ONE", ""))
-    assert changes(tape, 3) == ['prompt agent_policy: - "ONE"']
+    assert changes(tape, 3) == ['prompt agent_policy: "ONE" → ""']
 
 
 def test_another_model_and_other_settings_are_named(tape: Tape) -> None:

@@ -163,58 +163,47 @@ def settings_of(request: ChatRequest) -> dict[str, Any]:
         "options": plain(request.options),
         "think": request.think,
     }
-    if request.top_logprobs is not None:
-        values["top_logprobs"] = request.top_logprobs
-    system = _shared_system(request)
-    return values if system is None else values | {"system": system}
-
-
-def _shared_system(request: ChatRequest) -> str | None:
-    """Return the system message that is kept with the settings, once for many requests."""
-    first = request.messages[0] if request.messages else None
-    if first is None or first.role != "system" or first.tool_calls or first.tool_name is not None:
-        return None
-    return first.content
-
-
-def own_messages(request: ChatRequest) -> tuple[Message, ...]:
-    """Return a request's messages but for a system message that is kept with the settings."""
-    return request.messages if _shared_system(request) is None else request.messages[1:]
+    return values | ({} if request.top_logprobs is None else {"top_logprobs": request.top_logprobs})
 
 
 _known: dict[tuple[Any, ...], tuple[str, str, object]] = {}
 
 
-def settings_texts(request: ChatRequest) -> tuple[str, str]:
-    """Return a request's settings as JSON: all of them, and those that equal requests share.
+def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
+    """Return a request's settings as JSON, all and those that equal requests share, and the rest.
 
-    They are written once per combination. Schemas and options are made once and handed to every
-    request, so that the objects' identities tell the combinations apart, and hashing a schema for
-    each call would take long; the objects are kept alive as long as their identities are in use.
+    The settings, with the system message, are written once per combination; the rest are the other
+    messages. Schemas and options are made once and handed to every request, so that the objects'
+    identities tell the combinations apart, and hashing a schema for each call would take long; the
+    objects are kept alive as long as their identities are in use.
     """
+    messages, system = request.messages, None
+    first = messages[0] if messages else None
+    if first and first.role == "system" and not first.tool_calls and first.tool_name is None:
+        system, messages = first.content, messages[1:]
     held = request.schema, request.tools, request.options
     waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
-    own = request.model, request.think, request.top_logprobs, _shared_system(request)
+    own = request.model, request.think, request.top_logprobs, system
     key = (*map(id, held), *waits.values(), *own)
     found = _known.get(key)
     if found is None:
-        values = settings_of(request)
+        values = settings_of(request) | ({} if system is None else {"system": system})
         found = dumps(values | waits), dumps(values), held
         # Not more: what is made anew for each request would fill the memory.
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
         _known[key] = found
-    return found[:2]
+    return found[0], found[1], messages
 
 
 def what_is_asked(request: ChatRequest) -> tuple[Any, ...]:
     """Return what two equal requests of a turn have in common: all but how long to wait."""
-    site, messages = request.site, own_messages(request)
+    site, (_, settings, messages) = request.site, _parts(request)
     place = (site.component, site.agent, site.replicate) if site else None
     said: object = messages
     if any(message.tool_calls for message in messages):
         said = write(_messages(), messages)  # as text, in which 1 and True differ
-    return place, request.attempt, settings_texts(request)[1], said
+    return place, request.attempt, settings, said
 
 
 # --- calls ---------------------------------------------------------------------------------------
@@ -271,20 +260,21 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
         ValueError: a tool's arguments hold what a line cannot.
     """
     request, reply, origin = attempt.request, attempt.reply, attempt.request.origin
-    site = request.site
-    facts = {name: getattr(attempt, name) for name in ("reason", "detail", "status_code", "retry")}
-    fault = {name: fact for name, fact in facts.items() if fact not in (None, False)}
+    site, (settings, _, messages), fault = request.site, _parts(request), None
+    if attempt.reason:
+        facts = {name: getattr(attempt, name) for name in _FAULT.__annotations__}
+        fault = {name: fact for name, fact in facts.items() if fact not in (None, False)}
     values = {
         "component": site and site.component,
         "agent": site and site.agent,
         "replicate": (site.replicate if site else 0) or None,
         "attempt": None if request.attempt == 1 else request.attempt,
         "nth": nth or None,
-        "messages": own_messages(request),
-        "settings": intern(settings_texts(request)[0]).decode(),
+        "messages": messages,
+        "settings": intern(settings).decode(),
         "origin": origin and (intern(origin.form).decode(), list(origin.spans)),
         "reply": reply,
-        "fault": fault if attempt.reason else None,
+        "fault": fault,
         "seconds": float(attempt.seconds),
     }
     given = {name: value for name, value in values.items() if value is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -129,6 +129,9 @@ class LiveRecorder(_AtTurn):
         tape: the tape.
         run: the run, which must not have another writer.
 
+    Attributes:
+        gone: why this one writes no more, in words; empty while it may.
+
     Raises:
         TapeError: somebody else writes to the tape, or it is read-only.
     """
@@ -139,11 +142,11 @@ class LiveRecorder(_AtTurn):
         # Not by value: equal requests may be in flight at once.
         self._pending: dict[int, Place] = {}
         """By identity, the requests that were asked for and are not answered yet."""
-        self.is_open = True
-        self.is_behind = False
-        """Whether another process has written lines of the run."""
+        self._is_under_way = False
+        """From a turn's beginning until its commit is known here, which a Ctrl-C may prevent."""
+        self.gone = ""
         with journal.lock:  # another thread may want the same run
-            if (other := journal.recorders.get(run)) is not None and other.is_open:
+            if (other := journal.recorders.get(run)) is not None and not other.gone:
                 what = f"run {run} on {tape.path} is recorded by another simulation of this process"
                 raise TapeError(f"{what}; continue with that one, or close() it first")
             self.restart_turn()  # what had failed when the run stopped is asked again
@@ -156,12 +159,14 @@ class LiveRecorder(_AtTurn):
         Raises:
             TapeError: another process writes to the tape, or has continued this run.
         """
-        if not self.is_open:
-            raise self._error("was closed by this simulation, or pruned")
         with self.tape.writing():
-            if self.is_behind:
-                raise self._error("was continued elsewhere meanwhile")
+            if self.gone:
+                raise self._error(self.gone)
             yield
+
+    def _held(self) -> AbstractContextManager[None]:
+        """Return what makes lines possible, under the journal's lock: nothing while a run plays."""
+        return nullcontext() if self._journal.writers and not self.gone else self.writing()
 
     def _error(self, what: str) -> TapeError:
         path = str(self.tape.path)
@@ -175,11 +180,13 @@ class LiveRecorder(_AtTurn):
             TapeError: the tape has the turn already, as after a Ctrl-C between its commit and the
                 run.
         """
-        self.restart_turn()
+        if self._is_under_way:
+            self.restart_turn()
+        self._is_under_way = True
         self._check_next(turn)
 
     def _check_next(self, turn: int) -> None:
-        if turn <= self.tape.run(self.run).turns:
+        if turn in self._journal.index.turns[self.run]:
             raise self._error(
                 f"has turn {turn} already: it was interrupted when that had just been written, "
                 "before this simulation had it, and nothing is lost: close() this simulation"
@@ -201,7 +208,7 @@ class LiveRecorder(_AtTurn):
         request, journal = attempt.request, self._journal
         place = self._pending.pop(id(request), None) or self._known.next(what_is_asked(request))
         turn = request.site.turn if request.site else None
-        with journal.lock, self.writing():  # agents may ask in threads
+        with journal.lock, self._held():  # agents may ask in threads
             try:
                 body = call_body(attempt, place[1], journal.intern)
             except ValueError as error:
@@ -236,7 +243,7 @@ class LiveRecorder(_AtTurn):
             body = member({"what": what, "key": key, **({"nth": nth} if nth else {}), **outcome})
         except ValueError as error:
             raise TapeError(f"what {what} gave cannot be kept: {error}") from error
-        with self._journal.lock, self.writing():
+        with self._journal.lock, self._held():
             self._journal.append(self.run, "outside", b"," + body[1:-1], turn=self._turn)
             self._known.keep_outside(loads(body))  # as a replay will have it
 
@@ -290,11 +297,12 @@ class LiveRecorder(_AtTurn):
         Raises:
             TapeError: the disk is full or fails, or the tape is another file by now.
         """
-        with self.writing():
+        with self._journal.lock, self._held():
             self._journal.check_there()
             self._write_turn(turn, record, row)
         self._turn, self._known = turn + 1, Known()
         self._pending.clear()
+        self._is_under_way = False
 
     def replace_turn(self, turn: int, record: str, row: str) -> None:
         """Write the latest turn again, after it was changed from outside.
@@ -312,7 +320,7 @@ class LiveRecorder(_AtTurn):
 
     def close(self) -> None:
         """Let another writer have the run."""
-        self.is_open = False
+        self.gone = "was closed by this simulation, or pruned"
 
 
 def _failure_in(error: BaseException | None) -> LLMFailureException | None:

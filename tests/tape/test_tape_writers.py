@@ -129,7 +129,7 @@ def test_a_forked_child_neither_writes_nor_keeps_the_lock(small: Path) -> None:
         assert parent.stdin is not None
         assert parent.stdout is not None
         first, second, third = (parent.stdout.readline() for _ in range(3))
-        assert "was opened before a fork of this process; open it anew" in first
+        assert "was opened before this process forked; open it anew" in first
         assert "another process writes to" in second
         assert third == "child\n"
         with pytest.raises(TapeError, match="another process writes to"), Tape(small) as tape:

@@ -146,8 +146,8 @@ class Index:
         return what
 
     def _take(self, raw: bytes, fact: re.Match[bytes], place: Place) -> str | None:
-        run, kind, turn, what = int(fact[1]), fact[2], fact[3] and int(fact[3]), None
-        own, before = _sum_in(raw), self.sums.get(run)
+        run, kind, turn = int(fact[1]), fact[2], int(fact[3]) if fact[3] else None
+        own, before, what = _sum_in(raw), self.sums.get(run), None
         if (before is None) != (kind == b"run"):
             what = f"run {run} begins twice" if before is not None else f"run {run} has not begun"
         elif own != crc32(raw[:-_SUM_LEN], run if before is None else before):

@@ -26,23 +26,19 @@ _WAITING = ("timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency",
 """Settings of the model's client that say how patiently to ask, not what."""
 
 
-def changes_of(
-    info: RunInfo, records: Sequence[Any], parent: RunInfo | None, before: Sequence[Any]
-) -> list[str]:
+def changes_of(runs: Sequence[RunInfo], turns: Sequence[Sequence[Any]]) -> list[str]:
     """Return what a run changed, a line each.
 
     Args:
-        info: the run.
-        records: those of its turns, from the one on that it was forked at.
-        parent: the run that it came from; without one, only interventions are named.
-        before: likewise its records.
+        runs: the run, and the one that it came from; without that only interventions are named.
+        turns: the records of their turns, from the one on that the run was forked at.
     """
+    if len(runs) == 1:
+        return _few(_done(turns[0]).elements())
+    (info, parent), (records, before) = runs, turns
     was, now = _done(before), _done(records)
     undone = [f"without {words}" for words in (was - now).elements()]
-    done = _few([*(now - was).elements(), *undone])
-    if parent is None:
-        return done
-    own = []
+    done, own = _few([*(now - was).elements(), *undone]), []
     if info.fork_turn is not None and before[0]["interventions"] == records[0]["interventions"]:
         fields = _few(_changed(before[0]["state"], records[0]["state"]))
         own = [_line(f"state: {', '.join(fields)}")] if fields else []
@@ -87,11 +83,10 @@ def edited_prompts(
     """
     old, new = (as_mapping(manifest.get("prompts")) for manifest in (before, after))
     edits: dict[tuple[str, str], list[str]] = {}
-    for place in new:
-        if place in old:
-            was, now = (str(as_mapping(of[place]).get("text", "")) for of in (old, new))
-            if was != now:
-                edits.setdefault((was, now), []).append(place)
+    for place in filter(old.__contains__, new):
+        was, now = (str(as_mapping(of[place]).get("text", "")) for of in (old, new))
+        if was != now:
+            edits.setdefault((was, now), []).append(place)
     return edits
 
 

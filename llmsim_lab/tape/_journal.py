@@ -8,10 +8,8 @@ whether the tape is still the file it was: nobody else's file is ever written to
 
 from __future__ import annotations
 
-import errno
 import gzip
 import logging
-import math
 import os
 import re
 import secrets
@@ -213,7 +211,7 @@ def journal_at(path: Path, *, make: bool) -> Journal:
                     hint = "; record on a .tape, which gzip packs" if path.suffix == ".gz" else ""
                     raise TapeError(f"there is no tape at {path.absolute()}{hint}")
                 _make(place)
-            there = place.stat()
+            journal = Journal(place)
         except OSError as error:
             why = error.strerror or str(error)
             raise TapeError(f"no tape can be opened at {path.absolute()}: {why}") from error
@@ -222,7 +220,7 @@ def journal_at(path: Path, *, make: bool) -> Journal:
             with suppress(TapeError):  # another file is there by now
                 known.refresh()
                 return known
-        _open[place] = journal = Journal(place, _identity(there))
+        _open[place] = journal
         journal.refresh()
         return journal
 
@@ -263,9 +261,7 @@ def _let_go() -> None:
     _opening = threading.Lock()
     for journal in list(_open.values()):
         journal.lock, journal.writers = threading.RLock(), set()
-        fd, journal._fd = journal._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        journal._close()
     _open.clear()
 
 
@@ -284,10 +280,10 @@ class Journal:
         writers: what is the file's writer, of which a process may have several at once.
     """
 
-    def __init__(self, path: Path, identity: tuple[int, int]) -> None:
+    def __init__(self, path: Path) -> None:
         self.path, self.index = path, Index()
         self.lock = threading.RLock()
-        self._identity, self._pid = identity, os.getpid()
+        self._identity, self._pid = _identity(path.stat()), os.getpid()
         self.recorders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._fd = -1
         self.writers: set[object] = set()
@@ -392,11 +388,10 @@ class Journal:
                 self._cut_tail()  # half a line of our own
 
     def _check_head(self, raw: bytes) -> None:
-        has_carriage_return = raw.endswith(b"\r\n")
-        if _HEAD.match(raw) and raw.endswith(b"\n") and not has_carriage_return:
-            return
         what = f"it begins with {clip(repr(raw), 60)}"
-        if has_carriage_return:
+        if _HEAD.match(raw) and raw.endswith(b"\n") and not raw.endswith(b"\r\n"):
+            return
+        if raw.endswith(b"\r\n"):
             what = "its lines end in \\r\\n: dos2unix, and `*.tape -text` in .gitattributes"
         raise TapeError(f"{self.path} is not a tape of format {FORMAT}: {what}")
 
@@ -471,10 +466,13 @@ class Journal:
         except OSError as error:
             raise TapeError(f"cannot write to the tape {self.path}: {error.strerror}") from error
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def _end(self) -> None:
+        self._close()
         self._guard.release(force=True)
 
     def _release(self, writer: object) -> None:
@@ -580,14 +578,14 @@ class Journal:
         self._unsure = True
         try:
             if os.write(self._fd, raw) != len(raw):
-                raise OSError(errno.ENOSPC, "the disk is full")
+                raise OSError("the disk is full")
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._fd, index.end)  # gives space back, so also on a full disk
             self._unsure = False
             raise TapeError(
-                f"cannot write to the tape {self.path}: {error.strerror}. All that was answered "
-                "before is on it; make room, then go on"
+                f"cannot write to the tape {self.path}: {error.strerror or error}. All that was "
+                "answered before is on it; make room, then go on"
             ) from error
         if os.lseek(self._fd, 0, os.SEEK_CUR) != index.end + len(raw):
             raise self._another()
@@ -618,8 +616,7 @@ class Journal:
                 os.fsync(file.fileno())
             aside.chmod(self.path.stat().st_mode | 0o200)  # a private tape's copy is private
             if path is None:
-                fd, self._fd = self._fd, -1
-                os.close(fd)  # Windows replaces no file that is open
+                self._close()  # Windows replaces no file that is open
             aside.replace(target)
             if path is None:
                 self._identity = _identity(target.stat())
@@ -638,7 +635,7 @@ class Journal:
                 continue
             run = int(fact[1])
             is_late = up_to is not None and (fact[2] == b"end" or int(fact[3] or 0) > up_to)
-            if run not in runs or number >= index.broken.get(run, math.inf) or is_late:
+            if run not in runs or number >= index.broken.get(run, number + 1) or is_late:
                 continue
             named = {*re.findall(rb'"([0-9a-f]{16})"', raw)} & texts.keys()
             yield from self.read(sorted(texts.pop(digest) for digest in named))

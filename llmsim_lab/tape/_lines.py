@@ -114,7 +114,7 @@ _SETTINGS = {
     "think": bool | str | None,
     "keep_alive": float | str | None,
     "timeout_s": float,
-    "top_logprobs": NotRequired[int],
+    "top_logprobs": NotRequired[int | None],
     "system": NotRequired[str],
 }
 """Members of a text that calls name."""
@@ -156,14 +156,8 @@ def read_line(raw: bytes) -> dict[str, Any]:
 
 def settings_of(request: ChatRequest) -> dict[str, Any]:
     """Return the part of a request's settings in which equal requests do not differ."""
-    values = {
-        "model": request.model,
-        "schema": plain(request.schema),
-        "tools": plain(request.tools),
-        "options": plain(request.options),
-        "think": request.think,
-    }
-    return values | ({} if request.top_logprobs is None else {"top_logprobs": request.top_logprobs})
+    shared = ("model", "schema", "tools", "options", "think", "top_logprobs")
+    return {name: plain(getattr(request, name)) for name in shared}
 
 
 _known: dict[tuple[Any, ...], tuple[str, str, object]] = {}
@@ -229,8 +223,9 @@ class RecordedCall:
 
 
 def members(**values: Any) -> bytes:
-    """Return those of the values that are not None as members of a line."""
-    return dumps({name: it for name, it in values.items() if it is not None})[1:-1].encode()
+    """Return those of the values that are not None as members of a line, a comma before each."""
+    given = {name: value for name, value in values.items() if value is not None}
+    return f",{dumps(given)[1:-1]}".encode()
 
 
 def member(value: Any) -> bytes:
@@ -309,23 +304,17 @@ def call_of(
     """
     system, shared = _parsed_settings(text(line["settings"]))
     first = () if system is None else (Message("system", system),)
-    site = origin = None
-    if "component" in line:
-        site = CallSite(**{name: line[name] for name in _SITE if name in line})
-    if "origin" in line:
-        digest, spans = line["origin"]
-        origin = Origin(text(digest), spans)
-    asked = {"messages": (*first, *line["messages"]), "site": site, "origin": origin, **shared}
-    request = ChatRequest(attempt=line.get("attempt", 1), **asked)
+    site = {name: line[name] for name in _SITE if name in line}
+    asked = {
+        "messages": (*first, *line["messages"]),
+        "site": CallSite(**site) if "component" in site else None,
+        "origin": Origin(text(line["origin"][0]), line["origin"][1]) if "origin" in line else None,
+    }
+    request = ChatRequest(attempt=line.get("attempt", 1), **asked, **shared)
     number, fault = line["no"], line.get("fault", {})
     became = {"reply": line.get("reply"), "seconds": line["seconds"], "number": number, **fault}
-    return RecordedCall(
-        id=number,
-        run=line["run"],
-        nth=line.get("nth", 0),
-        attempt=Attempt(request=request, **became),
-        forgotten=forgotten,
-    )
+    attempt, nth = Attempt(request=request, **became), line.get("nth", 0)
+    return RecordedCall(id=number, run=line["run"], nth=nth, attempt=attempt, forgotten=forgotten)
 
 
 # --- runs ----------------------------------------------------------------------------------------
@@ -376,12 +365,12 @@ class RunInfo:
         return []
 
 
-def manifest_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes]) -> bytes:
-    """Return the members of a run's line that hold its manifest; large parts are shared texts."""
+def run_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes], **facts: Any) -> bytes:
+    """Return the members of a run's line; large parts of its manifest are shared texts."""
     parts = {name: dumps(plain(value)) for name, value in manifest.items()}
     shared = {name: intern(text).decode() for name, text in parts.items() if len(text) > _BIG}
     own = {name: plain(value) for name, value in manifest.items() if name not in shared}
-    return f',"manifest":{dumps(own)},"texts":{dumps(shared)}'.encode()
+    return members(**facts, manifest=own, texts=shared)
 
 
 _more = with_config(ConfigDict(extra="allow", strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +13,15 @@ from typing import Any
 from llmsim_lab._util.jsontext import dumps, loads, plain
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.tape._lines import RecordedCall, call_body, member, what_is_asked
+from llmsim_lab.tape._lines import (
+    RecordedCall,
+    call_body,
+    member,
+    members,
+    now,
+    run_body,
+    what_is_asked,
+)
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
@@ -58,18 +67,20 @@ class Known:
         for line in outside:
             self.keep_outside(line)
 
-    def next(self, asked: Any, previous: Attempt | None = None) -> Place:
-        """Return the place of what is asked now.
+    def next(self, asked: Any, previous: Attempt | None = None) -> tuple[Place, Any]:
+        """Return the place of what is asked now, and what became of it; None if it is not known.
 
         Args:
             asked: what is asked.
             previous: the call's first attempt, if this is its second.
         """
         if previous is not None:
-            return asked, self._nth.get(previous.number, 0)
-        with self._lock:
-            self._asked[asked] += 1
-            return asked, self._asked[asked] - 1
+            place = asked, self._nth.get(previous.number, 0)
+        else:
+            with self._lock:
+                place = asked, self._asked[asked]
+                self._asked[asked] += 1
+        return place, self.answers.get(place)
 
     def keep(self, place: Place, attempt: Attempt) -> None:
         """Note what became of a request."""
@@ -78,9 +89,8 @@ class Known:
 
     def next_outside(self, what: str, key: Any) -> Outside:
         """Return what is known of something from outside, now that it is wanted."""
-        place = self.next((what, dumps(plain(key))))
-        known: Outside = self.answers.get(place) or Outside(place[1])
-        return known
+        place, known = self.next((what, dumps(plain(key))))
+        return known or Outside(place[1])
 
     def keep_outside(self, line: Mapping[str, Any]) -> None:
         """Note what a line says of something from outside; a later one of the same counts."""
@@ -106,10 +116,6 @@ class _AtTurn:
         calls = self.tape.calls(run, turn=turn)
         self._turn, self._known = turn, Known(calls, self.tape.outside(run, turn))
         return calls
-
-    def _look(self, request: ChatRequest, previous: Attempt | None) -> tuple[Place, Attempt | None]:
-        place = self._known.next(what_is_asked(request), previous)
-        return place, self._known.answers.get(place)
 
     def place(self, request: ChatRequest) -> ChatRequest:
         """Return the request with the turn that is being played."""
@@ -194,10 +200,10 @@ class LiveRecorder(_AtTurn):
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn has recorded, or None if the request is to be made."""
-        place, known = self._look(request, previous)
+        place, known = self._known.next(what_is_asked(request), previous)
         if known is None:
             self._pending[id(request)] = place
-        return known
+        return known  # type: ignore[no-any-return]
 
     def keep(self, attempt: Attempt) -> Attempt:
         """Write an answered or failed request to the tape; returns it with its number there.
@@ -206,7 +212,8 @@ class LiveRecorder(_AtTurn):
             TapeError: the disk is full or fails, or the answer holds what JSON cannot.
         """
         request, journal = attempt.request, self._journal
-        place = self._pending.pop(id(request), None) or self._known.next(what_is_asked(request))
+        if (place := self._pending.pop(id(request), None)) is None:
+            place, _ = self._known.next(what_is_asked(request))
         turn = request.site.turn if request.site else None
         with journal.lock, self._held():  # agents may ask in threads
             try:
@@ -274,17 +281,13 @@ class LiveRecorder(_AtTurn):
         failed: set[Place] = set()
         for place, attempt in known:
             if _failed_for_good(attempt, failure):
-                failed.add(place)
-                site, said = attempt.request.site, attempt.request.messages
+                site, nth, said = attempt.request.site, place[1], attempt.request.messages
                 # A second attempt may have two messages more: the invalid answer and what is wrong.
-                first = firsts.get((site, place[1], said)) or firsts.get(
-                    (site, place[1], said[:-2])
-                )
-                failed |= {first} if first and attempt.request.attempt > 1 else set()
+                first = firsts.get((site, nth, said)) or firsts.get((site, nth, said[:-2]))
+                failed |= {place, first or place} if attempt.request.attempt > 1 else {place}
         if failed:
             numbers: list[int] = sorted(answers.pop(place).number for place in failed)
-            body = f',"calls":{dumps(numbers)}'.encode()
-            self._journal.append(self.run, "forget", body, turn=self._turn)
+            self._journal.append(self.run, "forget", members(calls=numbers), turn=self._turn)
 
     def commit_turn(self, turn: int, record: str, row: str) -> None:
         """Write a whole turn.
@@ -317,6 +320,19 @@ class LiveRecorder(_AtTurn):
     def _write_turn(self, turn: int, record: str, row: str) -> None:
         body = f',"record":{record},"row":{row}'.encode()
         self._journal.append(self.run, "turn", body, turn=turn)
+
+    def describe(self, manifest: Mapping[str, Any]) -> None:
+        """Write the run's manifest again, with what was not known at its start."""
+        with self._journal.lock, self._held():
+            self._journal.append(self.run, "set", run_body(manifest, self._journal.intern))
+
+    def end(self, outcome: str | None) -> None:
+        """Record how the run ended; None if it continues, by this process."""
+        kind, facts = "set", {"process": os.getpid()}
+        if outcome is not None:
+            kind, facts = "end", {"ended": now(), "outcome": outcome}
+        with self._journal.lock, self._held():
+            self._journal.append(self.run, kind, members(**facts))
 
     def close(self) -> None:
         """Let another writer have the run."""
@@ -367,10 +383,10 @@ class ReplayRecorder(_AtTurn):
         Raises:
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
-        _, known = self._look(request, previous)
+        _, known = self._known.next(what_is_asked(request), previous)
         if known is None:
             raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
-        return known
+        return known  # type: ignore[no-any-return]
 
     def find_outside(self, what: str, key: Any) -> Outside:
         """Return what came from outside.

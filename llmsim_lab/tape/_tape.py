@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -15,16 +14,7 @@ from llmsim_lab._util.text import counted, log_event, printable, whole
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._changes import changes_of, indented, run_line
 from llmsim_lab.tape._journal import Place, journal_at
-from llmsim_lab.tape._lines import (
-    RecordedCall,
-    RunInfo,
-    Verb,
-    call_of,
-    manifest_body,
-    members,
-    now,
-    read_line,
-)
+from llmsim_lab.tape._lines import RecordedCall, RunInfo, Verb, call_of, now, read_line, run_body
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -250,8 +240,7 @@ class Tape:
         """
         import pandas as pd
 
-        calls = self.calls(self.run(run).id, forgotten=True)
-        return pd.DataFrame([whole(_frame_row(call)) for call in calls])
+        return pd.DataFrame(map(_frame_row, self.calls(self.run(run).id, forgotten=True)))
 
     def compare(self, run_a: int, run_b: int) -> pd.DataFrame:
         """Return how two runs' trajectories differ: one row a turn that both have.
@@ -281,13 +270,9 @@ class Tape:
         info = self.run(run)
         first = -math.inf if info.fork_turn is None else info.fork_turn
         try:
-            parent = None if info.parent is None else self.run(info.parent)
-            both = [
-                [line["record"] for line in self.turn_lines(it.id, first, info.turns).values()]
-                for it in (info, parent)
-                if it is not None
-            ]
-            return changes_of(info, both[0], parent, both[-1] if parent else ())
+            infos = [info] if info.parent is None else [info, self.run(info.parent)]
+            lines = [self.turn_lines(it.id, first, info.turns).values() for it in infos]
+            return changes_of(infos, [[line["record"] for line in its] for its in lines])
         except (TapeError, LookupError, RecursionError):
             return ["what it changed is damaged"]
 
@@ -351,23 +336,9 @@ class Tape:
         origin = {"name": name, "parent": parent, "fork_turn": fork_turn, "verb": verb}
         with self.writing(), journal.lock:  # other threads may begin runs too
             run = max(journal.index.runs, default=0) + 1
-            body = members(**origin, started=now()) + manifest_body(manifest, journal.intern)
-            journal.append(run, "run", b"," + body)
+            journal.append(run, "run", run_body(manifest, journal.intern, **origin, started=now()))
             journal.append(run, "turn", f',"record":{record},"row":{row}'.encode(), turn=turn)
         return run
-
-    def update_manifest(self, run: int, manifest: Mapping[str, Any]) -> None:
-        """Write a run's manifest again, with what was not known at its start."""
-        with self.writing():
-            self.journal.append(run, "set", manifest_body(manifest, self.journal.intern))
-
-    def end_run(self, run: int, outcome: str | None) -> None:
-        """Record how a run ended; None if it continues, by this process."""
-        with self.writing():
-            if outcome is None:
-                self.journal.append(run, "set", b',"process":%d' % os.getpid())
-                return
-            self.journal.append(run, "end", b"," + members(ended=now(), outcome=outcome))
 
     def copy(self, runs: Iterable[int], path: str | Path, *, up_to: int | None = None) -> Tape:
         """Return a new tape with some of the runs, and those that they came from.
@@ -426,16 +397,15 @@ def _frame_row(call: RecordedCall) -> dict[str, Any]:
     attempt = call.attempt
     request, reply, site = attempt.request, attempt.reply, attempt.request.site
     counts = ("done_reason", "prompt_tokens", "reply_tokens")
-    return {
+    row = {
         "id": call.id,
         **{name: getattr(site, name, None) for name in ("turn", "component", "agent")},
         "replicate": site.replicate if site else 0,
-        "attempt": request.attempt,
-        "model": request.model,
-        "prompt": request.prompt,
+        **{name: getattr(request, name) for name in ("attempt", "model", "prompt")},
         "reply": reply and reply.text,
         "fault": attempt.detail if attempt.reason else None,
         **{name: getattr(reply, name, None) for name in counts},
         "seconds": attempt.seconds,
         "forgotten": call.forgotten,
     }
+    return whole(row)

@@ -80,8 +80,7 @@ def make_small(path: Path) -> Path:
     with Tape(path) as tape:
         first = tape.add_run(MANIFEST, name="small", first=record(0))
         recorder = LiveRecorder(tape, first)
-        with recorder.writing():
-            tape.end_run(first, None)
+        recorder.end(None)
         recorder.begin_turn(1)
         recorder.outside("file", {"name": "a.csv"}, result=[1, 2.5, None])
         numbers = ask(recorder, "one", valid=False), ask(recorder, "one", attempt=2)
@@ -94,9 +93,9 @@ def make_small(path: Path) -> Path:
         recorder.close()
         second = add_run(tape, verb="fork", parent=first, fork_turn=1)
         third = add_run(tape, verb="fork", parent=second, fork_turn=2)
-        tape.update_manifest(second, MANIFEST | {"code": {"long": "x" * 201}})
+        LiveRecorder(tape, second).describe(MANIFEST | {"code": {"long": "x" * 201}})
         for run in (third, second):
-            tape.end_run(run, "done")
+            LiveRecorder(tape, run).end("done")
     return path
 
 

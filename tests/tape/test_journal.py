@@ -19,6 +19,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._journal import MAX_LINE, Index, Journal
+from llmsim_lab.tape._recorder import LiveRecorder
 
 
 @pytest.fixture
@@ -31,8 +32,7 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 def another(journal: Journal) -> Journal:
     """Return the same file as another process has it."""
-    there = journal.path.stat()
-    other = Journal(journal.path, (there.st_dev, there.st_ino))
+    other = Journal(journal.path)
     other.refresh()
     return other
 
@@ -247,7 +247,7 @@ def test_nothing_is_written_through_a_tape_that_is_packed_closed_or_for_reading_
         for write in (
             lambda tape: add_run(tape),
             lambda tape: tape.prune([3]),
-            lambda tape: tape.end_run(1, "done"),
+            lambda tape: LiveRecorder(tape, 1),
             lambda tape: make_counter(tape),
         ):
             with pytest.raises(TapeError, match=r"is open for reading only|was closed"):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -396,8 +395,3 @@ class _MANIFEST(TypedDict):
 
 
 _manifest = cache(lambda: TypeAdapter(_MANIFEST))
-
-
-def now() -> str:
-    """Return the time, UTC, ISO 8601 to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

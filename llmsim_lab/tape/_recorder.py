@@ -11,17 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmsim_lab._util.jsontext import dumps, loads, plain
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, now
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.tape._lines import (
-    RecordedCall,
-    call_body,
-    member,
-    members,
-    now,
-    run_body,
-    what_is_asked,
-)
+from llmsim_lab.tape._lines import RecordedCall, call_body, member, members, run_body, what_is_asked
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
 from llmsim_lab.types import Attempt, CallSite, ChatRequest

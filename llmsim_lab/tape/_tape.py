@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from llmsim_lab._util.jsontext import loads
-from llmsim_lab._util.text import counted, log_event, printable, whole
+from llmsim_lab._util.text import counted, log_event, now, printable, whole
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._changes import changes_of, indented, run_line
 from llmsim_lab.tape._journal import Place, journal_at
-from llmsim_lab.tape._lines import RecordedCall, RunInfo, Verb, call_of, now, read_line, run_body
+from llmsim_lab.tape._lines import RecordedCall, RunInfo, Verb, call_of, read_line, run_body
 
 if TYPE_CHECKING:
     import pandas as pd

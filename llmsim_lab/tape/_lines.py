@@ -304,7 +304,7 @@ def call_of(
     system, shared = _parsed_settings(text(line["settings"]))
     first = () if system is None else (Message("system", system),)
     site = {name: line[name] for name in _SITE if name in line}
-    asked = {
+    asked: dict[str, Any] = {
         "messages": (*first, *line["messages"]),
         "site": CallSite(**site) if "component" in site else None,
         "origin": Origin(text(line["origin"][0]), line["origin"][1]) if "origin" in line else None,

@@ -320,11 +320,11 @@ class LiveRecorder(_AtTurn):
 
     def end(self, outcome: str | None) -> None:
         """Record how the run ended; None if it continues, by this process."""
-        kind, facts = "set", {"process": os.getpid()}
+        kind, body = "set", members(process=os.getpid())
         if outcome is not None:
-            kind, facts = "end", {"ended": now(), "outcome": outcome}
+            kind, body = "end", members(ended=now(), outcome=outcome)
         with self._journal.lock, self._held():
-            self._journal.append(self.run, kind, members(**facts))
+            self._journal.append(self.run, kind, body)
 
     def close(self) -> None:
         """Let another writer have the run."""

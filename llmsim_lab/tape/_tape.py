@@ -393,7 +393,7 @@ class Tape:
         self._facts.clear()
 
 
-def _frame_row(call: RecordedCall) -> dict[str, Any]:
+def _frame_row(call: RecordedCall) -> Any:
     attempt = call.attempt
     request, reply, site = attempt.request, attempt.reply, attempt.request.site
     counts = ("done_reason", "prompt_tokens", "reply_tokens")

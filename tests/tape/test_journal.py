@@ -14,7 +14,6 @@ from counter_kit import counter_client, make_counter
 from journal_kit import MANIFEST, add_run, findings, lines_of, make_small
 from tape_kit import bytes_in
 
-from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab.errors import TapeError
 from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.tape import Tape
@@ -130,27 +129,6 @@ def test_lines_that_somebody_else_wrote_stop_the_writer_and_stay(journal: Journa
     with pytest.raises(TapeError, match="Nothing was written to the one that is there"):
         journal.append(1, "set", b',"process":7')
     assert journal.path.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        (b'{"a":1,"a":2}', "names a member twice"),
-        (b'{"a":{"b":1,"b":1}}', "names a member twice"),
-        (b'{"a":NaN}', "holds NaN"),
-        (b"[Infinity]", "holds Infinity"),
-        (b"[-Infinity]", "holds -Infinity"),
-        (b"[" * 100_000, "nested too deeply"),
-        (b"9" * 4_301, "4300 digits"),
-        (b"\xff", "utf-8"),
-        (b'"a\nb"', "control character"),
-        (b"{} {}", "Extra data"),
-        (b"", "Expecting value"),
-    ],
-)
-def test_json_is_read_strictly(text: bytes, fault: str) -> None:
-    with pytest.raises(ValueError, match=fault):
-        loads_strictly(text)
 
 
 # --- opening -----------------------------------------------------------------------------------

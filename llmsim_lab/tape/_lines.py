@@ -223,8 +223,7 @@ class RecordedCall:
 
 def members(**values: Any) -> bytes:
     """Return those of the values that are not None as members of a line, a comma before each."""
-    given = {name: value for name, value in values.items() if value is not None}
-    return f",{dumps(given)[1:-1]}".encode()
+    return b"," + dumps({name: it for name, it in values.items() if it is not None})[1:-1].encode()
 
 
 def member(value: Any) -> bytes:

@@ -164,7 +164,8 @@ class LiveRecorder(_AtTurn):
 
     def _held(self) -> AbstractContextManager[None]:
         """Return what makes lines possible, under the journal's lock: nothing while a run plays."""
-        return nullcontext() if self._journal.writers and not self.gone else self.writing()
+        is_held = self._journal.writers and not (self.gone or self.tape.closed)
+        return nullcontext() if is_held else self.writing()
 
     def _error(self, what: str) -> TapeError:
         path = str(self.tape.path)

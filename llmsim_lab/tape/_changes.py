@@ -105,9 +105,9 @@ def _word_change(was: str, now: str) -> str:
         return f"{len(old):,} words became {len(new):,}"
     pieces = []
     for tag, a, b, c, d in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
-        if tag != "equal":
-            parts = (f'"{_line(" ".join(some), _MAX_TEXT)}"' for some in (old[a:b], new[c:d]))
-            pieces.append(" → ".join(parts))
+        gone, come = (f'"{_line(" ".join(some), _MAX_TEXT)}"' for some in (old[a:b], new[c:d]))
+        words = {"insert": f"+ {come}", "delete": f"- {gone}", "replace": f"{gone} → {come}"}
+        pieces += [words[tag]] if tag in words else []
     return ", ".join(few([*dict.fromkeys(pieces)], _MAX_PIECES)) or "its white space"
 
 

@@ -107,21 +107,24 @@ class Origin(NamedTuple):
         """
         if len(spans) > MAX_SPANS:
             return None
-        values: dict[str, list[_Value]] = {role: [] for role in ROLES}
-        ends = dict.fromkeys(ROLES, 0)
+        values: dict[str, list[_Value]] = {"system": [], "user": []}
+        tokens: dict[str, list[int | None]] = {"system": [], "user": []}
+        ends, lengths = dict.fromkeys(ROLES, 0), list[int]()
         for span in spans:
-            # Of calls of one form, only the lengths in the user message differ.
-            length = span.end - span.start if span.role == "system" else None
-            gap = span.start - ends[span.role]
-            values[span.role].append((gap, length, span.name, span.source))
+            gap, length = span.start - ends[span.role], span.end - span.start
+            fixed: int | None = length
+            if span.role == "user":  # in which alone the lengths of calls of one form differ
+                lengths.append(length)
+                fixed = None
+            values[span.role].append((gap, fixed, span.name, span.source))
             ends[span.role] = span.end
+            tokens[span.role].append(span.tokens)
         related = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
         form = _form_of(
             tuple(values["system"]), tuple(values["user"]), tuple(sources.items()), related
         )
-        lengths = tuple([span.end - span.start for span in spans if span.role == "user"])
-        tokens = tuple([span.tokens for role in ROLES for span in spans if span.role == role])
-        return _shared(form, lengths if set(tokens) <= {None} else (lengths, tokens))
+        known = (*tokens["system"], *tokens["user"])
+        return _shared(form, (tuple(lengths), known) if set(known) - {None} else tuple(lengths))
 
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
         """Return the spans.

@@ -12,6 +12,7 @@ import logging
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +25,11 @@ _MOST_FAULTS = 20
 
 _BARE = re.compile(r"[^\s\"=\\]+")
 """A value that stands in a log line without quotes."""
+
+
+def now() -> str:
+    """Return the time, UTC, ISO 8601 to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @lru_cache(maxsize=1024)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,7 +25,6 @@ from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import edited_prompts
 from llmsim_lab.tape._lines import RecordedCall, RunInfo
-from llmsim_lab.tape._tape import parting
 from llmsim_lab.tape._verify import Finding, digest
 from llmsim_lab.types import ToolCall
 
@@ -78,13 +77,9 @@ def diff(
         changed = [*_changed_values(one, other), *_changed_prompts(one, other)]
         for line in changed or ["Configuration, model, versions and prompts are the same."]:
             say(line)
-        changes = tape.changes()
-        for run, compared in ((one, other), (other, one)):
-            for line in changes.outside(run.id, compared.id):
-                say(f"From outside, run {run.id} only: {line}")
-            # What a run began with is told as a change from its parent, and from nothing else.
-            for line in changes.state(run.id) if run.parent == compared.id else ():
-                say(f"Run {run.id} began from another {line}")
+        for run in (one, other):
+            for line in tape.changes(run.id):
+                say(f"Run {run.id} changed: {line}")
         _show_trajectories(tape, one, other)
 
 
@@ -159,13 +154,16 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     except TapeError as error:  # such as of two kinds without a column in common
         say(error)
         return
-    apart = parting(frame)
-    names = list(dict.fromkeys(map(str, apart.columns.get_level_values(0))))
+    # Seconds differ between any two runs; a number that one of them lacks is no difference.
+    change = frame.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
+    is_other: Any = change.fillna(0).ne(0)
+    names = list(change.columns[is_other.any()])
     if not names:
         say(f"Turns {frame.index.min()} to {frame.index.max()}, which both have, led to the same.")
         return
-    say(f"Their trajectories part at turn {apart.index[0]}, in: {', '.join(names)}", style="bold")
-    say(apart[names[:_MOST_SERIES]].to_string(float_format=number))
+    at = is_other.any(axis=1).idxmax()
+    say(f"Their trajectories part at turn {at}, in: {', '.join(map(str, names))}", style="bold")
+    say(frame.loc[at:, names[:_MOST_SERIES]].to_string(float_format=number))
 
 
 def _show_run(tape: Tape, info: RunInfo) -> None:

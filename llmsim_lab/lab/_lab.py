@@ -204,10 +204,10 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
                 "Tape, or a tape's file"
             )
         tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
-        shown, changes = tape.run(run), tape.changes()
+        shown = tape.run(run)
         self.reading.title = tape.path.name
         for info in tape.runs():
-            self._keep(info.id, read_into(self.reading, tape, info, changes.of(info.id)), info)
+            self._keep(info.id, read_into(self.reading, tape, info), info)
         return shown.id
 
     def _add(self, run: Run, *, name: str = "", parent: int | None = None, **more: Any) -> int:

@@ -1230,24 +1230,23 @@ def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
         for info in infos:
             roots[info.id] = roots.get(info.parent, info.id)
         infos = [info for info in infos if roots[info.id] == roots[start.id]]
-    changes, reading = tape.changes(), Reading(tape.path.name)
+    reading = Reading(tape.path.name)
     for info in infos:
-        read_into(reading, tape, info, changes.of(info.id))
+        read_into(reading, tape, info)
     return write_page(path, reading, start=start.id)
 
 
-def read_into(reading: Reading, tape: Tape, info: RunInfo, changes: Sequence[str]) -> AnyRun:
+def read_into(reading: Reading, tape: Tape, info: RunInfo) -> AnyRun:
     """Add a recorded run to a reading; returns the run, or what is known of one of another class.
 
     Args:
         reading: the log.
         tape: the tape.
         info: the run.
-        changes: what it changed, in words.
     """
     source = run_on_tape(tape, info)
     calls = ((call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True))
-    reading.add(info, source, changes=changes, calls=calls)
+    reading.add(info, source, changes=tape.changes(info.id), calls=calls)
     return source
 
 

@@ -103,8 +103,7 @@ class Recording(Session):
             self._begun = True
         # The run is under way again; if this process is killed its tape has to show that.
         if self._ended:
-            with self.recorder.writing():
-                self.tape.end_run(self.number, None)
+            self.recorder.end(None)
             self._ended = False
         self.recorder.begin_turn(turn)
         return run.planned.get(turn, ())  # type: ignore[no-any-return]
@@ -131,9 +130,7 @@ class Recording(Session):
 
     def _say(self, more: Mapping[str, Any]) -> None:
         """Write more into the run's manifest."""
-        with self.recorder.writing():
-            manifest = self.tape.run(self.number).manifest
-            self.tape.update_manifest(self.number, {**manifest, **more})
+        self.recorder.describe({**self.tape.run(self.number).manifest, **more})
 
     def done(self, run: Any, turn: Turn) -> Turn:
         """Write the turn, whole or not at all, and the prompts that it was the first to use."""
@@ -155,8 +152,7 @@ class Recording(Session):
         self._ended = True
         # With the wrong model nothing was played, so what is recorded of the outcome stays true.
         if not self._wrong_model:
-            with self.recorder.writing():
-                self.tape.end_run(self.number, outcome)
+            self.recorder.end(outcome)
 
 
 class Replaying(Session):

@@ -1,22 +1,19 @@
 """How a tape's runs came from each other, as a tree, and what each changed, in a few words.
 
 All of it comes from the manifests and the turns' records, which are untrusted: what is returned
-is one printable line a change, cut to a length, and a damaged tape raises nothing here.
+is one printable line a change, cut to a length.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
 from typing import Any
 
-from llmsim_lab._util.jsontext import as_mapping, flat
+from llmsim_lab._util.jsontext import as_mapping, dumps, flat
 from llmsim_lab._util.text import clip, few, printable
-from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._lines import RunInfo
 
 _MAX_TEXT = 60
@@ -25,85 +22,40 @@ _MAX_FIELDS = 4
 _MAX_PIECES = 3
 _MAX_WORDS = 2_000
 _MAX_DEPTH = 30
-_NO_INTERVENTION = b',"interventions":[],"planned":'
-"""In the record of a turn without interventions, and in no text, where quotes are escaped."""
 _WAITING = ("timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive")
 """Settings of the model's client that say how patiently to ask, not what."""
 
 
-class Changes:
-    """What each of a tape's runs changed.
+def changes_of(runs: Sequence[RunInfo], turns: Sequence[Sequence[Any]]) -> list[str]:
+    """Return what a run changed, a line each.
 
     Args:
-        runs: the tape's.
-        turn_lines: the tape's.
+        runs: the run, and the one that it came from; without that only interventions are named.
+        turns: the records of their turns, from the one on that the run was forked at.
     """
-
-    def __init__(
-        self, runs: Iterable[RunInfo], turn_lines: Callable[..., Mapping[int, Any]]
-    ) -> None:
-        self._turn_lines = turn_lines
-        self._runs = {info.id: info for info in runs}
-
-    def of(self, run: int) -> list[str]:
-        """Return what a run changed, a line each: compared with the run that it came from, if any.
-
-        A run that came from no other names its interventions.
-        """
-        info = self._runs[run]
-        parent = self._runs.get(info.parent or 0)
-        try:
-            if parent is None or parent.id >= run:
-                return _few(self._done(info.id).elements())
-            at = info.fork_turn
-            undone = [f"without {words}" for words in self.outside(parent.id, run, since=at)]
-            done = [*self.outside(run, parent.id, since=at), *undone]
-            return [*_settings(parent, info), *_prompts(parent, info), *done, *self.state(run)]
-        except (TapeError, RecursionError):
-            return ["what it changed is damaged"]
-
-    def outside(self, run: int, other: int, *, since: int | None = None) -> list[str]:
-        """Return the interventions, done or planned, of one run that another does not have.
-
-        Args:
-            run: the run.
-            other: the one that it is compared with.
-            since: the first turn that counts; all if not given.
-        """
-        return _few((self._done(run, since) - self._done(other, since)).elements())
-
-    def state(self, run: int) -> list[str]:
-        """Return how the state that a fork starts from differs from its parent's.
-
-        Nothing where an intervention at that turn says so already.
-        """
-        at, parent = self._runs[run].fork_turn, self._runs[run].parent
-        if at is None or parent is None:
-            return []
-        both = (self._turn_lines(number, first=at, last=at) for number in (parent, run))
-        records = [line["record"] for lines in both for line in lines.values()]
-        if len(records) < 2 or records[0]["interventions"] != records[1]["interventions"]:
-            return []
-        was, now = (flat(record["state"]) for record in records)
-        fields = [_from_to(name, was.get(name), now.get(name)) for name in _different(was, now)]
-        return [_line(f"state: {', '.join(_few(fields))}")] if fields else []
-
-    def _done(self, run: int, since: int | None = None) -> Counter[str]:
-        """Return a run's interventions, and those that were planned in the end, in words."""
-        first = -math.inf if since is None else since
-        # Most lines are passed over, so that they need not be parsed.
-        lines = self._turn_lines(run, first=first, unless=_NO_INTERVENTION)
-        records = [line["record"] for line in lines.values()]
-        parts = [record["interventions"] for record in records]
-        parts += [record["planned"] for record in records[-1:]]
-        return Counter(_words(one) for part in parts for one in part)
+    if len(runs) == 1:
+        return _few(_done(turns[0]).elements())
+    (info, parent), (records, before) = runs, turns
+    was, now = _done(before), _done(records)
+    undone = [f"without {words}" for words in (was - now).elements()]
+    done, own = _few([*(now - was).elements(), *undone]), []
+    if info.fork_turn is not None and before[0]["interventions"] == records[0]["interventions"]:
+        fields = _few(_changed(before[0]["state"], records[0]["state"]))
+        own = [_line(f"state: {', '.join(fields)}")] if fields else []
+    return [*_settings(parent, info), *_prompts(parent, info), *done, *own]
 
 
-# --- settings ------------------------------------------------------------------------------------
+def _done(records: Sequence[Any]) -> Counter[str]:
+    """Return the interventions of turns, and those that are planned in the end, in words."""
+    parts = [record["interventions"] for record in records]
+    parts += [record["planned"] for record in records[-1:]]
+    return Counter(_words(one) for part in parts for one in part)
 
 
-def _different(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    return [name for name in {**now, **was} if was.get(name) != now.get(name)]
+def _changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    old, new = flat(was), flat(now)
+    names = [name for name in {**new, **old} if old.get(name) != new.get(name)]
+    return [f"{name} {_short(old.get(name))} → {_short(new.get(name))}" for name in names]
 
 
 def _settings(before: RunInfo, after: RunInfo) -> list[str]:
@@ -113,15 +65,11 @@ def _settings(before: RunInfo, after: RunInfo) -> list[str]:
     parts: list[dict[str, Any]] = []
     for manifest, model in zip(manifests, models, strict=True):
         llm = as_mapping(manifest.get("llm"))
-        part = {"llm": {name: it for name, it in llm.items() if name not in _WAITING}}
         # A run that was not played yet may not know its model.
         known = {name: model.get(name) for name in ("name", "digest")} if all(models) else {}
-        parts.append({"model": known, **part})
-    was, now = map(flat, parts)
-    return _few(_from_to(name, was.get(name), now.get(name)) for name in _different(was, now))
-
-
-# --- prompts -------------------------------------------------------------------------------------
+        asked = {name: it for name, it in llm.items() if name not in _WAITING}
+        parts.append({"model": known, "llm": asked})
+    return _few(_changed(*parts))
 
 
 def edited_prompts(
@@ -135,11 +83,10 @@ def edited_prompts(
     """
     old, new = (as_mapping(manifest.get("prompts")) for manifest in (before, after))
     edits: dict[tuple[str, str], list[str]] = {}
-    for place in new:
-        if place in old:
-            was, now = (str(as_mapping(of[place]).get("text", "")) for of in (old, new))
-            if was != now:
-                edits.setdefault((was, now), []).append(place)
+    for place in filter(old.__contains__, new):
+        was, now = (str(as_mapping(of[place]).get("text", "")) for of in (old, new))
+        if was != now:
+            edits.setdefault((was, now), []).append(place)
     return edits
 
 
@@ -154,19 +101,14 @@ def _prompts(before: RunInfo, after: RunInfo) -> list[str]:
 
 def _word_change(was: str, now: str) -> str:
     old, new = was.split(), now.split()
-    if old == new:
-        return "its white space"
     if max(len(old), len(new)) > _MAX_WORDS:
         return f"{len(old):,} words became {len(new):,}"
-    pieces: dict[str, None] = {}
+    pieces = []
     for tag, a, b, c, d in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
         gone, come = (f'"{_line(" ".join(some), _MAX_TEXT)}"' for some in (old[a:b], new[c:d]))
         words = {"insert": f"+ {come}", "delete": f"- {gone}", "replace": f"{gone} → {come}"}
-        pieces |= {words[tag]: None} if tag in words else {}
-    return ", ".join(few([*pieces], _MAX_PIECES))
-
-
-# --- words ---------------------------------------------------------------------------------------
+        pieces += [words[tag]] if tag in words else []
+    return ", ".join(few([*dict.fromkeys(pieces)], _MAX_PIECES)) or "its white space"
 
 
 def _words(intervention: Any) -> str:
@@ -181,11 +123,7 @@ def _words(intervention: Any) -> str:
 
 
 def _plain(value: object) -> str:
-    return value if isinstance(value, str) else _short(json.dumps(value, ensure_ascii=False))
-
-
-def _from_to(name: str, was: str | None, now: str | None) -> str:
-    return f"{name} {_short(was)} → {_short(now)}"
+    return value if isinstance(value, str) else _short(dumps(value))
 
 
 def _short(value: str | None) -> str:

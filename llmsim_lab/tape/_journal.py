@@ -8,10 +8,8 @@ whether the tape is still the file it was: nobody else's file is ever written to
 
 from __future__ import annotations
 
-import errno
 import gzip
 import logging
-import math
 import os
 import re
 import secrets
@@ -48,7 +46,7 @@ _SUM = re.compile(rb',"sum":"([0-9a-f]{8})"\}\n')
 _SUM_LEN = len(b',"sum":"01234567"}\n')
 FACT = re.compile(
     rb'\{"run":([1-9][0-9]{0,8}),"is":"(run|set|call|outside|forget|turn|end)"'
-    rb'(?:,"turn":(-?[0-9]{1,9}|null))?(?:,"no":([1-9][0-9]{0,14}))?[,}]'
+    rb'(?:,"turn":(?:(-?[0-9]{1,9})|null))?(?:,"no":([1-9][0-9]{0,14}))?[,}]'
 )
 _TEXT = re.compile(rb'\{"text":"([0-9a-f]{16})","value":')
 _TEXT_LEN = len(b'{"text":"0123456789abcdef","value":')
@@ -75,10 +73,6 @@ def _sum_in(raw: bytes) -> int:
     """Return the check sum that a line ends with; -1 if with none."""
     found = _SUM.match(raw, max(0, len(raw) - _SUM_LEN))
     return int(found[1], 16) if found else -1
-
-
-def _run_and_turn(fact: re.Match[bytes]) -> tuple[int, int | None]:
-    return int(fact[1]), None if fact[3] in (None, b"null") else int(fact[3])
 
 
 def text_digest(value: bytes) -> bytes:
@@ -150,8 +144,8 @@ class Index:
         return what
 
     def _take(self, raw: bytes, fact: re.Match[bytes], place: Place) -> str | None:
-        (run, turn), kind, what = _run_and_turn(fact), fact[2], None
-        own, before = _sum_in(raw), self.sums.get(run)
+        run, kind, turn = int(fact[1]), fact[2], int(fact[3]) if fact[3] else None
+        own, before, what = _sum_in(raw), self.sums.get(run), None
         if (before is None) != (kind == b"run"):
             what = f"run {run} begins twice" if before is not None else f"run {run} has not begun"
         elif own != crc32(raw[:-_SUM_LEN], run if before is None else before):
@@ -217,7 +211,7 @@ def journal_at(path: Path, *, make: bool) -> Journal:
                     hint = "; record on a .tape, which gzip packs" if path.suffix == ".gz" else ""
                     raise TapeError(f"there is no tape at {path.absolute()}{hint}")
                 _make(place)
-            there = place.stat()
+            journal = Journal(place)
         except OSError as error:
             why = error.strerror or str(error)
             raise TapeError(f"no tape can be opened at {path.absolute()}: {why}") from error
@@ -226,7 +220,7 @@ def journal_at(path: Path, *, make: bool) -> Journal:
             with suppress(TapeError):  # another file is there by now
                 known.refresh()
                 return known
-        _open[place] = journal = Journal(place, _identity(there))
+        _open[place] = journal
         journal.refresh()
         return journal
 
@@ -266,10 +260,8 @@ def _let_go() -> None:
     global _opening
     _opening = threading.Lock()
     for journal in list(_open.values()):
-        journal.lock, journal._writers = threading.RLock(), set()
-        fd, journal._fd = journal._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        journal.lock, journal.writers = threading.RLock(), set()
+        journal._close()
     _open.clear()
 
 
@@ -285,15 +277,16 @@ class Journal:
         index: where what it holds is.
         recorders: those of this process, by run.
         lock: held while a line is written and taken in.
+        writers: what is the file's writer, of which a process may have several at once.
     """
 
-    def __init__(self, path: Path, identity: tuple[int, int]) -> None:
+    def __init__(self, path: Path) -> None:
         self.path, self.index = path, Index()
         self.lock = threading.RLock()
-        self._identity, self._pid = identity, os.getpid()
+        self._identity, self._pid = _identity(path.stat()), os.getpid()
         self.recorders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._fd = -1
-        self._writers: set[object] = set()
+        self.writers: set[object] = set()
         self._unsure = False
         """True while the index may not have what is there, or half of it, as after a Ctrl-C."""
         self._guard = filelock.FileLock(f"{path}.lock", timeout=0, thread_local=False)
@@ -386,20 +379,19 @@ class Journal:
                 file.seek(0)
             for raw in self._rest(file, index.lines):
                 index.add(raw)
-                fact = None if is_first or was_unsure or self._writers else FACT.match(raw)
+                fact = None if is_first or was_unsure or self.writers else FACT.match(raw)
                 recorder = self.recorders.get(int(fact[1])) if fact else None
                 if recorder is not None:
-                    recorder.is_behind = True
+                    recorder.gone = recorder.gone or "was continued elsewhere meanwhile"
             self.index, self._unsure = index, False
-            if was_unsure and self._writers:
+            if was_unsure and self.writers:
                 self._cut_tail()  # half a line of our own
 
     def _check_head(self, raw: bytes) -> None:
-        has_carriage_return = raw.endswith(b"\r\n")
-        if _HEAD.match(raw) and raw.endswith(b"\n") and not has_carriage_return:
-            return
         what = f"it begins with {clip(repr(raw), 60)}"
-        if has_carriage_return:
+        if _HEAD.match(raw) and raw.endswith(b"\n") and not raw.endswith(b"\r\n"):
+            return
+        if raw.endswith(b"\r\n"):
             what = "its lines end in \\r\\n: dos2unix, and `*.tape -text` in .gitattributes"
         raise TapeError(f"{self.path} is not a tape of format {FORMAT}: {what}")
 
@@ -443,28 +435,21 @@ class Journal:
         """Be the file's writer; several of a process may be at once."""
         writer = object()
         try:
-            self._claim(writer)
+            with self.lock:
+                if self._pid != os.getpid():
+                    what = "was opened before this process forked; open it anew"
+                    raise TapeError(f"{self.path} {what}")
+                if not self.writers:
+                    self._end()  # which a Ctrl-C may have met
+                    self._begin()
+                self.writers.add(writer)
             yield
         finally:
-            self._release_surely(writer)
-
-    def _release_surely(self, writer: object) -> None:
-        try:
-            self._release(writer)
-        except BaseException:  # a Ctrl-C has to wait, or no other process could write
-            self._release(writer)
-            raise
-
-    def _claim(self, writer: object) -> None:
-        with self.lock:
-            if self._pid != os.getpid():
-                raise TapeError(
-                    f"{self.path} was opened before a fork of this process; open it anew"
-                )
-            if not self._writers:
-                self._end()  # which a Ctrl-C may have met
-                self._begin()
-            self._writers.add(writer)
+            try:
+                self._release(writer)
+            except BaseException:  # a Ctrl-C has to wait, or no other process could write
+                self._release(writer)
+                raise
 
     def _begin(self) -> None:
         try:
@@ -481,21 +466,24 @@ class Journal:
         except OSError as error:
             raise TapeError(f"cannot write to the tape {self.path}: {error.strerror}") from error
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def _end(self) -> None:
+        self._close()
         self._guard.release(force=True)
 
     def _release(self, writer: object) -> None:
         with self.lock:
-            if self._unsure and writer in self._writers:
+            if self._unsure and writer in self.writers:
                 # While it is certain whose lines these are. What keeps it from being read is said
                 # when it is needed.
                 with suppress(TapeError):
                     self.refresh()
-            self._writers.discard(writer)
-            if not self._writers and self._pid == os.getpid():
+            self.writers.discard(writer)
+            if not self.writers and self._pid == os.getpid():
                 self._end()
 
     def check_there(self) -> None:
@@ -565,7 +553,8 @@ class Journal:
         """Write a text that is used often, if it is not there; returns its digest."""
         with self.lock:
             digest, raw = _named(value)
-            self._settle()
+            if digest not in self.index.texts:
+                self._settle()
             if digest not in self.index.texts:
                 self._write(b'{"text":"%b","value":%b' % (digest, raw), 0)
             return digest
@@ -589,14 +578,14 @@ class Journal:
         self._unsure = True
         try:
             if os.write(self._fd, raw) != len(raw):
-                raise OSError(errno.ENOSPC, "the disk is full")
+                raise OSError("the disk is full")
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._fd, index.end)  # gives space back, so also on a full disk
             self._unsure = False
             raise TapeError(
-                f"cannot write to the tape {self.path}: {error.strerror}. All that was answered "
-                "before is on it; make room, then go on"
+                f"cannot write to the tape {self.path}: {error.strerror or error}. All that was "
+                "answered before is on it; make room, then go on"
             ) from error
         if os.lseek(self._fd, 0, os.SEEK_CUR) != index.end + len(raw):
             raise self._another()
@@ -618,7 +607,7 @@ class Journal:
         """
         target = self.path if path is None else path
         aside = target.with_name(f".{secrets.token_hex(8)}.new")
-        if path is None and len(self._writers) > 1:
+        if path is None and len(self.writers) > 1:
             raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
         try:
             with aside.open("xb") as file:
@@ -627,8 +616,7 @@ class Journal:
                 os.fsync(file.fileno())
             aside.chmod(self.path.stat().st_mode | 0o200)  # a private tape's copy is private
             if path is None:
-                fd, self._fd = self._fd, -1
-                os.close(fd)  # Windows replaces no file that is open
+                self._close()  # Windows replaces no file that is open
             aside.replace(target)
             if path is None:
                 self._identity = _identity(target.stat())
@@ -645,9 +633,9 @@ class Journal:
         for number, raw in self.lines():
             if (fact := FACT.match(raw)) is None:
                 continue
-            run, turn = _run_and_turn(fact)
-            is_late = up_to is not None and (fact[2] == b"end" or (turn or 0) > up_to)
-            if run not in runs or number >= index.broken.get(run, math.inf) or is_late:
+            run = int(fact[1])
+            is_late = up_to is not None and (fact[2] == b"end" or int(fact[3] or 0) > up_to)
+            if run not in runs or number >= index.broken.get(run, number + 1) or is_late:
                 continue
             named = {*re.findall(rb'"([0-9a-f]{16})"', raw)} & texts.keys()
             yield from self.read(sorted(texts.pop(digest) for digest in named))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -16,7 +15,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_confi
 from typing_extensions import TypedDict
 
 from llmsim_lab._spans import Origin
-from llmsim_lab._util.jsontext import dumps, loads_strictly, plain, read, write
+from llmsim_lab._util.jsontext import as_mapping, dumps, loads_strictly, plain, read, write
 from llmsim_lab._util.text import each_fault, fault_text
 from llmsim_lab.errors import FailureReason
 from llmsim_lab.tape._journal import FACT
@@ -114,7 +113,7 @@ _SETTINGS = {
     "think": bool | str | None,
     "keep_alive": float | str | None,
     "timeout_s": float,
-    "top_logprobs": NotRequired[int],
+    "top_logprobs": NotRequired[int | None],
     "system": NotRequired[str],
 }
 """Members of a text that calls name."""
@@ -156,65 +155,48 @@ def read_line(raw: bytes) -> dict[str, Any]:
 
 def settings_of(request: ChatRequest) -> dict[str, Any]:
     """Return the part of a request's settings in which equal requests do not differ."""
-    values = {
-        "model": request.model,
-        "schema": plain(request.schema),
-        "tools": plain(request.tools),
-        "options": plain(request.options),
-        "think": request.think,
-    }
-    if request.top_logprobs is not None:
-        values["top_logprobs"] = request.top_logprobs
-    system = _shared_system(request)
-    return values if system is None else values | {"system": system}
-
-
-def _shared_system(request: ChatRequest) -> str | None:
-    """Return the system message that is kept with the settings, once for many requests."""
-    first = request.messages[0] if request.messages else None
-    if first is None or first.role != "system" or first.tool_calls or first.tool_name is not None:
-        return None
-    return first.content
-
-
-def own_messages(request: ChatRequest) -> tuple[Message, ...]:
-    """Return a request's messages but for a system message that is kept with the settings."""
-    return request.messages if _shared_system(request) is None else request.messages[1:]
+    shared = ("model", "schema", "tools", "options", "think", "top_logprobs")
+    return {name: plain(getattr(request, name)) for name in shared}
 
 
 _known: dict[tuple[Any, ...], tuple[str, str, object]] = {}
 
 
-def settings_texts(request: ChatRequest) -> tuple[str, str]:
-    """Return a request's settings as JSON: all of them, and those that equal requests share.
+def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
+    """Return a request's settings as JSON, all and those that equal requests share, and the rest.
 
-    They are written once per combination. Schemas and options are made once and handed to every
-    request, so that the objects' identities tell the combinations apart, and hashing a schema for
-    each call would take long; the objects are kept alive as long as their identities are in use.
+    The settings, with the system message, are written once per combination; the rest are the other
+    messages. Schemas and options are made once and handed to every request, so that the objects'
+    identities tell the combinations apart, and hashing a schema for each call would take long; the
+    objects are kept alive as long as their identities are in use.
     """
+    messages, system = request.messages, None
+    first = messages[0] if messages else None
+    if first and first.role == "system" and not first.tool_calls and first.tool_name is None:
+        system, messages = first.content, messages[1:]
     held = request.schema, request.tools, request.options
     waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
-    own = request.model, request.think, request.top_logprobs, _shared_system(request)
+    own = request.model, request.think, request.top_logprobs, system
     key = (*map(id, held), *waits.values(), *own)
     found = _known.get(key)
     if found is None:
-        values = settings_of(request)
+        values = settings_of(request) | ({} if system is None else {"system": system})
         found = dumps(values | waits), dumps(values), held
         # Not more: what is made anew for each request would fill the memory.
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
         _known[key] = found
-    return found[:2]
+    return found[0], found[1], messages
 
 
 def what_is_asked(request: ChatRequest) -> tuple[Any, ...]:
     """Return what two equal requests of a turn have in common: all but how long to wait."""
-    site, messages = request.site, own_messages(request)
+    site, (_, settings, messages) = request.site, _parts(request)
     place = (site.component, site.agent, site.replicate) if site else None
     said: object = messages
     if any(message.tool_calls for message in messages):
         said = write(_messages(), messages)  # as text, in which 1 and True differ
-    return place, request.attempt, settings_texts(request)[1], said
+    return place, request.attempt, settings, said
 
 
 # --- calls ---------------------------------------------------------------------------------------
@@ -240,8 +222,8 @@ class RecordedCall:
 
 
 def members(**values: Any) -> bytes:
-    """Return those of the values that are not None as members of a line."""
-    return dumps({name: it for name, it in values.items() if it is not None})[1:-1].encode()
+    """Return those of the values that are not None as members of a line, a comma before each."""
+    return b"," + dumps({name: it for name, it in values.items() if it is not None})[1:-1].encode()
 
 
 def member(value: Any) -> bytes:
@@ -271,20 +253,21 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
         ValueError: a tool's arguments hold what a line cannot.
     """
     request, reply, origin = attempt.request, attempt.reply, attempt.request.origin
-    site = request.site
-    facts = {name: getattr(attempt, name) for name in ("reason", "detail", "status_code", "retry")}
-    fault = {name: fact for name, fact in facts.items() if fact not in (None, False)}
+    site, (settings, _, messages), fault = request.site, _parts(request), None
+    if attempt.reason:
+        facts = {name: getattr(attempt, name) for name in _FAULT.__annotations__}
+        fault = {name: fact for name, fact in facts.items() if fact not in (None, False)}
     values = {
         "component": site and site.component,
         "agent": site and site.agent,
         "replicate": (site.replicate if site else 0) or None,
         "attempt": None if request.attempt == 1 else request.attempt,
         "nth": nth or None,
-        "messages": own_messages(request),
-        "settings": intern(settings_texts(request)[0]).decode(),
+        "messages": messages,
+        "settings": intern(settings).decode(),
         "origin": origin and (intern(origin.form).decode(), list(origin.spans)),
         "reply": reply,
-        "fault": fault if attempt.reason else None,
+        "fault": fault,
         "seconds": float(attempt.seconds),
     }
     given = {name: value for name, value in values.items() if value is not None}
@@ -319,23 +302,17 @@ def call_of(
     """
     system, shared = _parsed_settings(text(line["settings"]))
     first = () if system is None else (Message("system", system),)
-    site = origin = None
-    if "component" in line:
-        site = CallSite(**{name: line[name] for name in _SITE if name in line})
-    if "origin" in line:
-        digest, spans = line["origin"]
-        origin = Origin(text(digest), spans)
-    asked = {"messages": (*first, *line["messages"]), "site": site, "origin": origin, **shared}
-    request = ChatRequest(attempt=line.get("attempt", 1), **asked)
+    site = {name: line[name] for name in _SITE if name in line}
+    asked: dict[str, Any] = {
+        "messages": (*first, *line["messages"]),
+        "site": CallSite(**site) if "component" in site else None,
+        "origin": Origin(text(line["origin"][0]), line["origin"][1]) if "origin" in line else None,
+    }
+    request = ChatRequest(attempt=line.get("attempt", 1), **asked, **shared)
     number, fault = line["no"], line.get("fault", {})
     became = {"reply": line.get("reply"), "seconds": line["seconds"], "number": number, **fault}
-    return RecordedCall(
-        id=number,
-        run=line["run"],
-        nth=line.get("nth", 0),
-        attempt=Attempt(request=request, **became),
-        forgotten=forgotten,
-    )
+    attempt, nth = Attempt(request=request, **became), line.get("nth", 0)
+    return RecordedCall(id=number, run=line["run"], nth=nth, attempt=attempt, forgotten=forgotten)
 
 
 # --- runs ----------------------------------------------------------------------------------------
@@ -373,11 +350,8 @@ class RunInfo:
     @property
     def model(self) -> str:
         """The model's name as recorded, or as its settings call it; empty if there is none."""
-        for key, name in (("model", "name"), ("llm", "model")):
-            part = self.manifest.get(key)
-            if isinstance(part, Mapping):
-                return str(part.get(name, ""))
-        return ""
+        model, llm = (as_mapping(self.manifest.get(part)) for part in ("model", "llm"))
+        return str(model.get("name") or llm.get("model") or "")
 
     @cached_property
     def faults(self) -> list[str]:
@@ -389,12 +363,12 @@ class RunInfo:
         return []
 
 
-def manifest_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes]) -> bytes:
-    """Return the members of a run's line that hold its manifest; large parts are shared texts."""
+def run_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes], **facts: Any) -> bytes:
+    """Return the members of a run's line; large parts of its manifest are shared texts."""
     parts = {name: dumps(plain(value)) for name, value in manifest.items()}
     shared = {name: intern(text).decode() for name, text in parts.items() if len(text) > _BIG}
     own = {name: plain(value) for name, value in manifest.items() if name not in shared}
-    return f',"manifest":{dumps(own)},"texts":{dumps(shared)}'.encode()
+    return members(**facts, manifest=own, texts=shared)
 
 
 _more = with_config(ConfigDict(extra="allow", strict=True))
@@ -420,8 +394,3 @@ class _MANIFEST(TypedDict):
 
 
 _manifest = cache(lambda: TypeAdapter(_MANIFEST))
-
-
-def now() -> str:
-    """Return the time, UTC, ISO 8601 to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

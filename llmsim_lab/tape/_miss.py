@@ -52,8 +52,6 @@ def _differences(old: ChatRequest, new: ChatRequest) -> str:
         faults.append(f"the place differs: recorded {old.site}, asked {new.site}")
     before, after = (settings_of(request) for request in (old, new))
     for name in before | after:
-        if name == "system":  # which is a part of the prompt
-            continue
         was, now = (json.dumps(value.get(name)) for value in (before, after))
         if was != now:  # as JSON, where 20 and 20.0 differ
             faults.append(f"{name} differs: recorded {clip(was, 200)}, asked {clip(now, 200)}")

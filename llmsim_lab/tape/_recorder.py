@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 from llmsim_lab._util.jsontext import dumps, loads, plain
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, now
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.tape._lines import RecordedCall, call_body, member, what_is_asked
+from llmsim_lab.tape._lines import RecordedCall, call_body, member, members, run_body, what_is_asked
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
@@ -58,18 +59,20 @@ class Known:
         for line in outside:
             self.keep_outside(line)
 
-    def next(self, asked: Any, previous: Attempt | None = None) -> Place:
-        """Return the place of what is asked now.
+    def next(self, asked: Any, previous: Attempt | None = None) -> tuple[Place, Any]:
+        """Return the place of what is asked now, and what became of it; None if it is not known.
 
         Args:
             asked: what is asked.
             previous: the call's first attempt, if this is its second.
         """
         if previous is not None:
-            return asked, self._nth.get(previous.number, 0)
-        with self._lock:
-            self._asked[asked] += 1
-            return asked, self._asked[asked] - 1
+            place = asked, self._nth.get(previous.number, 0)
+        else:
+            with self._lock:
+                place = asked, self._asked[asked]
+                self._asked[asked] += 1
+        return place, self.answers.get(place)
 
     def keep(self, place: Place, attempt: Attempt) -> None:
         """Note what became of a request."""
@@ -78,9 +81,8 @@ class Known:
 
     def next_outside(self, what: str, key: Any) -> Outside:
         """Return what is known of something from outside, now that it is wanted."""
-        place = self.next((what, dumps(plain(key))))
-        known: Outside = self.answers.get(place) or Outside(place[1])
-        return known
+        place, known = self.next((what, dumps(plain(key))))
+        return known or Outside(place[1])
 
     def keep_outside(self, line: Mapping[str, Any]) -> None:
         """Note what a line says of something from outside; a later one of the same counts."""
@@ -107,10 +109,6 @@ class _AtTurn:
         self._turn, self._known = turn, Known(calls, self.tape.outside(run, turn))
         return calls
 
-    def _look(self, request: ChatRequest, previous: Attempt | None) -> tuple[Place, Attempt | None]:
-        place = self._known.next(what_is_asked(request), previous)
-        return place, self._known.answers.get(place)
-
     def place(self, request: ChatRequest) -> ChatRequest:
         """Return the request with the turn that is being played."""
         site, turn = request.site, self._turn
@@ -129,6 +127,9 @@ class LiveRecorder(_AtTurn):
         tape: the tape.
         run: the run, which must not have another writer.
 
+    Attributes:
+        gone: why this one writes no more, in words; empty while it may.
+
     Raises:
         TapeError: somebody else writes to the tape, or it is read-only.
     """
@@ -139,11 +140,11 @@ class LiveRecorder(_AtTurn):
         # Not by value: equal requests may be in flight at once.
         self._pending: dict[int, Place] = {}
         """By identity, the requests that were asked for and are not answered yet."""
-        self.is_open = True
-        self.is_behind = False
-        """Whether another process has written lines of the run."""
+        self._is_under_way = False
+        """From a turn's beginning until its commit is known here, which a Ctrl-C may prevent."""
+        self.gone = ""
         with journal.lock:  # another thread may want the same run
-            if (other := journal.recorders.get(run)) is not None and other.is_open:
+            if (other := journal.recorders.get(run)) is not None and not other.gone:
                 what = f"run {run} on {tape.path} is recorded by another simulation of this process"
                 raise TapeError(f"{what}; continue with that one, or close() it first")
             self.restart_turn()  # what had failed when the run stopped is asked again
@@ -156,12 +157,15 @@ class LiveRecorder(_AtTurn):
         Raises:
             TapeError: another process writes to the tape, or has continued this run.
         """
-        if not self.is_open:
-            raise self._error("was closed by this simulation, or pruned")
         with self.tape.writing():
-            if self.is_behind:
-                raise self._error("was continued elsewhere meanwhile")
+            if self.gone:
+                raise self._error(self.gone)
             yield
+
+    def _held(self) -> AbstractContextManager[None]:
+        """Return what makes lines possible, under the journal's lock: nothing while a run plays."""
+        is_held = self._journal.writers and not (self.gone or self.tape.closed)
+        return nullcontext() if is_held else self.writing()
 
     def _error(self, what: str) -> TapeError:
         path = str(self.tape.path)
@@ -175,11 +179,13 @@ class LiveRecorder(_AtTurn):
             TapeError: the tape has the turn already, as after a Ctrl-C between its commit and the
                 run.
         """
-        self.restart_turn()
+        if self._is_under_way:
+            self.restart_turn()
+        self._is_under_way = True
         self._check_next(turn)
 
     def _check_next(self, turn: int) -> None:
-        if turn <= self.tape.run(self.run).turns:
+        if turn in self._journal.index.turns[self.run]:
             raise self._error(
                 f"has turn {turn} already: it was interrupted when that had just been written, "
                 "before this simulation had it, and nothing is lost: close() this simulation"
@@ -187,10 +193,10 @@ class LiveRecorder(_AtTurn):
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn has recorded, or None if the request is to be made."""
-        place, known = self._look(request, previous)
+        place, known = self._known.next(what_is_asked(request), previous)
         if known is None:
             self._pending[id(request)] = place
-        return known
+        return known  # type: ignore[no-any-return]
 
     def keep(self, attempt: Attempt) -> Attempt:
         """Write an answered or failed request to the tape; returns it with its number there.
@@ -199,9 +205,10 @@ class LiveRecorder(_AtTurn):
             TapeError: the disk is full or fails, or the answer holds what JSON cannot.
         """
         request, journal = attempt.request, self._journal
-        place = self._pending.pop(id(request), None) or self._known.next(what_is_asked(request))
+        if (place := self._pending.pop(id(request), None)) is None:
+            place, _ = self._known.next(what_is_asked(request))
         turn = request.site.turn if request.site else None
-        with journal.lock, self.writing():  # agents may ask in threads
+        with journal.lock, self._held():  # agents may ask in threads
             try:
                 body = call_body(attempt, place[1], journal.intern)
             except ValueError as error:
@@ -236,7 +243,7 @@ class LiveRecorder(_AtTurn):
             body = member({"what": what, "key": key, **({"nth": nth} if nth else {}), **outcome})
         except ValueError as error:
             raise TapeError(f"what {what} gave cannot be kept: {error}") from error
-        with self._journal.lock, self.writing():
+        with self._journal.lock, self._held():
             self._journal.append(self.run, "outside", b"," + body[1:-1], turn=self._turn)
             self._known.keep_outside(loads(body))  # as a replay will have it
 
@@ -267,17 +274,13 @@ class LiveRecorder(_AtTurn):
         failed: set[Place] = set()
         for place, attempt in known:
             if _failed_for_good(attempt, failure):
-                failed.add(place)
-                site, said = attempt.request.site, attempt.request.messages
+                site, nth, said = attempt.request.site, place[1], attempt.request.messages
                 # A second attempt may have two messages more: the invalid answer and what is wrong.
-                first = firsts.get((site, place[1], said)) or firsts.get(
-                    (site, place[1], said[:-2])
-                )
-                failed |= {first} if first and attempt.request.attempt > 1 else set()
+                first = firsts.get((site, nth, said)) or firsts.get((site, nth, said[:-2]))
+                failed |= {place, first or place} if attempt.request.attempt > 1 else {place}
         if failed:
             numbers: list[int] = sorted(answers.pop(place).number for place in failed)
-            body = f',"calls":{dumps(numbers)}'.encode()
-            self._journal.append(self.run, "forget", body, turn=self._turn)
+            self._journal.append(self.run, "forget", members(calls=numbers), turn=self._turn)
 
     def commit_turn(self, turn: int, record: str, row: str) -> None:
         """Write a whole turn.
@@ -290,11 +293,12 @@ class LiveRecorder(_AtTurn):
         Raises:
             TapeError: the disk is full or fails, or the tape is another file by now.
         """
-        with self.writing():
+        with self._journal.lock, self._held():
             self._journal.check_there()
             self._write_turn(turn, record, row)
         self._turn, self._known = turn + 1, Known()
         self._pending.clear()
+        self._is_under_way = False
 
     def replace_turn(self, turn: int, record: str, row: str) -> None:
         """Write the latest turn again, after it was changed from outside.
@@ -310,9 +314,22 @@ class LiveRecorder(_AtTurn):
         body = f',"record":{record},"row":{row}'.encode()
         self._journal.append(self.run, "turn", body, turn=turn)
 
+    def describe(self, manifest: Mapping[str, Any]) -> None:
+        """Write the run's manifest again, with what was not known at its start."""
+        with self._journal.lock, self._held():
+            self._journal.append(self.run, "set", run_body(manifest, self._journal.intern))
+
+    def end(self, outcome: str | None) -> None:
+        """Record how the run ended; None if it continues, by this process."""
+        kind, body = "set", members(process=os.getpid())
+        if outcome is not None:
+            kind, body = "end", members(ended=now(), outcome=outcome)
+        with self._journal.lock, self._held():
+            self._journal.append(self.run, kind, body)
+
     def close(self) -> None:
         """Let another writer have the run."""
-        self.is_open = False
+        self.gone = "was closed by this simulation, or pruned"
 
 
 def _failure_in(error: BaseException | None) -> LLMFailureException | None:
@@ -359,10 +376,10 @@ class ReplayRecorder(_AtTurn):
         Raises:
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
-        _, known = self._look(request, previous)
+        _, known = self._known.next(what_is_asked(request), previous)
         if known is None:
             raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
-        return known
+        return known  # type: ignore[no-any-return]
 
     def find_outside(self, what: str, key: Any) -> Outside:
         """Return what came from outside.

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from llmsim_lab._util.jsontext import loads
-from llmsim_lab._util.text import counted, log_event, printable, whole
+from llmsim_lab._util.text import counted, log_event, now, printable, whole
 from llmsim_lab.errors import TapeError
-from llmsim_lab.tape._changes import Changes, indented, run_line
+from llmsim_lab.tape._changes import changes_of, indented, run_line
 from llmsim_lab.tape._journal import Place, journal_at
-from llmsim_lab.tape._lines import (
-    RecordedCall,
-    RunInfo,
-    Verb,
-    call_of,
-    manifest_body,
-    members,
-    now,
-    read_line,
-)
+from llmsim_lab.tape._lines import RecordedCall, RunInfo, Verb, call_of, read_line, run_body
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,7 +135,7 @@ class Tape:
         return [line["record"] for line in self.turn_lines(run).values()]
 
     def turn_lines(
-        self, run: int, *, first: float = -math.inf, last: float = math.inf, unless: bytes = b""
+        self, run: int, first: float = -math.inf, last: float = math.inf
     ) -> dict[int, dict[str, Any]]:
         """Return the lines of a run's turns, by turn, in order; a fork's with those of its parents.
 
@@ -155,7 +145,6 @@ class Tape:
             run: the run.
             first: the first turn.
             last: the last turn.
-            unless: of turns before the last, a line that holds these bytes is passed over.
         """
         places: dict[int, Place] = {}
         for info, bound in self._back(run):
@@ -172,8 +161,6 @@ class Tape:
         wanted = sorted(places)
         lines: dict[int, dict[str, Any]] = {}
         for turn, raw in zip(wanted, self.journal.read([places[t] for t in wanted]), strict=True):
-            if unless and turn != wanted[-1] and unless in raw:
-                continue
             with self._reading(f"turn {turn} of run {run}"):
                 lines[turn] = read_line(raw)
                 if (its := lines[turn]["record"]["turn"]) != turn:
@@ -253,8 +240,7 @@ class Tape:
         """
         import pandas as pd
 
-        calls = self.calls(self.run(run).id, forgotten=True)
-        return pd.DataFrame([whole(_frame_row(call)) for call in calls])
+        return pd.DataFrame(map(_frame_row, self.calls(self.run(run).id, forgotten=True)))
 
     def compare(self, run_a: int, run_b: int) -> pd.DataFrame:
         """Return how two runs' trajectories differ: one row a turn that both have.
@@ -268,9 +254,9 @@ class Tape:
         import pandas as pd
 
         frames = []
-        for rows in [self.frame_rows(self.run(run).id) for run in (run_a, run_b)]:
-            frame = pd.DataFrame(map(whole, rows.values()), index=pd.Index(rows, name="turn"))
-            frames.append(frame.select_dtypes("number").drop(columns="turn", errors="ignore"))
+        for run in (run_a, run_b):
+            with self._reading(f"a row of run {run}"):
+                frames.append(self.turns_frame(run).set_index("turn").select_dtypes("number"))
         a, b = frames[0].align(frames[1], join="inner")
         if a.empty:
             what = "they share no turn or no column of numbers"
@@ -279,9 +265,16 @@ class Tape:
         both = pd.concat(parts, axis=1, names=["of", "variable"]).swaplevel(axis=1)
         return both[[(name, part) for name in a for part in parts]]
 
-    def changes(self) -> Changes:
-        """Return what each run changed, in words: ``tape.changes().of(2)``."""
-        return Changes(self.runs(), self.turn_lines)
+    def changes(self, run: int) -> list[str]:
+        """Return what a run changed, in words: compared with the run that it came from, if any."""
+        info = self.run(run)
+        first = -math.inf if info.fork_turn is None else info.fork_turn
+        try:
+            infos = [info] if info.parent is None else [info, self.run(info.parent)]
+            lines = [self.turn_lines(it.id, first, info.turns).values() for it in infos]
+            return changes_of(infos, [[line["record"] for line in its] for its in lines])
+        except (TapeError, LookupError, RecursionError):
+            return ["what it changed is damaged"]
 
     def tree(self) -> str:
         """Return the runs as text, with their forks and reruns below them.
@@ -289,8 +282,7 @@ class Tape:
         Each says what it changed: the prompt's words, interventions, the state, the settings, the
         model.
         """
-        runs, changes = self.runs(), self.changes()
-        lines = [(one.id, one.parent, run_line(one, changes.of(one.id))) for one in runs]
+        lines = [(it.id, it.parent, run_line(it, self.changes(it.id))) for it in self.runs()]
         return "\n".join([printable(str(self)), *indented(lines)])
 
     def __len__(self) -> int:
@@ -344,23 +336,9 @@ class Tape:
         origin = {"name": name, "parent": parent, "fork_turn": fork_turn, "verb": verb}
         with self.writing(), journal.lock:  # other threads may begin runs too
             run = max(journal.index.runs, default=0) + 1
-            body = members(**origin, started=now()) + manifest_body(manifest, journal.intern)
-            journal.append(run, "run", b"," + body)
+            journal.append(run, "run", run_body(manifest, journal.intern, **origin, started=now()))
             journal.append(run, "turn", f',"record":{record},"row":{row}'.encode(), turn=turn)
         return run
-
-    def update_manifest(self, run: int, manifest: Mapping[str, Any]) -> None:
-        """Write a run's manifest again, with what was not known at its start."""
-        with self.writing():
-            self.journal.append(run, "set", manifest_body(manifest, self.journal.intern))
-
-    def end_run(self, run: int, outcome: str | None) -> None:
-        """Record how a run ended; None if it continues, by this process."""
-        with self.writing():
-            if outcome is None:
-                self.journal.append(run, "set", b',"process":%d' % os.getpid())
-                return
-            self.journal.append(run, "end", b"," + members(ended=now(), outcome=outcome))
 
     def copy(self, runs: Iterable[int], path: str | Path, *, up_to: int | None = None) -> Tape:
         """Return a new tape with some of the runs, and those that they came from.
@@ -415,35 +393,19 @@ class Tape:
         self._facts.clear()
 
 
-def _frame_row(call: RecordedCall) -> dict[str, Any]:
+def _frame_row(call: RecordedCall) -> Any:
     attempt = call.attempt
     request, reply, site = attempt.request, attempt.reply, attempt.request.site
     counts = ("done_reason", "prompt_tokens", "reply_tokens")
-    return {
+    row = {
         "id": call.id,
         **{name: getattr(site, name, None) for name in ("turn", "component", "agent")},
         "replicate": site.replicate if site else 0,
-        "attempt": request.attempt,
-        "model": request.model,
-        "prompt": request.prompt,
+        **{name: getattr(request, name) for name in ("attempt", "model", "prompt")},
         "reply": reply and reply.text,
         "fault": attempt.detail if attempt.reason else None,
         **{name: getattr(reply, name, None) for name in counts},
         "seconds": attempt.seconds,
         "forgotten": call.forgotten,
     }
-
-
-def parting(compared: pd.DataFrame) -> pd.DataFrame:
-    """Return what differs of two runs: turns from the first difference on, columns that do.
-
-    Args:
-        compared: as ``Tape.compare`` gives it. Seconds, which differ between any two runs, are no
-            difference.
-    """
-    change = compared.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
-    # NaN, where a run lacks a number, equals nothing; it is not a difference.
-    apart: Any = change.ne(0) & change.notna()
-    columns = list(apart.columns[apart.any()])
-    found: pd.DataFrame = compared.loc[apart.any(axis=1).cummax(), columns]
-    return found
+    return whole(row)

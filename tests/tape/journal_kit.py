@@ -18,12 +18,16 @@ from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
 __all__ = [
+    "LATE",
     "MANIFEST",
     "add_run",
+    "ask",
+    "begun",
     "findings",
     "lines_of",
     "make_small",
     "program",
+    "record",
     "run_program",
     "sealed",
 ]
@@ -48,16 +52,26 @@ def record(turn: int, *calls: int | None) -> tuple[int, str, str]:
     return turn, json.dumps(value), "{}"
 
 
-def ask(recorder: LiveRecorder, text: str, *, attempt: int = 1, valid: bool = True) -> int:
-    """Record what became of a request; returns its number."""
-    site = CallSite(component="agent", agent="Ann", turn=recorder._turn)
-    request = ChatRequest(model="m", messages=(Message("user", text),), site=site, attempt=attempt)
-    assert recorder.find(request) is None
-    fault: Any = {} if valid else {"reason": "timeout", "detail": "late", "retry": attempt == 1}
-    reply = ChatReply(text="yes") if valid else None
-    kept = recorder.keep(Attempt(request=request, reply=reply, seconds=0.5, **fault))
+def ask(
+    recorder: LiveRecorder, text: str, *, attempt: int = 1, model: str = "m", **outcome: Any
+) -> int:
+    """Ask for an answer as a call of a turn does; returns its number on the tape."""
+    site, messages = CallSite(component="agent", agent="Ann"), (Message("user", text),)
+    asked = ChatRequest(model=model, messages=messages, site=site, attempt=attempt)
+    request, given = recorder.place(asked), {"reply": ChatReply(text="yes"), **outcome}
+    kept = recorder.find(request) or recorder.keep(Attempt(request=request, seconds=0.5, **given))
     assert kept.number is not None
     return kept.number
+
+
+LATE: dict[str, Any] = {"reply": None, "reason": "timeout", "detail": "late"}
+
+
+def begun(tape: Tape) -> LiveRecorder:
+    """Begin the first turn of a new run."""
+    recorder = LiveRecorder(tape, tape.add_run(MANIFEST, name="small", first=record(0)))
+    recorder.begin_turn(1)
+    return recorder
 
 
 def add_run(tape: Tape, *, turns: int = 1, **of: Any) -> int:
@@ -78,25 +92,22 @@ def make_small(path: Path) -> Path:
     All kinds of lines are there. Runs 2 and 3 have ended; their lines stand between each other's.
     """
     with Tape(path) as tape:
-        first = tape.add_run(MANIFEST, name="small", first=record(0))
-        recorder = LiveRecorder(tape, first)
-        with recorder.writing():
-            tape.end_run(first, None)
-        recorder.begin_turn(1)
+        recorder = begun(tape)
+        recorder.end(None)
         recorder.outside("file", {"name": "a.csv"}, result=[1, 2.5, None])
-        numbers = ask(recorder, "one", valid=False), ask(recorder, "one", attempt=2)
+        numbers = ask(recorder, "one", **LATE, retry=True), ask(recorder, "one", attempt=2)
         recorder.commit_turn(*record(1, *numbers))
         recorder.begin_turn(2)
-        ask(recorder, "two", attempt=2, valid=False)
+        ask(recorder, "two", attempt=2, **LATE)
         recorder.restart_turn()
         recorder.begin_turn(2)
         recorder.commit_turn(*record(2, ask(recorder, "two")))
         recorder.close()
-        second = add_run(tape, verb="fork", parent=first, fork_turn=1)
+        second = add_run(tape, verb="fork", parent=1, fork_turn=1)
         third = add_run(tape, verb="fork", parent=second, fork_turn=2)
-        tape.update_manifest(second, MANIFEST | {"code": {"long": "x" * 201}})
+        LiveRecorder(tape, second).describe(MANIFEST | {"code": {"long": "x" * 201}})
         for run in (third, second):
-            tape.end_run(run, "done")
+            LiveRecorder(tape, run).end("done")
     return path
 
 

@@ -131,30 +131,21 @@ def test_a_run_whose_process_was_killed_before_its_first_turn_was_written_is_not
 # --- stopped from inside -----------------------------------------------------------------------
 
 
-def stumbling_run(path: Path, fault: BaseException, *, turn: int = 3) -> Simulation:
-    """A recorded run whose rule once raises in a turn, after the others have their answers."""
-    faults = [fault]
-
-    async def stumble(question: Question) -> Any:
-        if question.turn == turn and faults:
-            await asyncio.sleep(0.03)
-            raise faults.pop()
-        return simulation.rule(question)
-
-    simulation = Simulation(
-        steady_config(),
-        players={"Syldavia": stumble},
-        llm_client=hash_client(HashBackend(faulty=True)),
-        tape=path,
-    )
-    return simulation
-
-
 @pytest.mark.parametrize("fault", [ValueError("a bug"), KeyboardInterrupt(), SystemExit(3)])
 def test_an_exception_in_an_agent_costs_no_answer_twice(
     tmp_path: Path, fault: BaseException
 ) -> None:
-    simulation = stumbling_run(tmp_path / "x.tape", fault)
+    faults = [fault]
+
+    async def stumble(question: Question) -> Any:
+        if question.turn == 3 and faults:
+            await asyncio.sleep(0.03)  # the others have their answers first
+            raise faults.pop()
+        return simulation.rule(question)
+
+    client = hash_client(HashBackend(faulty=True))
+    parts: Any = {"players": {"Syldavia": stumble}, "tape": tmp_path / "x.tape"}
+    simulation = Simulation(steady_config(), llm_client=client, **parts)
     with pytest.raises(type(fault)):
         simulation.run(5)
     assert simulation.turn_number == 2

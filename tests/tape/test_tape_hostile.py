@@ -89,11 +89,7 @@ KINDS: dict[str, tuple[Edit, str]] = {
         "deeply",
     ),
     "a deep object in the manifest": (
-        put(
-            "run",
-            b'"manifest":{',
-            b'"manifest":{"x":' + b'{"a":' * 99_999 + b"1" + b"}" * 99_999 + b",",
-        ),
+        put("run", b'"manifest":{', b'"manifest":{"x":%b,' % DEEP_OBJECT),
         "deeply",
     ),
     "a number of seconds with 2,000,000 digits": (

@@ -84,7 +84,7 @@ def assert_ends_well(path: Path, run: Simulation, backend: HashBackend, expected
 
 
 FUNCTIONS = [
-    *("_claim", "_begin", "_release", "_end", "refresh", "intern", "append", "_write", "add"),
+    *("_begin", "_release", "_end", "refresh", "intern", "append", "_write", "add"),
     *("keep", "commit_turn", "writing", None),
 ]
 

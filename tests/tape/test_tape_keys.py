@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from journal_kit import begun
 
 from llmsim_lab.errors import TapeMiss
 from llmsim_lab.llm import Tape
@@ -79,7 +80,7 @@ def recorded(tmp_path: Path) -> ReplayRecorder:
     The reply to each is its name.
     """
     with Tape(tmp_path / "x.tape") as tape:
-        recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+        recorder = begun(tape)
         for name, changes in {"itself": {}, **OTHERS}.items():
             request = replace(REQUEST, **changes)
             assert recorder.find(request) is None, name
@@ -139,10 +140,7 @@ def test_objects_that_take_the_place_of_gone_ones_are_not_taken_for_them(
 @pytest.fixture
 def live(tmp_path: Path) -> LiveRecorder:
     """Records the first turn of a run."""
-    tape = Tape(tmp_path / "x.tape")
-    recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
-    recorder.begin_turn(1)
-    return recorder
+    return begun(Tape(tmp_path / "x.tape"))
 
 
 def answer(recorder: LiveRecorder, request: ChatRequest, text: str, **fault: Any) -> Attempt:

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from journal_kit import MANIFEST, ask, begun, findings, record
 from tape_text import rewrite
 
 from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.llm import Tape
-from llmsim_lab.tape import verify
 from llmsim_lab.tape._recorder import LiveRecorder, Outside, ReplayRecorder
-
-FIRST = (
-    0,
-    '{"turn":0,"state":{},"calls":[],"interventions":[],"planned":[],"by_code":[],"noted":{},'
-    '"became":{},"story":[]}',
-    "{}",
-)
-
-
-def turn(number: int) -> tuple[int, str, str]:
-    return number, FIRST[1].replace('"turn":0', f'"turn":{number}'), "{}"
+from llmsim_lab.types import ChatReply, ToolCall
 
 
 @pytest.fixture
-def recorder(tmp_path: Path) -> Iterator[LiveRecorder]:
+def recorder(tmp_path: Path) -> LiveRecorder:
     """Records the first turn of a run."""
-    tape = Tape(tmp_path / "x.tape")
-    made = LiveRecorder(tape, tape.add_run({}, name="x", first=FIRST))
-    made.begin_turn(1)
-    yield made
-    made.close()
+    return begun(Tape(tmp_path / "x.tape"))
 
 
 def resumed(recorder: LiveRecorder) -> LiveRecorder:
@@ -51,10 +36,6 @@ def replayed(recorder: LiveRecorder) -> ReplayRecorder:
     return again
 
 
-def damage(recorder: LiveRecorder) -> list[str]:
-    return [str(one) for one in verify(recorder.tape.path) if "manifest" not in one.what]
-
-
 def done(result: Any, nth: int = 0) -> Outside:
     return Outside(nth, is_done=True, result=result)
 
@@ -64,7 +45,7 @@ def test_what_came_from_outside_is_found_by_what_it_is_and_its_key(recorder: Liv
     recorder.outside("clock", None, result=12.5)
     recorder.outside("file", {"path": "a.txt", "lines": (1, 2)}, result={"text": "é\u2028\n"})
     recorder.outside("file", {"path": "b.txt", "lines": (1, 2)}, result=None)
-    assert damage(recorder) == []
+    assert findings(recorder.tape.path) == []
     for again in (resumed(recorder), replayed(recorder)):
         file = {"path": "a.txt", "lines": [1, 2]}
         assert again.find_outside("file", file) == done({"text": "é\u2028\n"})
@@ -96,7 +77,7 @@ def test_a_turn_that_begins_again_finds_what_it_has_from_the_first_on(
     recorder.restart_turn(ValueError("a bug"))
     recorder.begin_turn(1)
     assert [recorder.find_outside("die", 6).result for _ in range(3)] == [0, 1, None]
-    recorder.commit_turn(*turn(1))
+    recorder.commit_turn(*record(1))
     recorder.begin_turn(2)
     assert recorder.find_outside("die", 6) == Outside(0)
 
@@ -109,7 +90,7 @@ def test_what_must_not_be_done_twice_counts_as_done_once_it_was_begun(
     recorder.outside("delete", "b.txt", once=True, result="gone")
     recorder.outside("delete", "c.txt", once=True)
     recorder.outside("delete", "c.txt", once=True, stopped=True)
-    assert damage(recorder) == []
+    assert findings(recorder.tape.path) == []
     for again in (resumed(recorder), replayed(recorder)):
         assert again.find_outside("delete", "b.txt") == done("gone")
         for name in ("a.txt", "c.txt"):
@@ -133,29 +114,33 @@ def nested(depth: int) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "result",
+    "value",
     [float("nan"), {1, 2}, nested(300), nested(100_000), 10**5_000],
     ids=["nan", "set", "deep", "deeper", "long"],
 )
 def test_what_a_line_cannot_hold_is_an_error_and_not_on_the_tape(
-    recorder: LiveRecorder, result: Any
+    recorder: LiveRecorder, value: Any
 ) -> None:
     with pytest.raises(TapeError, match="what clock gave cannot be kept"):
-        recorder.outside("clock", None, result=result)
-    assert recorder.tape.outside(1, 1) == []
+        recorder.outside("clock", None, result=value)
+    call = ToolCall(name="f", arguments={"x": value})
+    with pytest.raises(TapeError, match=r"an answer cannot be kept on .*x\.tape"):
+        ask(recorder, "a", reply=ChatReply(text="", tool_calls=(call,)))
+    assert recorder.tape.outside(1, 1) == recorder.tape.calls(1) == []
     assert resumed(recorder).find_outside("clock", None) == Outside(0)
 
 
 def test_a_fork_has_of_its_parents_turns_what_came_from_outside(recorder: LiveRecorder) -> None:
     recorder.outside("clock", None, result=1)
-    recorder.commit_turn(*turn(1))
+    recorder.commit_turn(*record(1))
     tape = recorder.tape
-    fork = tape.add_run({}, name="x", first=turn(1), verb="fork", parent=1, fork_turn=1)
+    origin: Any = {"verb": "fork", "parent": 1, "fork_turn": 1}
+    fork = tape.add_run(MANIFEST, name="x", first=record(1), **origin)
     other = LiveRecorder(tape, fork)
     other.begin_turn(2)
     assert other.find_outside("clock", None) == Outside(0)
     other.outside("clock", None, result=2)
-    other.commit_turn(*turn(2))
+    other.commit_turn(*record(2))
     replay = ReplayRecorder(tape, fork)
     for number in (1, 2):
         replay.begin_turn(number)

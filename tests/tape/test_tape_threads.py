@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from journal_kit import ask, begun
 from tape_kit import (
     HashBackend,
     content,
@@ -28,8 +29,7 @@ from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.run import load, replay, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
-from llmsim_lab.tape._recorder import LiveRecorder
-from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message
+from llmsim_lab.types import ChatReply
 
 NATIONS = [f"Nation {number}" for number in range(8)]
 
@@ -72,19 +72,14 @@ def test_agents_that_answer_from_threads_are_recorded_and_replay(tmp_path: Path)
 
 @pytest.mark.usefixtures("hasty")
 def test_equal_questions_from_threads_are_each_a_sample_of_its_own(tmp_path: Path) -> None:
-    tape = Tape(tmp_path / "x.tape")
-    recorder = LiveRecorder(tape, tape.add_run({}, name="x", first=(0, "{}", "{}")))
+    recorder = begun(Tape(tmp_path / "x.tape"))
 
-    def ask(number: int) -> None:
-        asked = ChatRequest(model="m", messages=(Message("user", "How much?"),))
-        request = recorder.place(asked)
-        assert recorder.find(request) is None
-        reply = ChatReply(text=str(number))
-        recorder.keep(Attempt(request=request, reply=reply, seconds=0.0))
+    def answer(number: int) -> None:
+        ask(recorder, "How much?", reply=ChatReply(text=str(number)))
 
     with recorder.writing(), ThreadPoolExecutor(8) as pool:
-        list(pool.map(ask, range(400)))
-    calls = tape.calls(1)
+        list(pool.map(answer, range(400)))
+    calls = recorder.tape.calls(1)
     assert sorted(call.nth for call in calls) == [*range(400)]
     assert len({call.attempt.reply and call.attempt.reply.text for call in calls}) == 400
 

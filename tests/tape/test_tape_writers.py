@@ -29,11 +29,13 @@ def small(tmp_path: Path) -> Path:
 
 HOLD = """
     from llmsim_lab.tape import Tape
+    from llmsim_lab.tape._recorder import LiveRecorder
     with Tape(sys.argv[1]) as tape, tape.writing():
-        tape.end_run(1, None)
+        recorder = LiveRecorder(tape, 1)
+        recorder.end(None)
         print("begun", flush=True)
         for line in sys.stdin:
-            tape.end_run(1, None)
+            recorder.end(None)
             print(line, end="", flush=True)
 """
 
@@ -43,8 +45,9 @@ def test_a_second_writer_is_told_which_process_writes_and_readers_read(small: Pa
     begun = """
         from journal_kit import add_run
         from llmsim_lab.tape import Tape
+        from llmsim_lab.tape._recorder import LiveRecorder
         with Tape(sys.argv[1]) as tape:
-            tape.end_run(add_run(tape), None)  # as a process leaves it that is killed
+            LiveRecorder(tape, add_run(tape)).end(None)  # as a process leaves it that is killed
     """
     run_program(begun, small)
     with program(HOLD, small) as other:
@@ -129,7 +132,7 @@ def test_a_forked_child_neither_writes_nor_keeps_the_lock(small: Path) -> None:
         assert parent.stdin is not None
         assert parent.stdout is not None
         first, second, third = (parent.stdout.readline() for _ in range(3))
-        assert "was opened before a fork of this process; open it anew" in first
+        assert "was opened before this process forked; open it anew" in first
         assert "another process writes to" in second
         assert third == "child\n"
         with pytest.raises(TapeError, match="another process writes to"), Tape(small) as tape:

@@ -27,30 +27,19 @@ def tape(tmp_path: Path) -> Any:
         yield tape
 
 
-def changes(tape: Tape, run: int) -> list[str]:
-    return tape.changes().of(run)
-
-
 def test_two_forks_are_told_apart_by_what_was_done_to_them(tape: Tape) -> None:
-    fork(
-        tape, 1, turn=1, llm_client=make_client(), intervene=[{"turn": 1, "set": {"inflation": 9}}]
-    )
-    fork(
-        tape,
-        1,
-        turn=1,
-        llm_client=make_client(),
-        intervene=[{"turn": 1, "set": {"shock.demand": -1}}],
-    )
-    assert changes(tape, 1) == []
-    assert changes(tape, 2) == ["turn 1: set inflation 9"]
-    assert changes(tape, 3) == ["turn 1: set shock.demand -1"]
+    for changed in ({"inflation": 9}, {"shock.demand": -1}):
+        done = [{"turn": 1, "set": changed}]
+        fork(tape, 1, turn=1, llm_client=make_client(), intervene=done)
+    assert tape.changes(1) == []
+    assert tape.changes(2) == ["turn 1: set inflation 9"]
+    assert tape.changes(3) == ["turn 1: set shock.demand -1"]
 
 
 def test_another_state_is_named_by_its_values(tape: Tape) -> None:
     economy = load(tape, 1).turns[1].state.with_economy(GlobalState(inflation=9.5))
     fork(tape, 1, turn=1, llm_client=make_client(), state=economy)
-    [change] = changes(tape, 2)
+    [change] = tape.changes(2)
     assert change.startswith("state: interest_rate 4.5 → 4, ")
     assert "inflation 2 → 9.5" in change
 
@@ -61,25 +50,19 @@ def test_an_edited_prompt_is_named_by_its_words_and_by_the_part_that_has_it_alon
     run = fork(tape, 1, turn=1, llm_client=make_client())
     prompt = run.prompt("agent_policy")
     fork(tape, 1, turn=1, llm_client=make_client(), prompt=prompt.replace(" ONE", ""))
-    assert changes(tape, 3) == ['prompt agent_policy: - "ONE"']
+    assert tape.changes(3) == ['prompt agent_policy: - "ONE"']
 
 
 def test_another_model_and_other_settings_are_named(tape: Tape) -> None:
     client = make_client(model="other", temperature=0.25, timeout_s=7)
     load(tape, 1).fork(llm_client=client).run(1)
-    assert changes(tape, 2) == ['llm.model "auto" → "other"', "llm.temperature 0.7 → 0.25"]
+    assert tape.changes(2) == ['llm.model "auto" → "other"', "llm.temperature 0.7 → 0.25"]
 
 
 def test_untrusted_words_are_printable_and_short(tape: Tape) -> None:
-    note = HOSTILE * 50
-    fork(
-        tape,
-        1,
-        turn=1,
-        llm_client=make_client(),
-        intervene=[{"turn": 1, "set": {"inflation": 9}, "note": note}],
-    )
-    [change] = changes(tape, 2)
+    done = [{"turn": 1, "set": {"inflation": 9}, "note": HOSTILE * 50}]
+    fork(tape, 1, turn=1, llm_client=make_client(), intervene=done)
+    [change] = tape.changes(2)
     assert change.isprintable()
     assert len(change) <= 160
 

@@ -16,9 +16,6 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation
 
-HOSTILE = "\x1b[2Jnote\u202e [bold]<b>&"
-"""Clears a terminal, turns the line around, and tries both kinds of markup."""
-
 
 def record_family(path: Path, *, name: str = "economy") -> Path:
     """Record run 1, three turns; run 2, its fork at turn 1; run 3, a fork of that one; close."""
@@ -151,13 +148,6 @@ def test_branches_beside_each_other_are_told_apart_and_rules_have_no_model(tmp_p
         "      3 rule · fork at turn 0 · no turn yet · open · no model",
         "   4 rule · fork at turn 1 · no turn yet · open · no model",
     ]
-
-
-def test_a_tree_has_no_terminal_codes(tmp_path: Path) -> None:
-    with Tape(record_family(tmp_path / "runs.tape", name=HOSTILE)) as tape:
-        tree = tape.tree()
-    assert all(line.isprintable() for line in tree.splitlines())
-    assert "[2Jnote [bold]<b>&" in tree
 
 
 @pytest.mark.parametrize("parent", [2, 3], ids=["itself", "a later run"])

@@ -198,8 +198,10 @@ class LLMAgent(Agent):
 
 def _in_the_order_asked(schema: dict[str, Any]) -> None:
     # Inherited fields come first, so a model would be sure of itself before it decided.
-    fields, order = schema["properties"], ("reasoning", "rate_change_bp", "action", "confidence")
-    schema["properties"] = {name: fields[name] for name in order}
+    fields = schema["properties"]
+    first = {name: fields.pop(name) for name in ("reasoning", "rate_change_bp", "action")}
+    last = {"confidence": fields.pop("confidence")}
+    schema["properties"] = {**first, **fields, **last}
 
 
 class RateDecision(PolicyDecision):

@@ -399,8 +399,8 @@ def _spread(*blocks: Strata) -> Spread:
             return math.nan, 0.0
         parts = np.array([w**2 * group.var(ddof=1) / len(group) for w, group in block])
         squares = (parts**2 / [len(group) - 1 for _, group in block]).sum()
-        df = min(df, parts.sum() ** 2 / squares if squares else fewest - 1)
-        variance += parts.sum()
+        df = min(df, float(parts.sum() ** 2 / squares) if squares else fewest - 1)
+        variance += float(parts.sum())
     return variance, df
 
 

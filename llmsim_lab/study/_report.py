@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -25,10 +24,7 @@ AnyStudy = Any
 """A ``Study``, whose module imports this one."""
 Begun = Sequence[tuple[Any, Any, Any]]
 """Runs that were begun, each with what its file says, and the rows of its frames."""
-_MOST_DIFFERENCES = 12
-"""Differences by turn that are drawn."""
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
+_PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
  content="default-src 'none';style-src 'unsafe-inline';img-src data:">
@@ -36,8 +32,7 @@ _PAGE = """<!DOCTYPE html>
 body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:auto;padding:1rem;
 overflow-wrap:break-word}}h2{{padding-top:.9rem;border-top:1px solid}}
 table{{display:block;overflow-x:auto}}pre{{white-space:pre-wrap}}img{{max-width:100%}}
-</style></head>
-<body><main>
+</style></head><body><main>
 {body}
 </main></body></html>
 """
@@ -52,7 +47,7 @@ def report_html(study: AnyStudy) -> str:
         "Charts": _charts(study),
         "Design": _design(study, begun),
         "What failed": _failures(study),
-        "Runs": _runs(begun),
+        "Runs": _runs(study, begun),
     }
     parts = [styled(study.name, tag="h1"), safe("; ".join([study._about(), *_facts(infos)]))]
     for title, content in sections.items():
@@ -89,7 +84,7 @@ def _effects(study: AnyStudy) -> Iterator[Markup]:
 
 def _charts(study: AnyStudy) -> Iterator[Markup]:
     """Yield each outcome by arm, and by turn how arms differ from the reference."""
-    others = [arm for arm in study.arms if arm != study.reference][:_MOST_DIFFERENCES]
+    others = [arm for arm in study.arms if arm != study.reference]
     for outcome in study.outcome:
         turns = study.results[study.results["outcome"] == outcome]["turn"].nunique()
         for arm in [None, *others] if turns > 1 else [None]:
@@ -129,18 +124,15 @@ def _failures(study: AnyStudy) -> Iterator[Markup]:
         yield table(("arm", "unit", "turns", "error"), rows)
 
 
-def _runs(begun: Begun) -> Iterator[Markup]:
-    """Yield how calls ended, and the digest of each run's frame."""
-    names, files, sums = ("calls", "repaired", "fallback", "failed"), [], Counter[str]()
+def _runs(study: AnyStudy, begun: Begun) -> Iterator[Markup]:
+    """Yield how the calls of complete runs ended, and the digest of each run's frame."""
+    names, files = ["calls", "repaired", "fallback", "failed"], []
+    yield pairs(study.to_frame().reindex(columns=names).sum().astype(int).items())
     for entry, _, frames in begun:
         rows = [row for its in frames.values() for row in its.values()]
-        for row in rows:
-            sums.update({name: row.get(name) or 0 for name in names})
         plain = [{name: it for name, it in row.items() if name != "seconds"} for row in rows]
         text = json.dumps(plain, sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
         files.append((entry.arm, entry.unit, entry.status, digest, entry.tape.name))
-    yield pairs((name, sums[name]) for name in names)
     yield table(("arm", "unit", "status", "digest", "tape"), files)
-    yield safe("Digest: SHA-256 of the frame as JSON with sorted keys, without its column seconds;")
-    yield safe(" a replay of the tape gives the same.")
+    yield safe("Digest: SHA-256 of the frame as sorted JSON without seconds, as a replay has it.")

@@ -86,16 +86,15 @@ def _charts(study: AnyStudy) -> Iterator[Markup]:
     """Yield each outcome by arm, and by turn how arms differ from the reference."""
     others = [arm for arm in study.arms if arm != study.reference]
     for outcome in study.outcome:
-        turns = study.results[study.results["outcome"] == outcome]["turn"].nunique()
-        for arm in [None, *others] if turns > 1 else [None]:
-            try:
+        try:
+            turns = study.results[study.results["outcome"] == outcome]["turn"].nunique()
+            for arm in [None, *others] if turns > 1 else [None]:
                 figure: Any = study.chart(outcome, arm)
-            except LabError as error:  # it has texts, or there are too many arms
-                yield safe(f"No chart of {outcome}: {error}")
-                break
-            data = base64.b64encode(figure_bytes(figure, "png", dpi=110)).decode()
-            image = Markup('<figure><img src="data:image/png;base64,{}" alt="{}"></figure>')
-            yield image.format(data, figure.alt)
+                data = base64.b64encode(figure_bytes(figure, "png", dpi=110)).decode()
+                image = Markup('<figure><img src="data:image/png;base64,{}" alt="{}"></figure>')
+                yield image.format(data, figure.alt)
+        except LabError as error:  # it has texts, or there are too many arms
+            yield safe(f"No chart of {outcome}: {error}")
 
 
 def _design(study: AnyStudy, begun: Begun) -> Iterator[Markup]:

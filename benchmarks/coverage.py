@@ -266,11 +266,12 @@ def categories(rng: Rng, replications: int, *, units: int, answers: int) -> Coun
     )
     table = names.to_frame(index=False).assign(outcome="answer", wording="", turn=0)
     table["run"], hits = table["unit"], 0
+    asked = Effect(contrast="", outcome="answer", speaks_of="these situations")
     for _ in range(replications):
         shares = rng.dirichlet([1, 1, 1], units).cumsum(axis=1)[:, None]
         values = (rng.random((2, units, answers, 1)) > shares).sum(axis=-1)
         answered = table.assign(value=values.ravel())
-        effect = energy(answered, "a", "b", speaks_of="these situations")
+        effect = energy(answered, "a", "b", asked)
         hits += effect.p is not None and effect.p < 1 - LEVEL
     return hits, replications
 

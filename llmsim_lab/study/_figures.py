@@ -45,6 +45,9 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     _draw_rates(plain, demonstration, "plain", above)
     below = "The same quarters mirrored: inflation below target, slump"
     _draw_rates(mirrored, demonstration, "mirrored", below)
+    for axes in (oil, plain, mirrored):
+        plain_axes(axes, "y")
+        axes.locator_params(axis="x", integer=True)
     past = history(start, len(demonstration.path(RULE, "plain")))["interest_rate"].tolist()
     plain.plot(past, color="#000000", linewidth=1.5, label="history, its own shocks")
     handles, labels = plain.get_legend_handles_labels()
@@ -80,8 +83,6 @@ def _draw_rates(axes: Axes, demonstration: Demonstration, world: World, title: s
         axes.axhline(bound, color="#444444", linewidth=1, linestyle=(0, (6, 3)))
         words, at = f"{name} bound of the rate", (0.3, bound)
         axes.annotate(words, at, (0, away), textcoords="offset points", fontsize=8, va=side)
-    plain_axes(axes, "y")
-    axes.locator_params(axis="x", integer=True)
 
 
 def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
@@ -99,8 +100,6 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
     axes.set_title(f"{words}{model:+.2f} under the model", loc="left", fontsize="medium")
     shock = f"quarter (the shock comes in quarter {OIL_TURN})"
     axes.set(xlabel=shock, ylabel="percentage points")
-    plain_axes(axes, "y")
-    axes.locator_params(axis="x", integer=True)
 
 
 def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:

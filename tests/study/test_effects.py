@@ -20,7 +20,6 @@ from llmsim_lab.study._effects import (
     SpeaksOf,
     by_turn,
     effects,
-    energy,
     holm,
     romano_wolf,
     smallest_effect,
@@ -249,18 +248,23 @@ def test_contrasts_are_with_the_reference_or_those_that_are_named() -> None:
         ({"contrasts": [("a", "d")]}, "arm='d' is unknown"),
         ({"contrasts": [("a", "a")]}, "one of them compares an arm with itself"),
         ({"formula": "rate ~ factor"}, "outcome='rate' is unknown; there are loss"),
+        ({"sesoi": {"lss": 1}}, "outcome='lss' is unknown; there are loss"),
+        ({"sesoi": -1}, "sesoi=-1 must be above 0"),
+        ({"sesoi": 0}, "sesoi=0 must be above 0"),
+        ({"sesoi": math.nan}, "sesoi=nan must be a finite number"),
     ],
 )
-def test_unknown_names_are_errors(how: dict[str, Any], message: str) -> None:
+def test_unknown_names_and_margins_that_are_not_above_zero_are_errors(
+    how: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         effects(make_runs({"a": [1.0], "b": [2.0]}), **how)
 
 
-def test_a_missing_column_is_an_error_and_an_empty_table_has_no_effects() -> None:
-    table = make_runs({"a": [1.0]})
-    with pytest.raises(ConfigError, match="columns run are missing"):
-        effects(table.drop(columns="run"))
+def test_an_empty_table_and_one_arm_have_no_effects() -> None:
+    table = make_runs({"a": DRUG_1})
     assert effects(table.head(0)) == effects(table) == []
+    assert str(effects(table)) == "one arm, and nothing to compare it with"
 
 
 # --- factorials -----------------------------------------------------------------------------------
@@ -531,25 +535,26 @@ def make_texts(arms: dict[str, list[str]], *, of: int) -> pd.DataFrame:
     )
 
 
+def of_texts(arms: dict[str, list[str]], of: int, speaks_of: SpeaksOf = THESE) -> Effect:
+    [effect] = effects(make_texts(arms, of=of), speaks_of=speaks_of)
+    return effect
+
+
 def test_the_energy_test_sees_always_a_against_sixty_percent_a() -> None:
-    texts = {"a": ["A"] * 12 + ["B"] * 8, "b": ["A"] * 20}
-    effect = energy(make_texts(texts, of=20), "b", "a", speaks_of=THESE)
+    effect = of_texts({"a": ["A"] * 12 + ["B"] * 8, "b": ["A"] * 20}, 20)
     assert effect.estimate == pytest.approx(2 * 0.4**2)
     assert (effect.p or 1) < 0.01
-    nothing = {"a": ["up", "down"] * 5, "b": ["down", "up"] * 5}
-    assert energy(make_texts(nothing, of=10), "b", "a", speaks_of=THESE).p == 1
+    assert of_texts({"a": ["up", "down"] * 5, "b": ["down", "up"] * 5}, 10).p == 1
 
 
 def test_opposite_effects_in_two_situations_are_seen() -> None:
-    texts = {"a": ["A"] * 5 + ["B"] * 5, "b": ["B"] * 5 + ["A"] * 5}
-    effect = energy(make_texts(texts, of=5), "b", "a", speaks_of=THESE)
+    effect = of_texts({"a": ["A"] * 5 + ["B"] * 5, "b": ["B"] * 5 + ["A"] * 5}, 5)
     assert (effect.n, effect.estimate) == (2, 2)
     assert (effect.p or 1) < 0.01
 
 
 def test_whole_runs_are_exchanged_where_the_test_speaks_of_new_runs() -> None:
-    texts = {"a": ["A"] * 40, "b": ["B"] * 40}
-    effect = energy(make_texts(texts, of=10), "b", "a")
+    effect = of_texts({"a": ["A"] * 40, "b": ["B"] * 40}, 10, "new runs")
     # Four pairs of runs, so one exchange in eight leaves all runs of an arm alike.
     assert effect.n == 4
     assert effect.p == pytest.approx(1 / 8, abs=0.02)
@@ -569,18 +574,14 @@ def test_texts_are_compared_by_their_words_unless_they_recur() -> None:
     assert word_distance("Rates up!", "up rates") == 0
     assert word_distance("", "") == 0
     texts = {"a": ["one b", "one c", "one d"], "b": ["two b", "two c", "two d"]}
-    table = make_texts(texts, of=3)
-    words = energy(table, "b", "a", speaks_of=THESE)
-    recurring = make_texts({arm: texts[arm] * 2 for arm in "ab"}, of=6)
-    other = energy(recurring, "b", "a", speaks_of=THESE)
+    words, other = of_texts(texts, 3), of_texts({arm: texts[arm] * 2 for arm in "ab"}, 6)
     assert (words.estimate, other.estimate) == (pytest.approx(8 / 9), pytest.approx(2 / 3))
 
 
-def test_the_energy_test_takes_one_outcome_and_answers_of_both_arms() -> None:
+def test_of_texts_of_one_arm_nothing_is_known() -> None:
     table = make_texts({"a": ["A"], "b": ["B"]}, of=1)
-    assert energy(table, "a", "c").note == "there are no answers of both arms"
-    with pytest.raises(ConfigError, match="2 outcomes, and this takes one"):
-        energy(pd.concat([table, table.assign(outcome="why")]), "a", "b")
+    [apart] = effects(table.assign(unit=[1, 2], run=[1, 2]))
+    assert (apart.estimate, apart.note) == (None, "there are no answers of both arms")
 
 
 # --- turns ----------------------------------------------------------------------------------------
@@ -703,18 +704,3 @@ def test_the_committed_figures_are_of_all_cells_and_pass(bench: Any) -> None:
     ]
     assert figures["replications"] == 5_000
     assert figures["passes"]
-
-
-@pytest.mark.parametrize("margin", [-1, 0, float("nan")])
-def test_a_smallest_effect_of_interest_that_is_not_above_zero_raises(margin: float) -> None:
-    with pytest.raises(ConfigError, match="sesoi="):
-        effects(make_runs({"a": DRUG_1, "b": DRUG_2}), sesoi=margin)
-
-
-def test_a_smallest_effect_of_an_unknown_outcome_raises() -> None:
-    with pytest.raises(ConfigError, match="outcome='lss' is unknown; there are loss"):
-        effects(make_runs({"a": DRUG_1, "b": DRUG_2}), sesoi={"lss": 1})
-
-
-def test_effects_of_one_arm_say_that_there_is_nothing_to_compare() -> None:
-    assert str(effects(make_runs({"a": DRUG_1}))) == "one arm, and nothing to compare it with"

@@ -189,7 +189,7 @@ def effects(
         factors = [name for name in table if name not in _FIXED]
         weights = factorial_weights(table.drop_duplicates("arm")[factors], formula)
     else:
-        base, weights = arms[0] if reference is None else reference, {}
+        base, weights = arms[0 if reference is None else _place("arm", reference, arms)], {}
         for pair in contrasts or [(arm, base) for arm in arms if arm != base]:
             a, b = (_place("arm", arm, arms) for arm in pair)
             if a == b:

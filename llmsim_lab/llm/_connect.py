@@ -12,13 +12,7 @@ from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, is_file, runtime_installed
 from llmsim_lab.llm._embedded.weights import default_model, get_model, installed_models
 from llmsim_lab.llm._http import without_locals, without_password
-from llmsim_lab.llm._ollama import (
-    SUGGESTED_MODEL,
-    OllamaBackend,
-    OllamaProbe,
-    full_name,
-    look,
-)
+from llmsim_lab.llm._ollama import SUGGESTED_MODEL, OllamaBackend, OllamaProbe, full_name, look
 from llmsim_lab.llm._openai import Key, OpenAIBackend, only_one
 from llmsim_lab.types import ChatBackend
 

@@ -118,7 +118,9 @@ class Scope:
         recorder: records them, on a tape.
         log: lists them, for the turn.
         watch: is notified of each request.
-        deadline: when whoever waits gives up, seconds of ``time.monotonic``.
+        deadline: when the caller gives up, seconds of ``time.monotonic``: the client itself ends a
+            call that takes longer, its retry included, and records it as failed. One that is
+            cancelled from outside is not recorded at all.
         asker: for whom tools are looked up.
         counted: whether a line on the screen counts the work already.
     """
@@ -147,24 +149,6 @@ def scoped(**changes: Any) -> Iterator[None]:
         yield
     finally:
         _scope.reset(token)
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Limit the calls made inside, their retries included; an earlier limit stays in force.
-
-    The client itself ends a call that takes longer, and records it as failed. A call that is
-    cancelled from outside is not recorded at all.
-    """
-    known, own = _scope.get().deadline, time.monotonic() + seconds
-    with scoped(deadline=own if known is None else min(known, own)):
-        yield
-
-
-def seconds_left() -> float | None:
-    """Return how long the present limit leaves, at least 0; None without a limit."""
-    deadline = _scope.get().deadline
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 @dataclass(kw_only=True)

@@ -157,7 +157,7 @@ class _Environment(jinja2.Environment):
             if argument in obj:
                 return obj[argument]
         elif isinstance(argument, str):
-            if argument in _fields(obj):
+            if not argument.startswith("_") and argument in _fields(obj):
                 return getattr(obj, argument)
         elif (
             isinstance(obj, Sequence) and type(argument) is int and -len(obj) <= argument < len(obj)
@@ -170,15 +170,13 @@ class _Environment(jinja2.Environment):
         return self.getitem(obj, attribute)
 
 
-def _fields(value: object) -> list[str]:
-    """Return the names of a value's fields, which never begin with an underscore."""
+def _fields(value: object) -> Iterable[str]:
+    """Return the names of a value's fields; a template can name none with an underscore first."""
     its_type: Any = type(value)
-    names: Iterable[str] = ()
     if isinstance(value, BaseModel):
-        names = {**its_type.model_fields, **(value.model_extra or {})}
-    elif dataclasses.is_dataclass(its_type):
-        names = [field.name for field in dataclasses.fields(its_type)]
-    return [name for name in names if not name.startswith("_")]
+        return {**its_type.model_fields, **(value.model_extra or {})}
+    is_one = dataclasses.is_dataclass(its_type)
+    return [field.name for field in dataclasses.fields(its_type)] if is_one else ()
 
 
 # --- filters -------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from fake_ollama import FakeOllama
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._ollama import OllamaBackend
-from llmsim_lab.llm._scope import InFlight, scoped, time_limit
+from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, OnText
 
@@ -141,7 +142,7 @@ async def test_giving_up_closes_the_connection_at_once(how: str) -> None:
     async with endless(" ") as ollama:
         backend = OllamaBackend(host=ollama.host)
         client = client_of(backend, total_timeout_s=0.1 if how == "timeout" else 60)
-        with time_limit(0.1 if how == "deadline" else 60):
+        with scoped(deadline=time.monotonic() + (0.1 if how == "deadline" else 60)):
             task = asyncio.create_task(decide(client))
             await ollama.asked.wait()
             if how == "cancelled":

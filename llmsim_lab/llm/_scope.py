@@ -6,12 +6,12 @@ and engines need not pass it on. It is the package's one context variable.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from json.encoder import encode_basestring_ascii as in_json
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
@@ -44,7 +44,7 @@ class CallLog:
     ) -> None:
         self.run, self.turn, self.purse, self.closed = run, turn, purse, False
         self._sampling = sampling
-        self._drawn: dict[str, int] = {}
+        self._drawn: dict[tuple[object, ...], int] = {}
         self._calls: list[CallRecord] = []
         self._under_way: dict[int, ChatRequest] = {}
 
@@ -68,13 +68,10 @@ class CallLog:
         self._under_way[id(request)] = request
         if self._sampling is None or "seed" in request.options:
             return None
-        site, place = request.site, "null"
-        if site is not None:
-            agent = "null" if site.agent is None else in_json(site.agent)
-            place = f"{in_json(site.component)}, {agent}, {site.replicate}"
+        site = request.site
+        place = (site.component, site.agent, site.replicate) if site else (None,)
         before = self._drawn[place] = self._drawn.get(place, -1) + 1
-        seed, replicate = self._sampling
-        return seed_from(f"[{seed}, {replicate}, {self.turn}, {place}, {before}]")
+        return seed_from(json.dumps([*self._sampling, self.turn, *place, before]))
 
     def end(self, request: ChatRequest, call: CallRecord | None) -> None:
         """Record the outcome of a call that began; None if nothing was answered."""

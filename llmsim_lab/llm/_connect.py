@@ -140,7 +140,6 @@ def _ollama(name: str, host: str | None, found: OllamaProbe | None = None) -> Fo
         found = found or look(host)
     except BackendError as error:
         raise ConfigError(f"{error}, or use connect('embedded')") from error
-    there = listed(found.models) or "none"
     if not (name or found.model):
         raise ConfigError(
             f"Ollama at {found.host} has no model that can chat; "
@@ -148,8 +147,8 @@ def _ollama(name: str, host: str | None, found: OllamaProbe | None = None) -> Fo
         )
     if name and full_name(name) not in map(full_name, found.models):
         raise ConfigError(
-            f"Ollama at {found.host} has no model {name!r}; it has: {there}. "
-            f"'ollama pull {name}' gets it"
+            f"Ollama at {found.host} has no model {name!r}; it has: "
+            f"{listed(found.models) or 'none'}. 'ollama pull {name}' gets it"
         )
     why = "" if name else f": {found.why}"
     name = name or str(found.model)

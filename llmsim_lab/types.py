@@ -8,17 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    NoReturn,
-    Protocol,
-    Self,
-    get_args,
-    runtime_checkable,
-)
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, Protocol, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -35,6 +25,7 @@ from pydantic_core import PydanticCustomError
 
 from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
 from llmsim_lab._util.html import fields_html
+from llmsim_lab._util.jsontext import schemas_in
 from llmsim_lab._util.text import logfmt
 from llmsim_lab.errors import ConfigError, FailureReason, TapeError
 
@@ -210,7 +201,6 @@ class ModelInfo:
     version: str | None = None
 
 
-@runtime_checkable
 class ChatBackend(Protocol):
     """What answers requests: one method; one's own is a few lines.
 
@@ -529,25 +519,14 @@ def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict
         # Last, after the fields of a derived class: a model writes its fields in this order.
         schema["properties"]["confidence"] = schema["properties"].pop("confidence")
 
-    def visit(node: dict[str, Any]) -> None:
-        node.pop("title", None)
-        node.pop("default", None)
-        if "enum" in node:
-            node.pop("minimum", None)
-            node.pop("maximum", None)
-        elif node.get("type") == "string" and max_text is not None:
+    for node in schemas_in(schema):
+        for key in ("title", "default", *(("minimum", "maximum") if "enum" in node else ())):
+            node.pop(key, None)
+        if node.get("type") == "string" and "enum" not in node and max_text is not None:
             node["maxLength"] = min(max_text, node.get("maxLength", max_text))
         if "properties" in node:
             node["required"] = node.pop("x-required", list(node["properties"]))
             node["additionalProperties"] = False
-        for key in ("properties", "$defs"):
-            for child in node.get(key, {}).values():
-                visit(child)
-        for child in (node.get("items"), *node.get("anyOf", ())):
-            if isinstance(child, dict):
-                visit(child)
-
-    visit(schema)
     return schema
 
 

@@ -45,63 +45,46 @@ async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     raise failures[0]
 
 
-class PrivateLoop:
-    """One event loop in a daemon thread, started when first needed and kept.
-
-    Keeping it means that a server's connections, which belong to a loop, live on from one call to
-    the next, in a script as in a notebook, where the kernel's own loop is busy with the cell.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._pid = os.getpid()
-
-    def get(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, started now if need be."""
-        with self._lock:
-            # A forked process has the loop but not the thread that ran it; where that thread
-            # itself forked, as a study's does that starts a pool, only the number tells.
-            gone = self._thread is None or not self._thread.is_alive() or self._pid != os.getpid()
-            if self._loop is None or gone:
-                loop = asyncio.new_event_loop()
-                thread = threading.Thread(
-                    target=self._serve, args=(loop,), name="llmsim-lab", daemon=True
-                )
-                thread.start()
-                # A daemon thread that is still running while the interpreter ends may crash it.
-                atexit.register(self._stop, loop, thread)
-                self._loop, self._thread, self._pid = loop, thread, os.getpid()
-            return self._loop
-
-    def is_here(self) -> bool:
-        """Return True if the caller runs on this very loop."""
-        return threading.current_thread() is self._thread and self._pid == os.getpid()
-
-    @staticmethod
-    def _serve(loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        while not loop.is_closed():
-            # asyncio gives such an exception to whoever waits for the task that raised it, and
-            # raises it out of the loop as well; without its loop that waiter would never wake up.
-            with suppress(KeyboardInterrupt, SystemExit):
-                loop.run_forever()
-                loop.close()
-
-    @staticmethod
-    def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-        if thread.is_alive():
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(timeout=2)
-
-
-_private_loop = PrivateLoop()
+_starting = threading.Lock()
+_running: tuple[asyncio.AbstractEventLoop, threading.Thread, int] | None = None
+"""The private loop, its thread, and the process that has both."""
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop that ``run_sync`` works on, in its own thread."""
-    return _private_loop.get()
+    """Return the event loop that ``run_sync`` works on, in a daemon thread of its own.
+
+    It is started when first needed and kept: a server's connections, which belong to a loop, live
+    on from one call to the next, in a script as in a notebook, where the kernel's own loop is busy
+    with the cell.
+    """
+    global _running
+    with _starting:
+        # A forked process has the loop but not the thread that ran it; where that thread itself
+        # forked, as a study's does that starts a pool, only the number tells.
+        if _running is None or not _running[1].is_alive() or _running[2] != os.getpid():
+            loop = asyncio.new_event_loop()
+            thread = threading.Thread(target=_serve, args=(loop,), name="llmsim-lab", daemon=True)
+            thread.start()
+            # A daemon thread that is still running while the interpreter ends may crash it.
+            atexit.register(_stop, loop, thread)
+            _running = loop, thread, os.getpid()
+        return _running[0]
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    while not loop.is_closed():
+        # asyncio gives such an exception to whoever waits for the task that raised it, and raises
+        # it out of the loop as well; without its loop that waiter would never wake up.
+        with suppress(KeyboardInterrupt, SystemExit):
+            loop.run_forever()
+            loop.close()
+
+
+def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    if thread.is_alive():
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(timeout=2)
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
@@ -113,10 +96,10 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     Raises:
         ConfigError: it is called in async code, which would wait for itself.
     """
-    if _private_loop.is_here():
+    loop, ended = background_loop(), threading.Event()
+    if asyncio._get_running_loop() is loop:
         work.close()
         raise ConfigError("run() inside async code would wait for itself; await arun() instead")
-    loop, ended = _private_loop.get(), threading.Event()
     tasks: list[asyncio.Task[T]] = []
 
     def start() -> None:

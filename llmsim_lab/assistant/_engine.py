@@ -32,7 +32,7 @@ from llmsim_lab.assistant._types import (
     ToolResult,
 )
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm._scope import time_limit
+from llmsim_lab.llm._scope import scoped
 
 logger = logging.getLogger(__name__)
 
@@ -260,7 +260,7 @@ class _Message:
 
     async def _ask(self, messages: list[LLMMessage], toolbox: Toolbox) -> LLMResponse:
         config, limit = self.config, self.config.timeout_seconds
-        with time_limit(limit):
+        with scoped(deadline=time.monotonic() + limit):
             async with asyncio.timeout(limit + min(limit, _GRACE_S)):
                 response = await self.engine.llm_adapter.generate(
                     tuple(messages), toolbox.declarations, config.temperature, config.max_tokens

@@ -333,8 +333,7 @@ def _no_option(what: str, calls: Sequence[CallRecord]) -> LLMFailureException:
         f"{what}; say in the prompt what is to be chosen, or use another model",
         reason="invalid_response",
     )
-    last = calls[-1].request
-    return failure_of(fault, calls[-1].history, last.site, model=last.model)
+    return failure_of(fault, calls[-1].history, calls[-1].request)
 
 
 def wilson(count: int, whole: int) -> tuple[float, float]:

@@ -13,6 +13,7 @@ import asyncio
 import json
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -28,7 +29,7 @@ from llmsim_lab.llm import _choose, _extract, _retry
 from llmsim_lab.llm._choose import Choice, OptionT
 from llmsim_lab.llm._extract import InvalidReply
 from llmsim_lab.llm._limits import Lane, Limits, Sent
-from llmsim_lab.llm._scope import InFlight, Scope, scope, seconds_left
+from llmsim_lab.llm._scope import InFlight, Scope, scope
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
     Attempt,
@@ -352,7 +353,7 @@ class LLMClient:
                     # The repair may have made the prompt too long, not the user.
                     outcome = first if outcome.reason == "context_overflow" else outcome
             if isinstance(outcome, BackendError):
-                failure = _retry.failure_of(outcome, history, request.site, model=self.config.model)
+                failure = _retry.failure_of(outcome, history, request)
                 call = failure.call
                 raise failure
             call = CallRecord(history=tuple(history), status="repaired" if repaired else "ok")
@@ -395,11 +396,12 @@ class LLMClient:
         if previous is not None:
             send = partial(self._again, send, wait_s)
         if around.deadline is not None:
-            send = partial(_in_time, send)
+            send = partial(_in_time, send, around.deadline)
         try:
             reply = self._checked(await send(sent, self._hand_over, request, watch, seed, lane))
         except Exception as error:
-            fault = _retry.as_backend_error(error, timeout_s=sent.limit_s)
+            limit_s = min(sent.timeout_s, sent.total_s)
+            fault = _retry.as_backend_error(error, timeout_s=limit_s)
             if fault is None:
                 raise
             reply = fault.reply
@@ -545,10 +547,10 @@ class LLMClient:
         return reply
 
 
-async def _in_time(send: Send, *what: Any) -> ChatReply:
+async def _in_time(send: Send, deadline: float, *what: Any) -> ChatReply:
     """Send a request, for no longer than the caller will wait."""
     try:
-        async with asyncio.timeout(seconds_left()) as limit:
+        async with asyncio.timeout(deadline - time.monotonic()) as limit:
             return await send(*what)
     except TimeoutError:
         if not limit.expired():

@@ -12,13 +12,7 @@ from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, is_file, runtime_installed
 from llmsim_lab.llm._embedded.weights import default_model, get_model, installed_models
 from llmsim_lab.llm._http import without_locals, without_password
-from llmsim_lab.llm._ollama import (
-    SUGGESTED_MODEL,
-    OllamaBackend,
-    OllamaProbe,
-    full_name,
-    look,
-)
+from llmsim_lab.llm._ollama import SUGGESTED_MODEL, OllamaBackend, OllamaProbe, full_name, look
 from llmsim_lab.llm._openai import Key, OpenAIBackend, only_one
 from llmsim_lab.types import ChatBackend
 
@@ -146,7 +140,6 @@ def _ollama(name: str, host: str | None, found: OllamaProbe | None = None) -> Fo
         found = found or look(host)
     except BackendError as error:
         raise ConfigError(f"{error}, or use connect('embedded')") from error
-    there = listed(found.models) or "none"
     if not (name or found.model):
         raise ConfigError(
             f"Ollama at {found.host} has no model that can chat; "
@@ -154,8 +147,8 @@ def _ollama(name: str, host: str | None, found: OllamaProbe | None = None) -> Fo
         )
     if name and full_name(name) not in map(full_name, found.models):
         raise ConfigError(
-            f"Ollama at {found.host} has no model {name!r}; it has: {there}. "
-            f"'ollama pull {name}' gets it"
+            f"Ollama at {found.host} has no model {name!r}; it has: "
+            f"{listed(found.models) or 'none'}. 'ollama pull {name}' gets it"
         )
     why = "" if name else f": {found.why}"
     name = name or str(found.model)

@@ -14,16 +14,7 @@ import re
 import time
 import traceback
 import urllib.request
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -157,7 +148,10 @@ def read_json(text: str | bytes) -> Any:
 
 def read_object(text: str | bytes) -> dict[str, Any]:
     """Return the JSON object that a text is; raise TypeError if it is something else."""
-    value = read_json(text)
+    return _object(read_json(text))
+
+
+def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(f"{clip(repr(value), 60)} is not an object")
     return value
@@ -174,9 +168,7 @@ def member(values: Any, name: str, kind: type) -> Any:
     Raises:
         TypeError: it is not an object, or the member is of another kind.
     """
-    if not isinstance(values, dict):
-        raise TypeError(f"{clip(repr(values), 60)} is not an object")
-    value: Any = values.get(name)
+    value = _object(values).get(name)
     if value is None:
         return None if kind is int else kind()
     # The type itself, since ``True`` is an int.
@@ -219,7 +211,7 @@ class Written:
         self._thinks = bool(thinking or self._thinks) and not ends
         self._on_text(f"{'<think>' if begins else ''}{thinking}{'</think>' if ends else ''}{text}")
 
-    def add_logprobs(self, tokens: Sequence[Any]) -> None:
+    def add_logprobs(self, tokens: list[Any]) -> None:
         """Take tokens with their alternatives, of which those of the first one are kept."""
         if tokens and not self._top_logprobs:
             likely = member(tokens[0], "top_logprobs", list)
@@ -451,7 +443,7 @@ class Server:
         request: ChatRequest | None = None,
         *,
         num_ctx: int | None = None,
-        names: Callable[[], Awaitable[Sequence[str]]] | None = None,
+        names: Callable[[], Awaitable[list[str]]] | None = None,
     ) -> BackendError:
         """Return the failure that a server reports by its status and in its words.
 
@@ -599,11 +591,11 @@ def too_large(who: str, limit: int) -> BackendError:
 
 
 _kept: WeakKeyDictionary[
-    asyncio.AbstractEventLoop, dict[str, tuple[Transport, AsyncGenerator[Transport, None]]]
+    asyncio.AbstractEventLoop, dict[str, tuple[Transport, AsyncIterator[Transport]]]
 ] = WeakKeyDictionary()
 
 
-async def _lifetime(url: str, who: str) -> AsyncGenerator[Transport, None]:
+async def _lifetime(url: str, who: str) -> AsyncIterator[Transport]:
     """Keep connections open; ``asyncio.run`` closes async generators before it closes the loop."""
     transport = Transport(url, who)
     try:

@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from itertools import chain
-from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
 
-from llmsim_lab._util.text import clip, log_event
+from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import text_of
 from llmsim_lab.llm._client import LLMClient, LLMConfig
+from llmsim_lab.llm._scripted import reply_of
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class OpenQuestion:
     """
 
     request: ChatRequest
-    _answer: Future[str] = field(default_factory=Future, repr=False)
+    _answer: Future[ChatReply] = field(default_factory=Future, repr=False)
 
     @property
     def agent(self) -> str:
@@ -66,8 +66,7 @@ class OpenQuestion:
         """What was wrong with the first answer; empty if this asks for the first one."""
         # A second request after a lost connection is the first one again, and complains of nothing.
         first_line = self.request.messages[-1].content.partition("\n")[0]
-        complains = first_line.startswith(_COMPLAINT)
-        return first_line.removeprefix(_COMPLAINT) if complains else ""
+        return first_line.removeprefix(_COMPLAINT) if first_line.startswith(_COMPLAINT) else ""
 
     @property
     def fields(self) -> Mapping[str, Mapping[str, Any]]:
@@ -259,7 +258,7 @@ class Person:
             ConfigError: nobody waits for this answer any more, or it is of a wrong type.
         """
         try:
-            question._answer.set_result(_as_text(answer))
+            question._answer.set_result(reply_of(answer))
         except InvalidStateError:
             raise ConfigError(
                 f"the question to {question.agent or 'nobody'} of turn {question.turn} waits for "
@@ -274,7 +273,7 @@ class Person:
         self._notify()
         try:
             if inspect.iscoroutinefunction(self.ask):
-                return ChatReply(text=_as_text(await self.ask(question)))
+                return reply_of(await self.ask(question))
             if self.ask is not None:
                 # A daemon: a person who never answers must not keep the process from ending.
                 threading.Thread(target=_put, args=(self.ask, question), daemon=True).start()
@@ -287,7 +286,7 @@ class Person:
                 )
                 fields = {"agent": question.agent, "turn": question.turn, "why": words}
                 log_event(logger, logging.WARNING, "WAITING_FOR_A_PERSON", words=words, **fields)
-            return ChatReply(text=await asyncio.wrap_future(question._answer))
+            return await asyncio.wrap_future(question._answer)
         finally:
             question._answer.cancel()
             self._asked.remove(question)
@@ -324,31 +323,18 @@ def _put(ask: AskPerson, question: OpenQuestion) -> None:
     """Ask with a plain function; what it raises is raised where the answer is awaited."""
     with suppress(InvalidStateError):  # the turn was stopped meanwhile
         try:
-            question._answer.set_result(_as_text(ask(question)))
+            question._answer.set_result(reply_of(ask(question)))
         except BaseException as error:  # noqa: BLE001 - raised where the answer is awaited
             question._answer.set_exception(error)
-
-
-def _as_text(answer: Any) -> str:
-    if isinstance(answer, str):
-        return answer
-    if isinstance(answer, BaseModel):
-        return answer.model_dump_json()
-    if isinstance(answer, Mapping):
-        return json.dumps(dict(answer), ensure_ascii=False)
-    raise ConfigError(
-        f"a person's answer must be a mapping, a pydantic model or a text, not "
-        f"{clip(repr(answer), 60)}"
-    )
 
 
 class _PersonConfig(LLMConfig):
     """Settings of a client whose model is a person: nothing is sampled, so no options."""
 
-    @cached_property
-    def sampling(self) -> MappingProxyType[str, Any]:
+    @property
+    def sampling(self) -> Mapping[str, Any]:
         """No options: temperature, seed and token limits mean nothing to a person."""
-        return MappingProxyType({})
+        return {}
 
 
 def human_client(person: Person) -> LLMClient:

@@ -138,11 +138,6 @@ class Sent:
         self.began: float | None = None
         self.seconds = 0.0
 
-    @property
-    def limit_s(self) -> float:
-        """The time that ended it, seconds."""
-        return min(self.timeout_s, self.total_s)
-
 
 class Lane:
     """The requests of one event loop: who is sent next, and how long each may take.

@@ -5,7 +5,6 @@ Its chat has no parameter ``truncate``, without which a server cuts an overlong 
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import AsyncIterator
@@ -16,7 +15,7 @@ from typing import Any
 
 import ollama
 
-from llmsim_lab._util.text import clip, log_event, printable
+from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._http import (
     LIST_TIMEOUT_S,
@@ -30,8 +29,6 @@ from llmsim_lab.llm._http import (
     without_locals,
 )
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
-
-logger = logging.getLogger(__name__)
 
 SUGGESTED_MODEL = "llama3.1:8b"
 """What to pull where there is no model, or only a very small one; 4.9 GB."""
@@ -160,16 +157,13 @@ class OllamaBackend:
         """Return the model to ask; a choice, once made, stays."""
         if asked not in _UNNAMED:
             return asked
+        self._model = self._model or (await self.look()).model
         if self._model is None:
-            found = await self.look()
-            if found.model is None:
-                raise BackendError(
-                    f"Ollama at {self.host} has no model that can chat; get one with: "
-                    f"ollama pull {SUGGESTED_MODEL}",
-                    reason="model_not_found",
-                )
-            self._model = found.model
-            log_event(logger, logging.INFO, "model_chosen", model=found.model, host=self.host)
+            raise BackendError(
+                f"Ollama at {self.host} has no model that can chat; get one with: "
+                f"ollama pull {SUGGESTED_MODEL}",
+                reason="model_not_found",
+            )
         return self._model
 
     async def _exchange(

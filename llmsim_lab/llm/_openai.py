@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import re
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from copy import deepcopy
 from functools import partial
@@ -21,6 +22,7 @@ from typing import Any, ClassVar
 
 from pydantic import SecretStr
 
+from llmsim_lab._util.jsontext import schemas_in
 from llmsim_lab._util.text import listed, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._extract import with_instruction
@@ -50,7 +52,7 @@ _REJECTIONS = (400, 422, 501)
 _ABOUT_SCHEMAS = re.compile(r"response_format|json.?schema|structured.?output|grammar", re.I)
 _SWITCHES = ("chat_template_kwargs", "stream_options", "logprobs")
 """Fields that are just left out; services such as Groq and Mistral reject those they lack."""
-_NOT_OF_OPENAI = ("chat_template_kwargs", "max_tokens", "full_schema")
+_NOT_OF_OPENAI = frozenset(("chat_template_kwargs", "max_tokens", "full_schema"))
 """What OpenAI's own servers do not take."""
 _STRICT_KEYWORDS = {
     *("type", "enum", "const", "properties", "required", "additionalProperties", "items", "anyOf"),
@@ -58,9 +60,6 @@ _STRICT_KEYWORDS = {
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
 }
 """What OpenAI's strict mode knows of JSON Schema."""
-_NEVER_STRICT = {
-    *("patternProperties", "prefixItems", "not", "if", "then", "else", "oneOf", "allOf"),
-}
 _DONE_REASONS = {"length": "length", "content_filter": "aborted", "abort": "aborted"}
 
 
@@ -111,15 +110,14 @@ class OpenAIBackend:
         self._model = None if model in _UNNAMED else model
         given = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "").strip()
         self._key = _checked_key(given) if given and not callable(given) else given or None
-        is_hosted = self.base_url.startswith(HOSTED)
-        if self._key is None and is_hosted:
+        known = _NOT_OF_OPENAI if self.base_url.startswith(HOSTED) else frozenset[str]()
+        if self._key is None and known:
             raise ConfigError(
                 f"{self.base_url} wants a key: set OPENAI_API_KEY or give api_key=...; for a "
                 "server of your own give base_url=..., or set OPENAI_BASE_URL"
             )
-        self._turned_down: dict[str, Set[str]] = {}
+        self._turned_down: dict[str, Set[str]] = defaultdict(lambda: known)
         """By model, what its server does not take."""
-        self._from_the_start = frozenset(_NOT_OF_OPENAI if is_hosted else ())
 
     def __reduce__(self) -> tuple[object, ...]:
         """Leave a key out that was given as a text: the other process has ``$OPENAI_API_KEY``."""
@@ -143,7 +141,7 @@ class OpenAIBackend:
             BackendError: the request failed; its ``reason`` says how.
         """
         model = await self._resolve(request.model)
-        without = self._turned_down.get(model, self._from_the_start)
+        without = self._turned_down[model]
         while True:
             body = self.body_of(model, request, without)
             try:
@@ -157,7 +155,7 @@ class OpenAIBackend:
                     raise await how from error
                 without |= further
         # Not before a request went through: a rejection may name fields only to quote the request.
-        known = self._turned_down.get(model, self._from_the_start)
+        known = self._turned_down[model]
         self._turned_down[model] = known | without
         if lacks := sorted(without - known - {"full_schema"}):
             detail = "requests do without them; a schema that is not taken goes into the prompt"
@@ -173,9 +171,8 @@ class OpenAIBackend:
         """
         name = await self._resolve("")
         length = (await self._models()).get(name, {}).get("max_model_len")  # vLLM's
-        return ModelInfo(
-            name=name, backend="openai", context_length=length if type(length) is int else None
-        )
+        length = length if type(length) is int else None
+        return ModelInfo(name=name, backend="openai", context_length=length)
 
     def look(self) -> list[str]:
         """Return the names of the server's models; none if it does not list them.
@@ -204,11 +201,7 @@ class OpenAIBackend:
         """Return the model to ask; a choice, once made, stays."""
         if asked not in _UNNAMED:
             return asked.removeprefix("openai:")
-        if self._model is None:
-            self._model = only_one(await self._names(), self.base_url)
-            log_event(
-                logger, logging.INFO, "model_chosen", model=self._model, base_url=self.base_url
-            )
+        self._model = self._model or only_one(await self._names(), self.base_url)
         return self._model
 
     async def _secret(self) -> SecretStr | None:
@@ -226,8 +219,7 @@ class OpenAIBackend:
         options.pop("num_ctx", None)
         if options.get("seed") == -1:  # at which Ollama draws anew
             del options["seed"]
-        limit = options.pop("num_predict", -1)
-        if limit >= 0:
+        if (limit := options.pop("num_predict", -1)) >= 0:
             options["max_completion_tokens" if "max_tokens" in without else "max_tokens"] = limit
         # Without ``stream_options`` it would come without token counts.
         fields = {**options, "stream": True, "stream_options": {"include_usage": True}}
@@ -240,16 +232,15 @@ class OpenAIBackend:
             fields["tools"] = [dict(tool) for tool in request.tools]
         if request.top_logprobs and "logprobs" not in without:
             fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        messages = request.messages
-        if request.schema is not None and "response_format" in without:
+        messages, schema = request.messages, request.schema
+        if schema is not None and "response_format" in without:
             messages = with_instruction(
                 messages,
                 "Reply with one JSON object and nothing else. It must fit this JSON schema:\n"
-                f"{json.dumps(request.schema, ensure_ascii=False)}",
+                f"{json.dumps(schema, ensure_ascii=False)}",
             )
-        elif request.schema is not None:
-            whole = dict(request.schema)
-            schema = portable(whole) if "full_schema" in without else whole
+        elif schema is not None:
+            schema = portable(schema) if "full_schema" in without else dict(schema)
             held = {"name": "reply", "strict": is_strict(schema), "schema": schema}
             fields["response_format"] = {"type": "json_schema", "json_schema": held}
         fields = {name: value for name, value in fields.items() if name not in without}
@@ -418,20 +409,6 @@ def as_json(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
         yield value
 
 
-def schemas_in(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield a schema and all within it, outer ones first; each may be changed when it comes."""
-    if not isinstance(schema, dict):
-        return
-    yield schema
-    inner = [schema.get("items"), schema.get("additionalProperties")]
-    for key in ("properties", "$defs"):
-        inner += schema.get(key, {}).values()
-    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-        inner += schema.get(key, ())
-    for one in inner:
-        yield from schemas_in(one)
-
-
 def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema without the keywords that OpenAI's strict mode turns down.
 
@@ -448,10 +425,9 @@ def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_strict(schema: Mapping[str, Any]) -> bool:
     """Return True if a schema is one that strict mode takes: closed objects, all required."""
-    for one in schemas_in(dict(schema)):
-        fields = one.get("properties", {})
-        is_open = one.get("additionalProperties") is not False
-        is_open = is_open or set(one.get("required", ())) != fields.keys()
-        if _NEVER_STRICT & one.keys() or ((fields or one.get("type") == "object") and is_open):
-            return False
-    return True
+    return all(
+        one.get("additionalProperties") is False
+        and set(one.get("required", ())) == one.get("properties", {}).keys()
+        for one in schemas_in(dict(schema))
+        if "properties" in one or one.get("type") == "object"
+    )

@@ -15,15 +15,7 @@ from typing import Any, TypeVar
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm._extract import InvalidReply, without_thinking
-from llmsim_lab.types import (
-    Attempt,
-    CallRecord,
-    CallSite,
-    ChatReply,
-    ChatRequest,
-    Decision,
-    Message,
-)
+from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest, Decision, Message
 
 T = TypeVar("T")
 
@@ -76,16 +68,17 @@ def retry_after_s(text: str | None) -> float | None:
 
 
 def failure_of(
-    fault: BackendError, history: Sequence[Attempt], site: CallSite | None, *, model: str
+    fault: BackendError, history: Sequence[Attempt], request: ChatRequest
 ) -> LLMFailureException:
     """Log the one ERROR line of a failed call; return its exception."""
+    site = request.site
     who, agent, turn = (site.component, site.agent, site.turn) if site else (None, None, None)
     call = CallRecord(history=tuple(history), status="failed") if history else None
     if call is not None and isinstance(fault.rejected, Decision):
         fault.rejected.with_call(call)
     status, detail = fault.status_code, str(fault)
     what = {"reason": fault.reason, "attempts": len(history), "status_code": status}
-    fields = {"component": who, "agent": agent, "turn": turn, **what, "model": model}
+    fields = {"component": who, "agent": agent, "turn": turn, **what, "model": request.model}
     words = ""  # the exception has them
     log_event(logger, logging.ERROR, "LLM_FAILURE", words=words, **fields, detail=detail)
     known: dict[str, Any] = {"detail": detail, "rejected": fault.rejected, "call": call}

@@ -6,12 +6,12 @@ and engines need not pass it on. It is the package's one context variable.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from json.encoder import encode_basestring_ascii as in_json
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
@@ -44,7 +44,7 @@ class CallLog:
     ) -> None:
         self.run, self.turn, self.purse, self.closed = run, turn, purse, False
         self._sampling = sampling
-        self._drawn: dict[str, int] = {}
+        self._drawn: dict[tuple[object, ...], int] = {}
         self._calls: list[CallRecord] = []
         self._under_way: dict[int, ChatRequest] = {}
 
@@ -68,13 +68,10 @@ class CallLog:
         self._under_way[id(request)] = request
         if self._sampling is None or "seed" in request.options:
             return None
-        site, place = request.site, "null"
-        if site is not None:
-            agent = "null" if site.agent is None else in_json(site.agent)
-            place = f"{in_json(site.component)}, {agent}, {site.replicate}"
+        site = request.site
+        place = (site.component, site.agent, site.replicate) if site else (None,)
         before = self._drawn[place] = self._drawn.get(place, -1) + 1
-        seed, replicate = self._sampling
-        return seed_from(f"[{seed}, {replicate}, {self.turn}, {place}, {before}]")
+        return seed_from(json.dumps([*self._sampling, self.turn, *place, before]))
 
     def end(self, request: ChatRequest, call: CallRecord | None) -> None:
         """Record the outcome of a call that began; None if nothing was answered."""
@@ -118,7 +115,9 @@ class Scope:
         recorder: records them, on a tape.
         log: lists them, for the turn.
         watch: is notified of each request.
-        deadline: when whoever waits gives up, seconds of ``time.monotonic``.
+        deadline: when the caller gives up, seconds of ``time.monotonic``: the client itself ends a
+            call that takes longer, its retry included, and records it as failed. One that is
+            cancelled from outside is not recorded at all.
         asker: for whom tools are looked up.
         counted: whether a line on the screen counts the work already.
     """
@@ -147,24 +146,6 @@ def scoped(**changes: Any) -> Iterator[None]:
         yield
     finally:
         _scope.reset(token)
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Limit the calls made inside, their retries included; an earlier limit stays in force.
-
-    The client itself ends a call that takes longer, and records it as failed. A call that is
-    cancelled from outside is not recorded at all.
-    """
-    known, own = _scope.get().deadline, time.monotonic() + seconds
-    with scoped(deadline=own if known is None else min(known, own)):
-        yield
-
-
-def seconds_left() -> float | None:
-    """Return how long the present limit leaves, at least 0; None without a limit."""
-    deadline = _scope.get().deadline
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 @dataclass(kw_only=True)

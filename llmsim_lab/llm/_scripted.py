@@ -11,8 +11,29 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
+
+
+def reply_of(said: Any) -> ChatReply:
+    """Return a reply whose text is a text, or the JSON of a mapping or pydantic model.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if isinstance(said, ChatReply):
+        return said
+    if isinstance(said, BaseModel):
+        said = said.model_dump_json()
+    elif isinstance(said, Mapping):
+        said = json.dumps(dict(said), ensure_ascii=False)
+    if not isinstance(said, str):
+        raise ConfigError(
+            "a reply must be a text, a mapping, a pydantic model or a ChatReply, not "
+            f"{clip(repr(said), 60)}"
+        )
+    return ChatReply(text=said)
 
 
 class ScriptedBackend:
@@ -65,18 +86,7 @@ class ScriptedBackend:
             reply = await reply
         if isinstance(reply, BaseException):
             raise reply
-        if isinstance(reply, ChatReply):
-            return reply
-        if isinstance(reply, BaseModel):
-            reply = reply.model_dump_json()
-        elif isinstance(reply, Mapping):
-            reply = json.dumps(dict(reply))
-        if not isinstance(reply, str):
-            raise ConfigError(
-                f"a scripted reply is a text, a dict, a pydantic model, a ChatReply, an exception "
-                f"or a function of the request, not {type(reply).__name__}"
-            )
-        return ChatReply(text=reply)
+        return reply_of(reply)
 
     async def model_info(self) -> ModelInfo:
         """Return that a script answers."""

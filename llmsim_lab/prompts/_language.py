@@ -47,6 +47,7 @@ Filled = tuple[str, list[Place]]
 _CHARGED = 6
 """How many characters or items a filter and a comparison handle in a step."""
 _NESTED = "it is nested too deeply; use fewer brackets, blocks and operators in one another"
+_TOO_LONG = f"the filled text is longer than {MAX_OUTPUT:,} characters; give it shorter values"
 
 
 class _Filling:
@@ -60,10 +61,12 @@ class _Filling:
     def add(self, text: str, places: Iterable[Place] = ()) -> None:
         """Put out text, with values in it."""
         at = self._length
-        self._places += [(at + start, at + end, slots) for start, end, slots in places]
+        for start, end, slots in places:
+            self._places.append((at + start, at + end, slots))
         self._pieces.append(text)
         self._length += len(text)
-        _check_length(self._length)
+        if self._length > MAX_OUTPUT:
+            raise PromptError(_TOO_LONG)
 
     def value(self, value: object, slots: str) -> str:
         """Return a value as text, after noting that it comes next."""
@@ -121,15 +124,9 @@ def _joined(texts: Iterable[str], between: str) -> str:
     for text in texts:
         parts.append(text)
         length += len(text) + len(between)
-        _check_length(length)  # while it grows: a long separator between many can be gigabytes
+        if length > MAX_OUTPUT:  # while it grows: a long separator between many can be gigabytes
+            raise PromptError(_TOO_LONG)
     return between.join(parts)
-
-
-def _check_length(length: int) -> None:
-    if length > MAX_OUTPUT:
-        raise PromptError(
-            f"the filled text is longer than {MAX_OUTPUT:,} characters; give it shorter values"
-        )
 
 
 class _Missing(jinja2.StrictUndefined):
@@ -160,7 +157,7 @@ class _Environment(jinja2.Environment):
             if argument in obj:
                 return obj[argument]
         elif isinstance(argument, str):
-            if argument in _fields(obj):
+            if not argument.startswith("_") and argument in _fields(obj):
                 return getattr(obj, argument)
         elif (
             isinstance(obj, Sequence) and type(argument) is int and -len(obj) <= argument < len(obj)
@@ -173,15 +170,13 @@ class _Environment(jinja2.Environment):
         return self.getitem(obj, attribute)
 
 
-def _fields(value: object) -> list[str]:
-    """Return the names of a value's fields, which never begin with an underscore."""
+def _fields(value: object) -> Iterable[str]:
+    """Return the names of a value's fields; a template can name none with an underscore first."""
     its_type: Any = type(value)
-    names: Iterable[str] = ()
     if isinstance(value, BaseModel):
-        names = {**its_type.model_fields, **(value.model_extra or {})}
-    elif dataclasses.is_dataclass(its_type):
-        names = [field.name for field in dataclasses.fields(its_type)]
-    return [name for name in names if not name.startswith("_")]
+        return {**its_type.model_fields, **(value.model_extra or {})}
+    is_one = dataclasses.is_dataclass(its_type)
+    return [field.name for field in dataclasses.fields(its_type)] if is_one else ()
 
 
 # --- filters -------------------------------------------------------------------------------------
@@ -430,8 +425,8 @@ class _CheckedTree(NodeTransformer):
         self.generic_visit(node)
 
 
-_Part = Filled | Callable[[Context], Iterator[str]]
-"""Text, maybe with values in it that are known already; or what Jinja2 compiled."""
+_Part = Filled | str | Callable[[Context], Iterator[str]]
+"""Text, maybe with values in it that are known already; a slot; or what Jinja2 compiled."""
 
 
 class Template:
@@ -463,8 +458,8 @@ class Template:
         Both give the text and where its values are, and raise the same.
 
         Raises:
-            PromptError: a value lacks what is looked up in it, or a limit was reached.
-            TypeError, ValueError, ArithmeticError: a filter or a comparison cannot take a value.
+            PromptError: a value lacks what is looked up in it, a filter or a comparison cannot take
+                it, or a limit was reached.
         """
         if not values:  # the limits are those of the whole
             return lambda mine: self._fill(self._parts, mine)
@@ -475,22 +470,28 @@ class Template:
         return lambda mine: self._fill(parts, {**values, **mine})
 
     def _fill(self, parts: Iterable[tuple[_Part, set[str]]], values: Values) -> Filled:
-        known = {name: values[slot] for slot, name in self._names.items() if slot in values}
-        filling = _Filling()
-        context = _NO_TEMPLATE.new_context({**known, _FILLING: filling}, shared=True)
+        filling, context = _Filling(), None
         try:
             for part, _ in parts:
                 if isinstance(part, tuple):
                     filling.add(*part)
-                    continue
-                # Piece by piece: where one goes is known once those before it are counted.
-                for piece in part(context):
-                    filling.add(piece)
+                elif isinstance(part, str):
+                    filling.add(filling.value(values[part], part))
+                else:
+                    context = context or self._context(values, filling)
+                    # Piece by piece: where one goes is known once those before it are counted.
+                    for piece in part(context):
+                        filling.add(piece)
         except RecursionError as error:
             raise PromptError(f"{_NESTED}, or simpler values") from error
-        except jinja2.UndefinedError as error:
+        except (jinja2.UndefinedError, TypeError, ValueError, ArithmeticError) as error:
             raise PromptError(str(error)) from error
         return filling.done()
+
+    def _context(self, values: Values, filling: _Filling) -> Context:
+        """Return what compiled parts see."""
+        known = {name: values[slot] for slot, name in self._names.items() if slot in values}
+        return _NO_TEMPLATE.new_context({**known, _FILLING: filling}, shared=True)
 
 
 _NO_TEMPLATE = _ENVIRONMENT.from_string("")
@@ -507,7 +508,7 @@ def _parts_of(tree: nodes.Template, names: Mapping[str, str]) -> list[tuple[_Par
     # Each a block, so that one compilation gives a function for each.
     blocks: list[nodes.Node] = []
     for place, item in enumerate(items):
-        if not isinstance(item, nodes.TemplateData):
+        if _plain(item) is None:
             body = [nodes.Output([item]) if isinstance(item, nodes.Expr) else item]
             blocks.append(nodes.Block(f"b{place}", body, False, False, lineno=1))
     functions: Mapping[str, Any] = {}
@@ -519,16 +520,17 @@ def _parts_of(tree: nodes.Template, names: Mapping[str, str]) -> list[tuple[_Par
     parts: list[tuple[_Part, set[str]]] = []
     for place, item in enumerate(items):
         taken = {it.name for it in item.find_all(nodes.Name)}
-        part: _Part = functions.get(f"b{place}") or (item.data, [])
+        part = _plain(item) or functions[f"b{place}"]
         parts.append((part, {slot for slot, name in names.items() if name in taken}))
     return parts
 
 
-@lru_cache(maxsize=1024)
-def template_of(text: str) -> Template:
-    """Return the template of a text, which is read only once.
+def _plain(item: Any) -> Filled | str | None:
+    """Return a part that takes no compiling: text, or a bare slot."""
+    if isinstance(item, nodes.TemplateData):
+        return item.data, []
+    return item.args[0].value if isinstance(getattr(item, "node", None), nodes.Name) else None
 
-    Raises:
-        PromptError: see ``Template``.
-    """
-    return Template(text)
+
+template_of = lru_cache(maxsize=1024)(Template)
+"""A text's template, which is read only once."""

@@ -13,7 +13,6 @@ import difflib
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
@@ -203,8 +202,10 @@ class Prompt:
         fills = []
         for role, template in zip(ROLES, self._templates, strict=True):
             known = {slot: value for slot, value in values.items() if slot in template.slots}
-            with self._faults_of(role):
+            try:
                 fills.append(template.sharing(known))
+            except PromptError as error:
+                raise self._fault(role, error) from error
 
         def render(**mine: object) -> RenderedPrompt:
             # Exactly these: a value too many is a misspelt slot more often than not.
@@ -212,20 +213,18 @@ class Prompt:
                 raise PromptError(self._mismatch({**values, **mine}))
             texts, spans = dict[str, str](), list[Span]()
             for role, fill in zip(ROLES, fills, strict=True):
-                with self._faults_of(role):
+                try:
                     texts[role], places = fill(mine)
-                spans += [Span(slots, role, start, end) for start, end, slots in places]
+                except PromptError as error:
+                    raise self._fault(role, error) from error
+                for start, end, slots in places:
+                    spans.append(Span(slots, role, start, end))
             return RenderedPrompt(**texts, template=self, spans=spans)
 
         return render
 
-    @contextmanager
-    def _faults_of(self, role: str) -> Iterator[None]:
-        """Raise PromptError for what filters and comparisons raise of values they cannot take."""
-        try:
-            yield
-        except (TypeError, ValueError, ArithmeticError) as error:
-            raise PromptError(f"prompt {self.name!r}, {role} message: {error}") from error
+    def _fault(self, role: str, error: PromptError) -> PromptError:
+        return PromptError(f"prompt {self.name!r}, {role} message: {error}")
 
     def _mismatch(self, values: dict[str, object]) -> str:
         faults = []

@@ -94,7 +94,6 @@ def prompt_tokens(messages: Iterable[Mapping[str, Any]], tools: Any = None) -> i
     return count + (len(pieces_of(json.dumps(tools))) if tools else 0)
 
 
-UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _FOREVER = timedelta(days=106_751)
 """Go's longest duration; what a negative ``keep_alive`` stands for."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from builders import make_client
 
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.llm._scope import seconds_left, time_limit
+from llmsim_lab.llm._scope import scoped
 from llmsim_lab.types import ChatRequest, Message
 
 LONG_S = 60.0
@@ -22,20 +23,10 @@ async def hang(_: ChatRequest) -> str:
 
 
 async def failure_within(client: LLMClient, seconds: float) -> LLMFailureException:
-    with time_limit(seconds), pytest.raises(LLMFailureException) as caught:
+    deadline = time.monotonic() + seconds
+    with scoped(deadline=deadline), pytest.raises(LLMFailureException) as caught:
         await client.converse([Message("user", "Hi")])
     return caught.value
-
-
-def test_the_shorter_of_two_limits_is_in_force() -> None:
-    with time_limit(LONG_S):
-        with time_limit(LONG_S * 2):
-            left = seconds_left()
-            assert left is not None
-            assert left <= LONG_S
-        with time_limit(0):
-            assert seconds_left() == 0
-    assert seconds_left() is None
 
 
 async def test_a_call_is_given_up_at_the_limit_and_not_made_again() -> None:

@@ -53,7 +53,7 @@ async def test_a_function_may_be_async_and_stand_in_a_list() -> None:
 
 
 async def test_what_cannot_be_a_reply_is_rejected() -> None:
-    with pytest.raises(ConfigError, match="not int"):
+    with pytest.raises(ConfigError, match="not 42"):
         await ScriptedBackend([42]).chat(REQUEST)
 
 

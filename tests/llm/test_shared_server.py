@@ -14,7 +14,7 @@ from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._openai import OpenAIBackend
-from llmsim_lab.llm._scope import time_limit
+from llmsim_lab.llm._scope import scoped
 from llmsim_lab.types import ChatReply, Message
 
 
@@ -114,6 +114,6 @@ async def test_who_waits_for_a_server_can_stop_waiting(gone: str) -> None:
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(asking, 1)
-    with time_limit(0.3):
+    with scoped(deadline=time.monotonic() + 0.3):
         failure = await failure_of(client_of(gone))
     assert "the caller waits no longer" in str(failure)

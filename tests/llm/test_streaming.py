@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from fake_ollama import FakeOllama
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._ollama import OllamaBackend
-from llmsim_lab.llm._scope import InFlight, scoped, time_limit
+from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, OnText
 
@@ -25,26 +26,17 @@ REQUEST = ChatRequest(model="llama3.2", messages=(Message("user", "What now?"),)
 
 
 class Writer:
-    """A backend that writes its text in small pieces, and remembers how it was asked."""
+    """A backend that writes its text in small pieces."""
 
     streams = True
 
-    def __init__(self, text: str, *, seconds: float = 0.0) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.seconds = seconds
-        self.streamed: list[bool] = []
-        self.written = ""
 
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
-        self.streamed.append(on_text is not None)
-        await asyncio.sleep(self.seconds)
-        if on_text is None:
-            return ChatReply(text=self.text)
-        self.written = ""
+        assert on_text is not None
         for at in range(0, len(self.text), 5):
-            piece = self.text[at : at + 5]
-            self.written += piece
-            on_text(piece)
+            on_text(self.text[at : at + 5])
             await asyncio.sleep(0)
         return ChatReply(text=self.text)
 
@@ -62,16 +54,6 @@ async def decide(client: LLMClient) -> PolicyDecision:
 # Ollama
 
 
-@pytest.fixture
-def pieces() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def listen(pieces: list[str]) -> OnText:
-    return pieces.append
-
-
 async def ask(server: FakeOllama, on_text: OnText | None = None) -> ChatReply:
     backend = OllamaBackend(host=server.host)
     return await backend.chat(REQUEST, on_text=on_text)
@@ -80,11 +62,10 @@ async def ask(server: FakeOllama, on_text: OnText | None = None) -> ChatReply:
 @pytest.mark.parametrize(
     "reply", [TEXT, "", ChatReply(text="Raise.", thinking="Hm, well."), "Zwölf Prüfungen 🎉"]
 )
-async def test_a_streamed_reply_is_the_same_reply(
-    reply: Any, pieces: list[str], listen: OnText
-) -> None:
+async def test_a_streamed_reply_is_the_same_reply(reply: Any) -> None:
+    pieces: list[str] = []
     with FakeOllama(reply=reply) as server:
-        plain, streamed = await ask(server), await ask(server, listen)
+        plain, streamed = await ask(server), await ask(server, pieces.append)
     for field in ("text", "thinking", "done_reason", "prompt_tokens", "reply_tokens"):
         assert getattr(streamed, field) == getattr(plain, field)
     thought = f"<think>{plain.thinking}</think>" if plain.thinking else ""
@@ -141,7 +122,7 @@ async def test_giving_up_closes_the_connection_at_once(how: str) -> None:
     async with endless(" ") as ollama:
         backend = OllamaBackend(host=ollama.host)
         client = client_of(backend, total_timeout_s=0.1 if how == "timeout" else 60)
-        with time_limit(0.1 if how == "deadline" else 60):
+        with scoped(deadline=time.monotonic() + (0.1 if how == "deadline" else 60)):
             task = asyncio.create_task(decide(client))
             await ollama.asked.wait()
             if how == "cancelled":
@@ -176,9 +157,3 @@ async def test_whoever_watches_sees_the_text_grow() -> None:
     assert seen == [json.dumps(GOOD)[: 5 * n] for n in range(1, len(seen) + 1)]
     assert len(seen) > 10
     assert calls.waiting == ()
-
-
-# When replies are streamed
-
-
-# Tapes

@@ -11,14 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
+from llmsim_lab.llm._embedded import weights
 from llmsim_lab.llm._embedded.server import ChildProcess, shared_server
-from llmsim_lab.llm._embedded.weights import (
-    CatalogueModel,
-    default_model,
-    file_sha256,
-    find_model,
-    verified_path,
-)
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo, OnText
 
 _RUNTIME = "xllamacpp"
@@ -95,11 +89,11 @@ class EmbeddedBackend:
             ModelFileError: the file is damaged or was removed.
         """
         if self._known is not None:
-            await asyncio.to_thread(verified_path, self._known)
+            await asyncio.to_thread(weights.verified_path, self._known)
         return ModelInfo(
             name=self.name,
             backend="embedded",
-            digest=await asyncio.to_thread(file_sha256, self._path),
+            digest=await asyncio.to_thread(weights.file_sha256, self._path),
             context_length=self._trained,
             capabilities=("completion",),
             version=importlib.metadata.version(_RUNTIME) if runtime_installed() else None,
@@ -153,19 +147,19 @@ class EmbeddedBackend:
                 f"of context; take num_ctx={self._trained} or another model"
             )
         if self._known is not None:
-            verified_path(self._known)
+            weights.verified_path(self._known)
         return self._server.start(num_ctx)
 
 
-def _locate(model: str | Path | None) -> tuple[str, CatalogueModel | None, Path]:
+def _locate(model: str | Path | None) -> tuple[str, weights.CatalogueModel | None, Path]:
     """Return name, catalogue entry and file of what the user asks for."""
-    text = default_model()[0] if model is None or model in _UNNAMED else str(model)
+    text = weights.default_model()[0] if model is None or model in _UNNAMED else str(model)
     if isinstance(model, Path) or is_file(text):
         path = Path(text).expanduser().resolve()
         if not path.is_file():
             raise ModelFileError(f"there is no model file {path}")
         return text, None, path
-    known = find_model(text)
+    known = weights.find_model(text)
     if not known.path.is_file():
         raise ModelFileError(
             f"the weights of {text!r} are not on this machine (no {known.path}); "

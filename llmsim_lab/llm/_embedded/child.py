@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 _LOG_WARNINGS = 2
 _BATCH_TOKENS = 256
@@ -24,23 +24,18 @@ def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its
     """Load the model, serve it, and end with the parent."""
     settings = json.loads(sys.stdin.readline())
     # Standard output is for the one line; what native code prints goes to standard error.
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
     try:
         import xllamacpp
     except ImportError as error:
-        _tell(out, missing=str(error))
+        out.write(json.dumps({"missing": str(error)}) + "\n")
         sys.exit(1)
     sys.tracebacklimit = 0  # the parent shows the last lines, which are the runtime's own then
     server = xllamacpp.Server(_parameters(xllamacpp, settings))
-    _tell(out, ready=server.listening_address)
+    out.write(json.dumps({"ready": server.listening_address}) + "\n")
     sys.stdin.read()  # returns when the parent has ended or closed it
     os._exit(0)  # a destructor would wait for a generation that nobody waits for any more
-
-
-def _tell(out: TextIO, **message: str) -> None:  # pragma: no cover - as main
-    out.write(json.dumps(message) + "\n")
-    out.flush()
 
 
 def _parameters(runtime: Any, settings: dict[str, Any]) -> Any:

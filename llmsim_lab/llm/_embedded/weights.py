@@ -64,10 +64,6 @@ class CatalogueModel:
         """Where its file is, or will be."""
         return kept_folder("models") / self.file_name
 
-    def beside(self, ending: str) -> Path:
-        """Return where its lock, or the folder of what has arrived of it, is."""
-        return self.path.with_name(self.file_name + ending)
-
 
 _QWEN_FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
@@ -201,10 +197,11 @@ def get_model(model: str | CatalogueModel, *, file: Path | None = None) -> Path:
     import filelock
 
     model = find_model(model) if isinstance(model, str) else model
-    folder, work = model.path.parent, model.beside(".tmp")
+    folder = model.path.parent
+    lock, work = (folder / f"{model.file_name}{ending}" for ending in (".lock", ".tmp"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(model.beside(".lock")):
+        with filelock.FileLock(lock):
             with suppress(ModelFileError):  # a damaged one is replaced
                 if here := verified_path(model):
                     return here

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+from llmsim_lab._util.jsontext import schemas_in
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._openai import schemas_in
 from llmsim_lab.types import ChatRequest
 
 _LARGEST_SEED = 2**32 - 1

@@ -218,7 +218,7 @@ def test_a_run_without_a_model_continues_without_one(llmsim_lab: Run, rules: Pat
         (("resume", "nowhere.tape"), "/nowhere.tape"),
         (("tape", "ls", "run.txt"), "run.txt is not a tape"),
         (("replay", "rules.tape", "--run", "7"), "has no run 7; it has: 1"),
-        (("fork", "rules.tape", "--turn", "3", "--turns", "1"), "turn 3"),
+        (("fork", "rules.tape", "--turn", "3", "--turns", "1"), "turn=3"),
         (("fork", "rules.tape", "--turn", "99"), "run 1 has 2 turns of the 3"),
         (("resume", "rules.tape", "--run", "7"), "the tape rules.tape has no run 7"),
         (("fork", "rules.tape", "--set", "inflation"), "'inflation' is not a name and a value"),

@@ -82,6 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    # The longest first: at the end the other workers would have nothing to do but wait for it.
+    items.sort(key=lambda item: item.path.name != "test_setup.py")
 
 
 # Network

@@ -182,7 +182,7 @@ class GameEngine:
 def _read_as(asked: Any, taken: Scalar) -> str:
     """Return in words what was converted; empty for nothing."""
     same = type(asked) is type(taken) and asked == taken
-    return "" if same else f"{clip(repr(asked), 60)} was read as {clip(repr(taken), 60)}"
+    return "" if same else f"{asked!r:.60} was read as {taken!r:.60}"  # with its spaces
 
 
 def apply_deterministic_updates(

@@ -29,9 +29,10 @@ _PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy"
  content="default-src 'none';style-src 'unsafe-inline';img-src data:">
 <title>{title}</title><style>
+:root{{color-scheme:light dark}}
 body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:auto;padding:1rem;
 overflow-wrap:break-word}}h2{{padding-top:.9rem;border-top:1px solid}}
-table{{display:block;overflow-x:auto}}pre{{white-space:pre-wrap}}img{{max-width:100%}}
+.wide{{overflow-x:auto}}pre{{white-space:pre-wrap}}img{{max-width:100%;background:#fff}}
 </style></head><body><main>
 {body}
 </main></body></html>
@@ -51,7 +52,11 @@ def report_html(study: AnyStudy) -> str:
     }
     parts = [styled(study.name, tag="h1"), safe("; ".join([study._about(), *_facts(infos)]))]
     for title, content in sections.items():
-        parts.append(Markup("<section><h2>{}</h2>{}</section>").format(title, join(content)))
+        # A keyboard reaches what scrolls.
+        wide = Markup('<div class="wide" tabindex="0" role="group" aria-label="{}"><table ')
+        shown = join(content).replace("<table ", wide.format(title))
+        shown = shown.replace("</table>", Markup("</table></div>"))
+        parts.append(Markup("<section><h2>{}</h2>{}</section>").format(title, shown))
     parts.append(styled(f"Written by llmsim-lab {version('llmsim-lab')}.", tag="p"))
     return _PAGE.format(title=safe(f"Study {study.name}"), body=join(parts, between="\n"))
 
@@ -126,7 +131,8 @@ def _failures(study: AnyStudy) -> Iterator[Markup]:
 def _runs(study: AnyStudy, begun: Begun) -> Iterator[Markup]:
     """Yield how the calls of complete runs ended, and the digest of each run's frame."""
     names, files = ["calls", "repaired", "fallback", "failed"], []
-    yield pairs(study.to_frame().reindex(columns=names).sum().astype(int).items())
+    counts = study.to_frame().reindex(columns=names).sum().astype(int)
+    yield pairs(counts.items(), caption="calls of complete runs")
     for entry, _, frames in begun:
         rows = [row for its in frames.values() for row in its.values()]
         plain = [{name: it for name, it in row.items() if name != "seconds"} for row in rows]

@@ -63,7 +63,11 @@ def test_a_file_may_configure_a_run(tmp_path: Path) -> None:
     [
         ("kind: crisis\nscenario: nowhere", "no scenario 'nowhere' ships"),
         ("kind: crisis\nscenario: nowhere.yaml", "cannot read the configuration"),
-        ("kind: crisis\nscenario: strait\nagents: rule", "line 3: agents: unknown key"),
+        (
+            "kind: crisis\nscenario: strait\nagents: rule",
+            "line 3: agents: .*players={'agent': 'rule'",
+        ),
+        ("kind: crisis\nscenario: strait\nengine: rule", "players={'engine': 'rule'}"),
         ("kind: crisis\ntitle: x", "time_step_duration"),
     ],
 )

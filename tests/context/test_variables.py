@@ -46,6 +46,7 @@ def test_a_value_prints_with_its_unit_or_scale(definition: Any, value: Any, text
         ({"type": "number"}, "-3", -3),
         ({"type": "choice", "options": ["Open", "Closed"]}, " open ", "Open"),
         ({"type": "text"}, "two\nlines", "two lines"),
+        ({"type": "text"}, "two  spaces", "two spaces"),
     ],
 )
 def test_a_documented_conversion_is_made_and_reported(

@@ -60,6 +60,8 @@ def test_a_population_is_one_number_in_a_call_or_a_file(tmp_path: Path) -> None:
         ({"seed_posts": [{"author": "A", "text": "", "topics": ["x"]}]}, "seed_posts.0.text"),
         ({"feed": {"half_life": 0}}, "feed.half_life"),
         ({"agents": []}, "agents"),
+        ({"reasoner": "rule"}, "players={'reasoner': 'rule'}"),
+        ({"writer": "rule"}, "players={'writer': 'rule'}"),
     ],
 )
 def test_what_makes_no_sense_is_an_error_by_name(values: dict[str, Any], message: str) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,10 @@ def test_a_report_begins_with_the_effects_and_says_what_was_played(tmp_path: Pat
         "0 runs failed",
     ):
         assert told in page.text
+    assert "calls of complete runs" in page.text
+    parents = [before for before, (tag, _) in pairwise(page.tags) if tag == "table"]
+    assert len(parents) == 5
+    assert all(its["tabindex"] == "0" and its["aria-label"] for _, its in parents)
     places = [page.text.index(it) for it in ("Effects", "Charts", "Design", "What failed", "Runs")]
     assert places == sorted(places)
     images = [its for tag, its in page.tags if tag == "img"]

@@ -525,6 +525,15 @@ def test_a_player_for_a_kind_of_question_that_others_answer_is_told_of(
     assert "PLAYER_NEVER_ASKED run=World player=offer" in caplog.text
 
 
+def test_an_answer_that_is_longer_than_any_prompt_is_still_told() -> None:
+    class Many(Reply):
+        xs: list[float]
+
+    run = asking(lambda ask: ask("Ann", Many, "Give."))(players={"Ann": lambda _: [1 / 3] * 90_000})
+    run.run(1)
+    assert str(run.turns[1].answers[0]).startswith("xs [0.333")
+
+
 def test_a_question_may_be_put_together_on_a_thread() -> None:
     async def threaded(ask: Ask) -> int:
         gift = await (await asyncio.to_thread(ask, "Ann", Gift, "Give."))

@@ -12,7 +12,8 @@ from pydantic_core import from_json
 
 from llmsim_lab._util.text import faults
 
-_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+# Not after an odd number of backslashes, which say a backslash and no character.
+_HALF_CHARACTER = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
@@ -93,7 +94,7 @@ def read(adapter: TypeAdapter[Any], text: str | bytes, context: Any = None) -> A
                 raise
             # Pydantic does not read half characters: it checks the types without them, and the
             # json module reads the texts.
-            adapter.validate_json(_HALF_CHARACTER.sub("?", text), strict=True, context=context)
+            adapter.validate_json(_HALF_CHARACTER.sub(r"\1?", text), strict=True, context=context)
             return adapter.validate_python(json.loads(text), context=context)
     except (ValidationError, UnicodeError) as error:
         raise ValueError(faults(error) if isinstance(error, ValidationError) else error) from error

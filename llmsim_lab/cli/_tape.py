@@ -78,7 +78,9 @@ def diff(
         for line in changed or ["Configuration, model, versions and prompts are the same."]:
             say(line)
         for run in (one, other):
-            for line in tape.changes(run.id):
+            # What a first run began with, those that come from it have too, or say is gone.
+            is_first = run.parent is None and (one.parent, other.parent) != (None, None)
+            for line in () if is_first else tape.changes(run.id):
                 say(f"Run {run.id} changed: {line}")
         _show_trajectories(tape, one, other)
 

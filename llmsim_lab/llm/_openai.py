@@ -60,6 +60,10 @@ _STRICT_KEYWORDS = {
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
 }
 """What OpenAI's strict mode knows of JSON Schema."""
+_NEVER_STRICT = frozenset(
+    ("patternProperties", "prefixItems", "not", "if", "then", "else", "oneOf", "allOf")
+)
+"""What it turns down wherever it stands."""
 _DONE_REASONS = {"length": "length", "content_filter": "aborted", "abort": "aborted"}
 
 
@@ -425,9 +429,14 @@ def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_strict(schema: Mapping[str, Any]) -> bool:
     """Return True if a schema is one that strict mode takes: closed objects, all required."""
-    return all(
-        one.get("additionalProperties") is False
-        and set(one.get("required", ())) == one.get("properties", {}).keys()
+    return not any(
+        _NEVER_STRICT & one.keys()
+        or (
+            ("properties" in one or one.get("type") == "object")
+            and (
+                one.get("additionalProperties") is not False
+                or set(one.get("required", ())) != one.get("properties", {}).keys()
+            )
+        )
         for one in schemas_in(dict(schema))
-        if "properties" in one or one.get("type") == "object"
     )

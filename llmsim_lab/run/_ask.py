@@ -213,10 +213,7 @@ class _GuardedRandom(Random):
         super().__init__(seed)
 
     def _check(self) -> None:
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:  # on a thread without a loop
-            task = None
+        task = _current_task()
         self._owner = self._owner or task
         if task is None or self._owner is not task:
             what = f"{self._name} is drawn from by two tasks or threads, whose order may change"
@@ -230,6 +227,13 @@ class _GuardedRandom(Random):
     def getrandbits(self, k: int, /) -> int:
         self._check()
         return super().getrandbits(k)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # on a thread without a loop
+        return None
 
 
 class Ask:
@@ -465,7 +469,7 @@ class Ask:
         """Return what asks all, and gives their decisions by name, or that of one alone."""
         # Numbered at once, while the task that asks is the current one. Those that one task asks
         # come in the order of its code, also in a replay; 0 stands for one of another task.
-        task, numbers = asyncio.current_task(), []
+        task, numbers = _current_task(), []
         for name in names:
             key = (str(name), str(batch.tag), str(batch.by))
             first, asked = self._places.get(key, (task, 0))

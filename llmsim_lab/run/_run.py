@@ -237,7 +237,9 @@ class Run(Generic[StateT]):
             ConfigError: there is no player for it.
         """
         name, players = by or name, self.players
-        self._seats.update({name: None, tag or name: None})
+        self._seats[name] = None
+        if tag and name not in players:
+            self._seats[tag] = None
         who = players.get(name, players.get(tag or name, players.get("*", "model")))
         if who == "rule":
             return getattr(self, "rule")  # noqa: B009 - a world need not have one

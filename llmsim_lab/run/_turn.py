@@ -13,7 +13,7 @@ from pydantic import ConfigDict, FiniteFloat, TypeAdapter
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import plain_frame
 from llmsim_lab._util.text import clip, number, whole_text
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.llm._choose import measures
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.prompts._language import written
@@ -48,7 +48,9 @@ def _in_words(value: Any) -> str:
     """Return a value as prompts show it; a fraction with two decimals, or two digits if small."""
     if isinstance(value, float):
         return number(value) if abs(value) >= 0.01 else f"{value:.2g}"
-    return written(value)
+    with suppress(PromptError):  # an answer may be longer than any prompt
+        return written(value)
+    return dumps(value)
 
 
 def outside_in_words(lines: Iterable[Mapping[str, Any]]) -> list[str]:

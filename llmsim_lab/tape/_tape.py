@@ -254,9 +254,10 @@ class Tape:
         import pandas as pd
 
         frames = []
-        for run in (run_a, run_b):
-            with self._reading(f"a row of run {run}"):
-                frames.append(self.turns_frame(run).set_index("turn").select_dtypes("number"))
+        for rows in [self.frame_rows(self.run(run).id) for run in (run_a, run_b)]:
+            # By the turns of the lines: what a row says of its own may be anything.
+            frame = pd.DataFrame(map(whole, rows.values()), index=pd.Index(rows, name="turn"))
+            frames.append(frame.select_dtypes("number").drop(columns="turn", errors="ignore"))
         a, b = frames[0].align(frames[1], join="inner")
         if a.empty:
             what = "they share no turn or no column of numbers"

@@ -13,7 +13,7 @@ import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import OpenAIBackend, _openai, connect
-from llmsim_lab.llm._openai import as_json, parse_base_url, portable
+from llmsim_lab.llm._openai import as_json, is_strict, parse_base_url, portable
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
 URL = "http://box:1/v1"
@@ -576,6 +576,21 @@ def test_a_base_url_is_understood(given: str | None, url: str) -> None:
 
 
 # Schemas
+
+
+@pytest.mark.parametrize(
+    ("it", "strict"),
+    [
+        ({"type": "integer"}, True),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, True),
+        ({"oneOf": [{"type": "integer"}, {"type": "null"}]}, False),
+        ({"type": "array", "prefixItems": [{"type": "integer"}]}, False),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, False),
+    ],
+)
+def test_only_a_schema_that_strict_mode_takes_is_called_strict(it: Any, strict: bool) -> None:
+    whole = {"type": "object", "properties": {"it": it}, "required": ["it"]}
+    assert is_strict({**whole, "additionalProperties": False}) is strict
 
 
 def test_a_portable_schema_has_only_what_strict_mode_knows() -> None:

@@ -308,10 +308,14 @@ class Echo(Run[Sayings]):
 
 
 def test_half_a_character_in_a_reply_fails_no_turn_no_tape_and_no_frame(tmp_path: Path) -> None:
-    reply = json.dumps({"reasoning": "r", "words": HALVES, "confidence": 0.5})
+    values = {"reasoning": "r", "words": HALVES}
+    reply = json.dumps({**values, "confidence": 0.5})
+    # What is wrong with this one is told with the half character's escape in it, as a text.
+    lacking = json.dumps(values, ensure_ascii=False)
     path = tmp_path / "echo.tape"
-    run = Echo(llm_client=pot_client([reply]), turns=1, tape=path)
+    run = Echo(llm_client=pot_client([lacking, reply]), turns=1, tape=path)
     run.run()
+    assert replay(path).turns == run.turns
     assert run.state == Sayings(said="nice \ufffd", more=("nice \ufffd", "\N{GRINNING FACE}"))
     assert load(path).state == run.state
     assert list(run.to_frame()["said"]) == ["", "nice \ufffd"]
@@ -509,6 +513,36 @@ def test_a_player_that_was_never_asked_is_told_of(caplog: pytest.LogCaptureFixtu
     PublicGoods(players={"*": "random", "Bobb": "random"}).run(1)
     assert "PLAYER_NEVER_ASKED" in caplog.text
     assert "did you mean 'Bob'?" in caplog.text
+
+
+def test_a_player_for_a_kind_of_question_that_others_answer_is_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def tagged(ask: Ask) -> None:
+        await ask("Ann", Gift, "Give.", tag="offer")
+
+    asking(tagged)(players={"Ann": lambda _: 1, "offer": lambda _: 2}).run(1)
+    assert "PLAYER_NEVER_ASKED run=World player=offer" in caplog.text
+
+
+def test_an_answer_that_is_longer_than_any_prompt_is_still_told() -> None:
+    class Many(Reply):
+        xs: list[float]
+
+    run = asking(lambda ask: ask("Ann", Many, "Give."))(players={"Ann": lambda _: [1 / 3] * 90_000})
+    run.run(1)
+    assert str(run.turns[1].answers[0]).startswith("xs [0.333")
+
+
+def test_a_question_may_be_put_together_on_a_thread() -> None:
+    async def threaded(ask: Ask) -> int:
+        gift = await (await asyncio.to_thread(ask, "Ann", Gift, "Give."))
+        assert gift.amount == 1
+        return 0
+
+    run = asking(threaded)(players={"Ann": lambda _: 1})
+    run.run(1)
+    assert len(run.turns[1].answers) == 1
 
 
 def test_chance_that_does_not_follow_from_the_seed_is_named_where_a_replay_fails(

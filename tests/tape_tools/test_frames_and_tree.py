@@ -92,6 +92,12 @@ def test_a_comparison_has_both_values_and_their_difference_for_the_turns_that_bo
     assert (frame["interest_rate", "difference"] == 0).all()
 
 
+def test_a_comparison_goes_by_the_turns_of_the_lines_and_not_of_their_rows(copied: Path) -> None:
+    edit_rows(copied, 1, lambda row: {**row, "turn": 1})
+    with Tape(copied) as tape:
+        assert tape.compare(1, 2).index.tolist() == [0, 1, 2, 3]
+
+
 def test_runs_that_share_no_number_cannot_be_compared(copied: Path) -> None:
     edit_rows(copied, 2, lambda row: {"turn": row["turn"]})
     edit_begin(copied, 2, parent=None, fork_turn=None)

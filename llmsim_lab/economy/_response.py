@@ -54,7 +54,7 @@ class Criterion(NamedTuple):
     @property
     def interval(self) -> str:
         """The value and its interval: ``0.30 (0.21 to 0.39)``."""
-        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+        return f"{self.value:z.2f} ({self.low:z.2f} to {self.high:z.2f})"
 
 
 @dataclass(frozen=True, slots=True)

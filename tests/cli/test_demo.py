@@ -15,8 +15,8 @@ from llmsim_lab.llm import Tape, _connect
 from llmsim_lab.study import Demonstration
 from llmsim_lab.study._demo import demo_runs
 
-LETTERS = FakeOllama.tokens([{"A": -1.6, "B": -1.6, "C": -1.6, "D": -1.6, "E": -1.7}])
-"""Any of the five moves, whatever the economy does."""
+LETTERS = FakeOllama.tokens([dict.fromkeys("ABCDEFG", -1.95)])
+"""Any of the seven moves, whatever the economy does."""
 
 
 @pytest.fixture(autouse=True)
@@ -49,12 +49,12 @@ def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live(
     for player in shipped.players:
         assert player in words
     assert "Quarters 21 to 22 of seed 1: a fork of its run, live." in words
-    assert "That is about 10 calls of a model." in words
-    assert "When it was recorded a quarter took 33 s, which makes 66 s." in words
-    assert asked == 2 * 5
+    assert "That is about 14 calls of a model." in words
+    assert "When it was recorded a quarter took 53 s, which makes 2 min." in words
+    assert asked == 2 * 7
     assert [line.split()[0] for line in out.splitlines() if " 2005Q" in line] == ["20", "21", "22"]
     assert out.count("United States: rate_change_bp ") == 2
-    assert "live: 10 model calls: ok 100%" in out
+    assert "live: 14 model calls: ok 100%" in out
     assert "llmsim-lab doctor ollama:llama3.1:8b --economics" in words
     assert len(pd.read_csv("out/demo/turns.csv")) == 23
     assert Path("out/demo/demo.png").read_bytes().startswith(b"\x89PNG")

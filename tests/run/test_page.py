@@ -175,9 +175,9 @@ def test_a_run_in_memory_has_a_page_too(tmp_path: Path) -> None:
 
 def test_a_run_is_shown_with_its_family_and_first(tmp_path: Path) -> None:
     tape = data_path("tapes/demo.tape.gz")
-    family = PageData(page(tape, tmp_path / "two.html", run=2))
-    assert list(family.runs) == [1, 2]
-    assert family.start == 2
+    family = PageData(page(tape, tmp_path / "two.html", run=3))
+    assert list(family.runs) == [1, 3]
+    assert family.start == 3
     assert PageData(load(tape, 1).page(tmp_path / "run.html")).start == 1
 
 

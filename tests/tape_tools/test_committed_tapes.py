@@ -146,10 +146,7 @@ def test_the_demonstration_is_what_its_script_records(script: Any) -> None:
                     seed=seed,
                     mirrored=world == "mirrored",
                 )
-                # Recorded with five of today's moves, and with prompts that showed another gap.
-                recorded = config_of(info)
-                assert recorded.moves_bp == (-200, -75, 0, 75, 200)
-                assert recorded == config.model_copy(update={"moves_bp": recorded.moves_bp})
+                assert config_of(info) == config
                 # The last seed that was recorded need not be whole.
                 least = config.turns // 2 if seed == max(found) > 1 else config.turns
                 assert info.turns >= (made.OIL_END if world == "oil" else least)

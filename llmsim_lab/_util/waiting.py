@@ -74,7 +74,7 @@ def background_loop() -> asyncio.AbstractEventLoop:
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     while not loop.is_closed():
-        # asyncio gives such an exception to whoever waits for the task that raised it, and raises
+        # asyncio gives such an exception to those who wait for the task that raised it, and raises
         # it out of the loop as well; without its loop that waiter would never wake up.
         with suppress(KeyboardInterrupt, SystemExit):
             loop.run_forever()

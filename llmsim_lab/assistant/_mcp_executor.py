@@ -68,8 +68,8 @@ class MCPToolExecutor:
         server: a command to start, as a list of words, or ``mcp.StdioServerParameters`` where it
             needs a folder or environment variables; the URL of a server; or a server of the
             ``mcp`` library's in this process.
-        timeout_s: longest wait for a tool's answer, seconds; below the limit of whoever waits for
-            it, who would otherwise not learn what went wrong.
+        timeout_s: longest wait for a tool's answer, seconds; below the limit of the one
+            who waits for it, who would otherwise not learn what went wrong.
         start_timeout_s: longest wait for the server to start, and for a list of its tools, seconds.
 
     Raises:
@@ -148,8 +148,8 @@ class MCPToolExecutor:
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
         """Run a tool for a user; its failures are results.
 
-        A call is made once. If the server dies or stays silent during a call, nobody knows whether
-        it took effect, and the result says so.
+        A call is made once. If the server dies or stays silent during a call, it is not
+        known whether it took effect, and the result says so.
 
         The codes of failed results: ``INVALID_PARAMETERS``, ``NOT_FOUND`` and ``TOOL_ERROR`` are
         the tool's own, the first two where the server tells them apart; ``TOOL_NOT_FOUND``;

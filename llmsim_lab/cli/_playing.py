@@ -148,7 +148,7 @@ def _ask(question: OpenQuestion) -> Mapping[str, Any]:
     """Show the question and ask for each field until it is right.
 
     Raises:
-        ConfigError: there is nobody at the keyboard.
+        ConfigError: no one is at the keyboard.
     """
     with _terminal:
         say(f"\nTurn {question.turn}: {question.agent} is asked.")
@@ -169,7 +169,7 @@ def _field(question: OpenQuestion, name: str) -> Any:
             answer = input("> ").strip()
         except EOFError:
             raise ConfigError(
-                f"nobody answers for {question.agent}: standard input has ended; play on a "
+                f"no one answers for {question.agent}: standard input has ended; play on a "
                 "terminal, or in a notebook with HumanSeat(simulation)"
             ) from None
         value = question.value(name, answer)

@@ -51,7 +51,7 @@ class Committee(Settings):
 
         Args:
             votes: the rate that each member wants, by name.
-            current: the rate in force, which stays if nobody votes.
+            current: the rate in force, which stays without votes.
         """
         if not votes:
             return current

@@ -22,7 +22,7 @@ _SPECS = (
 )
 _GET = "pip install 'llmsim-lab[embedded]'"
 _MAY_BE_THERE_S = 1.0
-"""How long an Ollama that nobody named may take for each answer."""
+"""How long an Ollama that was not named may take for each answer."""
 
 
 @without_locals

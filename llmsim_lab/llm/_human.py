@@ -255,7 +255,7 @@ class Person:
         """Answer one of ``questions`` with its fields or the reply's text, from any thread.
 
         Raises:
-            ConfigError: nobody waits for this answer any more, or it is of a wrong type.
+            ConfigError: this answer is no longer waited for, or it is of a wrong type.
         """
         try:
             question._answer.set_result(reply_of(answer))

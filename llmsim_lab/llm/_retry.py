@@ -174,7 +174,7 @@ def _repair_messages(
     again = "Reply again."
     if request.schema is not None:
         again = "Reply again with one complete JSON object of the required form and nothing else."
-    # The fault's own words are for whoever set the limits; its cause's are for the model.
+    # The fault's own words are for the one who set the limits; its cause's are for the model.
     complaint = clip(str(fault.__cause__ or fault), _MAX_COMPLAINT_CHARS)
     if not cut:
         note = f"That reply was not valid: {complaint}."

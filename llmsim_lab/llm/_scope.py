@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 
 _MAX_TEXT_CHARS = 2_000
-"""How much of a reply that is being written is kept for whoever watches."""
+"""How much of a reply that is being written is kept for those who watch."""
 
 
 class CallLog:
-    """The calls of one turn, as the run itself records them, whoever makes them.
+    """The calls of one turn, as the run itself records them.
 
     Args:
         run: the run's name, for messages.

@@ -303,7 +303,7 @@ class Ask:
                 in ``question.values``; where the prompt is a function, they are for rules alone.
 
         Raises:
-            ConfigError: nobody answers for this player, the limits leave nothing, the same was
+            ConfigError: no one answers for this player, the limits leave nothing, the same was
                 asked twice, or a rule's answer is not allowed.
             PromptError: a slot has no value, or the other way round.
             LLMFailureException: a model failed to answer.

@@ -250,7 +250,7 @@ class Run(Generic[StateT]):
             others = f" (there are players for {', '.join(players)})" if players else ""
             model, by_chance = "llm_client=connect('auto')", "players={'*': 'random'}"
             way_out = f"give the run a model, {cls}({model}), or other players: {cls}({by_chance})"
-            raise ConfigError(f"nobody answers for {name}{others}: {way_out}")
+            raise ConfigError(f"no one answers for {name}{others}: {way_out}")
         return self.llm_client
 
     def prompt(self, source: str | Prompt) -> Prompt:

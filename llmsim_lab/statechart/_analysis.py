@@ -80,7 +80,7 @@ class Cascade:
 
     @property
     def depth(self) -> int:
-        """Steps from the root to the farthest post; 0 where nobody answered."""
+        """Steps from the root to the farthest post; 0 where no one answered."""
         return max(self.levels.values())
 
     @property

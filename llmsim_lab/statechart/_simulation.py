@@ -232,7 +232,7 @@ class SocialSimulation(Run[SocialState]):
         """Return how often users went from one state (rows) to another (columns).
 
         Args:
-            shares: of the moves out of a state, which add up to 1 in a row (a state that nobody
+            shares: of the moves out of a state, which add up to 1 in a row (a state that no one
                 left has zeros), instead of counts.
         """
         import pandas as pd

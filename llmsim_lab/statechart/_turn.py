@@ -37,7 +37,7 @@ def next_posts(
         state: the network.
         profiles: the users, in the state's order.
         config: the weights.
-        seed: of the draws; the same turn of the same run has the same draws, whoever scrolls.
+        seed: of the draws; the same turn of the same run has the same draws, no matter who scrolls.
     """
     if not state.feed:
         return [None] * len(state.people)

@@ -63,4 +63,4 @@ def test_with_nobody_at_the_keyboard_the_run_ends_and_says_so(
     types(typed, "Raise the rate")
     status, _, err = llmsim_lab("run", "chair.yaml", "--out", "out")
     assert status == 1
-    assert "nobody answers for Aland: standard input has ended" in err
+    assert "no one answers for Aland: standard input has ended" in err

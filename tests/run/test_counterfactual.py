@@ -123,6 +123,6 @@ def test_a_recorded_run_brings_its_prompts_and_no_model(tmp_path: Path) -> None:
     seen.clear()
     recorded.counterfactual({}, llm_client=client).run(1)
     assert seen == [f"{name}: how much?" for name in ("Ann", "Bob", "Cy", "Di")]
-    with pytest.raises(ConfigError, match="nobody answers for Ann: give the run a model"):
+    with pytest.raises(ConfigError, match="no one answers for Ann: give the run a model"):
         recorded.counterfactual({}).run(1)
     recorded.counterfactual("random").run(1)

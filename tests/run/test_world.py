@@ -958,7 +958,7 @@ def by(player: Any, **limits: Any) -> Any:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (lambda: PublicGoods().run(1), r"nobody answers for Ann: .*connect\('auto'\)"),
+        (lambda: PublicGoods().run(1), r"no one answers for Ann: .*connect\('auto'\)"),
         (
             lambda: PublicGoods(WorldConfig()),
             r"not a PublicGoodsConfig; .*PublicGoods\(seed=1\)",

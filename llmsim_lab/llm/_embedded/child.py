@@ -35,7 +35,7 @@ def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its
     server = xllamacpp.Server(_parameters(xllamacpp, settings))
     out.write(json.dumps({"ready": server.listening_address}) + "\n")
     sys.stdin.read()  # returns when the parent has ended or closed it
-    os._exit(0)  # a destructor would wait for a generation that nobody waits for any more
+    os._exit(0)  # a destructor would wait for a generation that is no longer wanted
 
 
 def _parameters(runtime: Any, settings: dict[str, Any]) -> Any:

@@ -328,13 +328,16 @@ def _put(ask: AskPerson, question: OpenQuestion) -> None:
             question._answer.set_exception(error)
 
 
+_NO_OPTIONS: Mapping[str, Any] = {}
+
+
 class _PersonConfig(LLMConfig):
     """Settings of a client whose model is a person: nothing is sampled, so no options."""
 
     @property
     def sampling(self) -> Mapping[str, Any]:
         """No options: temperature, seed and token limits mean nothing to a person."""
-        return {}
+        return _NO_OPTIONS  # the same for every request, by which a tape knows them again
 
 
 def human_client(person: Person) -> LLMClient:

@@ -107,24 +107,27 @@ class Origin(NamedTuple):
         """
         if len(spans) > MAX_SPANS:
             return None
-        values: dict[str, list[_Value]] = {"system": [], "user": []}
-        tokens: dict[str, list[int | None]] = {"system": [], "user": []}
-        ends, lengths = dict.fromkeys(ROLES, 0), list[int]()
-        for span in spans:
-            gap, length = span.start - ends[span.role], span.end - span.start
-            fixed: int | None = length
-            if span.role == "user":  # in which alone the lengths of calls of one form differ
-                lengths.append(length)
-                fixed = None
-            values[span.role].append((gap, fixed, span.name, span.source))
-            ends[span.role] = span.end
-            tokens[span.role].append(span.tokens)
+        forms: list[tuple[_Value, ...]] = []
+        lengths: list[int] = []
+        tokens: list[int | None] = []
+        for role in ROLES:
+            values: list[_Value] = []
+            before = 0
+            for name, stands_in, start, end, source, count in spans:
+                if stands_in == role:
+                    length = end - start
+                    # The lengths of calls of one form differ in the user message alone.
+                    fixed = length if role == "system" else None
+                    values.append((start - before, fixed, name, source))
+                    before = end
+                    tokens.append(count)
+                    if fixed is None:
+                        lengths.append(length)
+            forms.append(tuple(values))
         related = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
-        form = _form_of(
-            tuple(values["system"]), tuple(values["user"]), tuple(sources.items()), related
-        )
-        known = (*tokens["system"], *tokens["user"])
-        return _shared(form, (tuple(lengths), known) if set(known) - {None} else tuple(lengths))
+        form = _form_of(*forms, tuple(sources.items()), related)
+        known = tokens.count(None) < len(tokens)
+        return _shared(form, (tuple(lengths), tuple(tokens)) if known else tuple(lengths))
 
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
         """Return the spans.

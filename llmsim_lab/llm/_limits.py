@@ -131,7 +131,6 @@ class Sent:
     """
 
     limit: asyncio.Timeout
-    timer: asyncio.TimerHandle | None = None
 
     def __init__(self, timeout_s: float, total_s: float | None = None) -> None:
         self.timeout_s, self.total_s = timeout_s, math.inf if total_s is None else total_s
@@ -145,6 +144,8 @@ class Lane:
     The time of a request is the longest silence while the server works for us. It begins anew with
     each piece of any reply and when another request has ended, for a server that answers one after
     another has not looked at it before: its queue is not charged to the model.
+
+    One timer serves all: most requests end long before their time, and a timer is dear.
     """
 
     def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
@@ -152,6 +153,8 @@ class Lane:
         self._size = limits.at_once
         self._free = asyncio.Semaphore(self._size)
         self._since = 0.0  # the time of none begins before this
+        self._in_time: set[Sent] = set()
+        self._timer: asyncio.TimerHandle | None = None
 
     async def send(
         self, sent: Sent, ask: Callable[..., Awaitable[ChatReply]], *what: Any
@@ -167,7 +170,8 @@ class Lane:
         tokens, too_many = None, False
         try:
             async with asyncio.timeout(None) as sent.limit:
-                self._watch(sent, began)
+                self._in_time.add(sent)
+                self._look_at(began + min(sent.timeout_s, sent.total_s))
                 reply = await ask(*what)
             tokens = getattr(reply, "reply_tokens", None) or 1
             return reply
@@ -175,8 +179,7 @@ class Lane:
             too_many = error.status_code in (429, 503)
             raise
         finally:
-            if sent.timer is not None:
-                sent.timer.cancel()
+            self._in_time.discard(sent)
             now = self._since = self._loop.time()
             sent.seconds = now - began
             self._limits.ended(began, now, tokens=tokens, too_many=too_many)
@@ -185,14 +188,25 @@ class Lane:
             for _ in range(1 + change):
                 self._free.release()
 
-    def _watch(self, sent: Sent, began: float) -> None:
-        """End a request that is late, else look again when it may be."""
-        late = min(max(began, self._since) + sent.timeout_s, began + sent.total_s)
-        if late <= self._loop.time():
-            sent.limit.reschedule(0)
-        else:
-            # In an empty context: a cancelled timer is kept for a while, and would keep the run.
-            sent.timer = self._loop.call_at(late, self._watch, sent, began, context=Context())
+    def _look_at(self, due: float) -> None:
+        """See that requests which are late then are ended."""
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        # In an empty context: the timer outlives its request, whose context would keep the run.
+        self._timer = self._loop.call_at(due, self._end_late, context=Context())
+
+    def _end_late(self) -> None:
+        self._timer, now = None, self._loop.time()
+        for sent in [*self._in_time]:
+            began = sent.began or now
+            due = min(max(began, self._since) + sent.timeout_s, began + sent.total_s)
+            if due <= now:
+                self._in_time.remove(sent)
+                sent.limit.reschedule(0)
+            else:
+                self._look_at(due)
 
     def heard(self, *_: object) -> None:
         """Note that the server works: a piece of a reply has come."""

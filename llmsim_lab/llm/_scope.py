@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _MAX_TEXT_CHARS = 2_000
 """How much of a reply that is being written is kept for those who watch."""
+
+
+_as_json = lru_cache(maxsize=4096, typed=True)(json.dumps)
 
 
 class CallLog:
@@ -71,7 +75,9 @@ class CallLog:
         site = request.site
         place = (site.component, site.agent, site.replicate) if site else (None,)
         before = self._drawn[place] = self._drawn.get(place, -1) + 1
-        return seed_from(json.dumps([*self._sampling, self.turn, *place, before]))
+        return seed_from(
+            f"[{', '.join(map(_as_json, (*self._sampling, self.turn, *place, before)))}]"
+        )
 
     def end(self, request: ChatRequest, call: CallRecord | None) -> None:
         """Record the outcome of a call that began; None if nothing was answered."""

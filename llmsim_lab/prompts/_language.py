@@ -54,8 +54,8 @@ class _Filling:
     """Text that is put out piece by piece, and where its values stand."""
 
     def __init__(self) -> None:
-        self._pieces = list[str]()
-        self._places = list[Place]()
+        self._pieces: list[str] = []
+        self._places: list[Place] = []
         self._length = self._steps = 0
 
     def add(self, text: str, places: Iterable[Place] = ()) -> None:

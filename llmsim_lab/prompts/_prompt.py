@@ -211,7 +211,8 @@ class Prompt:
             # Exactly these: a value too many is a misspelt slot more often than not.
             if mine.keys() | values.keys() != self._slots:
                 raise PromptError(self._mismatch({**values, **mine}))
-            texts, spans = dict[str, str](), list[Span]()
+            texts: dict[str, str] = {}
+            spans: list[Span] = []
             for role, fill in zip(ROLES, fills, strict=True):
                 try:
                     texts[role], places = fill(mine)

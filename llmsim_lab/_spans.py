@@ -56,6 +56,10 @@ class Span(NamedTuple):
         return text[self.start : self.end]
 
 
+Part = tuple[str, _Role, int, int, str, int | None]
+"""The fields of a ``Span``: a plain tuple will do, and takes a fifth of the time to make."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Where a prompt's parts came from, and whether that is known.
@@ -89,7 +93,7 @@ class Origin(NamedTuple):
 
     @staticmethod
     def of(
-        spans: Sequence[Span],
+        spans: Sequence[Part],
         sources: Mapping[str, str],
         facts: Mapping[str, object],
         *,

@@ -461,6 +461,9 @@ class Template:
             PromptError: a value lacks what is looked up in it, a filter or a comparison cannot take
                 it, or a limit was reached.
         """
+        if values.keys() >= self._names.keys():
+            filled = self._fill(self._parts, values)
+            return lambda _: filled
         if not values:  # the limits are those of the whole
             return lambda mine: self._fill(self._parts, mine)
         parts: list[tuple[_Part, set[str]]] = []

@@ -18,7 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Self
 
-from llmsim_lab._spans import MAX_SPANS, ROLES, Origin, Provenance, Span
+from llmsim_lab._spans import MAX_SPANS, ROLES, Origin, Part, Provenance, Span
 from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
@@ -212,14 +212,13 @@ class Prompt:
             if mine.keys() | values.keys() != self._slots:
                 raise PromptError(self._mismatch({**values, **mine}))
             texts: dict[str, str] = {}
-            spans: list[Span] = []
+            spans: list[Part] = []
             for role, fill in zip(ROLES, fills, strict=True):
                 try:
                     texts[role], places = fill(mine)
                 except PromptError as error:
                     raise self._fault(role, error) from error
-                for start, end, slots in places:
-                    spans.append(Span(slots, role, start, end))
+                spans += [(slots, role, start, end, "", None) for start, end, slots in places]
             return RenderedPrompt(**texts, template=self, spans=spans)
 
         return render
@@ -277,11 +276,11 @@ class RenderedPrompt(str):
     system: str
     user: str
     template: Prompt
-    places: Sequence[Span] | None
+    places: Sequence[Part] | None
     _sources: tuple[Mapping[str, str], Mapping[str, object]]
 
     def __new__(
-        cls, *, system: str, user: str, template: Prompt, spans: Sequence[Span] | None = None
+        cls, *, system: str, user: str, template: Prompt, spans: Sequence[Part] | None = None
     ) -> RenderedPrompt:
         """Join the parts with an empty line.
 

@@ -353,12 +353,15 @@ class Run(Generic[StateT]):
 
     @property
     def prompts(self) -> dict[str, Prompt]:
-        """The prompts in use, by their places; a world's own are known once they were asked."""
+        """The prompts in use, by their places; a world's own are known once they were asked.
+
+        ``run.prompts |= {place: prompt}`` asks with another one from now on.
+        """
         return dict(self._prompts)
 
-    def put_prompts(self, prompts: Mapping[str, Prompt]) -> None:
-        """Ask with other prompts than those that the class's ``turn`` names, by their places."""
-        self._prompts |= prompts
+    @prompts.setter
+    def prompts(self, prompts: Mapping[str, Prompt]) -> None:
+        self._prompts = dict(prompts)
         self._sources.clear()
 
     @property

@@ -339,7 +339,7 @@ class World:
         names = {place.partition("#")[0] for place in run.prompts} if resumed else ()
         run._edit = PromptEdits(level, names)
         if not resumed:
-            run.put_prompts({at: run._edit(prompt) for at, prompt in run.prompts.items()})
+            run.prompts = {at: run._edit(prompt) for at, prompt in run.prompts.items()}
 
     def checked(self, arms: Sequence[Arm], seed: int, source: Tape | None) -> AnyRun:
         """Make a run of each arm on trial; returns that of the first.

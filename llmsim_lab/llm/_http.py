@@ -14,9 +14,9 @@ import re
 import time
 import traceback
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -30,7 +30,7 @@ from pydantic_core import from_json
 from llmsim_lab._util.text import clip, listed, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm._retry import errors_behind, is_refused, retry_after_s
-from llmsim_lab.types import ChatReply, ChatRequest, OnText, ToolCall
+from llmsim_lab.types import ChatReply, ChatRequest, OnText
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -181,25 +181,18 @@ class Written:
     """A reply that is written piece by piece.
 
     Attributes:
-        tool_calls: those so far.
-        done_reason: why the reply ended; empty while the server has not said so.
-        prompt_tokens: as the server counts.
-        reply_tokens: as the server counts.
+        fields: what is known of it beside its texts, by the names of ``ChatReply``.
 
     Args:
         on_text: is given each piece, thinking between ``<think>`` tags; None if there is no reader.
     """
 
     def __init__(self, on_text: OnText | None) -> None:
-        self.tool_calls: list[ToolCall] = []
-        self.done_reason = ""
-        self.prompt_tokens: int | None = None
-        self.reply_tokens: int | None = None
+        self.fields: dict[str, Any] = {}
         self._on_text, self._thinks = on_text, False
         self._began = time.perf_counter()
         self._texts: list[str] = []
         self._thoughts: list[str] = []
-        self._top_logprobs: tuple[tuple[Any, Any], ...] = ()
 
     def add(self, text: str, thinking: str = "") -> None:
         """Take a piece; an empty one says that the server works."""
@@ -213,24 +206,18 @@ class Written:
 
     def add_logprobs(self, tokens: list[Any]) -> None:
         """Take tokens with their alternatives, of which those of the first one are kept."""
-        if tokens and not self._top_logprobs:
+        if tokens and not self.fields.get("top_logprobs"):
             likely = member(tokens[0], "top_logprobs", list)
-            self._top_logprobs = tuple(
-                (member(one, "token", str), one.get("logprob")) for one in likely
-            )
+            pairs = tuple((member(one, "token", str), one.get("logprob")) for one in likely)
+            self.fields["top_logprobs"] = pairs
 
-    def reply(self, *, load_seconds: float = 0.0) -> ChatReply:
+    def reply(self) -> ChatReply:
         """Return what has been written."""
         return ChatReply(
             text="".join(self._texts),
             thinking="".join(self._thoughts),
-            tool_calls=tuple(self.tool_calls),
-            done_reason=self.done_reason,
-            prompt_tokens=self.prompt_tokens,
-            reply_tokens=self.reply_tokens,
             seconds=time.perf_counter() - self._began,
-            load_seconds=load_seconds,
-            top_logprobs=self._top_logprobs,
+            **self.fields,
         )
 
 
@@ -302,6 +289,7 @@ class Server:
         way_in: what to do where it refuses access.
         wider: how its models get a larger context window.
         pull: the command that gets a model, where there is one.
+        names: returns the models there are, for the message about a missing one.
         key: returns the key of this moment.
         lasting: whether connections outlive a request.
     """
@@ -313,6 +301,7 @@ class Server:
     way_in: str
     wider: str = "raise LLMConfig.num_ctx, up to what the model was trained for"
     pull: str = ""
+    names: Callable[[], Awaitable[list[str]]] | None = None
     key: Callable[[], Awaitable[SecretStr | None]] | None = None
     lasting: bool = True
 
@@ -331,7 +320,12 @@ class Server:
 
     @asynccontextmanager
     async def asked(
-        self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
+        self,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        chat: ChatRequest | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> AsyncIterator[httpx.Response]:
         """Make a request, and turn what goes wrong until its answer is read into a failure of ours.
 
@@ -340,17 +334,17 @@ class Server:
         Args:
             path: after the server's address.
             body: JSON that is posted; without it the request is a GET.
+            chat: what the body asks.
             timeout_s: longest wait for a connection and for each piece of the answer, seconds;
                 None where the caller bounds the time.
 
         Raises:
-            StatusError: the server reports an error.
             BackendError: the request cannot be sent, the server does not answer, or not in its
-                protocol's form.
+                protocol's form; or it reports an error, the ``StatusError`` behind this one.
         """
         content = b"" if body is None else _as_json(body)
         extensions = {"timeout": httpx.Timeout(timeout_s).as_dict(), "streamed": bool(content)}
-        with self.translated():
+        async with self.translated(body, chat):
             key = await self.key() if self.key else None
             request = httpx.Request(
                 "POST" if content else "GET",
@@ -381,11 +375,6 @@ class Server:
             headers["Connection"] = "close"
         return headers
 
-    async def document(self, path: str, *, timeout_s: float | None = None) -> Any:
-        """Return the JSON document at a path; raises what ``asked`` does."""
-        async with self.asked(path, timeout_s=timeout_s) as response:
-            return read_json(response.content)
-
     async def lines(self, response: httpx.Response) -> AsyncIterator[bytes]:
         """Yield the lines of a streamed answer, without their ends and without empty ones.
 
@@ -407,13 +396,17 @@ class Server:
         if rest := rest.strip():
             yield rest
 
-    @contextmanager
-    def translated(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def translated(
+        self, body: Mapping[str, Any] | None = None, chat: ChatRequest | None = None
+    ) -> AsyncIterator[None]:
         """Turn what HTTP clients raise, and what is raised in reading, into failures of ours."""
         try:
             yield
         except BaseException as error:
             clear_locals(error)  # those of the HTTP client have the key, or a proxy's password
+            if isinstance(error, StatusError):
+                raise await self._reported(error, body or {}, chat) from error
             if isinstance(error, ConnectionError | httpx.TransportError):
                 raise self._lost(error) from error
             if isinstance(error, ConfigError):
@@ -436,32 +429,20 @@ class Server:
             text = f"the connection to {self.who} broke: {detail}"
         return BackendError(text, reason="connection_error", retry=True)
 
-    async def fault(
-        self,
-        error: StatusError,
-        model: str,
-        request: ChatRequest | None = None,
-        *,
-        num_ctx: int | None = None,
-        names: Callable[[], Awaitable[list[str]]] | None = None,
+    async def _reported(
+        self, error: StatusError, body: Mapping[str, Any], chat: ChatRequest | None
     ) -> BackendError:
-        """Return the failure that a server reports by its status and in its words.
-
-        Args:
-            error: the report.
-            model: the one that was asked for.
-            request: what was asked.
-            num_ctx: the context window that was asked for.
-            names: returns the models there are, for the message about a missing one.
-        """
+        """Return the failure that a server reports by its status and in its words."""
         status, text = error.status, error.text
         reason: FailureReason = "client_error"
+        model = body.get("model", "")
         named = f" for {model!r}" if model else ""
         what, hint = f"rejects the request{named}", ""
-        if request is not None and _OVERFLOW.search(error.said):
+        if chat is not None and _OVERFLOW.search(error.said):
             read = error.sizes.get("n_prompt_tokens")
-            prompt = f"{len(request.prompt)} characters" if read is None else f"{read} tokens"
-            window = min(filter(None, (error.sizes.get("n_ctx"), num_ctx)), default=None)
+            prompt = f"{len(chat.prompt)} characters" if read is None else f"{read} tokens"
+            windows = error.sizes.get("n_ctx"), body.get("options", {}).get("num_ctx")
+            window = min(filter(None, windows), default=None)
             of = f" of {window} tokens" if window else ""
             return BackendError(
                 f"the prompt has {prompt}, more than the context window{of} can hold ({text}); "
@@ -474,8 +455,9 @@ class Server:
         elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
             reason, what = "model_not_found", f"has no model {model!r}"
             hint = f"; get it with: {self.pull} {model}" if self.pull else ""
-            with suppress(BackendError):
-                hint += f"; it has {listed(await names()) or 'none'}" if names else ""
+            if chat is not None and self.names is not None:
+                with suppress(BackendError):
+                    hint += f"; it has {listed(await self.names()) or 'none'}"
         elif status == 404:
             hint = f"; see that {self.url} is the address of an {self.kind}"
         elif status == 429:

@@ -24,6 +24,7 @@ from llmsim_lab.llm._http import (
     Written,
     member,
     read_address,
+    read_json,
     read_object,
     run_aside,
     without_locals,
@@ -68,6 +69,7 @@ class OllamaBackend:
             way_out="start it with: ollama serve, or set OLLAMA_HOST",
             way_in="its setting OLLAMA_ORIGINS says which host names and origins it serves",
             pull="ollama pull",
+            names=self._names,
         )
         self._model = None if model in _UNNAMED else model
         self._is_new_enough = False
@@ -90,13 +92,8 @@ class OllamaBackend:
             await _version(self.server)
             self._is_new_enough = True
         model = await self._resolve(request.model)
+        reply = await self._exchange(model, request, on_text)
         num_ctx = request.options.get("num_ctx")
-        try:
-            reply = await self._exchange(model, request, on_text)
-        except StatusError as error:
-            raise await self.server.fault(
-                error, model, request, num_ctx=num_ctx, names=self._names
-            ) from error
         used = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
         if num_ctx is not None and used > min(num_ctx, _LEAST_TRAINED):
             window = min(num_ctx, await self._trained_length(model) or num_ctx)
@@ -169,12 +166,7 @@ class OllamaBackend:
     async def _exchange(
         self, model: str, request: ChatRequest, on_text: OnText | None
     ) -> ChatReply:
-        """Make one request over the wire.
-
-        Raises:
-            StatusError: the server reports an error.
-            BackendError: something else is wrong.
-        """
+        """Make one request over the wire."""
         fields = {
             "model": model,
             "messages": [_as_json(message) for message in request.messages],
@@ -193,25 +185,29 @@ class OllamaBackend:
         }
         body = {name: value for name, value in fields.items() if value is not None}
         written = Written(on_text)
+        calls: list[ToolCall] = []
         last: dict[str, Any] = {}
-        async with self.server.asked("/api/chat", body) as response:
+        async with self.server.asked("/api/chat", body, request) as response:
             async for line in self.server.lines(response):
                 last = read_object(line)
                 if error := last.get("error"):
                     raise StatusError(None, error)
                 message = member(last, "message", dict)
-                written.tool_calls += map(_call_of, member(message, "tool_calls", list))
+                calls += map(_call_of, member(message, "tool_calls", list))
                 written.add_logprobs(member(last, "logprobs", list))
                 written.add(member(message, "content", str), member(message, "thinking", str))
             if not last:
                 raise self.server.broken_off()
             done = member(last, "done", bool)
             ending = member(last, "done_reason", str)
-            written.done_reason = ending or ("stop" if done else "aborted")
-            written.prompt_tokens = member(last, "prompt_eval_count", int)
-            written.reply_tokens = member(last, "eval_count", int)
-            loading_ns = member(last, "load_duration", int) or 0
-        reply = written.reply(load_seconds=loading_ns / 1e9)
+            written.fields |= {
+                "tool_calls": tuple(calls),
+                "done_reason": ending or ("stop" if done else "aborted"),
+                "prompt_tokens": member(last, "prompt_eval_count", int),
+                "reply_tokens": member(last, "eval_count", int),
+                "load_seconds": (member(last, "load_duration", int) or 0) / 1e9,
+            }
+        reply = written.reply()
         if not done:
             raise self.server.stopped(reply)
         return reply
@@ -250,12 +246,12 @@ async def _official(
     Raises:
         BackendError: the server reports an error, does not answer, or not in Ollama's form.
     """
-    with server.translated():
+    async with server.translated({"model": model}):
         transport = await server.transport()
         try:
             yield ollama.AsyncClient(server.url, transport=transport, timeout=timeout_s)
         except ollama.ResponseError as error:
-            raise await server.fault(StatusError(error.status_code, error.error), model) from error
+            raise StatusError(error.status_code, error.error) from error
 
 
 def _as_json(message: Message) -> dict[str, Any]:
@@ -324,14 +320,10 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
         BackendError: it does not answer, is no Ollama server, or is too old to say that a prompt
             does not fit.
     """
-    try:
-        with server.translated():
-            document = await server.document("/api/version", timeout_s=timeout_s)
-            version = clip(printable(member(document, "version", str)), 40)
-            if (numbers := re.match(r"v?(\d{1,6})\.(\d{1,6})", version)) is None:
-                raise ValueError(f"version is {version!r}")
-    except StatusError as error:
-        raise await server.fault(error, "") from error
+    async with server.asked("/api/version", timeout_s=timeout_s) as response:
+        version = clip(printable(member(read_json(response.content), "version", str)), 40)
+        if (numbers := re.match(r"v?(\d{1,6})\.(\d{1,6})", version)) is None:
+            raise ValueError(f"version is {version!r}")
     # A development build is "0.0.0", and has what is newest.
     if (0, 0) < (int(numbers[1]), int(numbers[2])) < OLDEST:
         raise BackendError(

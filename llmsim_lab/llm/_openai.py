@@ -108,6 +108,7 @@ class OpenAIBackend:
             way_out="start it, or set base_url or OPENAI_BASE_URL",
             way_in="set OPENAI_API_KEY, or give api_key=...",
             wider="start the server with a larger window",
+            names=self._names,
             key=self._secret,
         )
         self._extend = extend
@@ -149,14 +150,13 @@ class OpenAIBackend:
         while True:
             body = self.body_of(model, request, without)
             try:
-                reply = await self._exchange(body, on_text)
+                reply = await self._exchange(body, request, on_text)
                 break
-            except StatusError as error:
+            except BackendError as error:
                 # Each time one thing less is sent, so this comes to an end.
-                further = _turned_down(body, error, without)
+                further = _turned_down(body, error.__cause__, without)
                 if not further:
-                    how = self.server.fault(error, model, request, names=self._names)
-                    raise await how from error
+                    raise
                 without |= further
         # Not before a request went through: a rejection may name fields only to quote the request.
         known = self._turned_down[model]
@@ -192,14 +192,13 @@ class OpenAIBackend:
     async def _models(self) -> dict[str, dict[str, Any]]:
         """Return the server's models by name; none if it does not list them."""
         try:
-            with self.server.translated():
-                answer = await self.server.document("/models", timeout_s=LIST_TIMEOUT_S)
-                models = member(answer, "data", list)
+            async with self.server.asked("/models", timeout_s=LIST_TIMEOUT_S) as response:
+                models = member(read_json(response.content), "data", list)
                 return {name: one for one in models if (name := member(one, "id", str))}
-        except StatusError as error:
-            if error.status in (404, 405, 501):
+        except BackendError as error:
+            if error.status_code in (404, 405, 501):
                 return {}
-            raise await self.server.fault(error, "") from error
+            raise
 
     async def _resolve(self, asked: str) -> str:
         """Return the model to ask; a choice, once made, stays."""
@@ -253,38 +252,38 @@ class OpenAIBackend:
             self._extend(request, body)
         return body
 
-    async def _exchange(self, body: Mapping[str, Any], on_text: OnText | None) -> ChatReply:
-        """Make one request over the wire.
-
-        Raises:
-            StatusError: the server reports an error.
-            BackendError: it does not answer, or not in the protocol's form.
-        """
+    async def _exchange(
+        self, body: Mapping[str, Any], request: ChatRequest, on_text: OnText | None
+    ) -> ChatReply:
+        """Make one request over the wire."""
         written = Written(on_text)
         calls: dict[int, dict[str, Any]] = {}
         ended = False
-        async with self.server.asked("/chat/completions", body) as response:
+        async with self.server.asked("/chat/completions", body, request) as response:
             async for line in self.server.lines(response):
                 # Read to its end all the same, so that the connection can be used again.
                 event = None if ended else _event(line)
                 ended = event is None
                 if event is not None:
                     _add_event(written, calls, event)
-            if not (ended or written.done_reason):
+            reason = written.fields.get("done_reason")
+            if not (ended or reason):
                 raise self.server.broken_off()
-            for _, call in sorted(calls.items()):
+            for call in calls.values():
                 call["arguments"] = read_object(call["arguments"] or "{}")
-                written.tool_calls.append(ToolCall(**call))
-        written.done_reason = _DONE_REASONS.get(written.done_reason, "stop")
+        written.fields["done_reason"] = _DONE_REASONS.get(reason, "stop")
+        written.fields["tool_calls"] = tuple(ToolCall(**call) for _, call in sorted(calls.items()))
         reply = written.reply()
         if reply.done_reason == "aborted":
             raise self.server.stopped(reply)
         return reply
 
 
-def _turned_down(body: Mapping[str, Any], error: StatusError, without: Set[str]) -> Set[str]:
+def _turned_down(
+    body: Mapping[str, Any], error: BaseException | None, without: Set[str]
+) -> Set[str]:
     """Return what a server does not take of a request; nothing if that is not the trouble."""
-    if error.status not in _REJECTIONS:
+    if not isinstance(error, StatusError) or error.status not in _REJECTIONS:
         return frozenset()
     said = error.said
     lacking = {name for name in _SWITCHES if name in body and name in said}
@@ -320,14 +319,15 @@ def _event(line: bytes) -> dict[str, Any] | None:
 def _add_event(written: Written, calls: dict[int, dict[str, Any]], event: dict[str, Any]) -> None:
     """Put an event to a reply and its calls, which come in pieces."""
     if usage := member(event, "usage", dict):
-        written.prompt_tokens = member(usage, "prompt_tokens", int)
-        written.reply_tokens = member(usage, "completion_tokens", int)
+        written.fields["prompt_tokens"] = member(usage, "prompt_tokens", int)
+        written.fields["reply_tokens"] = member(usage, "completion_tokens", int)
     choices = member(event, "choices", list)
     if not choices:
         written.add("")  # mostly how far the server has read the prompt
         return
     choice, delta = choices[0], member(choices[0], "delta", dict)
-    written.done_reason = member(choice, "finish_reason", str) or written.done_reason
+    if reason := member(choice, "finish_reason", str):
+        written.fields["done_reason"] = reason
     written.add_logprobs(member(member(choice, "logprobs", dict), "content", list))
     for part in member(delta, "tool_calls", list):
         # Of servers that leave the index out, each part is a whole call.

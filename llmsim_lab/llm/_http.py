@@ -16,7 +16,7 @@ import traceback
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -263,7 +263,7 @@ class StatusError(Exception):
         code = self.sizes.get("code", 0)
         self.status = status or (code if 400 <= code <= 599 else None)
         self.text = _words(text) or "no explanation"
-        named = [str(values.get(name) or "") for name in ("param", "code", "type")]
+        named = (str(values.get(name) or "") for name in ("param", "code", "type"))
         self.said = " ".join([*named, self.text])
         self.retry_after_s = retry_after_s(retry_after)
         super().__init__(self.text)
@@ -353,19 +353,19 @@ class Server:
                 content=content,
                 extensions=extensions,
             )
-            response = await (await self.transport()).handle_async_request(request)
-            try:
-                if response.is_error:
-                    said = response.content.decode(errors="replace")
-                    again = response.headers.get("retry-after")
-                    raise StatusError(response.status_code, said, retry_after=again)
-                yield response
-            except StatusError as error:
-                if key is not None and len(key) >= _SHORTEST_SECRET:
-                    error.hide(key.get_secret_value())
-                raise
-            finally:
-                await response.aclose()  # which closes the connection if there is more to come
+            transport = await self.transport()
+            # Closing it closes the connection if there is more to come.
+            async with aclosing(await transport.handle_async_request(request)) as response:
+                try:
+                    if response.is_error:
+                        said = response.content.decode(errors="replace")
+                        again = response.headers.get("retry-after")
+                        raise StatusError(response.status_code, said, retry_after=again)
+                    yield response
+                except StatusError as error:
+                    if key is not None and len(key) >= _SHORTEST_SECRET:
+                        error.hide(key.get_secret_value())
+                    raise
 
     def _headers(self, key: SecretStr | None) -> dict[str, str]:
         headers = {"User-Agent": "llmsim-lab", "Content-Type": "application/json"}
@@ -540,13 +540,11 @@ class Transport(httpx.AsyncBaseTransport):
             return response
         content = bytearray()
         most = MAX_ERROR_BYTES if response.is_error else MAX_REPLY_BYTES
-        try:
+        async with aclosing(response):
             async for chunk in response.stream:  # type: ignore[union-attr]
                 content += chunk
                 if len(content) > most:
                     break
-        finally:
-            await response.aclose()
         if response.has_redirect_location:
             target = clip(printable(without_password(response.headers["location"])), 200)
             raise BackendError(
@@ -579,11 +577,8 @@ _kept: WeakKeyDictionary[
 
 async def _lifetime(url: str, who: str) -> AsyncIterator[Transport]:
     """Keep connections open; ``asyncio.run`` closes async generators before it closes the loop."""
-    transport = Transport(url, who)
-    try:
+    async with Transport(url, who) as transport:
         yield transport
-    finally:
-        await transport.aclose()
 
 
 def run_aside(work: Coroutine[Any, Any, T]) -> T:

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._choose import text_of
+from llmsim_lab.llm._choose import numeric, text_of
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._scripted import reply_of
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
@@ -152,14 +152,13 @@ def _number(typed: str) -> float:
 
 def _close(value: Any, schema: Mapping[str, Any]) -> list[Any]:
     """Return the choices of a schema that a value may mean."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return [choice for choice in schema.get("enum", ()) if _is_same(choice, value)]
-    numbers = (choice for choice in schema.get("enum", ()) if isinstance(choice, int | float))
-    # Half of the second decimal: rates are shown with two, and typed as they are shown.
-    return [choice for choice in numbers if math.isclose(value, choice, abs_tol=0.005)]
+    return [choice for choice in schema.get("enum", ()) if _is_close(choice, value)]
 
 
-def _is_same(choice: Any, value: Any) -> bool:
+def _is_close(choice: Any, value: Any) -> bool:
+    if numeric([choice, value]):
+        # Half of the second decimal: rates are shown with two, and typed as they are shown.
+        return math.isclose(value, choice, abs_tol=0.005)
     return choice == value and isinstance(choice, bool) == isinstance(value, bool)  # 1 is not True
 
 

@@ -154,13 +154,7 @@ class OllamaBackend:
         """Return the model to ask; a choice, once made, stays."""
         if asked not in _UNNAMED:
             return asked
-        self._model = self._model or (await self.look()).model
-        if self._model is None:
-            raise BackendError(
-                f"Ollama at {self.host} has no model that can chat; get one with: "
-                f"ollama pull {SUGGESTED_MODEL}",
-                reason="model_not_found",
-            )
+        self._model = self._model or (await self.look()).chosen()
         return self._model
 
     async def _exchange(
@@ -290,6 +284,20 @@ class OllamaProbe:
     models: tuple[str, ...]
     model: str | None = None
     why: str = ""
+
+    def chosen(self) -> str:
+        """Return that model.
+
+        Raises:
+            BackendError: there is none.
+        """
+        if self.model is None:
+            raise BackendError(
+                f"Ollama at {self.host} has no model that can chat; "
+                f"'ollama pull {SUGGESTED_MODEL}' gets one",
+                reason="model_not_found",
+            )
+        return self.model
 
 
 def full_name(name: str) -> str:

@@ -30,7 +30,7 @@ from pydantic_core import from_json
 from llmsim_lab._util.text import clip, listed, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm._retry import errors_behind, is_refused, retry_after_s
-from llmsim_lab.types import ChatReply, ChatRequest, OnText
+from llmsim_lab.types import ChatReply, ChatRequest, OnText, ToolCall
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -181,7 +181,9 @@ class Written:
     """A reply that is written piece by piece.
 
     Attributes:
-        fields: what is known of it beside its texts, by the names of ``ChatReply``.
+        fields: what is known of it beside its texts and calls, by the names of ``ChatReply``.
+        calls: of tools, by their places; arguments may be JSON, which comes in pieces.
+        ended: whether the server has said that nothing follows.
 
     Args:
         on_text: is given each piece, thinking between ``<think>`` tags; None if there is no reader.
@@ -189,6 +191,8 @@ class Written:
 
     def __init__(self, on_text: OnText | None) -> None:
         self.fields: dict[str, Any] = {}
+        self.calls: dict[int, dict[str, Any]] = {}
+        self.ended = False
         self._on_text, self._thinks = on_text, False
         self._began = time.perf_counter()
         self._texts: list[str] = []
@@ -213,9 +217,14 @@ class Written:
 
     def reply(self) -> ChatReply:
         """Return what has been written."""
+        calls = [call for _, call in sorted(self.calls.items())]
+        for call in calls:
+            if isinstance(call["arguments"], str):
+                call["arguments"] = read_object(call["arguments"] or "{}")
         return ChatReply(
             text="".join(self._texts),
             thinking="".join(self._thoughts),
+            tool_calls=tuple(ToolCall(**call) for call in calls),
             seconds=time.perf_counter() - self._began,
             **self.fields,
         )
@@ -375,6 +384,46 @@ class Server:
             headers["Connection"] = "close"
         return headers
 
+    async def chat(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        request: ChatRequest,
+        on_text: OnText | None,
+        add: Callable[[Written, bytes], None],
+    ) -> ChatReply:
+        """Return a reply that comes as a stream of lines.
+
+        Args:
+            path: after the server's address.
+            body: the request as the protocol writes it.
+            request: what it asks.
+            on_text: is given each piece of the reply.
+            add: puts a line to what has been written.
+
+        Raises:
+            BackendError: as ``asked`` does; or the reply is not whole.
+        """
+        written = Written(on_text)
+        async with self.asked(path, body, request) as response:
+            async for line in self.lines(response):
+                # Read to its end all the same, so that the connection can be used again.
+                if not written.ended:
+                    add(written, line)
+            if not (written.ended or written.fields.get("done_reason")):
+                text = f"the reply of {self.who} ended before it was done"
+                raise BackendError(text, reason="connection_error", status_code=200, retry=True)
+            reply = written.reply()
+        if reply.done_reason == "aborted":
+            text = (
+                f"{self.who} stopped the model before it was done, after "
+                f"{clip(reply.text, 120)!r}; change the prompt, raise the temperature, or use "
+                "another model"
+            )
+            more: dict[str, Any] = {"status_code": 200, "retry": True, "reply": reply}
+            raise BackendError(text, reason="generation_stopped", **more)
+        return reply
+
     async def lines(self, response: httpx.Response) -> AsyncIterator[bytes]:
         """Yield the lines of a streamed answer, without their ends and without empty ones.
 
@@ -473,20 +522,6 @@ class Server:
             and "insufficient_quota" not in error.said,
             retry_after_s=error.retry_after_s,
         )
-
-    def broken_off(self) -> BackendError:
-        """Return the failure of a streamed reply that ended too early."""
-        text = f"the reply of {self.who} ended before it was done"
-        return BackendError(text, reason="connection_error", status_code=200, retry=True)
-
-    def stopped(self, reply: ChatReply) -> BackendError:
-        """Return the failure of a model that was stopped before it was done."""
-        text = (
-            f"{self.who} stopped the model before it was done, after {clip(reply.text, 120)!r}; "
-            "change the prompt, raise the temperature, or use another model"
-        )
-        more: dict[str, Any] = {"status_code": 200, "retry": True, "reply": reply}
-        return BackendError(text, reason="generation_stopped", **more)
 
 
 def _as_json(body: Mapping[str, Any]) -> bytes:

@@ -29,7 +29,7 @@ from llmsim_lab.llm._http import (
     run_aside,
     without_locals,
 )
-from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
+from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
 
 SUGGESTED_MODEL = "llama3.1:8b"
 """What to pull where there is no model, or only a very small one; 4.9 GB."""
@@ -92,7 +92,8 @@ class OllamaBackend:
             await _version(self.server)
             self._is_new_enough = True
         model = await self._resolve(request.model)
-        reply = await self._exchange(model, request, on_text)
+        body = _body_of(model, request)
+        reply = await self.server.chat("/api/chat", body, request, on_text, _add)
         num_ctx = request.options.get("num_ctx")
         used = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
         if num_ctx is not None and used > min(num_ctx, _LEAST_TRAINED):
@@ -157,55 +158,6 @@ class OllamaBackend:
         self._model = self._model or (await self.look()).chosen()
         return self._model
 
-    async def _exchange(
-        self, model: str, request: ChatRequest, on_text: OnText | None
-    ) -> ChatReply:
-        """Make one request over the wire."""
-        fields = {
-            "model": model,
-            "messages": [_as_json(message) for message in request.messages],
-            "stream": True,
-            # Else the server cuts an overlong prompt silently. ``shift: false`` would keep it from
-            # dropping the start of a full window, but makes it load the model anew after other
-            # clients' requests.
-            "truncate": False,
-            "options": dict(request.options),
-            "think": request.think,
-            "format": request.schema,
-            "keep_alive": request.keep_alive,
-            "tools": [dict(tool) for tool in request.tools] or None,
-            "top_logprobs": request.top_logprobs or None,
-            "logprobs": bool(request.top_logprobs) or None,
-        }
-        body = {name: value for name, value in fields.items() if value is not None}
-        written = Written(on_text)
-        calls: list[ToolCall] = []
-        last: dict[str, Any] = {}
-        async with self.server.asked("/api/chat", body, request) as response:
-            async for line in self.server.lines(response):
-                last = read_object(line)
-                if error := last.get("error"):
-                    raise StatusError(None, error)
-                message = member(last, "message", dict)
-                calls += map(_call_of, member(message, "tool_calls", list))
-                written.add_logprobs(member(last, "logprobs", list))
-                written.add(member(message, "content", str), member(message, "thinking", str))
-            if not last:
-                raise self.server.broken_off()
-            done = member(last, "done", bool)
-            ending = member(last, "done_reason", str)
-            written.fields |= {
-                "tool_calls": tuple(calls),
-                "done_reason": ending or ("stop" if done else "aborted"),
-                "prompt_tokens": member(last, "prompt_eval_count", int),
-                "reply_tokens": member(last, "eval_count", int),
-                "load_seconds": (member(last, "load_duration", int) or 0) / 1e9,
-            }
-        reply = written.reply()
-        if not done:
-            raise self.server.stopped(reply)
-        return reply
-
     async def _trained_length(self, model: str) -> int | None:
         """Return the longest context a model was trained for, tokens, where the server tells."""
         if model not in self._trained:
@@ -248,6 +200,27 @@ async def _official(
             raise StatusError(error.status_code, error.error) from error
 
 
+def _body_of(model: str, request: ChatRequest) -> dict[str, Any]:
+    """Return a request as the protocol writes it."""
+    fields = {
+        "model": model,
+        "messages": [_as_json(message) for message in request.messages],
+        "stream": True,
+        # Else the server cuts an overlong prompt silently. ``shift: false`` would keep it from
+        # dropping the start of a full window, but makes it load the model anew after other
+        # clients' requests.
+        "truncate": False,
+        "options": dict(request.options),
+        "think": request.think,
+        "format": request.schema,
+        "keep_alive": request.keep_alive,
+        "tools": [dict(tool) for tool in request.tools] or None,
+        "top_logprobs": request.top_logprobs or None,
+        "logprobs": bool(request.top_logprobs) or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def _as_json(message: Message) -> dict[str, Any]:
     """Return a message as the protocol writes it."""
     calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in message.tool_calls]
@@ -260,10 +233,26 @@ def _as_json(message: Message) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _call_of(call: dict[str, Any]) -> ToolCall:
-    function = member(call, "function", dict)
-    arguments = member(function, "arguments", dict)
-    return ToolCall(name=member(function, "name", str), arguments=arguments)
+def _add(written: Written, line: bytes) -> None:
+    """Put a line of a stream to a reply."""
+    chunk = read_object(line)
+    if error := chunk.get("error"):
+        raise StatusError(None, error)
+    message = member(chunk, "message", dict)
+    for call in member(message, "tool_calls", list):
+        function = member(call, "function", dict)
+        name, arguments = member(function, "name", str), member(function, "arguments", dict)
+        written.calls[len(written.calls)] = {"name": name, "arguments": arguments}
+    written.add_logprobs(member(chunk, "logprobs", list))
+    written.add(member(message, "content", str), member(message, "thinking", str))
+    written.fields["done_reason"] = "aborted"  # unless more comes
+    if member(chunk, "done", bool):
+        written.fields |= {
+            "done_reason": member(chunk, "done_reason", str) or "stop",
+            "prompt_tokens": member(chunk, "prompt_eval_count", int),
+            "reply_tokens": member(chunk, "eval_count", int),
+            "load_seconds": (member(chunk, "load_duration", int) or 0) / 1e9,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from llmsim_lab.llm._http import (
     run_aside,
     without_locals,
 )
-from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
+from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class OpenAIBackend:
         while True:
             body = self.body_of(model, request, without)
             try:
-                reply = await self._exchange(body, request, on_text)
+                reply = await self.server.chat("/chat/completions", body, request, on_text, _add)
                 break
             except BackendError as error:
                 # Each time one thing less is sent, so this comes to an end.
@@ -252,36 +252,8 @@ class OpenAIBackend:
             self._extend(request, body)
         return body
 
-    async def _exchange(
-        self, body: Mapping[str, Any], request: ChatRequest, on_text: OnText | None
-    ) -> ChatReply:
-        """Make one request over the wire."""
-        written = Written(on_text)
-        calls: dict[int, dict[str, Any]] = {}
-        ended = False
-        async with self.server.asked("/chat/completions", body, request) as response:
-            async for line in self.server.lines(response):
-                # Read to its end all the same, so that the connection can be used again.
-                event = None if ended else _event(line)
-                ended = event is None
-                if event is not None:
-                    _add_event(written, calls, event)
-            reason = written.fields.get("done_reason")
-            if not (ended or reason):
-                raise self.server.broken_off()
-            for call in calls.values():
-                call["arguments"] = read_object(call["arguments"] or "{}")
-        written.fields["done_reason"] = _DONE_REASONS.get(reason, "stop")
-        written.fields["tool_calls"] = tuple(ToolCall(**call) for _, call in sorted(calls.items()))
-        reply = written.reply()
-        if reply.done_reason == "aborted":
-            raise self.server.stopped(reply)
-        return reply
 
-
-def _turned_down(
-    body: Mapping[str, Any], error: BaseException | None, without: Set[str]
-) -> Set[str]:
+def _turned_down(body: Mapping[str, Any], error: object, without: Set[str]) -> Set[str]:
     """Return what a server does not take of a request; nothing if that is not the trouble."""
     if not isinstance(error, StatusError) or error.status not in _REJECTIONS:
         return frozenset()
@@ -294,30 +266,21 @@ def _turned_down(
     return lacking
 
 
-def _event(line: bytes) -> dict[str, Any] | None:
-    """Return the event that a line of a stream has, empty for a comment; None at the end mark.
-
-    Raises:
-        StatusError: it is an error.
-        ValueError: it is not a line of a stream of events.
-    """
+def _add(written: Written, line: bytes) -> None:
+    """Put a line of a stream of events to a reply and its calls, which come in pieces."""
     name, _, data = line.partition(b":")
     if name in (b"", b"event", b"id", b"retry"):
-        return {}
+        return
     if name == b"error":  # llama.cpp's
         raise StatusError(None, read_json(data))
     if name != b"data":
         raise ValueError("it is not a stream of events")
     if data.strip() == b"[DONE]":
-        return None
+        written.ended = True
+        return
     event = read_object(data)
     if error := event.get("error"):  # some have it always, as null
         raise StatusError(None, error)
-    return event
-
-
-def _add_event(written: Written, calls: dict[int, dict[str, Any]], event: dict[str, Any]) -> None:
-    """Put an event to a reply and its calls, which come in pieces."""
     if usage := member(event, "usage", dict):
         written.fields["prompt_tokens"] = member(usage, "prompt_tokens", int)
         written.fields["reply_tokens"] = member(usage, "completion_tokens", int)
@@ -327,13 +290,13 @@ def _add_event(written: Written, calls: dict[int, dict[str, Any]], event: dict[s
         return
     choice, delta = choices[0], member(choices[0], "delta", dict)
     if reason := member(choice, "finish_reason", str):
-        written.fields["done_reason"] = reason
+        written.fields["done_reason"] = _DONE_REASONS.get(reason, "stop")
     written.add_logprobs(member(member(choice, "logprobs", dict), "content", list))
     for part in member(delta, "tool_calls", list):
         # Of servers that leave the index out, each part is a whole call.
         place = member(part, "index", int)
-        place = len(calls) if place is None else place
-        call = calls.setdefault(place, {"id": None, "name": "", "arguments": ""})
+        place = len(written.calls) if place is None else place
+        call = written.calls.setdefault(place, {"id": None, "name": "", "arguments": ""})
         function = member(part, "function", dict)
         call["id"] = member(part, "id", str) or call["id"]
         call["name"] = member(function, "name", str) or call["name"]

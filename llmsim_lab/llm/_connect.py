@@ -11,7 +11,7 @@ from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, is_file, runtime_installed
 from llmsim_lab.llm._embedded.weights import default_model, get_model, installed_models
-from llmsim_lab.llm._http import without_locals, without_password
+from llmsim_lab.llm._http import run_aside, without_locals, without_password
 from llmsim_lab.llm._ollama import SUGGESTED_MODEL, OllamaBackend, OllamaProbe, full_name, look
 from llmsim_lab.llm._openai import Key, OpenAIBackend, only_one
 from llmsim_lab.types import ChatBackend
@@ -150,7 +150,7 @@ def _ollama(name: str, host: str | None, found: OllamaProbe) -> Found:
 
 def _openai(name: str, base_url: str | None, api_key: Key | None) -> Found:
     backend = OpenAIBackend(name or None, base_url=base_url, api_key=api_key)
-    names = backend.look()
+    names = run_aside(backend.names())
     name = name or only_one(names, backend.base_url)
     known = f", which lists {listed(names)}" if names and name not in names else ""
     return name, backend, f"Using {name} on the server at {backend.base_url}{known}."

@@ -35,7 +35,6 @@ from llmsim_lab.llm._http import (
     read_address,
     read_json,
     read_object,
-    run_aside,
     without_locals,
 )
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
@@ -108,7 +107,7 @@ class OpenAIBackend:
             way_out="start it, or set base_url or OPENAI_BASE_URL",
             way_in="set OPENAI_API_KEY, or give api_key=...",
             wider="start the server with a larger window",
-            names=self._names,
+            names=self.names,
             key=self._secret,
         )
         self._extend = extend
@@ -178,15 +177,12 @@ class OpenAIBackend:
         length = length if type(length) is int else None
         return ModelInfo(name=name, backend="openai", context_length=length)
 
-    def look(self) -> list[str]:
+    async def names(self) -> list[str]:
         """Return the names of the server's models; none if it does not list them.
 
         Raises:
             BackendError: no server answers there, or it turns the key down.
         """
-        return run_aside(self._names())
-
-    async def _names(self) -> list[str]:
         return [printable(name) for name in await self._models()]
 
     async def _models(self) -> dict[str, dict[str, Any]]:
@@ -204,7 +200,7 @@ class OpenAIBackend:
         """Return the model to ask; a choice, once made, stays."""
         if asked not in _UNNAMED:
             return asked.removeprefix("openai:")
-        self._model = self._model or only_one(await self._names(), self.base_url)
+        self._model = self._model or only_one(await self.names(), self.base_url)
         return self._model
 
     async def _secret(self) -> SecretStr | None:

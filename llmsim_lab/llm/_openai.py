@@ -388,14 +388,10 @@ def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_strict(schema: Mapping[str, Any]) -> bool:
     """Return True if a schema is one that strict mode takes: closed objects, all required."""
-    return not any(
-        _NEVER_STRICT & one.keys()
-        or (
-            ("properties" in one or one.get("type") == "object")
-            and (
-                one.get("additionalProperties") is not False
-                or set(one.get("required", ())) != one.get("properties", {}).keys()
-            )
-        )
-        for one in schemas_in(dict(schema))
-    )
+    for one in schemas_in(dict(schema)):
+        is_open = one.get("additionalProperties") is not False
+        is_object = "properties" in one or one.get("type") == "object"
+        optional = one.get("properties", {}).keys() ^ set(one.get("required", ()))
+        if _NEVER_STRICT & one.keys() or (is_object and (is_open or optional)):
+            return False
+    return True

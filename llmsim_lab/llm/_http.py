@@ -457,7 +457,13 @@ class Server:
             if isinstance(error, StatusError):
                 raise await self._reported(error, body or {}, chat) from error
             if isinstance(error, ConnectionError | httpx.TransportError):
-                raise self._lost(error) from error
+                detail = _words(error) or type(error).__name__
+                text = f"the connection to {self.who} broke: {detail}"
+                # The official client makes a plain ConnectionError of a ConnectError.
+                if isinstance(error, ConnectionError | httpx.ConnectError | httpx.TimeoutException):
+                    what = "" if is_refused(error) else f" ({detail})"
+                    text = f"no {self.kind} answers at {self.url}{what}; {self.way_out}"
+                raise BackendError(text, reason="connection_error", retry=True) from error
             if isinstance(error, ConfigError):
                 raise BackendError(str(error), reason="client_error") from error
             if isinstance(error, ValueError | TypeError):
@@ -466,17 +472,6 @@ class Server:
                 more: dict[str, Any] = {"status_code": 200, "retry": True}
                 raise BackendError(text, reason="server_error", **more) from error
             raise
-
-    def _lost(self, error: ConnectionError | httpx.TransportError) -> BackendError:
-        """Return the failure of a connection that could not be made, or broke."""
-        detail = _words(error) or type(error).__name__
-        # The official client makes a plain ConnectionError of a ConnectError.
-        if isinstance(error, ConnectionError | httpx.ConnectError | httpx.TimeoutException):
-            what = "" if is_refused(error) else f" ({detail})"
-            text = f"no {self.kind} answers at {self.url}{what}; {self.way_out}"
-        else:
-            text = f"the connection to {self.who} broke: {detail}"
-        return BackendError(text, reason="connection_error", retry=True)
 
     async def _reported(
         self, error: StatusError, body: Mapping[str, Any], chat: ChatRequest | None

@@ -266,6 +266,7 @@ def _add(written: Written, line: bytes) -> None:
     """Put a line of a stream of events to a reply and its calls, which come in pieces."""
     name, _, data = line.partition(b":")
     if name in (b"", b"event", b"id", b"retry"):
+        written.add("")  # with comments, servers keep a connection alive while they work
         return
     if name == b"error":  # llama.cpp's
         raise StatusError(None, read_json(data))

@@ -136,11 +136,6 @@ class MacroLags:
     output_gap: tuple[float, float]
     interest_rate: tuple[float, float, float, float]
 
-    @classmethod
-    def constant(cls, *, inflation: float, output_gap: float, interest_rate: float) -> MacroLags:
-        """Return a past in which nothing moved."""
-        return cls((inflation,) * 4, (output_gap,) * 2, (interest_rate,) * 4)
-
 
 class GlobalState(Value):
     """The economy at the end of a quarter. The defaults are the macro model's steady state.
@@ -167,10 +162,9 @@ class GlobalState(Value):
     def _fill_lags(self) -> Self:
         # After, since only then all levels are floats, whatever they were given as.
         if self.lags is None:
-            lags = MacroLags.constant(
-                inflation=self.inflation,
-                output_gap=self.output_gap,
-                interest_rate=self.interest_rate,
+            # A past in which nothing moved.
+            lags = MacroLags(
+                (self.inflation,) * 4, (self.output_gap,) * 2, (self.interest_rate,) * 4
             )
             object.__setattr__(self, "lags", lags)
         return self

@@ -138,9 +138,8 @@ class ChatRequest:
             )
         # Reversed, since the first message of each role counts.
         texts: dict[str, str] = {one.role: one.content for one in reversed(self.messages)}
-        site = self.site
-        agent, turn = (site.agent, site.turn) if site else (None, None)
-        return self.origin.read(texts, agent=agent, turn=turn)
+        site = self.site or CallSite(component="")
+        return self.origin.read(texts, agent=site.agent, turn=site.turn)
 
     @property
     def prompt(self) -> str:

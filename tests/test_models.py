@@ -85,7 +85,7 @@ def test_what_no_economy_can_be_is_refused(model: type[BaseModel], fields: dict[
 def test_the_defaults_are_the_steady_state() -> None:
     economy = GlobalState()
     assert (economy.interest_rate, economy.inflation, economy.output_gap) == (4, 2, 0)
-    assert economy.lags == MacroLags.constant(inflation=2, output_gap=0, interest_rate=4)
+    assert economy.lags == MacroLags((2,) * 4, (0,) * 2, (4,) * 4)
 
 
 @pytest.mark.parametrize("rate", [5, 5.0, "5", Decimal(5)])

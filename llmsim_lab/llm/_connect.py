@@ -11,7 +11,7 @@ from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, is_file, runtime_installed
 from llmsim_lab.llm._embedded.weights import default_model, get_model, installed_models
-from llmsim_lab.llm._http import without_locals, without_password
+from llmsim_lab.llm._http import run_aside, without_locals, without_password
 from llmsim_lab.llm._ollama import SUGGESTED_MODEL, OllamaBackend, OllamaProbe, full_name, look
 from llmsim_lab.llm._openai import Key, OpenAIBackend, only_one
 from llmsim_lab.types import ChatBackend
@@ -65,7 +65,6 @@ def connect(
     """
     config = LLMConfig(**((config.model_dump() if config else {}) | settings))
     address = {"host": host, "base_url": base_url, "api_key": api_key}
-    given = {name: value for name, value in address.items() if value is not None}
     wish = os.environ.get("LLMSIM_MODEL", "").strip() if _named(model) == ("auto", "") else ""
     kind, name = _named(wish or model)
     if kind not in _ADDRESSES or (kind == "auto" and name):
@@ -74,21 +73,26 @@ def connect(
             f"model {shown!r} is not understood; say {_SPECS}. For a model of Ollama's: "
             f"'ollama:{shown}'"
         )
+    given = [one for one, value in address.items() if value is not None]
     if stray := [one for one in given if one not in _ADDRESSES[kind]]:
         raise ConfigError(
             f"{stray[0]}= does not go with {kind!r}: host= is Ollama's address; base_url= and "
             "api_key= go with 'openai:NAME' only, which 'auto' never takes, as it may cost money"
         )
-    if len(given.keys() & {"host", "base_url"}) > 1:
+    if host is not None and base_url is not None:
         raise ConfigError("host= and base_url= are two addresses; give base_url= only")
-    if kind == "auto":
-        name, backend, chosen = _auto(host, config, download=download)
-    elif kind == "ollama":
-        name, backend, chosen = _ollama(name, host)
-    elif kind == "openai":
-        name, backend, chosen = _openai(name, base_url or host, api_key)
-    else:
-        name, backend, chosen = _embedded(name, config, download=download)
+    try:
+        if kind == "auto":
+            name, backend, chosen = _auto(host, config, download=download)
+        elif kind == "ollama":
+            name, backend, chosen = _ollama(name, host, look(host))
+        elif kind == "openai":
+            name, backend, chosen = _openai(name, base_url or host, api_key)
+        else:
+            name, backend, chosen = _embedded(name, config, download=download)
+    except BackendError as error:
+        instead = ", or use connect('embedded')" if kind == "ollama" else ""
+        raise ConfigError(f"{error}{instead}") from error
     chosen += f" (LLMSIM_MODEL={wish})" if wish else ""
     most = config.max_concurrency
     if isinstance(backend, EmbeddedBackend):
@@ -118,10 +122,7 @@ def _named(model: str) -> tuple[str, str]:
 
 def _auto(host: str | None, config: LLMConfig, *, download: bool) -> Found:
     try:
-        found = look(host, timeout_s=_MAY_BE_THERE_S)
-        if found.model:
-            return _ollama("", host, found)
-        why = f"Ollama at {found.host} has no model"
+        return _ollama("", host, look(host, timeout_s=_MAY_BE_THERE_S))
     except BackendError as error:
         why = str(error)
     if runtime_installed() and (download or installed_models()):
@@ -135,34 +136,22 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> Found:
     )
 
 
-def _ollama(name: str, host: str | None, found: OllamaProbe | None = None) -> Found:
-    try:
-        found = found or look(host)
-    except BackendError as error:
-        raise ConfigError(f"{error}, or use connect('embedded')") from error
-    if not (name or found.model):
-        raise ConfigError(
-            f"Ollama at {found.host} has no model that can chat; "
-            f"'ollama pull {SUGGESTED_MODEL}' gets one"
-        )
+def _ollama(name: str, host: str | None, found: OllamaProbe) -> Found:
     if name and full_name(name) not in map(full_name, found.models):
         raise ConfigError(
             f"Ollama at {found.host} has no model {name!r}; it has: "
             f"{listed(found.models) or 'none'}. 'ollama pull {name}' gets it"
         )
     why = "" if name else f": {found.why}"
-    name = name or str(found.model)
+    name = name or found.chosen()
     chosen = f"Using {name} on Ollama {found.version} at {found.host}{why}."
     return name, OllamaBackend(name, host=host), chosen
 
 
 def _openai(name: str, base_url: str | None, api_key: Key | None) -> Found:
     backend = OpenAIBackend(name or None, base_url=base_url, api_key=api_key)
-    try:
-        names = backend.look()
-        name = name or only_one(names, backend.base_url)
-    except BackendError as error:
-        raise ConfigError(str(error)) from error
+    names = run_aside(backend.names())
+    name = name or only_one(names, backend.base_url)
     known = f", which lists {listed(names)}" if names and name not in names else ""
     return name, backend, f"Using {name} on the server at {backend.base_url}{known}."
 

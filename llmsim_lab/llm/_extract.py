@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -65,12 +65,23 @@ def parse_reply(
     Raises:
         InvalidReply: nothing in the text fits.
     """
+    decision: ModelT | None = None
+    complaint = ""
     try:
         decision = response_model.model_validate_json(text, context=WIRE)
     except ValidationError as error:
-        decision = _search(text, response_model, error, allowed())
-    if check is not None and (complaint := check(decision)):
-        raise InvalidReply(complaint, rejected=decision)
+        answer = without_thinking(text)
+        why = error.errors()[0]["msg"] if "{" in answer else "there is no JSON object in it"
+        complaint = f"the reply is not valid JSON: {why}" if text.strip() else "the reply is empty"
+        for value in _json_values(answer):
+            try:
+                decision = response_model.model_validate(value, context=WIRE)
+            except ValidationError as wrong:
+                complaint = _describe(wrong, allowed())
+    if decision is None:
+        raise InvalidReply(complaint)
+    if check is not None and (found := check(decision)):
+        raise InvalidReply(found, rejected=decision)
     return decision
 
 
@@ -108,26 +119,6 @@ def allowed_words(
     return words
 
 
-def _search(
-    text: str,
-    response_model: type[ModelT],
-    first_error: ValidationError,
-    allowed: Mapping[str, str],
-) -> ModelT:
-    answer = without_thinking(text)
-    reason = first_error.errors()[0]["msg"] if "{" in answer else "there is no JSON object in it"
-    complaint = f"the reply is not valid JSON: {reason}" if text.strip() else "the reply is empty"
-    found: ModelT | None = None
-    for value in _json_values(answer):
-        try:
-            found = response_model.model_validate(value, context=WIRE)
-        except ValidationError as error:
-            complaint = _describe(error, allowed)
-    if found is None:
-        raise InvalidReply(complaint)
-    return found
-
-
 def _json_values(text: str) -> Iterator[dict[str, Any]]:
     """Yield the outermost JSON objects in a text, in order."""
     position = 0
@@ -154,18 +145,17 @@ def _describe(error: ValidationError, allowed: Mapping[str, str]) -> str:
     return "; ".join(each_fault(error, say, most=_MAX_FAULTS))
 
 
-def alternatives(listed: Iterable[tuple[Any, Any]], *, who: str) -> tuple[tuple[str, float], ...]:
+def alternatives(pairs: Sequence[tuple[Any, Any]], *, who: str) -> tuple[tuple[str, float], ...]:
     """Return tokens with their log-probabilities, the likeliest first, without impossible ones.
 
     Args:
-        listed: pairs of token and natural log-probability, as the server says.
+        pairs: of token and natural log-probability, as the server says.
         who: the server, for messages.
 
     Raises:
         BackendError: a token is not a text, a number is not the logarithm of a probability, or the
             probabilities add up to more than 1.
     """
-    pairs = list(listed)
     # A little above 0 is rounding; what is not a number compares False.
     fine = all(
         isinstance(token, str) and isinstance(value, int | float) and value < 1e-3

@@ -14,9 +14,9 @@ import re
 import time
 import traceback
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -181,25 +181,22 @@ class Written:
     """A reply that is written piece by piece.
 
     Attributes:
-        tool_calls: those so far.
-        done_reason: why the reply ended; empty while the server has not said so.
-        prompt_tokens: as the server counts.
-        reply_tokens: as the server counts.
+        fields: what is known of it beside its texts and calls, by the names of ``ChatReply``.
+        calls: of tools, by their places; arguments may be JSON, which comes in pieces.
+        ended: whether the server has said that nothing follows.
 
     Args:
         on_text: is given each piece, thinking between ``<think>`` tags; None if there is no reader.
     """
 
     def __init__(self, on_text: OnText | None) -> None:
-        self.tool_calls: list[ToolCall] = []
-        self.done_reason = ""
-        self.prompt_tokens: int | None = None
-        self.reply_tokens: int | None = None
+        self.fields: dict[str, Any] = {}
+        self.calls: dict[int, dict[str, Any]] = {}
+        self.ended = False
         self._on_text, self._thinks = on_text, False
         self._began = time.perf_counter()
         self._texts: list[str] = []
         self._thoughts: list[str] = []
-        self._top_logprobs: tuple[tuple[Any, Any], ...] = ()
 
     def add(self, text: str, thinking: str = "") -> None:
         """Take a piece; an empty one says that the server works."""
@@ -213,24 +210,23 @@ class Written:
 
     def add_logprobs(self, tokens: list[Any]) -> None:
         """Take tokens with their alternatives, of which those of the first one are kept."""
-        if tokens and not self._top_logprobs:
+        if tokens and not self.fields.get("top_logprobs"):
             likely = member(tokens[0], "top_logprobs", list)
-            self._top_logprobs = tuple(
-                (member(one, "token", str), one.get("logprob")) for one in likely
-            )
+            pairs = tuple((member(one, "token", str), one.get("logprob")) for one in likely)
+            self.fields["top_logprobs"] = pairs
 
-    def reply(self, *, load_seconds: float = 0.0) -> ChatReply:
+    def reply(self) -> ChatReply:
         """Return what has been written."""
+        calls = [call for _, call in sorted(self.calls.items())]
+        for call in calls:
+            if isinstance(call["arguments"], str):
+                call["arguments"] = read_object(call["arguments"] or "{}")
         return ChatReply(
             text="".join(self._texts),
             thinking="".join(self._thoughts),
-            tool_calls=tuple(self.tool_calls),
-            done_reason=self.done_reason,
-            prompt_tokens=self.prompt_tokens,
-            reply_tokens=self.reply_tokens,
+            tool_calls=tuple(ToolCall(**call) for call in calls),
             seconds=time.perf_counter() - self._began,
-            load_seconds=load_seconds,
-            top_logprobs=self._top_logprobs,
+            **self.fields,
         )
 
 
@@ -276,7 +272,7 @@ class StatusError(Exception):
         code = self.sizes.get("code", 0)
         self.status = status or (code if 400 <= code <= 599 else None)
         self.text = _words(text) or "no explanation"
-        named = [str(values.get(name) or "") for name in ("param", "code", "type")]
+        named = (str(values.get(name) or "") for name in ("param", "code", "type"))
         self.said = " ".join([*named, self.text])
         self.retry_after_s = retry_after_s(retry_after)
         super().__init__(self.text)
@@ -302,6 +298,7 @@ class Server:
         way_in: what to do where it refuses access.
         wider: how its models get a larger context window.
         pull: the command that gets a model, where there is one.
+        names: returns the models there are, for the message about a missing one.
         key: returns the key of this moment.
         lasting: whether connections outlive a request.
     """
@@ -313,6 +310,7 @@ class Server:
     way_in: str
     wider: str = "raise LLMConfig.num_ctx, up to what the model was trained for"
     pull: str = ""
+    names: Callable[[], Awaitable[list[str]]] | None = None
     key: Callable[[], Awaitable[SecretStr | None]] | None = None
     lasting: bool = True
 
@@ -331,7 +329,12 @@ class Server:
 
     @asynccontextmanager
     async def asked(
-        self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
+        self,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        chat: ChatRequest | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> AsyncIterator[httpx.Response]:
         """Make a request, and turn what goes wrong until its answer is read into a failure of ours.
 
@@ -340,17 +343,17 @@ class Server:
         Args:
             path: after the server's address.
             body: JSON that is posted; without it the request is a GET.
+            chat: what the body asks.
             timeout_s: longest wait for a connection and for each piece of the answer, seconds;
                 None where the caller bounds the time.
 
         Raises:
-            StatusError: the server reports an error.
             BackendError: the request cannot be sent, the server does not answer, or not in its
-                protocol's form.
+                protocol's form; or it reports an error, the ``StatusError`` behind this one.
         """
         content = b"" if body is None else _as_json(body)
         extensions = {"timeout": httpx.Timeout(timeout_s).as_dict(), "streamed": bool(content)}
-        with self.translated():
+        async with self.translated(body, chat):
             key = await self.key() if self.key else None
             request = httpx.Request(
                 "POST" if content else "GET",
@@ -359,19 +362,19 @@ class Server:
                 content=content,
                 extensions=extensions,
             )
-            response = await (await self.transport()).handle_async_request(request)
-            try:
-                if response.is_error:
-                    said = response.content.decode(errors="replace")
-                    again = response.headers.get("retry-after")
-                    raise StatusError(response.status_code, said, retry_after=again)
-                yield response
-            except StatusError as error:
-                if key is not None and len(key) >= _SHORTEST_SECRET:
-                    error.hide(key.get_secret_value())
-                raise
-            finally:
-                await response.aclose()  # which closes the connection if there is more to come
+            transport = await self.transport()
+            # Closing it closes the connection if there is more to come.
+            async with aclosing(await transport.handle_async_request(request)) as response:
+                try:
+                    if response.is_error:
+                        said = response.content.decode(errors="replace")
+                        again = response.headers.get("retry-after")
+                        raise StatusError(response.status_code, said, retry_after=again)
+                    yield response
+                except StatusError as error:
+                    if key is not None and len(key) >= _SHORTEST_SECRET:
+                        error.hide(key.get_secret_value())
+                    raise
 
     def _headers(self, key: SecretStr | None) -> dict[str, str]:
         headers = {"User-Agent": "llmsim-lab", "Content-Type": "application/json"}
@@ -381,10 +384,45 @@ class Server:
             headers["Connection"] = "close"
         return headers
 
-    async def document(self, path: str, *, timeout_s: float | None = None) -> Any:
-        """Return the JSON document at a path; raises what ``asked`` does."""
-        async with self.asked(path, timeout_s=timeout_s) as response:
-            return read_json(response.content)
+    async def chat(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        request: ChatRequest,
+        on_text: OnText | None,
+        add: Callable[[Written, bytes], None],
+    ) -> ChatReply:
+        """Return a reply that comes as a stream of lines.
+
+        Args:
+            path: after the server's address.
+            body: the request as the protocol writes it.
+            request: what it asks.
+            on_text: is given each piece of the reply.
+            add: puts a line to what has been written.
+
+        Raises:
+            BackendError: as ``asked`` does; or the reply is not whole.
+        """
+        written = Written(on_text)
+        async with self.asked(path, body, request) as response:
+            async for line in self.lines(response):
+                # Read to its end all the same, so that the connection can be used again.
+                if not written.ended:
+                    add(written, line)
+            if not (written.ended or written.fields.get("done_reason")):
+                text = f"the reply of {self.who} ended before it was done"
+                raise BackendError(text, reason="connection_error", status_code=200, retry=True)
+            reply = written.reply()
+        if reply.done_reason == "aborted":
+            text = (
+                f"{self.who} stopped the model before it was done, after "
+                f"{clip(reply.text, 120)!r}; change the prompt, raise the temperature, or use "
+                "another model"
+            )
+            more: dict[str, Any] = {"status_code": 200, "retry": True, "reply": reply}
+            raise BackendError(text, reason="generation_stopped", **more)
+        return reply
 
     async def lines(self, response: httpx.Response) -> AsyncIterator[bytes]:
         """Yield the lines of a streamed answer, without their ends and without empty ones.
@@ -407,15 +445,25 @@ class Server:
         if rest := rest.strip():
             yield rest
 
-    @contextmanager
-    def translated(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def translated(
+        self, body: Mapping[str, Any] | None = None, chat: ChatRequest | None = None
+    ) -> AsyncIterator[None]:
         """Turn what HTTP clients raise, and what is raised in reading, into failures of ours."""
         try:
             yield
         except BaseException as error:
             clear_locals(error)  # those of the HTTP client have the key, or a proxy's password
+            if isinstance(error, StatusError):
+                raise await self._reported(error, body or {}, chat) from error
             if isinstance(error, ConnectionError | httpx.TransportError):
-                raise self._lost(error) from error
+                detail = _words(error) or type(error).__name__
+                text = f"the connection to {self.who} broke: {detail}"
+                # The official client makes a plain ConnectionError of a ConnectError.
+                if isinstance(error, ConnectionError | httpx.ConnectError | httpx.TimeoutException):
+                    what = "" if is_refused(error) else f" ({detail})"
+                    text = f"no {self.kind} answers at {self.url}{what}; {self.way_out}"
+                raise BackendError(text, reason="connection_error", retry=True) from error
             if isinstance(error, ConfigError):
                 raise BackendError(str(error), reason="client_error") from error
             if isinstance(error, ValueError | TypeError):
@@ -425,43 +473,20 @@ class Server:
                 raise BackendError(text, reason="server_error", **more) from error
             raise
 
-    def _lost(self, error: ConnectionError | httpx.TransportError) -> BackendError:
-        """Return the failure of a connection that could not be made, or broke."""
-        detail = _words(error) or type(error).__name__
-        # The official client makes a plain ConnectionError of a ConnectError.
-        if isinstance(error, ConnectionError | httpx.ConnectError | httpx.TimeoutException):
-            what = "" if is_refused(error) else f" ({detail})"
-            text = f"no {self.kind} answers at {self.url}{what}; {self.way_out}"
-        else:
-            text = f"the connection to {self.who} broke: {detail}"
-        return BackendError(text, reason="connection_error", retry=True)
-
-    async def fault(
-        self,
-        error: StatusError,
-        model: str,
-        request: ChatRequest | None = None,
-        *,
-        num_ctx: int | None = None,
-        names: Callable[[], Awaitable[list[str]]] | None = None,
+    async def _reported(
+        self, error: StatusError, body: Mapping[str, Any], chat: ChatRequest | None
     ) -> BackendError:
-        """Return the failure that a server reports by its status and in its words.
-
-        Args:
-            error: the report.
-            model: the one that was asked for.
-            request: what was asked.
-            num_ctx: the context window that was asked for.
-            names: returns the models there are, for the message about a missing one.
-        """
+        """Return the failure that a server reports by its status and in its words."""
         status, text = error.status, error.text
         reason: FailureReason = "client_error"
+        model = body.get("model", "")
         named = f" for {model!r}" if model else ""
         what, hint = f"rejects the request{named}", ""
-        if request is not None and _OVERFLOW.search(error.said):
+        if chat is not None and _OVERFLOW.search(error.said):
             read = error.sizes.get("n_prompt_tokens")
-            prompt = f"{len(request.prompt)} characters" if read is None else f"{read} tokens"
-            window = min(filter(None, (error.sizes.get("n_ctx"), num_ctx)), default=None)
+            prompt = f"{len(chat.prompt)} characters" if read is None else f"{read} tokens"
+            windows = error.sizes.get("n_ctx"), body.get("options", {}).get("num_ctx")
+            window = min(filter(None, windows), default=None)
             of = f" of {window} tokens" if window else ""
             return BackendError(
                 f"the prompt has {prompt}, more than the context window{of} can hold ({text}); "
@@ -474,8 +499,9 @@ class Server:
         elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
             reason, what = "model_not_found", f"has no model {model!r}"
             hint = f"; get it with: {self.pull} {model}" if self.pull else ""
-            with suppress(BackendError):
-                hint += f"; it has {listed(await names()) or 'none'}" if names else ""
+            if chat is not None and self.names is not None:
+                with suppress(BackendError):
+                    hint += f"; it has {listed(await self.names()) or 'none'}"
         elif status == 404:
             hint = f"; see that {self.url} is the address of an {self.kind}"
         elif status == 429:
@@ -491,20 +517,6 @@ class Server:
             and "insufficient_quota" not in error.said,
             retry_after_s=error.retry_after_s,
         )
-
-    def broken_off(self) -> BackendError:
-        """Return the failure of a streamed reply that ended too early."""
-        text = f"the reply of {self.who} ended before it was done"
-        return BackendError(text, reason="connection_error", status_code=200, retry=True)
-
-    def stopped(self, reply: ChatReply) -> BackendError:
-        """Return the failure of a model that was stopped before it was done."""
-        text = (
-            f"{self.who} stopped the model before it was done, after {clip(reply.text, 120)!r}; "
-            "change the prompt, raise the temperature, or use another model"
-        )
-        more: dict[str, Any] = {"status_code": 200, "retry": True, "reply": reply}
-        return BackendError(text, reason="generation_stopped", **more)
 
 
 def _as_json(body: Mapping[str, Any]) -> bytes:
@@ -558,13 +570,11 @@ class Transport(httpx.AsyncBaseTransport):
             return response
         content = bytearray()
         most = MAX_ERROR_BYTES if response.is_error else MAX_REPLY_BYTES
-        try:
+        async with aclosing(response):
             async for chunk in response.stream:  # type: ignore[union-attr]
                 content += chunk
                 if len(content) > most:
                     break
-        finally:
-            await response.aclose()
         if response.has_redirect_location:
             target = clip(printable(without_password(response.headers["location"])), 200)
             raise BackendError(
@@ -597,11 +607,8 @@ _kept: WeakKeyDictionary[
 
 async def _lifetime(url: str, who: str) -> AsyncIterator[Transport]:
     """Keep connections open; ``asyncio.run`` closes async generators before it closes the loop."""
-    transport = Transport(url, who)
-    try:
+    async with Transport(url, who) as transport:
         yield transport
-    finally:
-        await transport.aclose()
 
 
 def run_aside(work: Coroutine[Any, Any, T]) -> T:

@@ -20,10 +20,10 @@ from pydantic import BaseModel
 
 from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._choose import text_of
+from llmsim_lab.llm._choose import numeric, text_of
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._scripted import reply_of
-from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
+from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ModelInfo
 
 logger = logging.getLogger(__name__)
 
@@ -35,31 +35,23 @@ _COMPLAINT = "That reply was not valid: "
 """The beginning of the note in a second request (``_retry.second_request``)."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class OpenQuestion:
     """A request that waits for a person's answer.
 
     Attributes:
         request: what a model would be sent.
+        agent: who is asked; empty where the request does not say.
+        component: as what it is asked, as in ``Answer``; empty where the request does not say.
+        turn: the turn being played; 0 where the request does not say.
     """
 
     request: ChatRequest
     _answer: Future[ChatReply] = field(default_factory=Future, repr=False)
 
-    @property
-    def agent(self) -> str:
-        """Who is asked; empty where the request does not say."""
-        return (self.request.site.agent if self.request.site else None) or ""
-
-    @property
-    def component(self) -> str:
-        """As what it is asked, as in ``Answer``; empty where the request does not say."""
-        return self.request.site.component if self.request.site else ""
-
-    @property
-    def turn(self) -> int:
-        """The turn being played; 0 where the request does not say."""
-        return (self.request.site.turn if self.request.site else None) or 0
+    def __post_init__(self) -> None:
+        site = self.request.site or CallSite(component="")
+        self.agent, self.component, self.turn = site.agent or "", site.component, site.turn or 0
 
     @property
     def complaint(self) -> str:
@@ -152,14 +144,13 @@ def _number(typed: str) -> float:
 
 def _close(value: Any, schema: Mapping[str, Any]) -> list[Any]:
     """Return the choices of a schema that a value may mean."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return [choice for choice in schema.get("enum", ()) if _is_same(choice, value)]
-    numbers = (choice for choice in schema.get("enum", ()) if isinstance(choice, int | float))
-    # Half of the second decimal: rates are shown with two, and typed as they are shown.
-    return [choice for choice in numbers if math.isclose(value, choice, abs_tol=0.005)]
+    return [choice for choice in schema.get("enum", ()) if _is_close(choice, value)]
 
 
-def _is_same(choice: Any, value: Any) -> bool:
+def _is_close(choice: Any, value: Any) -> bool:
+    if numeric([choice, value]):
+        # Half of the second decimal: rates are shown with two, and typed as they are shown.
+        return math.isclose(value, choice, abs_tol=0.005)
     return choice == value and isinstance(choice, bool) == isinstance(value, bool)  # 1 is not True
 
 

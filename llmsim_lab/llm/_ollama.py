@@ -24,11 +24,12 @@ from llmsim_lab.llm._http import (
     Written,
     member,
     read_address,
+    read_json,
     read_object,
     run_aside,
     without_locals,
 )
-from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
+from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
 
 SUGGESTED_MODEL = "llama3.1:8b"
 """What to pull where there is no model, or only a very small one; 4.9 GB."""
@@ -68,6 +69,7 @@ class OllamaBackend:
             way_out="start it with: ollama serve, or set OLLAMA_HOST",
             way_in="its setting OLLAMA_ORIGINS says which host names and origins it serves",
             pull="ollama pull",
+            names=self._names,
         )
         self._model = None if model in _UNNAMED else model
         self._is_new_enough = False
@@ -90,13 +92,9 @@ class OllamaBackend:
             await _version(self.server)
             self._is_new_enough = True
         model = await self._resolve(request.model)
+        body = _body_of(model, request)
+        reply = await self.server.chat("/api/chat", body, request, on_text, _add)
         num_ctx = request.options.get("num_ctx")
-        try:
-            reply = await self._exchange(model, request, on_text)
-        except StatusError as error:
-            raise await self.server.fault(
-                error, model, request, num_ctx=num_ctx, names=self._names
-            ) from error
         used = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
         if num_ctx is not None and used > min(num_ctx, _LEAST_TRAINED):
             window = min(num_ctx, await self._trained_length(model) or num_ctx)
@@ -157,64 +155,8 @@ class OllamaBackend:
         """Return the model to ask; a choice, once made, stays."""
         if asked not in _UNNAMED:
             return asked
-        self._model = self._model or (await self.look()).model
-        if self._model is None:
-            raise BackendError(
-                f"Ollama at {self.host} has no model that can chat; get one with: "
-                f"ollama pull {SUGGESTED_MODEL}",
-                reason="model_not_found",
-            )
+        self._model = self._model or (await self.look()).chosen()
         return self._model
-
-    async def _exchange(
-        self, model: str, request: ChatRequest, on_text: OnText | None
-    ) -> ChatReply:
-        """Make one request over the wire.
-
-        Raises:
-            StatusError: the server reports an error.
-            BackendError: something else is wrong.
-        """
-        fields = {
-            "model": model,
-            "messages": [_as_json(message) for message in request.messages],
-            "stream": True,
-            # Else the server cuts an overlong prompt silently. ``shift: false`` would keep it from
-            # dropping the start of a full window, but makes it load the model anew after other
-            # clients' requests.
-            "truncate": False,
-            "options": dict(request.options),
-            "think": request.think,
-            "format": request.schema,
-            "keep_alive": request.keep_alive,
-            "tools": [dict(tool) for tool in request.tools] or None,
-            "top_logprobs": request.top_logprobs or None,
-            "logprobs": bool(request.top_logprobs) or None,
-        }
-        body = {name: value for name, value in fields.items() if value is not None}
-        written = Written(on_text)
-        last: dict[str, Any] = {}
-        async with self.server.asked("/api/chat", body) as response:
-            async for line in self.server.lines(response):
-                last = read_object(line)
-                if error := last.get("error"):
-                    raise StatusError(None, error)
-                message = member(last, "message", dict)
-                written.tool_calls += map(_call_of, member(message, "tool_calls", list))
-                written.add_logprobs(member(last, "logprobs", list))
-                written.add(member(message, "content", str), member(message, "thinking", str))
-            if not last:
-                raise self.server.broken_off()
-            done = member(last, "done", bool)
-            ending = member(last, "done_reason", str)
-            written.done_reason = ending or ("stop" if done else "aborted")
-            written.prompt_tokens = member(last, "prompt_eval_count", int)
-            written.reply_tokens = member(last, "eval_count", int)
-            loading_ns = member(last, "load_duration", int) or 0
-        reply = written.reply(load_seconds=loading_ns / 1e9)
-        if not done:
-            raise self.server.stopped(reply)
-        return reply
 
     async def _trained_length(self, model: str) -> int | None:
         """Return the longest context a model was trained for, tokens, where the server tells."""
@@ -250,12 +192,33 @@ async def _official(
     Raises:
         BackendError: the server reports an error, does not answer, or not in Ollama's form.
     """
-    with server.translated():
+    async with server.translated({"model": model}):
         transport = await server.transport()
         try:
             yield ollama.AsyncClient(server.url, transport=transport, timeout=timeout_s)
         except ollama.ResponseError as error:
-            raise await server.fault(StatusError(error.status_code, error.error), model) from error
+            raise StatusError(error.status_code, error.error) from error
+
+
+def _body_of(model: str, request: ChatRequest) -> dict[str, Any]:
+    """Return a request as the protocol writes it."""
+    fields = {
+        "model": model,
+        "messages": [_as_json(message) for message in request.messages],
+        "stream": True,
+        # Else the server cuts an overlong prompt silently. ``shift: false`` would keep it from
+        # dropping the start of a full window, but makes it load the model anew after other
+        # clients' requests.
+        "truncate": False,
+        "options": dict(request.options),
+        "think": request.think,
+        "format": request.schema,
+        "keep_alive": request.keep_alive,
+        "tools": [dict(tool) for tool in request.tools] or None,
+        "top_logprobs": request.top_logprobs or None,
+        "logprobs": bool(request.top_logprobs) or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _as_json(message: Message) -> dict[str, Any]:
@@ -270,10 +233,26 @@ def _as_json(message: Message) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _call_of(call: dict[str, Any]) -> ToolCall:
-    function = member(call, "function", dict)
-    arguments = member(function, "arguments", dict)
-    return ToolCall(name=member(function, "name", str), arguments=arguments)
+def _add(written: Written, line: bytes) -> None:
+    """Put a line of a stream to a reply."""
+    chunk = read_object(line)
+    if error := chunk.get("error"):
+        raise StatusError(None, error)
+    message = member(chunk, "message", dict)
+    for call in member(message, "tool_calls", list):
+        function = member(call, "function", dict)
+        name, arguments = member(function, "name", str), member(function, "arguments", dict)
+        written.calls[len(written.calls)] = {"name": name, "arguments": arguments}
+    written.add_logprobs(member(chunk, "logprobs", list))
+    written.add(member(message, "content", str), member(message, "thinking", str))
+    written.fields["done_reason"] = "aborted"  # unless more comes
+    if member(chunk, "done", bool):
+        written.fields |= {
+            "done_reason": member(chunk, "done_reason", str) or "stop",
+            "prompt_tokens": member(chunk, "prompt_eval_count", int),
+            "reply_tokens": member(chunk, "eval_count", int),
+            "load_seconds": (member(chunk, "load_duration", int) or 0) / 1e9,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +273,20 @@ class OllamaProbe:
     models: tuple[str, ...]
     model: str | None = None
     why: str = ""
+
+    def chosen(self) -> str:
+        """Return that model.
+
+        Raises:
+            BackendError: there is none.
+        """
+        if self.model is None:
+            raise BackendError(
+                f"Ollama at {self.host} has no model that can chat; "
+                f"'ollama pull {SUGGESTED_MODEL}' gets one",
+                reason="model_not_found",
+            )
+        return self.model
 
 
 def full_name(name: str) -> str:
@@ -324,14 +317,10 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
         BackendError: it does not answer, is no Ollama server, or is too old to say that a prompt
             does not fit.
     """
-    try:
-        with server.translated():
-            document = await server.document("/api/version", timeout_s=timeout_s)
-            version = clip(printable(member(document, "version", str)), 40)
-            if (numbers := re.match(r"v?(\d{1,6})\.(\d{1,6})", version)) is None:
-                raise ValueError(f"version is {version!r}")
-    except StatusError as error:
-        raise await server.fault(error, "") from error
+    async with server.asked("/api/version", timeout_s=timeout_s) as response:
+        version = clip(printable(member(read_json(response.content), "version", str)), 40)
+        if (numbers := re.match(r"v?(\d{1,6})\.(\d{1,6})", version)) is None:
+            raise ValueError(f"version is {version!r}")
     # A development build is "0.0.0", and has what is newest.
     if (0, 0) < (int(numbers[1]), int(numbers[2])) < OLDEST:
         raise BackendError(

@@ -35,10 +35,9 @@ from llmsim_lab.llm._http import (
     read_address,
     read_json,
     read_object,
-    run_aside,
     without_locals,
 )
-from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText, ToolCall
+from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +107,7 @@ class OpenAIBackend:
             way_out="start it, or set base_url or OPENAI_BASE_URL",
             way_in="set OPENAI_API_KEY, or give api_key=...",
             wider="start the server with a larger window",
+            names=self.names,
             key=self._secret,
         )
         self._extend = extend
@@ -149,14 +149,13 @@ class OpenAIBackend:
         while True:
             body = self.body_of(model, request, without)
             try:
-                reply = await self._exchange(body, on_text)
+                reply = await self.server.chat("/chat/completions", body, request, on_text, _add)
                 break
-            except StatusError as error:
+            except BackendError as error:
                 # Each time one thing less is sent, so this comes to an end.
-                further = _turned_down(body, error, without)
+                further = _turned_down(body, error.__cause__, without)
                 if not further:
-                    how = self.server.fault(error, model, request, names=self._names)
-                    raise await how from error
+                    raise
                 without |= further
         # Not before a request went through: a rejection may name fields only to quote the request.
         known = self._turned_down[model]
@@ -178,34 +177,30 @@ class OpenAIBackend:
         length = length if type(length) is int else None
         return ModelInfo(name=name, backend="openai", context_length=length)
 
-    def look(self) -> list[str]:
+    async def names(self) -> list[str]:
         """Return the names of the server's models; none if it does not list them.
 
         Raises:
             BackendError: no server answers there, or it turns the key down.
         """
-        return run_aside(self._names())
-
-    async def _names(self) -> list[str]:
         return [printable(name) for name in await self._models()]
 
     async def _models(self) -> dict[str, dict[str, Any]]:
         """Return the server's models by name; none if it does not list them."""
         try:
-            with self.server.translated():
-                answer = await self.server.document("/models", timeout_s=LIST_TIMEOUT_S)
-                models = member(answer, "data", list)
+            async with self.server.asked("/models", timeout_s=LIST_TIMEOUT_S) as response:
+                models = member(read_json(response.content), "data", list)
                 return {name: one for one in models if (name := member(one, "id", str))}
-        except StatusError as error:
-            if error.status in (404, 405, 501):
+        except BackendError as error:
+            if error.status_code in (404, 405, 501):
                 return {}
-            raise await self.server.fault(error, "") from error
+            raise
 
     async def _resolve(self, asked: str) -> str:
         """Return the model to ask; a choice, once made, stays."""
         if asked not in _UNNAMED:
             return asked.removeprefix("openai:")
-        self._model = self._model or only_one(await self._names(), self.base_url)
+        self._model = self._model or only_one(await self.names(), self.base_url)
         return self._model
 
     async def _secret(self) -> SecretStr | None:
@@ -253,38 +248,10 @@ class OpenAIBackend:
             self._extend(request, body)
         return body
 
-    async def _exchange(self, body: Mapping[str, Any], on_text: OnText | None) -> ChatReply:
-        """Make one request over the wire.
 
-        Raises:
-            StatusError: the server reports an error.
-            BackendError: it does not answer, or not in the protocol's form.
-        """
-        written = Written(on_text)
-        calls: dict[int, dict[str, Any]] = {}
-        ended = False
-        async with self.server.asked("/chat/completions", body) as response:
-            async for line in self.server.lines(response):
-                # Read to its end all the same, so that the connection can be used again.
-                event = None if ended else _event(line)
-                ended = event is None
-                if event is not None:
-                    _add_event(written, calls, event)
-            if not (ended or written.done_reason):
-                raise self.server.broken_off()
-            for _, call in sorted(calls.items()):
-                call["arguments"] = read_object(call["arguments"] or "{}")
-                written.tool_calls.append(ToolCall(**call))
-        written.done_reason = _DONE_REASONS.get(written.done_reason, "stop")
-        reply = written.reply()
-        if reply.done_reason == "aborted":
-            raise self.server.stopped(reply)
-        return reply
-
-
-def _turned_down(body: Mapping[str, Any], error: StatusError, without: Set[str]) -> Set[str]:
+def _turned_down(body: Mapping[str, Any], error: object, without: Set[str]) -> Set[str]:
     """Return what a server does not take of a request; nothing if that is not the trouble."""
-    if error.status not in _REJECTIONS:
+    if not isinstance(error, StatusError) or error.status not in _REJECTIONS:
         return frozenset()
     said = error.said
     lacking = {name for name in _SWITCHES if name in body and name in said}
@@ -295,45 +262,38 @@ def _turned_down(body: Mapping[str, Any], error: StatusError, without: Set[str])
     return lacking
 
 
-def _event(line: bytes) -> dict[str, Any] | None:
-    """Return the event that a line of a stream has, empty for a comment; None at the end mark.
-
-    Raises:
-        StatusError: it is an error.
-        ValueError: it is not a line of a stream of events.
-    """
+def _add(written: Written, line: bytes) -> None:
+    """Put a line of a stream of events to a reply and its calls, which come in pieces."""
     name, _, data = line.partition(b":")
     if name in (b"", b"event", b"id", b"retry"):
-        return {}
+        written.add("")  # with comments, servers keep a connection alive while they work
+        return
     if name == b"error":  # llama.cpp's
         raise StatusError(None, read_json(data))
     if name != b"data":
         raise ValueError("it is not a stream of events")
     if data.strip() == b"[DONE]":
-        return None
+        written.ended = True
+        return
     event = read_object(data)
     if error := event.get("error"):  # some have it always, as null
         raise StatusError(None, error)
-    return event
-
-
-def _add_event(written: Written, calls: dict[int, dict[str, Any]], event: dict[str, Any]) -> None:
-    """Put an event to a reply and its calls, which come in pieces."""
     if usage := member(event, "usage", dict):
-        written.prompt_tokens = member(usage, "prompt_tokens", int)
-        written.reply_tokens = member(usage, "completion_tokens", int)
+        written.fields["prompt_tokens"] = member(usage, "prompt_tokens", int)
+        written.fields["reply_tokens"] = member(usage, "completion_tokens", int)
     choices = member(event, "choices", list)
     if not choices:
         written.add("")  # mostly how far the server has read the prompt
         return
     choice, delta = choices[0], member(choices[0], "delta", dict)
-    written.done_reason = member(choice, "finish_reason", str) or written.done_reason
+    if reason := member(choice, "finish_reason", str):
+        written.fields["done_reason"] = _DONE_REASONS.get(reason, "stop")
     written.add_logprobs(member(member(choice, "logprobs", dict), "content", list))
     for part in member(delta, "tool_calls", list):
         # Of servers that leave the index out, each part is a whole call.
         place = member(part, "index", int)
-        place = len(calls) if place is None else place
-        call = calls.setdefault(place, {"id": None, "name": "", "arguments": ""})
+        place = len(written.calls) if place is None else place
+        call = written.calls.setdefault(place, {"id": None, "name": "", "arguments": ""})
         function = member(part, "function", dict)
         call["id"] = member(part, "id", str) or call["id"]
         call["name"] = member(function, "name", str) or call["name"]
@@ -429,14 +389,10 @@ def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_strict(schema: Mapping[str, Any]) -> bool:
     """Return True if a schema is one that strict mode takes: closed objects, all required."""
-    return not any(
-        _NEVER_STRICT & one.keys()
-        or (
-            ("properties" in one or one.get("type") == "object")
-            and (
-                one.get("additionalProperties") is not False
-                or set(one.get("required", ())) != one.get("properties", {}).keys()
-            )
-        )
-        for one in schemas_in(dict(schema))
-    )
+    for one in schemas_in(dict(schema)):
+        is_open = one.get("additionalProperties") is not False
+        is_object = "properties" in one or one.get("type") == "object"
+        optional = one.get("properties", {}).keys() ^ set(one.get("required", ()))
+        if _NEVER_STRICT & one.keys() or (is_object and (is_open or optional)):
+            return False
+    return True

@@ -13,12 +13,6 @@ import os
 import sys
 from typing import Any, NoReturn
 
-_LOG_WARNINGS = 2
-_BATCH_TOKENS = 256
-"""Between batches the runtime checks whether the request was given up."""
-_CACHE_RAM_MIB = 512
-"""The most memory for prompts that were read before; the runtime's own default is 8 GiB."""
-
 
 def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its own
     """Load the model, serve it, and end with the parent."""
@@ -44,17 +38,18 @@ def _parameters(runtime: Any, settings: dict[str, Any]) -> Any:
     parameters.n_ctx = settings["num_ctx"]
     # More slots gain nothing on the larger model, and only with one a seed repeats its reply.
     parameters.n_parallel = 1
-    parameters.n_batch = parameters.n_ubatch = _BATCH_TOKENS
+    # Between batches the runtime checks whether the request was given up.
+    parameters.n_batch = parameters.n_ubatch = 256
     parameters.cpuparams.n_threads = settings["threads"]
     parameters.cpuparams_batch.n_threads = settings["threads"]
-    parameters.cache_ram_mib = _CACHE_RAM_MIB
+    parameters.cache_ram_mib = 512  # for prompts that were read before; its own default is 8 GiB
     parameters.fit_params = False  # else the runtime may change settings to fit into memory
     parameters.hostnames = ["127.0.0.1"]
     parameters.port = 0
     parameters.n_threads_http = 4
     parameters.api_keys = [settings["api_key"]]
     parameters.ui = False
-    parameters.verbosity = _LOG_WARNINGS
+    parameters.verbosity = 2  # warnings and errors
     return parameters
 
 

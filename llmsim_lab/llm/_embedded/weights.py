@@ -135,14 +135,12 @@ def default_model() -> tuple[str, str]:
     )
 
 
-def verified_path(model: CatalogueModel) -> Path | None:
-    """Return where the model is, or None if it is not here; reads the whole file, once a process.
+def verified_path(model: CatalogueModel) -> Path:
+    """Return where the model is; reads the whole file, once a process.
 
     Raises:
-        ModelFileError: the file is here but is not what it should be.
+        ModelFileError: the file is not here, or not what it should be.
     """
-    if not model.path.exists():
-        return None
     _check_sha256(model.path, model, f"'llmsim-lab model get {model.name}' fetches it again")
     return model.path
 
@@ -203,8 +201,7 @@ def get_model(model: str | CatalogueModel, *, file: Path | None = None) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(lock):
             with suppress(ModelFileError):  # a damaged one is replaced
-                if here := verified_path(model):
-                    return here
+                return verified_path(model)
             if work.is_symlink():
                 work.unlink()
             work.mkdir(exist_ok=True)

@@ -74,7 +74,10 @@ class ToolLookup:
             toolbox = await Toolbox.of(self.tools, adapter, self._confirm)
         if not toolbox.declarations:
             return prompt
-        messages = _opening(prompt)
+        system, situation = getattr(prompt, "system", ""), getattr(prompt, "user", prompt)
+        opening = Prompt.load("tool_lookup").render(situation=situation)
+        messages = [LLMMessage("system", system)] if system else []
+        messages.append(LLMMessage("user", opening.user))
         findings: list[str] = []
         for _ in range(self.max_lookups):
             response = await adapter.ask(messages, toolbox.declarations, site=site)
@@ -105,12 +108,6 @@ class ToolLookup:
             return await question.put_to(client, prompt)
 
         return answer
-
-
-def _opening(prompt: str) -> list[LLMMessage]:
-    system, situation = getattr(prompt, "system", ""), getattr(prompt, "user", prompt)
-    user = LLMMessage("user", Prompt.load("tool_lookup").render(situation=situation).user)
-    return [LLMMessage("system", system), user] if system else [user]
 
 
 def _call_text(call: FunctionCall) -> str:

@@ -237,6 +237,5 @@ def _as_text(message: Message) -> Message:
     if message.role == "tool":
         return Message("user", f"Result of {message.tool_name or 'the tool'}:\n{message.content}")
     calls = [{"name": call.name, "arguments": call.arguments} for call in message.tool_calls]
-    return Message(
-        message.role, "\n".join(filter(None, [message.content, *map(json.dumps, calls)]))
-    )
+    parts = [message.content, *map(json.dumps, calls)]
+    return Message(message.role, "\n".join(filter(None, parts)))

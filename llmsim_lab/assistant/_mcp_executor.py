@@ -93,10 +93,9 @@ class MCPToolExecutor:
                 "['llmsim-lab-tasks', '--db', 'tasks.db']"
             )
         if isinstance(server, list | tuple):
+            # What is not UTF-8 would end the connection.
             server = StdioServerParameters(
-                command=server[0],
-                args=server[1:],
-                encoding_error_handler="replace",  # not UTF-8 would end the connection
+                command=server[0], args=server[1:], encoding_error_handler="replace"
             )
         self.timeout_s, self._start_timeout_s = timeout_s, start_timeout_s
         self._target: Any = server
@@ -375,12 +374,8 @@ def declaration_of(tool: Tool) -> ToolDeclaration:
     reads = hints.read_only_hint if hints else None
     if destructive is None:  # MCP's default: a tool that does not only read may destroy
         destructive = not (reads_by_name(tool.name) if reads is None else reads)
-    return ToolDeclaration(
-        name=tool.name,
-        description=tool.description or tool.title or "",
-        parameters=untitled(tool.input_schema),
-        destructive=destructive,
-    )
+    words = tool.description or tool.title or ""
+    return ToolDeclaration(tool.name, words, untitled(tool.input_schema), destructive)
 
 
 def _properties(schema: dict[str, Any] | None) -> dict[str, Any]:

@@ -89,11 +89,11 @@ def task_server(db: Path | str = ":memory:", *, user: str | None = None) -> MCPS
         row = store.execute(f"{change} {where}", (*values, user_of(ctx), number)).fetchone()
         if row is None:  # nor is there for others, so that numbers reveal nothing
             text = f"there is no task {number}; list the tasks to see which there are"
-            block, meta = TextContent(type="text", text=text), {ERROR_KEY: "NOT_FOUND"}
-            return CallToolResult(content=[block], is_error=True, _meta=meta)
-        task = Task(**row)
-        block = TextContent(type="text", text=task.model_dump_json())
-        return CallToolResult(content=[block], structured_content=task.model_dump())
+            how: dict[str, Any] = {"is_error": True, "_meta": {ERROR_KEY: "NOT_FOUND"}}
+        else:
+            task = Task(**row)
+            text, how = task.model_dump_json(), {"structured_content": task.model_dump()}
+        return CallToolResult(content=[TextContent(type="text", text=text)], **how)
 
     # Async, so that they run one after another on the loop and share the connection.
     @server.tool(annotations=_CHANGES)

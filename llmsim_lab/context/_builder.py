@@ -210,7 +210,8 @@ class AgentContextBuilder:
         add("WHAT OTHERS DID", said, when=f" (Step {step_number - 1})")
         for module in self.composed_modules:
             words = module.call("build_agent_context", agent_name, agent_state, global_state) or ""
-            add(module.heading, words.strip(), source=f"module {module.name}")
+            title = module.title or humanise(module.name).upper()
+            add(title, words.strip(), source=f"module {module.name}")
         closing: _Role = "system" if self.stable_first else "user"
         decision = [briefing.question, *bullets("Consider:", briefing.considerations)]
         add("YOUR DECISION", "\n".join(decision), closing)

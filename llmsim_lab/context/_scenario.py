@@ -119,14 +119,14 @@ class CrisisScenario(Settings):
 
     def engine(
         self,
-        modules: ComposedModules,
+        modules: ComposedModules | None = None,
         global_vars: Mapping[str, Any] | None = None,
         agent_vars: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> GameEngine:
         """Return the world at the start, or in a state.
 
         Args:
-            modules: what ``compose`` returned.
+            modules: what ``compose`` returned; composed anew if None.
             global_vars: the world's variables; at the start if None.
             agent_vars: the agents'.
 
@@ -137,7 +137,7 @@ class CrisisScenario(Settings):
         return GameEngine(
             self.global_vars if global_vars is None else global_vars,
             start if agent_vars is None else agent_vars,
-            modules,
+            self.compose() if modules is None else modules,
             variables=self.variables,
             closed=True,
         )

@@ -96,10 +96,10 @@ class Chat(Run[ChatState]):
     Args:
         config: parameters from a file; made of the others if not given.
         tools: runs the model's tools; none if not given.
-        state: what was said before.
         parameters: ``user_id``, who writes, as authenticated; ``constitution``, the model's system
             prompt, of which ``load_constitution()`` has the shipped one; ``engine``, the settings
-            of what decides; ``name``, ``turns``, ``llm_client``, ``tape``, as for every run.
+            of what decides; ``state``, what was said before; ``name``, ``turns``, ``llm_client``,
+            ``tape``, as for every run.
 
     Raises:
         ConfigError: there is no ``user_id``, or no player in the seat ``assistant``.
@@ -116,18 +116,14 @@ class Chat(Run[ChatState]):
     engine: AgentEngineConfig = AgentEngineConfig()
 
     def __init__(
-        self,
-        config: Any = None,
-        *,
-        tools: ToolExecutor | None = None,
-        state: ChatState | None = None,
-        **parameters: Any,
+        self, config: Any = None, *, tools: ToolExecutor | None = None, **parameters: Any
     ) -> None:
         if config is None:
             parameters.setdefault("turns", 1000)
         # One that continues must not do so without its tools: no tape can hold those.
-        self.tools: Any = FunctionTools() if tools is None and state is None else tools
-        super().__init__(config, state=state, **parameters)
+        begins = parameters.get("state") is None
+        self.tools: Any = FunctionTools() if tools is None and begins else tools
+        super().__init__(config, **parameters)
 
     def ready(self) -> None:
         """Make the system prompt."""

@@ -273,6 +273,7 @@ class _Message:
         self.calls.append(ToolCall(result=result, **made))
         if (log := self.engine.decision_log) is not None:
             row = {**made, **dict(result), "decision_id": self.decision_id}
+            # The contract has other names for two of a result's fields.
             row |= {"result": row.pop("data"), "error_message": row.pop("error")}
             await self._kept(name, log.write_tool_invocation_log(**row))
         return result

@@ -70,8 +70,9 @@ class FunctionTools:
             raise ConfigError(
                 f"the parameters of the tool {name!r} cannot come from JSON: {why}"
             ) from error
-        how = untitled(without(schema)), True if name in destructive else None
-        self._declared[name] = ToolDeclaration(name, description, *how)
+        needs_yes = True if name in destructive else None
+        parameters = untitled(without(schema))
+        self._declared[name] = ToolDeclaration(name, description, parameters, needs_yes)
 
     def get_available_tools(self) -> list[str]:
         """Return the functions' names."""

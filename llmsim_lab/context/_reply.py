@@ -82,7 +82,7 @@ def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
         found = _LABEL.fullmatch(line)
         label, what = (found[1].strip(), found[2]) if found else (f"PART {place}", line)
         name = re.sub(r"\W+", "_", label.lower()).strip("_") or f"part_{place}"
-        # A label such as "Copy" or "Parts" would hide what every reply has.
+        # A label such as "Copy" or "Public" would hide what every reply has.
         if name[0].isdigit() or hasattr(AgentReply, name):
             name = f"part_{name}"
         if name in labels:

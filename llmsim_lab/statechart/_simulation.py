@@ -173,13 +173,13 @@ class SocialSimulation(Run[SocialState]):
             for number, post in enumerate(words, state.next_post)
         ]
         # Users do not see their own posts, nor one that is put in in their name.
-        own = {
-            it.name: tuple(post.id for post in posts if post.author == it.name)
-            for it in state.people
-        }
+        own: dict[str, list[int]] = {}
+        for post in posts:
+            own.setdefault(post.author, []).append(post.id)
+        people = (it._replace(seen=(*it.seen, *own.get(it.name, ()))) for it in state.people)
         new = [FeedEntry(post) for post in posts]
         return state.replace(
-            people=tuple(it._replace(seen=it.seen + own[it.name]) for it in state.people),
+            people=tuple(people),
             feed=circulate(state.feed, new, number=state.at, config=self.feed),
             new_posts=(*state.new_posts, *posts),
             next_post=state.next_post + len(posts),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
@@ -70,12 +70,10 @@ class OllamaAdapter:
 
     Args:
         client: the model.
-        tools: declarations of tools that their executor cannot declare itself.
     """
 
-    def __init__(self, client: LLMClient, tools: Iterable[ToolDeclaration] = ()) -> None:
+    def __init__(self, client: LLMClient) -> None:
         self.client = client
-        self.tools = {tool.name: tool for tool in tools}
 
     async def generate(
         self,
@@ -130,40 +128,30 @@ class OllamaAdapter:
             LLMFailureException: the call failed for good.
         """
         # A user or a model may have written half a character, with which no request can be sent.
-        talk = list(map(_whole, messages))
+        talk: Sequence[Message] = list(map(_whole, messages))
 
-        async def converse(*, by_schema: bool = False) -> LLMResponse:
-            told, wire, schema = talk, _wired(tools, responds=responds or by_schema), None
-            if by_schema and wire:
-                functions = [tool["function"] for tool in wire]
-                schema = {"anyOf": list(map(_form, functions))}
-                explained = _EXPLAINED.format(tools="\n".join(map(json.dumps, functions)))
-                # Nor may its template have a place for the role of tools' results.
-                told = [*map(_as_text, with_instruction(talk, explained))]
+        async def converse(**how: Any) -> LLMResponse:
+            read = partial(_read, as_json="schema" in how)
+            check = partial(_complaint, read)  # what it returns goes back to the model
             reply, _ = await self.client.converse(
-                told,
-                tools=() if schema else wire,
-                schema=schema,
-                options=options,
-                check=partial(_complaint, as_json=schema is not None),  # goes back to the model
-                site=site,
+                talk, options=options, site=site, check=check, **how
             )
-            return _read(reply, as_json=schema is not None)
+            return read(reply)
 
         agents = _without_tools.setdefault(scope().recorder or self.client, set())
-        if site.agent not in agents:
+        if not tools or site.agent not in agents:
             try:
-                return await converse()
+                return await converse(tools=_wired(tools, responds=responds))
             except LLMFailureException as failure:
                 if not tools or _NO_TOOLS not in failure.detail:
                     raise
             agents.add(site.agent)
             log_event(logger, logging.INFO, "tools_unsupported", model=self.client.config.model)
-        return await converse(by_schema=True)
-
-    def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
-        """Return the declarations of these tools, as far as the adapter was given them."""
-        return [self.tools[name] for name in names if name in self.tools]
+        functions = [tool["function"] for tool in _wired(tools, responds=True)]
+        explained = _EXPLAINED.format(tools="\n".join(map(json.dumps, functions)))
+        # Nor may its template have a place for the role of tools' results.
+        talk = [*map(_as_text, with_instruction(talk, explained))]
+        return await converse(schema={"anyOf": list(map(_form, functions))})
 
 
 def _wired(tools: Sequence[ToolDeclaration], *, responds: bool) -> tuple[Mapping[str, Any], ...]:
@@ -197,9 +185,9 @@ def _whole(message: LLMMessage) -> LLMMessage:
     return replace(message, content=whole_text(message.content), tool_calls=tuple(calls))
 
 
-def _complaint(reply: ChatReply, *, as_json: bool) -> str | None:
+def _complaint(read: Callable[[ChatReply], LLMResponse], reply: ChatReply) -> str | None:
     try:
-        _read(reply, as_json=as_json)
+        read(reply)
     except ValueError as error:
         return faults(error) if isinstance(error, ValidationError) else str(error)
     return None
@@ -249,6 +237,5 @@ def _as_text(message: Message) -> Message:
     if message.role == "tool":
         return Message("user", f"Result of {message.tool_name or 'the tool'}:\n{message.content}")
     calls = [{"name": call.name, "arguments": call.arguments} for call in message.tool_calls]
-    return Message(
-        message.role, "\n".join(filter(None, [message.content, *map(json.dumps, calls)]))
-    )
+    parts = [message.content, *map(json.dumps, calls)]
+    return Message(message.role, "\n".join(filter(None, parts)))

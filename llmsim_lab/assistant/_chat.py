@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import Field
 
@@ -33,7 +33,6 @@ from llmsim_lab.errors import ConfigError, TapeMiss
 from llmsim_lab.llm import Person, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Ask, Run, State
-from llmsim_lab.types import Value
 
 _MAX_CHARS = 4_000
 
@@ -67,7 +66,7 @@ class ChatState(State):
         }
 
 
-class Exchange(Value):
+class Exchange(NamedTuple):
     """A message and what was decided about it.
 
     Attributes:
@@ -97,10 +96,10 @@ class Chat(Run[ChatState]):
     Args:
         config: parameters from a file; made of the others if not given.
         tools: runs the model's tools; none if not given.
-        state: what was said before.
         parameters: ``user_id``, who writes, as authenticated; ``constitution``, the model's system
             prompt, of which ``load_constitution()`` has the shipped one; ``engine``, the settings
-            of what decides; ``name``, ``turns``, ``llm_client``, ``tape``, as for every run.
+            of what decides; ``state``, what was said before; ``name``, ``turns``, ``llm_client``,
+            ``tape``, as for every run.
 
     Raises:
         ConfigError: there is no ``user_id``, or no player in the seat ``assistant``.
@@ -117,18 +116,14 @@ class Chat(Run[ChatState]):
     engine: AgentEngineConfig = AgentEngineConfig()
 
     def __init__(
-        self,
-        config: Any = None,
-        *,
-        tools: ToolExecutor | None = None,
-        state: ChatState | None = None,
-        **parameters: Any,
+        self, config: Any = None, *, tools: ToolExecutor | None = None, **parameters: Any
     ) -> None:
         if config is None:
             parameters.setdefault("turns", 1000)
         # One that continues must not do so without its tools: no tape can hold those.
-        self.tools: Any = FunctionTools() if tools is None and state is None else tools
-        super().__init__(config, state=state, **parameters)
+        begins = parameters.get("state") is None
+        self.tools: Any = FunctionTools() if tools is None and begins else tools
+        super().__init__(config, **parameters)
 
     def ready(self) -> None:
         """Make the system prompt."""
@@ -169,12 +164,9 @@ class Chat(Run[ChatState]):
 
     def changed(self, state: ChatState, values: Mapping[str, Any]) -> ChatState:
         """Return a state with what is set from outside, such as the next message."""
-        rest = {name: value for name, value in values.items() if name != "inbox"}
-        if "inbox" in values:
-            if not str(values["inbox"]).strip():
-                raise ConfigError("the message is empty")
-            state = state.replace(inbox=values["inbox"])
-        return super().changed(state, rest) if rest else state
+        if not str(values.get("inbox", "any")).strip():
+            raise ConfigError("the message is empty")
+        return super().changed(state, values)
 
     def done(self, state: ChatState) -> bool:
         """Return True if no further message is known."""
@@ -204,10 +196,8 @@ class Chat(Run[ChatState]):
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The messages so far and what was decided, oldest first."""
-        return tuple(
-            Exchange(number=turn.number, message=turn.state.message, decision=turn.state.decision)
-            for turn in self.turns[1:]
-        )
+        turns = self.turns[1:]
+        return tuple(Exchange(it.number, it.state.message, it.state.decision) for it in turns)
 
     @property
     def recorded(self) -> tuple[str, ...]:
@@ -215,11 +205,10 @@ class Chat(Run[ChatState]):
 
         Empty if there is no tape.
         """
-        tape, run = self.tape, self.run_id
-        if tape is None or run is None:
+        if self.tape is None or self.run_id is None:
             return ()
-        records = tape.turn_records(run)
-        return tuple(record["state"]["message"] for record in records[1:])
+        records = self.tape.turn_records(self.run_id)[1:]
+        return tuple(record["state"]["message"] for record in records)
 
     # --- a message ---------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+import re
 import time
 import uuid
 from collections.abc import Awaitable
@@ -45,14 +46,8 @@ RATE_LIMITED = "I'm receiving too many requests. Please wait a moment."
 TOO_COMPLEX = "That request is too complex. Could you break it into smaller steps?"
 NOT_ASKED = "You were not asked anything here, so there is nothing to answer with yes or no."
 
-_WORDS: dict[str, Literal["yes", "no"]] = {
-    **dict.fromkeys(("yes", "ok", "okay", "confirm"), "yes"),
-    **dict.fromkeys(("no", "cancel", "stop"), "no"),
-    **dict.fromkeys(("ja", "bestätigen", "oui", "confirmer"), "yes"),
-    **dict.fromkeys(("nein", "abbrechen", "non", "annuler"), "no"),
-    **dict.fromkeys(("是", "是的", "好", "好的", "确认"), "yes"),
-    **dict.fromkeys(("不", "不是", "不要", "否", "取消"), "no"),
-}
+_YES = re.compile("yes|ok|okay|confirm|ja|bestätigen|oui|confirmer|是|是的|好|好的|确认")
+_NO = re.compile("no|cancel|stop|nein|abbrechen|non|annuler|不|不是|不要|否|取消")
 # Without a question mark: "yes?" is not a yes.
 _AROUND = " \t\r\n.,!'\"*\u3002\uff01\uff0c\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
 
@@ -193,7 +188,7 @@ class _Message:
             text = RATE_LIMITED if isinstance(fault, RateLimitError) else TROUBLE
             # Where nothing ran, a yes is not used up: the action still waits.
             waits = None if self.calls else pending
-            return self._says(f"ERROR:{fault.code}", text, pending=waits)
+            return self._says(f"ERROR:{fault.code}", text, pending_action=waits)
 
     async def _confirm(self, pending: PendingAction, toolbox: Toolbox) -> AgentDecision:
         """Make the call that the user has said yes to, once."""
@@ -277,15 +272,10 @@ class _Message:
         made = {"tool_name": name, "parameters": parameters, "duration_ms": milliseconds}
         self.calls.append(ToolCall(result=result, **made))
         if (log := self.engine.decision_log) is not None:
-            row = log.write_tool_invocation_log(
-                decision_id=self.decision_id,
-                result=result.data,
-                success=result.success,
-                error_code=result.error_code,
-                error_message=result.error,
-                **made,
-            )
-            await self._kept(name, row)
+            row = {**made, **dict(result), "decision_id": self.decision_id}
+            # The contract has other names for two of a result's fields.
+            row |= {"result": row.pop("data"), "error_message": row.pop("error")}
+            await self._kept(name, log.write_tool_invocation_log(**row))
         return result
 
     # --- decisions ----------------------------------------------------------------------------
@@ -313,26 +303,17 @@ class _Message:
     ) -> AgentDecision:
         """Return the question whether to do what waits, between what is said before and after."""
         text = f"{before}Shall I {_words_of(pending)}? Please answer yes or no.{after}"
-        return self._says(category, text, DecisionType.REQUEST_CONFIRMATION, pending=pending)
+        kind = DecisionType.REQUEST_CONFIRMATION
+        return self._says(category, text, kind, pending_action=pending)
 
     def _says(
-        self,
-        category: str,
-        text: str,
-        kind: DecisionType = DecisionType.RESPOND_ONLY,
-        *,
-        pending: PendingAction | None = None,
+        self, category: str, text: str, kind: DecisionType = DecisionType.RESPOND_ONLY, **more: Any
     ) -> AgentDecision:
         """Return a decision that says a text to the user, after the tools that ran."""
         self.category = category
         is_question = kind is DecisionType.ASK_CLARIFICATION
-        return AgentDecision(
-            decision_type=kind,
-            tool_calls=list(self.calls) or None,
-            response_text=None if is_question else text,
-            clarification_question=text if is_question else None,
-            pending_action=pending,
-        )
+        more["clarification_question" if is_question else "response_text"] = text
+        return AgentDecision(decision_type=kind, tool_calls=list(self.calls) or None, **more)
 
     # --- the log ------------------------------------------------------------------------------
 
@@ -392,4 +373,5 @@ def yes_or_no(message: str) -> Literal["yes", "no"] | None:
     An answer is one of a few words in English, German, French or Chinese and nothing else; case
     and the marks around it do not matter. With a question mark it is not an answer.
     """
-    return _WORDS.get(message.strip(_AROUND).casefold())
+    word = message.strip(_AROUND).casefold()
+    return "yes" if _YES.fullmatch(word) else "no" if _NO.fullmatch(word) else None

@@ -10,7 +10,7 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
-from llmsim_lab.assistant._types import FunctionCall, LLMMessage, ToolExecutor, ToolResult
+from llmsim_lab.assistant._types import LLMMessage, ToolExecutor, ToolResult
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.prompts import Prompt
@@ -74,7 +74,10 @@ class ToolLookup:
             toolbox = await Toolbox.of(self.tools, adapter, self._confirm)
         if not toolbox.declarations:
             return prompt
-        messages = _opening(prompt)
+        system, situation = getattr(prompt, "system", ""), getattr(prompt, "user", prompt)
+        opening = Prompt.load("tool_lookup").render(situation=situation)
+        messages = [LLMMessage("system", system)] if system else []
+        messages.append(LLMMessage("user", opening.user))
         findings: list[str] = []
         for _ in range(self.max_lookups):
             response = await adapter.ask(messages, toolbox.declarations, site=site)
@@ -89,7 +92,8 @@ class ToolLookup:
                 if not isinstance(result, ToolResult):
                     result = await toolbox.run(call.name, result, site.agent or "somebody")
                 text = result_text(result, max_chars=_MAX_RESULT_CHARS)
-                findings.append(f"- {_call_text(call)}: {text}")
+                given = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
+                findings.append(f"- {call.name}({clip(given, _MAX_ARGUMENT_CHARS)}): {text}")
                 messages.append(LLMMessage("tool", text, tool_name=call.name))
         return _with_findings(prompt, findings) if findings else prompt
 
@@ -105,17 +109,6 @@ class ToolLookup:
             return await question.put_to(client, prompt)
 
         return answer
-
-
-def _opening(prompt: str) -> list[LLMMessage]:
-    system, situation = getattr(prompt, "system", ""), getattr(prompt, "user", prompt)
-    user = LLMMessage("user", Prompt.load("tool_lookup").render(situation=situation).user)
-    return [LLMMessage("system", system), user] if system else [user]
-
-
-def _call_text(call: FunctionCall) -> str:
-    arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
-    return f"{call.name}({clip(arguments, _MAX_ARGUMENT_CHARS)})"
 
 
 def _with_findings(prompt: str, findings: Sequence[str]) -> str:

@@ -93,10 +93,9 @@ class MCPToolExecutor:
                 "['llmsim-lab-tasks', '--db', 'tasks.db']"
             )
         if isinstance(server, list | tuple):
+            # What is not UTF-8 would end the connection.
             server = StdioServerParameters(
-                command=server[0],
-                args=server[1:],
-                encoding_error_handler="replace",  # not UTF-8 would end the connection
+                command=server[0], args=server[1:], encoding_error_handler="replace"
             )
         self.timeout_s, self._start_timeout_s = timeout_s, start_timeout_s
         self._target: Any = server
@@ -223,12 +222,9 @@ class MCPToolExecutor:
         try:
             found = connection.portal.call(_listed, connection.client, self._start_timeout_s)
         except (TimeoutError, MCPError, ValueError, RuntimeError) as error:
-            said = str(error) or f"no answer within {self._start_timeout_s:g} s"
-            said += connection.last_words()
+            fault = connection.fault("does not list its tools", error)
             connection.close()
-            raise ToolServerError(
-                f"the tool server {_name(self._target)!r} does not list its tools: {said}"
-            ) from error
+            raise fault from error
         self._tools = {tool.name: tool for tool in found}
         return self._tools
 
@@ -277,35 +273,36 @@ class _Connection:
         command = _with_its_group(target) if is_program else None
         self.portal: BlockingPortal
         self.client: Client
+        self._target, self._start_timeout_s = target, start_timeout_s
         self._open, self._pid = True, os.getpid()
         self._started: Future[None] = Future()
         self._stderr = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115
         stderr: Any = self._stderr
         server = stdio_client(command, errlog=stderr) if command else target
-        work = partial(anyio.run, self._hold, server, start_timeout_s)
+        work = partial(anyio.run, self._hold, server)
         self._thread = threading.Thread(target=work, name="llmsim-lab-tools", daemon=True)
         self._thread.start()
         try:
             self._started.result()
         except Exception as error:
             self._open = False
-            said = str(error) or (
-                f"it did not answer within {start_timeout_s:g} s; start_timeout_s gives a slow one "
-                "longer"
-            )
-            said += self.last_words()
+            fault = self.fault("could not be started", error)
             self._stderr.close()
-            raise ToolServerError(
-                f"the tool server {_name(target)!r} could not be started: {said}"
-            ) from error
+            raise fault from error
 
-    async def _hold(self, server: Any, start_timeout_s: float) -> None:
+    def fault(self, what: str, error: Exception) -> ToolServerError:
+        """Return what went wrong with the server, with the end of its standard error."""
+        limit = f"no answer within {self._start_timeout_s:g} s; start_timeout_s gives it longer"
+        said = f"{str(error) or limit}{self.last_words()}"
+        return ToolServerError(f"the tool server {_name(self._target)!r} {what}: {said}")
+
+    async def _hold(self, server: Any) -> None:
         """Keep the connection open until it is closed, in its own thread."""
         try:
             import jsonschema  # noqa: F401 - the library would, within the first call's time limit
 
             async with BlockingPortal() as self.portal:
-                with anyio.fail_after(start_timeout_s) as limit:
+                with anyio.fail_after(self._start_timeout_s) as limit:
                     async with Client(server, cache=None) as self.client:
                         limit.deadline = math.inf  # it is for the start alone
                         self._started.set_result(None)
@@ -377,12 +374,8 @@ def declaration_of(tool: Tool) -> ToolDeclaration:
     reads = hints.read_only_hint if hints else None
     if destructive is None:  # MCP's default: a tool that does not only read may destroy
         destructive = not (reads_by_name(tool.name) if reads is None else reads)
-    return ToolDeclaration(
-        name=tool.name,
-        description=tool.description or tool.title or "",
-        parameters=untitled(tool.input_schema),
-        destructive=destructive,
-    )
+    words = tool.description or tool.title or ""
+    return ToolDeclaration(tool.name, words, untitled(tool.input_schema), destructive)
 
 
 def _properties(schema: dict[str, Any] | None) -> dict[str, Any]:

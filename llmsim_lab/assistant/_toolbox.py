@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
 from itertools import islice
 from typing import Any, Self
@@ -19,7 +19,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter
 
 from llmsim_lab._util.jsontext import read
-from llmsim_lab._util.text import clip, listed, log_event, whole_text
+from llmsim_lab._util.text import clip, listed, log_event, whole
 from llmsim_lab.assistant._types import (
     FunctionCall,
     LLMAdapter,
@@ -120,13 +120,12 @@ class Toolbox:
                 await ready()
             # Once each: some model servers refuse a request that declares a name twice.
             names = list(dict.fromkeys(tools.get_available_tools()))
-            declare = getattr(tools, "get_tool_declarations", lambda _: ())
-            return {"names": names, "declared": [[*astuple(tool)] for tool in declare(names)]}
+            return {"names": names, "declared": [[*astuple(it)] for it in _declared(tools, names)]}
 
         # Agents of one run may have different tools.
         found = await from_outside("tools", scope().asker or "", listing)
         own = {fields[0]: ToolDeclaration(*fields) for fields in found["declared"]}
-        worded = {tool.name: tool for tool in adapter.get_tool_declarations(found["names"])}
+        worded = {tool.name: tool for tool in _declared(adapter, found["names"])}
         declared = []
         for name in found["names"]:
             known = own.get(name) or ToolDeclaration(name)
@@ -171,7 +170,7 @@ class Toolbox:
             complaint = f"there is no tool {clip(call.name, 60)!r}; available: {available}"
             return failed_result(complaint, "TOOL_NOT_FOUND")
         try:
-            arguments = json_ready(dict(call.arguments))
+            arguments = whole(json_ready(dict(call.arguments)))
             parameters: dict[str, Any] = _cleaned(arguments)
             if parameters != arguments:  # 1.0 == 1
                 log_event(logger, logging.WARNING, "identity_ignored", tool=call.name)
@@ -227,6 +226,10 @@ class Toolbox:
             return failed_result(f"it failed: {type(error).__name__}", "TOOL_ERROR")
 
 
+def _declared(source: Any, names: Sequence[str]) -> Sequence[ToolDeclaration]:
+    return getattr(source, "get_tool_declarations", lambda _: ())(names)
+
+
 def _there(executor: ToolExecutor | None) -> ToolExecutor:
     if executor is None:
         raise TapeError(
@@ -264,15 +267,12 @@ def is_identity(key: object) -> bool:
 
 
 def _cleaned(value: Any) -> Any:
-    """Return arguments without the user's identity and half characters, and ``1.0`` as ``1``."""
+    """Return arguments without the user's identity, and ``1.0`` as ``1``."""
     # JSON has one type of number, and many tools want whole ones.
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if isinstance(value, str):
-        return whole_text(value)
     if isinstance(value, dict):
-        own = ((whole_text(key), item) for key, item in value.items() if not is_identity(key))
-        return {key: _cleaned(item) for key, item in own}
+        return {key: _cleaned(item) for key, item in value.items() if not is_identity(key)}
     return list(map(_cleaned, value)) if isinstance(value, list) else value
 
 

@@ -298,7 +298,10 @@ class ToolDeclaration:
 
 @runtime_checkable
 class LLMAdapter(Protocol):
-    """Talks to a model."""
+    """Talks to a model.
+
+    One that words tools itself has ``get_tool_declarations(names)``, as a ``ToolExecutor`` may.
+    """
 
     async def generate(
         self,
@@ -314,18 +317,14 @@ class LLMAdapter(Protocol):
         """
         ...
 
-    def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
-        """Return the declarations of these tools, as far as the adapter knows them."""
-        ...
-
 
 @runtime_checkable
 class ToolExecutor(Protocol):
     """Runs tools.
 
     An executor that must start before it knows its tools also has ``async def ready(self)``, which
-    is awaited first; one that knows their declarations has ``get_tool_declarations``, as an
-    ``LLMAdapter`` has.
+    is awaited first; one that knows their declarations has ``get_tool_declarations(names)``, which
+    returns those of these tools, as far as it has them.
     """
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:

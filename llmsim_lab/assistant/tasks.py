@@ -45,7 +45,11 @@ class TaskList(Value):
 _ID = Field(ge=1, le=10**9, strict=True, description="The task's number, as the list shows it.")
 _WHAT = Field(description="What is to be done, in a few words.")
 _TEXT = StringConstraints(strip_whitespace=True, min_length=1, max_length=1000, strict=True)
-_STATUS = Field(description="Which tasks to show.")
+_Number = Annotated[int, _ID]
+_Words = Annotated[str, _TEXT, _WHAT]
+_Status = Annotated[Literal["all", "open", "done"], Field(description="Which tasks to show.")]
+_Request = Context[Any, Any]
+_Changed = Annotated[CallToolResult, Task]
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
 _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 _DELETES = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)
@@ -70,29 +74,30 @@ def task_server(db: Path | str = ":memory:", *, user: str | None = None) -> MCPS
     """
     store = sqlite3.connect(db, check_same_thread=False, isolation_level=None)
     store.executescript(_SCHEMA)
+    store.row_factory = sqlite3.Row
     server: MCPServer[Any] = MCPServer("llmsim-lab-tasks", log_level="WARNING")
     weakref.finalize(server, store.close)
 
-    def user_of(ctx: Context[Any, Any]) -> str:
+    def user_of(ctx: _Request) -> str:
         named = (ctx.request_context.meta or {}).get(USER_KEY, user)
         if not isinstance(named, str) or not named or user not in (None, named):
             raise ToolError("the request does not name the user whose tasks are served here")
         return named
 
-    def changed(ctx: Context[Any, Any], number: int, change: str, *values: str) -> CallToolResult:
-        where = "WHERE user_id = ? AND number = ? RETURNING number, description, done"
+    def changed(ctx: _Request, number: int, change: str, *values: str) -> CallToolResult:
+        where = "WHERE user_id = ? AND number = ? RETURNING number AS id, description, done"
         row = store.execute(f"{change} {where}", (*values, user_of(ctx), number)).fetchone()
         if row is None:  # nor is there for others, so that numbers reveal nothing
             text = f"there is no task {number}; list the tasks to see which there are"
-            block, meta = TextContent(type="text", text=text), {ERROR_KEY: "NOT_FOUND"}
-            return CallToolResult(content=[block], is_error=True, _meta=meta)
-        task = Task(id=row[0], description=row[1], done=bool(row[2]))
-        block = TextContent(type="text", text=task.model_dump_json())
-        return CallToolResult(content=[block], structured_content=task.model_dump())
+            how: dict[str, Any] = {"is_error": True, "_meta": {ERROR_KEY: "NOT_FOUND"}}
+        else:
+            task = Task(**row)
+            text, how = task.model_dump_json(), {"structured_content": task.model_dump()}
+        return CallToolResult(content=[TextContent(type="text", text=text)], **how)
 
     # Async, so that they run one after another on the loop and share the connection.
     @server.tool(annotations=_CHANGES)
-    async def add_task(description: Annotated[str, _TEXT, _WHAT], ctx: Context[Any, Any]) -> Task:
+    async def add_task(description: _Words, ctx: _Request) -> Task:
         """Add a task to the user's list."""
         count = (
             "INSERT INTO users VALUES (?, 1) ON CONFLICT DO UPDATE SET last_number = "
@@ -103,35 +108,26 @@ def task_server(db: Path | str = ":memory:", *, user: str | None = None) -> MCPS
         return Task(id=number, description=description)
 
     @server.tool(annotations=_READS)
-    async def list_tasks(
-        ctx: Context[Any, Any], status: Annotated[Literal["all", "open", "done"], _STATUS] = "all"
-    ) -> TaskList:
+    async def list_tasks(ctx: _Request, status: _Status = "all") -> TaskList:
         """Show the user's tasks with their numbers."""
-        query = "SELECT number, description, done FROM tasks WHERE user_id = ? ORDER BY number"
-        rows = store.execute(query, (user_of(ctx),))
-        tasks = [Task(id=row[0], description=row[1], done=bool(row[2])) for row in rows]
+        query = (
+            "SELECT number AS id, description, done FROM tasks WHERE user_id = ? ORDER BY number"
+        )
+        tasks = [Task(**row) for row in store.execute(query, (user_of(ctx),))]
         return TaskList(tasks=[t for t in tasks if status == "all" or t.done == (status == "done")])
 
     @server.tool(annotations=_CHANGES)
-    async def update_task(
-        task_id: Annotated[int, _ID],
-        description: Annotated[str, _TEXT, _WHAT],
-        ctx: Context[Any, Any],
-    ) -> Annotated[CallToolResult, Task]:
+    async def update_task(task_id: _Number, description: _Words, ctx: _Request) -> _Changed:
         """Change what a task says."""
         return changed(ctx, task_id, "UPDATE tasks SET description = ?", description)
 
     @server.tool(annotations=_CHANGES)
-    async def complete_task(
-        task_id: Annotated[int, _ID], ctx: Context[Any, Any]
-    ) -> Annotated[CallToolResult, Task]:
+    async def complete_task(task_id: _Number, ctx: _Request) -> _Changed:
         """Mark a task as done."""
         return changed(ctx, task_id, "UPDATE tasks SET done = 1")
 
     @server.tool(annotations=_DELETES)
-    async def delete_task(
-        task_id: Annotated[int, _ID], ctx: Context[Any, Any]
-    ) -> Annotated[CallToolResult, Task]:
+    async def delete_task(task_id: _Number, ctx: _Request) -> _Changed:
         """Remove a task for good."""
         return changed(ctx, task_id, "DELETE FROM tasks")
 

@@ -17,7 +17,7 @@ from llmsim_lab._spans import Span
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.context._modules import ComposedModules
-from llmsim_lab.context._variables import NumberVariable, Variable, Variables, humanise
+from llmsim_lab.context._variables import ANY, Variable, Variables, humanise
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 
@@ -90,13 +90,15 @@ def quoted(said: Mapping[str, str], names: Iterable[str]) -> str:
     return "\n\n".join(parts) or "Nobody has acted yet."
 
 
-_UNDEFINED = NumberVariable()
-"""Shows the values of variables that are not defined."""
+def bullets(heading: str, lines: Iterable[str]) -> list[str]:
+    """Return lines as a list below a heading, with an empty line above; nothing for none."""
+    listed = [f"- {line}" for line in lines]
+    return ["", heading, *listed] if listed else []
 
 
 def _state_lines(known: Mapping[str, Variable], state: Mapping[str, Any]) -> list[str]:
     """Return variables with label and unit: the defined ones in their order, then any others."""
-    variables = {name: known.get(name, _UNDEFINED) for name in [*known, *state]}
+    variables = {name: known.get(name, ANY) for name in [*known, *state]}
     return [
         f"{variable.label or humanise(name)}: {variable.text(state[name])}"
         for name, variable in variables.items()
@@ -197,8 +199,7 @@ class AgentContextBuilder:
             else:
                 situation.append(aware)
         situation += _state_lines(self.variables.global_vars, global_state)
-        if events:
-            situation += ["", "Recent events:", *[f"- {event_line(event)}" for event in events]]
+        situation += bullets("Recent events:", map(event_line, events))
         moment = briefing.moment.replace("{step}", str(step_number))
         add("SITUATION", "\n".join(situation), when=f" ({moment})")
         own = "\n".join(_state_lines(self.variables.agent_vars, agent_state))
@@ -209,11 +210,10 @@ class AgentContextBuilder:
         add("WHAT OTHERS DID", said, when=f" (Step {step_number - 1})")
         for module in self.composed_modules:
             words = module.call("build_agent_context", agent_name, agent_state, global_state) or ""
-            add(module.heading, words.strip(), source=f"module {module.name}")
+            title = module.title or humanise(module.name).upper()
+            add(title, words.strip(), source=f"module {module.name}")
         closing: _Role = "system" if self.stable_first else "user"
-        decision = [briefing.question]
-        if briefing.considerations:
-            decision += ["", "Consider:", *[f"- {line}" for line in briefing.considerations]]
+        decision = [briefing.question, *bullets("Consider:", briefing.considerations)]
         add("YOUR DECISION", "\n".join(decision), closing)
         form = [f"{place}. {line}" for place, line in enumerate(briefing.response_format, 1)]
         if form:

@@ -114,6 +114,7 @@ class CrisisSimulation(Run[CrisisState]):
         self._builder = self._speaking(self.modules.silenced(*self.silenced))
         self._reply = reply_model(self.scenario.briefing.response_format)
         self._start = self.scenario.engine(self.modules)
+        self._judgement = engine_output_for(self._start, max_events=self.max_events)
         if taken := [name for name in self._start.variables.global_vars if name in _TAKEN]:
             raise ConfigError(
                 f"the variable {taken[0]!r} has a name that every crisis has for something else: "
@@ -125,8 +126,7 @@ class CrisisSimulation(Run[CrisisState]):
 
     def start(self) -> CrisisState:
         """Return the scenario's start."""
-        now = self._start.get_current_state()
-        return CrisisState(**now, pending=self.scenario.events)
+        return CrisisState(**self._start.get_current_state(), pending=self.scenario.events)
 
     async def turn(self, state: CrisisState, ask: Ask) -> CrisisState:
         """Play a turn: rules, the engine's judgement, the agents' prompts and answers."""
@@ -136,7 +136,7 @@ class CrisisSimulation(Run[CrisisState]):
         # The engine reads what agents know already and what is pending; agents only what is new.
         judged = await ask(
             "world",
-            engine_output_for(world, max_events=self.max_events),
+            self._judgement,
             lambda _: engine_prompt(
                 self.prompt("crisis_engine"), self.scenario, world, number, state.responses, known
             ),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any, ClassVar, NotRequired
 
 from pydantic import ConfigDict, GetJsonSchemaHandler, create_model, with_config
@@ -95,7 +94,8 @@ def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[Engine
     The schema has this scenario's variables and no others. Scales and whole percents are integers
     with bounds, choices are enums: servers enforce both. They do not enforce bounds of other
     numbers, so ``GameEngine`` judges every value. A variable that does not change may be left out;
-    one that only code may change is not named.
+    one that only code may change is not named. Make it once: clients keep what they work out of a
+    class.
 
     Args:
         engine: whose variables and agents.
@@ -113,15 +113,8 @@ def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[Engine
         "events": {"type": "array", "maxItems": max_events, "items": event},
         "reasoning": text,
     }
-    return _output_model(json.dumps(_object(schema)))  # a dict cannot be the key of a cache
-
-
-# Cached: clients keep what they work out of a class, and a class made per call costs more than a
-# prompt.
-@lru_cache(maxsize=64)
-def _output_model(schema_json: str) -> type[EngineOutput]:
     model = create_model("EngineOutput", __base__=EngineOutput)
-    model.of_scenario = schema_json
+    model.of_scenario = json.dumps(_object(schema))  # each who reads it has a schema to change
     return model
 
 
@@ -148,11 +141,8 @@ def _changes(definitions: Mapping[str, Variable]) -> dict[str, Any]:
 
 def _definitions(variables: Variables) -> str:
     """Return a list of the variables that the engine may set."""
-    lines = []
-    for heading, definitions in (
-        ("In global_vars:", variables.global_vars),
-        ("In agent_vars, for each party:", variables.agent_vars),
-    ):
+    lines, headings = [], ("In global_vars:", "In agent_vars, for each party:")
+    for heading, (_, definitions) in zip(headings, variables, strict=True):
         its = {name: it for name, it in definitions.items() if it.engine_may_set}
         words = [f"- {name}: {limits_of(it)}. {it.description}" for name, it in its.items()]
         lines += [heading, *(line.removesuffix(". ") for line in words or ["- none"])]
@@ -252,11 +242,12 @@ class SimulatorAgent:
         self.composed_modules = scenario.compose(loader)
         self.game_engine = scenario.engine(self.composed_modules)
         self.context_builder = scenario.builder(self.composed_modules)
+        self._reply = engine_output_for(self.game_engine)
         self._pending = scenario.events
         self._known: tuple[Happening, ...] = ()
 
     def process_step(self, step_number: int, agent_responses: Mapping[str, str]) -> dict[str, str]:
-        """Play a turn and return each agent's prompt; from async code await ``aprocess_step``.
+        """Play a turn and return each agent's prompt.
 
         Rules of the modules first, then the engine's judgement, then the prompts. A turn that fails
         leaves the world as it was.
@@ -271,12 +262,6 @@ class SimulatorAgent:
             LLMFailureException: the engine's model failed.
             ConfigError: a response is of an unknown agent.
         """
-        return run_sync(self.aprocess_step(step_number, agent_responses))
-
-    async def aprocess_step(
-        self, step_number: int, agent_responses: Mapping[str, str]
-    ) -> dict[str, str]:
-        """Do what ``process_step`` does."""
         # A copy: a turn that fails or is cancelled must not leave half of its changes.
         world = copy.deepcopy(self.game_engine)
         if unknown := [name for name in agent_responses if name not in world.agents]:
@@ -286,11 +271,12 @@ class SimulatorAgent:
         apply_deterministic_updates(self.composed_modules, world, step_number)
         # The engine reads what agents know already and what is pending; they what is new.
         known, prompt = (*self._known, *self._pending), Prompt.load("crisis_engine")
-        output = await self.llm_client.call_with_retry(
+        asking = self.llm_client.call_with_retry(
             prompt=engine_prompt(prompt, self.scenario, world, step_number, agent_responses, known),
-            response_model=engine_output_for(world),
+            response_model=self._reply,
             site=CallSite(component="engine", turn=step_number),
         )
+        output = run_sync(asking)
         world.apply_state_updates(output.state_updates)
         events = (*self._pending, *happenings(output))
         now = world.get_current_state()

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, field_validator
 
 from llmsim_lab._util.config import Settings, read_config
-from llmsim_lab.context._variables import Variables, humanise
+from llmsim_lab.context._variables import Variables
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts._prompt import digest_of
 
@@ -74,11 +74,6 @@ class BehaviorModule(ModuleData):
         if code is not None and not any(hasattr(code, name) for name in _RETURNS):
             raise ValueError(f"the code defines neither {' nor '.join(_RETURNS)}")
         return code
-
-    @property
-    def heading(self) -> str:
-        """The heading over its code's words."""
-        return self.title or humanise(self.name).upper()
 
     @property
     def digest(self) -> str:

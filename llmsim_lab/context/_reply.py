@@ -26,23 +26,23 @@ class AgentReply(Decision):
 
     labels: ClassVar[dict[str, str]] = {}
 
-    @property
-    def parts(self) -> dict[str, str]:
-        """The words under each label, without spaces around them."""
-        return {label: getattr(self, field).strip() for field, label in self.labels.items()}
+    @classmethod
+    def read_by_others(cls) -> list[str]:
+        """Return the fields that the others read: all but the assessment."""
+        # A format that asks for an assessment only: then that is public.
+        return [name for name, label in cls.labels.items() if label != PRIVATE] or [*cls.labels]
 
     @property
     def public(self) -> str:
-        """What the others read: all but the assessment, each part under its label."""
-        parts = self.parts
-        # A format that asks for an assessment only: then that is public.
-        public = {label: text for label, text in parts.items() if label != PRIVATE} or parts
-        return "\n".join(f"{label}: {text}" for label, text in public.items() if text)
+        """What the others read, each part under its label, without spaces around it."""
+        parts = {self.labels[name]: getattr(self, name).strip() for name in self.read_by_others()}
+        return "\n".join(f"{label}: {text}" for label, text in parts.items() if text)
 
     @property
     def reasoning(self) -> str:
         """The assessment; where none was asked for, the whole answer."""
-        return self.parts.get(PRIVATE) or self.public
+        own = [getattr(self, name) for name, label in self.labels.items() if label == PRIVATE]
+        return "".join(own).strip() or self.public
 
     confidence: ClassVar[None] = None
     """Not asked for."""
@@ -50,8 +50,7 @@ class AgentReply(Decision):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not self.public:
-            wanted = [field for field, label in self.labels.items() if label != PRIVATE]
-            raise ValueError(f"it says nothing in {' or '.join(wanted or self.labels)}")
+            raise ValueError(f"it says nothing in {' or '.join(self.read_by_others())}")
         return self
 
     @classmethod
@@ -60,10 +59,8 @@ class AgentReply(Decision):
 
         Without words it is silence, which no model may answer.
         """
-        public = next((name for name, label in cls.labels.items() if label != PRIVATE), "")
-        first = public or next(iter(cls.labels))
-        values: dict[str, Any] = {name: words * (name == first) for name in cls.labels}
-        return cls.model_construct(None, **values)
+        values: dict[str, Any] = dict.fromkeys(cls.labels, "")
+        return cls.model_construct(None, **{**values, cls.read_by_others()[0]: words})
 
 
 # Cached, since clients cache schema and validator by class: a class made for each call would cost
@@ -85,7 +82,7 @@ def reply_model(response_format: tuple[str, ...]) -> type[AgentReply]:
         found = _LABEL.fullmatch(line)
         label, what = (found[1].strip(), found[2]) if found else (f"PART {place}", line)
         name = re.sub(r"\W+", "_", label.lower()).strip("_") or f"part_{place}"
-        # A label such as "Copy" or "Parts" would hide what every reply has.
+        # A label such as "Copy" or "Public" would hide what every reply has.
         if name[0].isdigit() or hasattr(AgentReply, name):
             name = f"part_{name}"
         if name in labels:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from llmsim_lab._util.config import Settings, Words, read_config
 from llmsim_lab._util.files import data_path
-from llmsim_lab.context._builder import AgentContextBuilder, Briefing
+from llmsim_lab.context._builder import AgentContextBuilder, Briefing, bullets
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
 from llmsim_lab.context._variables import Variables
 from llmsim_lab.context._world import GameEngine
@@ -36,10 +36,7 @@ class ScenarioAgent(Settings):
     @property
     def text(self) -> str:
         """Role and objectives, as the agent's prompts have them."""
-        lines = [self.role.strip()]
-        if self.objectives:
-            lines += ["", "Objectives:", *[f"- {line}" for line in self.objectives]]
-        return "\n".join(lines)
+        return "\n".join([self.role.strip(), *bullets("Objectives:", self.objectives)])
 
 
 class Happening(Settings):
@@ -136,11 +133,10 @@ class CrisisScenario(Settings):
         Raises:
             ConfigError: a value is impossible or missing, or of a variable that is not defined.
         """
+        start = {name: agent.vars for name, agent in self.agents.items()}
         return GameEngine(
             self.global_vars if global_vars is None else global_vars,
-            {name: agent.vars for name, agent in self.agents.items()}
-            if agent_vars is None
-            else agent_vars,
+            start if agent_vars is None else agent_vars,
             self.compose() if modules is None else modules,
             variables=self.variables,
             closed=True,

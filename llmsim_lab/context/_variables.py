@@ -221,6 +221,9 @@ class ChoiceVariable(BaseVariable):
         return {"enum": list(self.options)}
 
 
+ANY = NumberVariable()
+"""Shows values of variables that are not defined, and takes any number."""
+
 Variable: TypeAlias = Annotated[
     ScaleVariable | PercentVariable | NumberVariable | TextVariable | FlagVariable | ChoiceVariable,
     Field(discriminator="type"),
@@ -234,12 +237,10 @@ def inferred(name: str, value: Any) -> Variable:
     Raises:
         ConfigError: it is not a number, a text or a flag.
     """
-    if isinstance(value, bool):
-        return FlagVariable()
-    if isinstance(value, int | float):
-        return NumberVariable()
-    if isinstance(value, str):
-        return TextVariable()
+    variable: Variable
+    for types, variable in ((bool, FlagVariable()), (int | float, ANY), (str, TextVariable())):
+        if isinstance(value, types):
+            return variable
     raise ConfigError(
         f"{name}: {clip(repr(value), 60)} is {type(value).__name__}; a variable holds a number, a "
         "text or true or false"
@@ -270,15 +271,15 @@ class Variables(Settings):
         owners: dict[str, str] = {}
         found: dict[str, dict[str, Variable]] = {"global_vars": {}, "agent_vars": {}}
         for owner, part in parts:
-            for kind, together in found.items():
-                for name, variable in getattr(part, kind).items():
+            for kind, own in part:
+                for name in own:
                     if name in owners:
                         raise ConfigError(
                             f"{owner} defines the variable {name!r}, which {owners[name]} defines "
                             "already; rename one, or leave one out"
                         )
                     owners[name] = owner
-                    together[name] = variable
+                found[kind] |= own
         return cls(**found)
 
 

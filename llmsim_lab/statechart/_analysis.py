@@ -15,6 +15,7 @@ from functools import cached_property
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.run._turn import Turn
 from llmsim_lab.statechart._agent import Post
+from llmsim_lab.statechart._state import RECEIVED
 from llmsim_lab.statechart._turn import answers
 
 
@@ -23,8 +24,7 @@ def received(turns: Sequence[Turn]) -> Counter[tuple[int | None, str]]:
     # The counts of the state that the run began from hold what was done before.
     counts: Counter[tuple[int | None, str]] = Counter()
     for entry in turns[0].state.feed:
-        own = {"like": entry.likes, "reply": entry.replies, "reshare": entry.reshares}
-        counts.update({(entry.post.id, kind): number for kind, number in own.items()})
+        counts.update({(entry.post.id, how): n for how, n in zip(RECEIVED, entry[1:], strict=True)})
     for turn in turns[1:]:
         counts.update(answers(turn.state.likes, turn.state.new_posts))
     return counts

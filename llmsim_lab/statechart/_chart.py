@@ -208,11 +208,9 @@ class Statechart:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         moves = [" ".join(visible(str(move)).split()) for move in self.transitions]
+        text = "\n".join([repr(self), *moves])
         # Without HTML, which JupyterLab would show instead of the drawing.
-        return {
-            "text/vnd.mermaid": self.to_mermaid(),
-            "text/plain": "\n".join([repr(self), *moves]),
-        }
+        return {"text/vnd.mermaid": self.to_mermaid(), "text/plain": text}
 
     def __repr__(self) -> str:
         return f"Statechart of {len(self.states)} states and {len(self.transitions)} transitions"

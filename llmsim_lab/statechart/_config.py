@@ -11,13 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    StringConstraints,
-    ValidationInfo,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo
 
 from llmsim_lab._util.config import Settings, Words, YamlFile, beside, read_config
 from llmsim_lab._util.files import data_path

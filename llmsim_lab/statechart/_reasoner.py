@@ -87,8 +87,7 @@ class MoveQuestion:
         # Without a post there is neither a good match nor a bad one.
         post = self.context
         match = interest_match(self.agent, post) if isinstance(post, Post) else 0.5
-        appeal = {option: _APPEAL[option] for option in self.options}
-        weights = {option: math.exp(base + fit * match) for option, (base, fit) in appeal.items()}
+        weights = {it: math.exp(_APPEAL[it][0] + _APPEAL[it][1] * match) for it in self.options}
         total = sum(weights.values())
         return {option: weight / total for option, weight in weights.items()}
 
@@ -172,10 +171,9 @@ class Reasoner:
         state = agent.state if current_state is None else current_state
         return await self._decided(MoveQuestion(agent, state, trigger, options, context))
 
-    async def __call__(self, question: Question) -> Decision:
+    async def __call__(self, question: Question) -> Any:
         """Answer as a player of a run, which says what stands in where no answer comes."""
-        decision: Decision = await self._asked(question.values["move"], question.reply)
-        return decision
+        return await self._asked(question.values["move"], question.reply)
 
     async def _decided(self, question: MoveQuestion) -> AgentState:
         try:
@@ -184,8 +182,7 @@ class Reasoner:
             if failure.reason not in FORGIVEN:
                 raise
             # Not the one shown first: a fallback must not depend on how options were shuffled.
-            chosen = question.options[0]
-            name = question.agent.name
+            chosen, name = question.options[0], question.agent.name
             what = {
                 "agent": name,
                 "turn": question.turn,

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run
 from llmsim_lab.run._turn import Series
 from llmsim_lab.statechart._agent import Post, interested
@@ -18,7 +19,7 @@ from llmsim_lab.statechart._analysis import Cascade, received
 from llmsim_lab.statechart._chart import AgentState, Guard, Statechart
 from llmsim_lab.statechart._config import Chart, FeedConfig, Population, PostConfig, SeedPosts
 from llmsim_lab.statechart._reasoner import ExplainedNextState, MoveQuestion, NextState, move_prompt
-from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState
+from llmsim_lab.statechart._state import RECEIVED, FeedEntry, SocialState, UserState
 from llmsim_lab.statechart._turn import circulate, make_moves, next_state, plan_turn, triggers_in
 from llmsim_lab.statechart._writer import Draft, phrase, post_prompt
 
@@ -95,15 +96,15 @@ class SocialSimulation(Run[SocialState]):
         """Return the network after every user's move."""
         due, seen = self._due(state)
         moves = {name: move for name, move in due.items() if len(move.options) > 1}
+
+        def question(name: str) -> RenderedPrompt:
+            options, prompt = self._ordered(moves[name]), self.prompt("social_reasoner")
+            return move_prompt(moves[name], options, prompt, self.rationale)
+
         choices = await ask.each(
             moves,
             self._reply,
-            lambda name: move_prompt(
-                moves[name],
-                self._ordered(moves[name]),
-                self.prompt("social_reasoner"),
-                self.rationale,
-            ),
+            question,
             tag="reasoner",
             limits=lambda name: {"next_state": [it.value for it in self._ordered(moves[name])]},
             otherwise=lambda name: self._reply(
@@ -257,7 +258,7 @@ class SocialSimulation(Run[SocialState]):
         counts, rows = received(self.turns), []
         for number, post in sorted(self.posts.items()):
             about = number, post.author, post.turn, post.kind, ", ".join(post.topics), post.text
-            its = [counts[number, kind] for kind in ("like", "reply", "reshare")]
+            its = [counts[number, how] for how in RECEIVED]
             rows.append((*about, *its, sum(its), post.root))
         columns = ["post", "author", "turn", "kind", "topics", "text", "likes", "replies"]
         frame = pd.DataFrame(rows, columns=[*columns, "reshares", "engagement", "root"])

@@ -34,6 +34,10 @@ class UserState(NamedTuple):
     banned: bool = False
 
 
+RECEIVED = ("like", "reply", "reshare")
+"""How a post may be received; a ``FeedEntry`` has a number of each, in this order."""
+
+
 class FeedEntry(NamedTuple):
     """A post in circulation and how it was received so far."""
 
@@ -45,7 +49,7 @@ class FeedEntry(NamedTuple):
     @property
     def engagement(self) -> int:
         """Likes, replies and reshares together."""
-        return self.likes + self.replies + self.reshares
+        return sum(self[1:])
 
 
 class Like(NamedTuple):

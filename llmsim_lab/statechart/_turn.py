@@ -18,7 +18,7 @@ from llmsim_lab.statechart._agent import DecidedBy, Post, PostKind, SocialAgent
 from llmsim_lab.statechart._chart import TIMEOUT, AgentState, Statechart
 from llmsim_lab.statechart._config import FeedConfig, ProfileConfig
 from llmsim_lab.statechart._reasoner import MoveQuestion, draw
-from llmsim_lab.statechart._state import FeedEntry, Like, Move, SocialState
+from llmsim_lab.statechart._state import RECEIVED, FeedEntry, Like, Move, SocialState
 
 Draft = tuple[SocialAgent, Post, Post | None]
 """Author and post, without its text but for a reshare, and the post that it is about."""
@@ -203,26 +203,20 @@ def make_moves(
 def _post_made(move: MoveQuestion, target: AgentState, number: int, seed: int) -> Post | None:
     """Return the post that a move publishes; only a reshare has its text already."""
     agent, about, turn = move.agent, move.context, move.turn or 0
+    own: dict[str, Any] = {"id": number, "author": agent.name, "turn": turn}
     if agent.state is AgentState.COMPOSING and move.trigger == "finishes":
         place = int(draw(seed, turn, agent.name, "topic") * len(agent.interests))
         topics = about.topics if about else (agent.interests[place],)
         # A post of its own even where another one led to it: it is the root of its own cascade.
-        return Post(id=number, author=agent.name, text="", topics=topics, turn=turn, root=number)
+        return Post(**own, text="", topics=topics, root=number)
     kind = _PUBLISHED.get(target)
     if kind is None or about is None:
         return None
+    own |= {"kind": kind, "topics": about.topics, "parent": about.id}
+    own["root"] = about.id if about.root is None else about.root
     # Resharing a reshare reshares the original text, in the same cascade.
-    return Post(
-        id=number,
-        author=agent.name,
-        text=about.text if kind == "reshare" else "",
-        topics=about.topics,
-        turn=turn,
-        kind=kind,
-        parent=about.id,
-        root=about.root if about.root is not None else about.id,
-        copy_of=about.content if kind == "reshare" else None,
-    )
+    copied = {"text": about.text, "copy_of": about.content} if kind == "reshare" else {"text": ""}
+    return Post(**own, **copied)
 
 
 def next_state(
@@ -246,12 +240,10 @@ def next_state(
     number, at_hand = state.at + 1, state.at_hand
     counts = answers(likes, posts)
     received = [
-        entry._replace(
-            likes=entry.likes + counts[entry.post.id, "like"],
-            replies=entry.replies + counts[entry.post.id, "reply"],
-            reshares=entry.reshares + counts[entry.post.id, "reshare"],
+        FeedEntry(
+            post, *(n + counts[post.id, how] for n, how in zip(before, RECEIVED, strict=True))
         )
-        for entry in state.feed
+        for post, *before in state.feed
     ]
     feed = circulate(received, [FeedEntry(post) for post in posts], number=number, config=config)
     # Authors have seen what they wrote or reshared.

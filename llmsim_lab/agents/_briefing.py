@@ -67,15 +67,9 @@ def known_quarters(
 
 
 def _quarter(state: Any) -> Quarter:
-    economy: GlobalState = state.global_state
-    return Quarter(
-        period=state.period,
-        inflation=economy.inflation,
-        inflation_in_quarter=economy.lags.inflation[0],
-        output_gap=economy.output_gap,
-        unemployment=economy.unemployment,
-        interest_rate=economy.interest_rate,
-    )
+    now: GlobalState = state.global_state
+    of_prices = now.inflation, now.lags.inflation[0]
+    return Quarter(state.period, *of_prices, now.output_gap, now.unemployment, now.interest_rate)
 
 
 def role_of(name: str, *, masked: bool, members: int, rule: str) -> str:

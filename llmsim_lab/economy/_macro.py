@@ -85,18 +85,11 @@ def shocks_at(turn: int, *, seed: int, scale: float = 1.0, mirrored: bool = Fals
         return NO_SHOCKS
     from numpy.random import Philox  # here, since numpy takes time to import
 
-    supply, demand = Philox(key=seed, counter=turn).random_raw(2).tolist()
+    drawn = Philox(key=seed, counter=turn).random_raw(2).tolist()
+    # Of 64 bits the uppermost 52; half a unit keeps off 0 and 1, where the inverse is infinite.
+    supply, demand = (_NORMAL.inv_cdf(((bits >> 12) + 0.5) * 2.0**-52) for bits in drawn)
     signed = -scale if mirrored else scale
-    return Shocks(
-        signed * SUPPLY_STD * _standard_normal(supply),
-        signed * DEMAND_STD * _standard_normal(demand),
-    )
-
-
-def _standard_normal(raw: int) -> float:
-    """Turn 64 random bits, of which the uppermost 52 are used, into a standard normal number."""
-    # Half a unit keeps the probability off 0 and 1, where the inverse is infinite.
-    return _NORMAL.inv_cdf(((raw >> 12) + 0.5) * 2.0**-52)
+    return Shocks(signed * SUPPLY_STD * supply, signed * DEMAND_STD * demand)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,17 +10,10 @@ from math import sqrt
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    StringConstraints,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from llmsim_lab._util.text import closest
+from llmsim_lab._util.text import among
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents._agents import (
     NOT_ECONOMIC,
@@ -34,11 +27,10 @@ from llmsim_lab.agents._agents import (
     thin_prompt,
 )
 from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters, role_of
-from llmsim_lab.economy import QuadraticLoss, TaylorRule, initial_state
+from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import (
     EngineConfig,
-    RudebuschSvensson,
     Rule,
     Shocks,
     fiscal_demand,
@@ -68,7 +60,7 @@ from llmsim_lab.simulation._config import MOVES_BP, SERIES, EconomyConfig, check
 from llmsim_lab.simulation._gate import EconomicsCard, card_of, gate_notes
 from llmsim_lab.simulation._lint import LintFinding, of_model, of_rule, of_targets
 from llmsim_lab.types import Rate, Reply
-from llmsim_lab.validators._validators import economic_domain, verdict_prompt
+from llmsim_lab.validators._validators import verdict_prompt
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,9 +185,8 @@ class Nation(NationProfile):
     @classmethod
     def _seated(cls, values: Any) -> Any:
         if isinstance(values, Mapping) and "kind" in values:
-            name, words = values.get("name", "Ann"), {"taylor": "rule", "human": "person"}
-            word = words.get(values["kind"], "model")
-            raise ValueError(f"kind: who decides is said in players: {{{name}: {word}}}")
+            players = f"{{{values.get('name', 'Ann')}: rule}}, or model, or person"
+            raise ValueError(f"kind: who decides is said in players: {players}")
         return {"name": values} if isinstance(values, str) else values
 
 
@@ -209,13 +200,12 @@ def _different(nations: tuple[Nation, ...]) -> tuple[Nation, ...]:
     return nations
 
 
-def _in_the_data(start: str | None) -> str | None:
-    if start is not None:
-        initial_state(start)
+def _in_the_data(start: str) -> str:
+    initial_state(start)
     return start
 
 
-def _in_a_seat(given: Any, info: ValidationInfo) -> Any:
+def _in_a_seat(given: Any, info: Any) -> Any:
     if callable(given) or (isinstance(given, Mapping) and "kind" in given):
         raise ValueError(
             f"who answers is a player: players={{{info.field_name!r}: ...}}, a word such as "
@@ -279,12 +269,12 @@ class Simulation(Run[Economy]):
         "{shock.supply: 4}}",
     }
 
-    start_at: Annotated[str | None, AfterValidator(_in_the_data)] = None
+    start_at: Annotated[str, AfterValidator(_in_the_data)] | None = None
     nations: Annotated[tuple[Nation, ...], Field(min_length=1), AfterValidator(_different)] = (
         Nation(name="United States"),
     )
     committee: Annotated[Committee, BeforeValidator(_by_rule)] = Committee()
-    moves_bp: Annotated[tuple[int, ...] | None, AfterValidator(checked_moves)] = MOVES_BP
+    moves_bp: Annotated[tuple[int, ...], AfterValidator(checked_moves)] | None = MOVES_BP
     briefing: Literal["economist", "thin"] | None = None
     masked: bool = True
     decide: Decide | None = None
@@ -320,8 +310,7 @@ class Simulation(Run[Economy]):
         chair, rate = self.committee.chair, self.start().interest_rate
         if chair is not None and chair not in self._nations:
             raise ConfigError(
-                f"the committee's chair {chair!r} is not one of its members"
-                f"{closest(chair, self._members)}, who are {', '.join(self._members)}"
+                f"the committee's chair {chair!r} is not a member{among(chair, self._members)}"
             )
         if self.economy.mirrored and rate != self.engine.inside(rate):
             raise ConfigError(
@@ -401,7 +390,7 @@ class Simulation(Run[Economy]):
             ValidationDecision,
             lambda name: verdict_prompt(
                 self.prompt("validator_economic"),
-                economic_domain(self.domain),
+                self.domain,
                 actions[name],
                 permissive=self.permissive,
                 agent=name,

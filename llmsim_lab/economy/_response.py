@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Verdict = Literal["pass", "fail", "undecided"]
 
+STATE = ("inflation", "output_gap", "interest_rate")
+"""What of an economy moves may respond to, as ``GlobalState`` calls it."""
 _NAMED = (-0.25, 0.25, -0.25)
 _CRITERIA: Mapping[str, tuple[tuple[int, ...], tuple[float, float, float] | None]] = {
     "inflation": ((0, 1, 0, 0), (0.0, inf, 0.05)),

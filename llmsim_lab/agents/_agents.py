@@ -19,8 +19,7 @@ from pydantic import ConfigDict
 
 from llmsim_lab._util.text import number
 from llmsim_lab.agents._briefing import NationProfile
-from llmsim_lab.economy import TaylorRule
-from llmsim_lab.economy._macro import EngineConfig, Rule, rate_by
+from llmsim_lab.economy._macro import EngineConfig, Rule, TaylorRule, rate_by
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
@@ -98,33 +97,25 @@ class Agent(ABC):
             ConfigError: moves are on offer, and the agent knows of none.
         """
         now, fields = question.state, question.reply.model_fields
+        turn, own = question.turn - 1, {self.name: AgentState(name=self.name)}
+        economy, period = now.global_state, now.period
         action = await self.decide_action(
-            SimulationState(
-                turn=question.turn - 1,
-                agents={self.name: AgentState(name=self.name)},
-                global_state=now.global_state,
-                period=now.period,
-            )
+            SimulationState(turn=turn, agents=own, global_state=economy, period=period)
         )
         call = action.chain.call if action.chain else None
         if action.status == "failed":
-            outside = f"{action.action_string!r} is outside the agent's domain"
-            how: dict[str, Any] = {"component": "agent", "detail": outside, "call": call}
-            raise LLMFailureException("invalid_response", 2, **how)
-        words, size = action.policy_decision, action.rate_change_bp
+            why = f"{action.action_string!r} is outside the agent's domain"
+            raise LLMFailureException("invalid_response", 2, None, "agent", detail=why, call=call)
+        words: Any = action.policy_decision or ()
+        size = action.rate_change_bp
         if size is None and "rate_change_bp" in fields:
             raise ConfigError(
                 f"{self.name!r} states no change of the rate, and the run has moves on offer; give "
                 "the run moves_bp=None, or a TaylorRuleAgent moves_bp=run.moves_bp"
             )
         rate = action.proposed_rate if size is None else now.interest_rate + size / 100
-        said = {
-            "action": action.action_string,
-            "reasoning": words.reasoning if words else "It gave no reason.",
-            "confidence": words.confidence if words else 1.0,
-            "rate_change_bp": size,
-            "proposed_rate": rate,
-        }
+        said = {"reasoning": "It gave no reason.", "confidence": 1.0, **dict(words)}
+        said |= {"action": action.action_string, "rate_change_bp": size, "proposed_rate": rate}
         said = {name: it for name, it in said.items() if name in fields}
         return said if call is None else question.reply.model_validate(said).with_call(call)
 
@@ -199,10 +190,8 @@ class LLMAgent(Agent):
 
 def _in_the_order_asked(schema: dict[str, Any]) -> None:
     # Inherited fields come first, so a model would be sure of itself before it decided.
-    fields = schema["properties"]
-    first = {name: fields.pop(name) for name in ("reasoning", "rate_change_bp", "action")}
-    last = {"confidence": fields.pop("confidence")}
-    schema["properties"] = {**first, **fields, **last}
+    order = ("reasoning", "rate_change_bp", "action", "confidence")
+    schema["properties"] = {name: schema["properties"][name] for name in order}
 
 
 class RateDecision(PolicyDecision):
@@ -320,7 +309,7 @@ class NationAgent(EconLLMAgent):
 
 
 def rule_proposal(
-    rule: TaylorRule | Rule,
+    rule: Rule,
     economy: GlobalState,
     limits: EngineConfig,
     *,
@@ -384,7 +373,7 @@ class TaylorRuleAgent(Agent):
         self,
         name: str = "Taylor rule",
         *,
-        rule: TaylorRule | Rule | None = None,
+        rule: Rule | None = None,
         limits: EngineConfig | None = None,
         moves_bp: Sequence[int] | None = None,
         exact: bool = False,

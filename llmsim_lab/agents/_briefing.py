@@ -22,14 +22,10 @@ SHOWN = 8
 NEUTRAL_REAL_RATE = RudebuschSvensson().neutral_real_rate
 """Percent per year."""
 
-_TITLES = (
-    "quarter",
-    "inflation over 4 quarters, %",
-    "inflation in the quarter, % at an annual rate",
-    "output gap, % of potential",
-    "unemployment, % of labour force",
-    "policy rate, % per year",
-    "real rate, % per year",
+_HEADER = (
+    "quarter | inflation over 4 quarters, % | inflation in the quarter, % at an annual rate | "
+    "output gap, % of potential | unemployment, % of labour force | policy rate, % per year | "
+    "real rate, % per year"
 )
 
 
@@ -101,8 +97,7 @@ def briefing(
         profile: mandate, target and temperament.
         masked: whether quarters are counted back from now instead of named by their dates.
     """
-    lines = [" | ".join(_TITLES)]
-    latest = quarters[-SHOWN:]
+    lines, latest = [_HEADER], quarters[-SHOWN:]
     for back, quarter in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
         period, inflation = quarter.period, quarter.inflation
         name = period if period and not masked else f"-{back}" if back else "now"

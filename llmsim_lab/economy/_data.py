@@ -27,6 +27,8 @@ FIRST_START = "1960Q1"
 LAST_QUARTER = "2009Q3"
 START_VALUE = 1000.0
 
+_FIGURES = ("inflation", "inflation_qoq_annualised", "output_gap", "unemployment", "interest_rate")
+"""The columns of a ``Quarter``."""
 _QUARTER = re.compile(r"(\d{4})-?Q([1-4])")
 
 
@@ -83,7 +85,7 @@ def initial_state(quarter: object) -> SimulationState:
     now, *past = [row for name, row in _quarters().items() if name <= period][:-5:-1]
     names = ("inflation_qoq_annualised", "output_gap", "interest_rate")
     inflation, gaps, rates = (tuple(row[name] for row in (now, *past)) for name in names)
-    lags = MacroLags(inflation, gaps[:2], rates)  # type: ignore[arg-type]
+    lags = MacroLags(inflation, gaps[:2], rates)
     levels = {name: now[name] for name in ("gdp_growth", "unemployment")}
     economy = economy_of(lags, total_economic_value=START_VALUE, **levels)
     return SimulationState(period=period, global_state=economy)
@@ -118,18 +120,11 @@ def quarters_before(quarter: object, *, mirrored: bool = False) -> list[Quarter]
         mirrored: whether all deviations from the model's steady state are turned round. Dates are
             left out then, since none of it happened.
     """
-    period, rest = _known_quarter(quarter, FIRST_START), STEADY_STATE
-    around = {
-        "inflation": rest.inflation,
-        "inflation_qoq_annualised": rest.inflation,
-        "output_gap": rest.output_gap,
-        "unemployment": rest.unemployment,
-        "interest_rate": rest.interest_rate,
-    }
+    period = _known_quarter(quarter, FIRST_START)
 
     def figures(row: dict[str, Any]) -> Iterator[Any]:
-        for name, middle in around.items():
-            value = row[name]
+        for name in _FIGURES:
+            value, middle = row[name], getattr(STEADY_STATE, name.removesuffix("_qoq_annualised"))
             yield 2 * middle - value if mirrored and value is not None else value
 
     return [

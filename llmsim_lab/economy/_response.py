@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 Verdict = Literal["pass", "fail", "undecided"]
 
-STATE = ("inflation", "output_gap", "interest_rate")
-"""What of an economy moves may respond to, as ``GlobalState`` calls it."""
 _NAMED = (-0.25, 0.25, -0.25)
 _CRITERIA: Mapping[str, tuple[tuple[int, ...], tuple[float, float, float] | None]] = {
     "inflation": ((0, 1, 0, 0), (0.0, inf, 0.05)),
@@ -184,19 +182,15 @@ def response_of(
         criteria.append(_criterion(name, float(w @ slopes), reach, bounds))
     for name, of_name in (names or {}).items():
         changes = np.asarray(of_name, dtype=float)
-        error = changes.std(ddof=1) / sqrt(len(changes))
-        reach = stdtrit(len(changes) - 1, _AT) * error
+        reach = stdtrit(len(changes) - 1, _AT) * (changes.std(ddof=1) / sqrt(len(changes)))
         criteria.append(_criterion(name, float(changes.mean()), float(reach), _NAMED))
     in_the_end: Any = None
     if criteria[4].high < 0:  # else the ratio's interval has no two ends
-        a, b, c = (
-            slopes[i] * slopes[j] - quantile**2 * variance[i, j]
-            for i, j in ((3, 3), (1, 3), (1, 1))
-        )
+        squares = np.outer(slopes, slopes) - quantile**2 * variance
+        a, b, c = squares[3, 3], squares[1, 3], squares[1, 1]
         root = sqrt(max(0.0, b * b - a * c))
-        in_the_end = tuple(
-            float(it / a) for it in (-slopes[1] * a / slopes[3], -b - root, root - b)
-        )
+        ends = (-slopes[1] * a / slopes[3], -b - root, root - b)
+        in_the_end = tuple(float(it / a) for it in ends)
     outcome: Verdict = next(it for it in _WORST_FIRST if it in {one.verdict for one in criteria})
     return PolicyResponse(outcome, tuple(criteria), in_the_end, units)
 

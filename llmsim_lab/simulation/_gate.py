@@ -36,13 +36,14 @@ from llmsim_lab.economy import RudebuschSvensson, TaylorRule, response_of
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import (
     DEMAND_STD,
+    STATE,
     STEADY_STATE,
     SUPPLY_STD,
     Shocks,
     mirrored,
     rate_by,
 )
-from llmsim_lab.economy._response import STATE, Criterion, PolicyResponse, Verdict
+from llmsim_lab.economy._response import Criterion, PolicyResponse, Verdict
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException
 from llmsim_lab.llm import Person
 from llmsim_lab.llm._chains import LASTING
@@ -202,9 +203,8 @@ class EconomicsCard(BaseModel):
     def verdict(self) -> str:
         """Whether the player passes, and why, in words."""
         said = {"pass": "Passes the", "fail": "Fails the", "undecided": "Undecided at the"}
-        if self.outcome is None:
-            return f"Not finished: {len(self.moves)} questions were asked."
-        return f"{said[self.outcome]} economic gate. {self.sentence}"
+        begins = said.get(self.outcome or "", "Not finished at the")
+        return f"{begins} economic gate. {self.sentence}"
 
     @property
     def heading(self) -> str:
@@ -258,9 +258,8 @@ async def card_of(
         nonlocal draws
         if info and how:
             choice = await who.choose(text(put, quarters), moves, samples=DRAWS, seed=1)
-            # Of draws the mean, which is known more exactly.
-            decided = None if how == "sample" else choice.decided(how, random.Random())
-            move = choice.expectation if decided is None else decided
+            drawn = how == "sample"
+            move = choice.expectation if drawn else choice.decided(how, random.Random())
             return move, choice.method, len(choice.calls)
         states, answers = _states(run.state_type, put, quarters), list[float]()
         while len(answers) < draws:

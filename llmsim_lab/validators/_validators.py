@@ -160,10 +160,5 @@ class EconLLMValidator(LLMValidator):
         self.prompt = prompt or Prompt.load("validator_economic")
 
     def _construct_validation_prompt(self, action: Action) -> str:
-        return verdict_prompt(
-            self.prompt,
-            self.domain,
-            action.action_string,
-            permissive=self.permissive,
-            agent=action.agent_name,
-        )
+        about = self.prompt, self.domain, action.action_string
+        return verdict_prompt(*about, permissive=self.permissive, agent=action.agent_name)

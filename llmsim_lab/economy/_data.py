@@ -28,7 +28,7 @@ LAST_QUARTER = "2009Q3"
 START_VALUE = 1000.0
 
 _FIGURES = ("inflation", "inflation_qoq_annualised", "output_gap", "unemployment", "interest_rate")
-"""The columns of a ``Quarter``."""
+"""The columns that a ``Quarter`` is made of."""
 _QUARTER = re.compile(r"(\d{4})-?Q([1-4])")
 
 

@@ -311,8 +311,8 @@ class TaylorRule:
 
 
 Rule = TaylorRule | Callable[..., float]
-"""Or any function that takes ``inflation``, ``output_gap`` and ``previous_rate`` by name, percent,
-and returns a rate."""
+"""A policy rule: Taylor's, or any function that takes ``inflation``, ``output_gap`` and
+``previous_rate`` by name, percent, and returns a rate."""
 
 
 def rate_by(rule: Rule, state: GlobalState) -> float:

@@ -19,8 +19,7 @@ from pydantic import ConfigDict
 
 from llmsim_lab._util.text import number
 from llmsim_lab.agents._briefing import NationProfile
-from llmsim_lab.economy import TaylorRule
-from llmsim_lab.economy._macro import EngineConfig, Rule, rate_by
+from llmsim_lab.economy._macro import EngineConfig, Rule, TaylorRule, rate_by
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
@@ -43,12 +42,11 @@ _ECONOMIC_STEMS = (
 )
 _ECONOMIC = re.compile(rf"\b(?:{'|'.join(_ECONOMIC_STEMS.split())})", re.IGNORECASE)
 
+_INDICATORS = ("gdp_growth", "inflation", "unemployment", "interest_rate")
+"""What the contract's prompt shows."""
 SOURCES = {
+    **{it: f"state.global_state.{it}, turn {{turn}}" for it in (*_INDICATORS, "output_gap")},
     "profile": "{agent}'s profile",
-    "gdp_growth": "state.global_state.gdp_growth, turn {turn}",
-    "inflation": "state.global_state.inflation, turn {turn}",
-    "unemployment": "state.global_state.unemployment, turn {turn}",
-    "interest_rate": "state.global_state.interest_rate, turn {turn}",
     "moves": "the run's moves_bp",
     "role": "{agent}'s briefing",
     "neutral_real_rate": "the macro model's neutral_real_rate",
@@ -56,7 +54,6 @@ SOURCES = {
     "history": "the data before the run, and its turns up to turn {turn}",
     "distance": "inflation minus the target of {agent}'s profile, turn {turn}",
     "inflation_target": "{agent}'s profile",
-    "output_gap": "state.global_state.output_gap, turn {turn}",
     "real_rate": "interest rate minus inflation, turn {turn}",
     "stance": "the real rate minus the neutral one, turn {turn}",
 }
@@ -100,36 +97,38 @@ class Agent(ABC):
             ConfigError: moves are on offer, and the agent knows of none.
         """
         now, fields = question.state, question.reply.model_fields
+        turn, own = question.turn - 1, {self.name: AgentState(name=self.name)}
+        economy, period = now.global_state, now.period
         action = await self.decide_action(
-            SimulationState(
-                turn=question.turn - 1,
-                agents={self.name: AgentState(name=self.name)},
-                global_state=now.global_state,
-                period=now.period,
-            )
+            SimulationState(turn=turn, agents=own, global_state=economy, period=period)
         )
         call = action.chain.call if action.chain else None
         if action.status == "failed":
-            outside = f"{action.action_string!r} is outside the agent's domain"
-            failure = LLMFailureException("invalid_response", 2, component="agent", detail=outside)
-            failure.call = call
-            raise failure
-        words, size = action.policy_decision, action.rate_change_bp
+            why = f"{action.action_string!r} is outside the agent's domain"
+            raise LLMFailureException("invalid_response", 2, None, "agent", detail=why, call=call)
+        words: Any = action.policy_decision or ()
+        size = action.rate_change_bp
         if size is None and "rate_change_bp" in fields:
             raise ConfigError(
                 f"{self.name!r} states no change of the rate, and the run has moves on offer; give "
                 "the run moves_bp=None, or a TaylorRuleAgent moves_bp=run.moves_bp"
             )
         rate = action.proposed_rate if size is None else now.interest_rate + size / 100
-        said = {
-            "action": action.action_string,
-            "reasoning": words.reasoning if words else "It gave no reason.",
-            "confidence": words.confidence if words else 1.0,
-            "rate_change_bp": size,
-            "proposed_rate": rate,
-        }
+        said = {"reasoning": "It gave no reason.", "confidence": 1.0, **dict(words)}
+        said |= {"action": action.action_string, "rate_change_bp": size, "proposed_rate": rate}
         said = {name: it for name, it in said.items() if name in fields}
         return said if call is None else question.reply.model_validate(said).with_call(call)
+
+    def _proposal(self, made: PolicyDecision, chain: LLMReasoningChain, **size: Any) -> Action:
+        return Action(
+            agent_name=self.name,
+            action_string=made.action,
+            policy_decision=made,
+            status=chain.status,
+            reasoning_chain_id=f"{chain.turn}/agent/{self.name}",
+            chain=chain,
+            **size,
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -186,22 +185,13 @@ class LLMAgent(Agent):
                 raise
             decision, status = failure.rejected, "failed"
         chain = chain_of(decision, site, logger=logger, prompt=prompt, status=status)
-        return Action(
-            agent_name=self.name,
-            action_string=decision.action,
-            policy_decision=decision,
-            status=chain.status,
-            reasoning_chain_id=f"{chain.turn}/agent/{self.name}",
-            chain=chain,
-        )
+        return self._proposal(decision, chain)
 
 
 def _in_the_order_asked(schema: dict[str, Any]) -> None:
     # Inherited fields come first, so a model would be sure of itself before it decided.
-    fields = schema["properties"]
-    first = {name: fields.pop(name) for name in ("reasoning", "rate_change_bp", "action")}
-    last = {"confidence": fields.pop("confidence")}
-    schema["properties"] = {**first, **fields, **last}
+    order = ("reasoning", "rate_change_bp", "action", "confidence")
+    schema["properties"] = {name: schema["properties"][name] for name in order}
 
 
 class RateDecision(PolicyDecision):
@@ -246,14 +236,9 @@ def thin_prompt(
             f" Mandate: {profile.mandate}. Inflation target: {number(profile.inflation_target)}%. "
             f"Temperament: {profile.temperament}."
         )
-    return prompt.render(
-        profile=advised,
-        gdp_growth=number(economy.gdp_growth),
-        inflation=number(economy.inflation),
-        unemployment=number(economy.unemployment),
-        interest_rate=number(economy.interest_rate),
-        **moves,
-    ).sourced(SOURCES, agent=name, turn=turn)
+    figures = {it: number(getattr(economy, it)) for it in _INDICATORS}
+    filled = prompt.render(profile=advised, **figures, **moves)
+    return filled.sourced(SOURCES, agent=name, turn=turn)
 
 
 class EconLLMAgent(LLMAgent):
@@ -324,7 +309,7 @@ class NationAgent(EconLLMAgent):
 
 
 def rule_proposal(
-    rule: TaylorRule | Rule,
+    rule: Rule,
     economy: GlobalState,
     limits: EngineConfig,
     *,
@@ -388,7 +373,7 @@ class TaylorRuleAgent(Agent):
         self,
         name: str = "Taylor rule",
         *,
-        rule: TaylorRule | Rule | None = None,
+        rule: Rule | None = None,
         limits: EngineConfig | None = None,
         moves_bp: Sequence[int] | None = None,
         exact: bool = False,
@@ -403,15 +388,7 @@ class TaylorRuleAgent(Agent):
         """Propose a rate by the rule."""
         how: dict[str, Any] = {"moves_bp": self.moves_bp, "exact": self.exact}
         said = rule_proposal(self.rule, state.global_state, self.limits, **how)
-        turn, words = state.turn + 1, {it: said[it] for it in PolicyDecision.model_fields}
-        return Action(
-            agent_name=self.name,
-            action_string=said["action"],
-            policy_decision=PolicyDecision(**words),
-            rate_change_bp=said["rate_change_bp"],
-            proposed_rate=said["proposed_rate"],
-            reasoning_chain_id=f"{turn}/agent/{self.name}",
-            chain=LLMReasoningChain(
-                component="agent", agent=self.name, turn=turn, reasoning=said["reasoning"]
-            ),
-        )
+        why, at = said["reasoning"], state.turn + 1
+        chain = LLMReasoningChain(component="agent", agent=self.name, turn=at, reasoning=why)
+        size = {it: said[it] for it in ("rate_change_bp", "proposed_rate")}
+        return self._proposal(PolicyDecision(**said), chain, **size)

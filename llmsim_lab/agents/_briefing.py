@@ -22,14 +22,10 @@ SHOWN = 8
 NEUTRAL_REAL_RATE = RudebuschSvensson().neutral_real_rate
 """Percent per year."""
 
-_TITLES = (
-    "quarter",
-    "inflation over 4 quarters, %",
-    "inflation in the quarter, % at an annual rate",
-    "output gap, % of potential",
-    "unemployment, % of labour force",
-    "policy rate, % per year",
-    "real rate, % per year",
+_HEADER = (
+    "quarter | inflation over 4 quarters, % | inflation in the quarter, % at an annual rate | "
+    "output gap, % of potential | unemployment, % of labour force | policy rate, % per year | "
+    "real rate, % per year"
 )
 
 
@@ -67,15 +63,9 @@ def known_quarters(
 
 
 def _quarter(state: Any) -> Quarter:
-    economy: GlobalState = state.global_state
-    return Quarter(
-        period=state.period,
-        inflation=economy.inflation,
-        inflation_in_quarter=economy.lags.inflation[0],
-        output_gap=economy.output_gap,
-        unemployment=economy.unemployment,
-        interest_rate=economy.interest_rate,
-    )
+    now: GlobalState = state.global_state
+    of_prices = now.inflation, now.lags.inflation[0]
+    return Quarter(state.period, *of_prices, now.output_gap, now.unemployment, now.interest_rate)
 
 
 def role_of(name: str, *, masked: bool, members: int, rule: str) -> str:
@@ -107,8 +97,7 @@ def briefing(
         profile: mandate, target and temperament.
         masked: whether quarters are counted back from now instead of named by their dates.
     """
-    lines = [" | ".join(_TITLES)]
-    latest = quarters[-SHOWN:]
+    lines, latest = [_HEADER], quarters[-SHOWN:]
     for back, quarter in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
         period, inflation = quarter.period, quarter.inflation
         name = period if period and not masked else f"-{back}" if back else "now"

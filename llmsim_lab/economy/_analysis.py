@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab.economy._macro import STEADY_STATE, RudebuschSvensson, Rule, TaylorRule
+from llmsim_lab._util.tables import frame_of
+from llmsim_lab.economy._macro import STATE, STEADY_STATE, RudebuschSvensson, Rule, TaylorRule
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def _weights(rule: TaylorRule | Rule) -> list[float]:
+def _weights(rule: Rule) -> list[float]:
     """Return what a rule adds to the rate for a point of inflation, gap and previous rate.
 
     Of a Taylor rule without its lower bound. Central differences: exact in a linear rule, but for
@@ -31,7 +32,7 @@ def _weights(rule: TaylorRule | Rule) -> list[float]:
     return [above - below for above, below in zip(up, down, strict=True)]
 
 
-def long_run_response(rule: TaylorRule | Rule) -> float:
+def long_run_response(rule: Rule) -> float:
     """Return how far a rule raises the rate in the end, in points, per point of inflation.
 
     The immediate response over one minus the response to the previous rate. Above 1 the real rate
@@ -73,18 +74,15 @@ class ClosedLoop:
         Columns, as deviations: ``inflation`` (over four quarters, percentage points),
         ``output_gap`` (percent) and ``interest_rate`` (percentage points).
         """
-        import numpy as np
-        import pandas as pd
-
-        state, rows = np.array([supply, 0, 0, 0, demand, 0, 0, 0, 0, 0]), [[0.0, 0.0, 0.0]]
+        state: Any = [supply, 0, 0, 0, demand, 0, 0, 0, 0, 0]
+        rows = [[0.0, 0.0, 0.0]]
         for _ in range(quarters):
-            rows.append([float(state[:4].mean()), float(state[4]), float(state[6])])
+            rows.append([float(sum(state[:4]) / 4), float(state[4]), float(state[6])])
             state = self.matrix @ state
-        index = pd.RangeIndex(len(rows), name="quarter")
-        return pd.DataFrame(rows, columns=["inflation", "output_gap", "interest_rate"], index=index)
+        return frame_of(rows, [*STATE]).rename_axis("quarter")
 
 
-def closed_loop(rule: TaylorRule | Rule | None = None) -> ClosedLoop:
+def closed_loop(rule: Rule | None = None) -> ClosedLoop:
     """Return the linear system that the economy and a rule make together, without any bounds.
 
     The timing is that of a run: what the rule says of quarter t is in force in quarter t+1. A rule

@@ -27,6 +27,8 @@ FIRST_START = "1960Q1"
 LAST_QUARTER = "2009Q3"
 START_VALUE = 1000.0
 
+_FIGURES = ("inflation", "inflation_qoq_annualised", "output_gap", "unemployment", "interest_rate")
+"""The columns that a ``Quarter`` is made of."""
 _QUARTER = re.compile(r"(\d{4})-?Q([1-4])")
 
 
@@ -79,14 +81,12 @@ def initial_state(quarter: object) -> SimulationState:
     Args:
         quarter: such as ``"1979Q3"``, or a quarterly ``pandas.Period``; 1960Q1 to 2009Q3.
     """
-    rows, period = list(_quarters().items()), _known_quarter(quarter, FIRST_START)
-    here = [name for name, _ in rows].index(period)
-    now, *past = (row for _, row in reversed(rows[here - 3 : here + 1]))
-    p0, p1, p2, p3 = (row["inflation_qoq_annualised"] for row in (now, *past))
-    i0, i1, i2, i3 = (row["interest_rate"] for row in (now, *past))
-    gaps = now["output_gap"], past[0]["output_gap"]
+    period = _known_quarter(quarter, FIRST_START)
+    now, *past = [row for name, row in _quarters().items() if name <= period][:-5:-1]
+    names = ("inflation_qoq_annualised", "output_gap", "interest_rate")
+    inflation, gaps, rates = (tuple(row[name] for row in (now, *past)) for name in names)
+    lags = MacroLags(inflation, gaps[:2], rates)
     levels = {name: now[name] for name in ("gdp_growth", "unemployment")}
-    lags = MacroLags((p0, p1, p2, p3), gaps, (i0, i1, i2, i3))
     economy = economy_of(lags, total_economic_value=START_VALUE, **levels)
     return SimulationState(period=period, global_state=economy)
 
@@ -120,18 +120,11 @@ def quarters_before(quarter: object, *, mirrored: bool = False) -> list[Quarter]
         mirrored: whether all deviations from the model's steady state are turned round. Dates are
             left out then, since none of it happened.
     """
-    period, rest = _known_quarter(quarter, FIRST_START), STEADY_STATE
-    around = {
-        "inflation": rest.inflation,
-        "inflation_qoq_annualised": rest.inflation,
-        "output_gap": rest.output_gap,
-        "unemployment": rest.unemployment,
-        "interest_rate": rest.interest_rate,
-    }
+    period = _known_quarter(quarter, FIRST_START)
 
     def figures(row: dict[str, Any]) -> Iterator[Any]:
-        for name, middle in around.items():
-            value = row[name]
+        for name in _FIGURES:
+            value, middle = row[name], getattr(STEADY_STATE, name.removesuffix("_qoq_annualised"))
             yield 2 * middle - value if mirrored and value is not None else value
 
     return [

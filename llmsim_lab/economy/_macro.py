@@ -27,9 +27,8 @@ from llmsim_lab.models import GlobalState, MacroLags
 STEADY_STATE = GlobalState()
 """Where the default model stays if nothing happens: rate 4, inflation 2, gap 0, growth 2.2."""
 
-Rule = Callable[..., float]
-"""A policy rule: takes ``inflation``, ``output_gap`` and ``previous_rate`` by name, all percent."""
-
+STATE = ("inflation", "output_gap", "interest_rate")
+"""What rules and policymakers respond to, and what a policy is judged by."""
 _TOLERANCE = 1e-6
 """Percentage points; smaller differences are rounding."""
 _MAX_GROWTH = 40_000.0
@@ -85,18 +84,11 @@ def shocks_at(turn: int, *, seed: int, scale: float = 1.0, mirrored: bool = Fals
         return NO_SHOCKS
     from numpy.random import Philox  # here, since numpy takes time to import
 
-    supply, demand = Philox(key=seed, counter=turn).random_raw(2).tolist()
+    drawn = Philox(key=seed, counter=turn).random_raw(2).tolist()
+    # Of 64 bits the uppermost 52; half a unit keeps off 0 and 1, where the inverse is infinite.
+    supply, demand = (_NORMAL.inv_cdf(((bits >> 12) + 0.5) * 2.0**-52) for bits in drawn)
     signed = -scale if mirrored else scale
-    return Shocks(
-        signed * SUPPLY_STD * _standard_normal(supply),
-        signed * DEMAND_STD * _standard_normal(demand),
-    )
-
-
-def _standard_normal(raw: int) -> float:
-    """Turn 64 random bits, of which the uppermost 52 are used, into a standard normal number."""
-    # Half a unit keeps the probability off 0 and 1, where the inverse is infinite.
-    return _NORMAL.inv_cdf(((raw >> 12) + 0.5) * 2.0**-52)
+    return Shocks(signed * SUPPLY_STD * supply, signed * DEMAND_STD * demand)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +310,12 @@ class TaylorRule:
         return rate
 
 
-def rate_by(rule: TaylorRule | Rule, state: GlobalState) -> float:
+Rule = TaylorRule | Callable[..., float]
+"""A policy rule: Taylor's, or any function that takes ``inflation``, ``output_gap`` and
+``previous_rate`` by name, percent, and returns a rate."""
+
+
+def rate_by(rule: Rule, state: GlobalState) -> float:
     """Return the rate that a rule asks for on a quarter's data, percent per year."""
     asks = rule.rate if isinstance(rule, TaylorRule) else rule
     return asks(
@@ -385,8 +382,7 @@ class EngineConfig(Settings):
                 outside the bounds, the closest bound is used instead.
         """
         here = self.inside(current)
-        low = max(self.lower, here - self.max_move)
-        high = min(self.upper, here + self.max_move)
+        low, high = self.inside(here - self.max_move), self.inside(here + self.max_move)
         # The grid is that of the steps from 0, not from here: 4.13 is offered 4.25, not 4.38.
         first = ceil(low / self.rate_step - _TOLERANCE)
         last = floor(high / self.rate_step + _TOLERANCE)
@@ -399,18 +395,13 @@ class EngineConfig(Settings):
 
         A rate between the grid's points is accepted: the grid only limits what a model is offered.
         """
+        what, here = f"the new interest rate {rate:g}% is", self.inside(current)
         if not self.lower - _TOLERANCE <= rate <= self.upper + _TOLERANCE:
-            return (
-                f"the new interest rate {rate:g}% is outside the bounds "
-                f"{self.lower:g}% to {self.upper:g}%"
-            )
-        here = self.inside(current)
-        if not abs(rate - here) <= self.max_move + _TOLERANCE:
-            return (
-                f"the new interest rate {rate:g}% is {abs(rate - here):g} percentage points from "
-                f"the current {here:g}%; one action may move it by {self.max_move:g} at most"
-            )
-        return None
+            return f"{what} outside the bounds {self.lower:g}% to {self.upper:g}%"
+        if abs(rate - here) <= self.max_move + _TOLERANCE:
+            return None
+        far = f"{abs(rate - here):g} percentage points from the current {here:g}%"
+        return f"{what} {far}; one action may move it by {self.max_move:g} at most"
 
     def inside(self, rate: float) -> float:
         """Return the rate, or the bound that it is beyond."""
@@ -451,9 +442,7 @@ class QuadraticLoss(Settings):
         Raises:
             ConfigError: fewer than two quarters, or columns of different lengths.
         """
-        prices, gaps, rates = (
-            list(quarters[name]) for name in ("inflation", "output_gap", "interest_rate")
-        )
+        prices, gaps, rates = (list(quarters[name]) for name in STATE)
         if not len(prices) == len(gaps) == len(rates) > 1:
             raise ConfigError(
                 f"{len(prices)}, {len(gaps)} and {len(rates)} quarters have no loss: it takes as "

@@ -25,6 +25,11 @@ _CRITERIA: Mapping[str, tuple[tuple[int, ...], tuple[float, float, float] | None
 }
 """By name: weights on constant, inflation, output gap and rate; the least and the most that the
 whole interval may be to pass, and what it is surely below where it fails, points a quarter."""
+_CHANGED = {
+    "inflation": "a point more of inflation",
+    "long run": "a point more of both inflation and the rate",
+    "output gap": "a point more of the output gap",
+}
 _AT = (1 + 0.95) / 2
 """The quantile of a 95 % interval; a test that looks at one end of it errs in 2.5 % of cases."""
 _WORST_FIRST: tuple[Verdict, ...] = ("fail", "undecided", "pass")
@@ -101,21 +106,14 @@ class PolicyResponse:
         return f"in the end it {does}{ends} for each point of inflation"
 
     def _words(self, one: Criterion) -> str:
-        changes = f"changes its move by {one.interval} points"
-        match one.name:
-            case "inflation" if one.high < 0:
-                return f"the higher inflation, the lower it sets the rate: a point more {changes}"
-            case "inflation":
-                return f"a point more of inflation {changes}"
-            case "long run" if one.verdict == "fail" and self.in_the_end is not None:
-                return f"{self._long_run('only ')}: it responds too little, so the real rate falls"
-            case "long run":
-                return f"a point more of both inflation and the rate {changes}"
-            case "output gap":
-                return f"a point more of the output gap {changes}"
-            case "drift":
-                return f"whatever happens, it moves the rate by {one.interval} points a quarter"
-        return f"the name {one.name} alone {changes}"
+        if one.name == "drift":
+            return f"whatever happens, it moves the rate by {one.interval} points a quarter"
+        if one.name == "long run" and one.verdict == "fail" and self.in_the_end is not None:
+            return f"{self._long_run('only ')}: it responds too little, so the real rate falls"
+        what = _CHANGED.get(one.name, f"the name {one.name} alone")
+        if one.name == "inflation" and one.high < 0:
+            what = "the higher inflation, the lower it sets the rate: a point more"
+        return f"{what} changes its move by {one.interval} points"
 
     def __str__(self) -> str:
         return self.sentence
@@ -184,19 +182,15 @@ def response_of(
         criteria.append(_criterion(name, float(w @ slopes), reach, bounds))
     for name, of_name in (names or {}).items():
         changes = np.asarray(of_name, dtype=float)
-        error = changes.std(ddof=1) / sqrt(len(changes))
-        reach = stdtrit(len(changes) - 1, _AT) * error
+        reach = stdtrit(len(changes) - 1, _AT) * (changes.std(ddof=1) / sqrt(len(changes)))
         criteria.append(_criterion(name, float(changes.mean()), float(reach), _NAMED))
     in_the_end: Any = None
     if criteria[4].high < 0:  # else the ratio's interval has no two ends
-        a, b, c = (
-            slopes[i] * slopes[j] - quantile**2 * variance[i, j]
-            for i, j in ((3, 3), (1, 3), (1, 1))
-        )
+        squares = np.outer(slopes, slopes) - quantile**2 * variance
+        a, b, c = squares[3, 3], squares[1, 3], squares[1, 1]
         root = sqrt(max(0.0, b * b - a * c))
-        in_the_end = tuple(
-            float(it / a) for it in (-slopes[1] * a / slopes[3], -b - root, root - b)
-        )
+        ends = (-slopes[1] * a / slopes[3], -b - root, root - b)
+        in_the_end = tuple(float(it / a) for it in ends)
     outcome: Verdict = next(it for it in _WORST_FIRST if it in {one.verdict for one in criteria})
     return PolicyResponse(outcome, tuple(criteria), in_the_end, units)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from statistics import median_high, median_low
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -61,7 +62,7 @@ class Committee(Settings):
             if 2 * named <= len(votes):
                 return current
             return min(rate for rate in votes.values() if round(rate, 6) == most)
-        median = _median(votes, current)
+        median = min(max(current, median_low(votes.values())), median_high(votes.values()))
         if self.chair is None or self.chair not in votes:
             return median
         reach = self.tolerance_bp / 100
@@ -71,9 +72,3 @@ class Committee(Settings):
         if self.rule == "chair":
             return f"chair {self.chair} within {self.tolerance_bp:g} bp of the median"
         return self.rule
-
-
-def _median(votes: Mapping[str, float], current: float) -> float:
-    rates = sorted(votes.values())
-    low, high = rates[(len(rates) - 1) // 2], rates[len(rates) // 2]
-    return min(max(current, low), high)

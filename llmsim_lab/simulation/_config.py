@@ -48,14 +48,12 @@ _MOST_MOVES = 101
 """Servers hold a reply to a list of values only while it is not too long."""
 
 
-def checked_moves(moves: tuple[int, ...] | None) -> tuple[int, ...] | None:
+def checked_moves(moves: tuple[int, ...]) -> tuple[int, ...]:
     """Return moves in their order.
 
     Raises:
         ValueError: there are too few or too many, one is twice, or 0 is not among them.
     """
-    if moves is None:
-        return None
     if 0 not in moves or not 2 <= len(moves) <= _MOST_MOVES or len(set(moves)) < len(moves):
         raise ValueError(
             f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} different changes in basis points, "

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from llmsim_lab._util.files import kept_folder
-from llmsim_lab._util.tables import plain_frame
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import clip
 from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.agents._briefing import SHOWN
@@ -36,6 +36,7 @@ from llmsim_lab.economy import RudebuschSvensson, TaylorRule, response_of
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import (
     DEMAND_STD,
+    STATE,
     STEADY_STATE,
     SUPPLY_STD,
     Shocks,
@@ -181,14 +182,10 @@ class EconomicsCard(BaseModel):
         """What the regression found; None where more than one question of 24 has no answer."""
         if list(self.moves.values()).count(None) * PAIRS > len(self.moves):
             return None
-        rows, names, rest = list[tuple[float, ...]](), dict[str, list[float]](), STEADY_STATE
+        rows, names = list[tuple[float, ...]](), dict[str, list[float]]()
         for pair, quarters in enumerate(situations(self.seed)):
             now, plain = quarters[-1], self._answers(pair, "")
-            away = (
-                now.inflation - rest.inflation,
-                now.output_gap,
-                now.interest_rate - rest.interest_rate,
-            )
+            away = [getattr(now, it) - getattr(STEADY_STATE, it) for it in STATE]
             for sign, move in zip((1, -1), plain, strict=False):
                 rows.append((pair, move, *(sign * it for it in away)))
             for name, last in NAMES.items():
@@ -197,19 +194,17 @@ class EconomicsCard(BaseModel):
         pairs, moved, *columns = zip(*rows, strict=True)
         return response_of(list(zip(*columns, strict=True)), moved, groups=pairs, names=names)
 
-    def _answers(self, pair: int, name: str) -> list[float]:
+    def _answers(self, pair: int, name: str) -> list[Any]:
         """Return the moves in a situation and in its mirror image; none where one is missing."""
         moves = [self.moves.get(_key(pair, turned, name)) for turned in (False, True)]
-        known = [move for move in moves if move is not None]
-        return known if len(known) == len(moves) else []
+        return [] if None in moves else moves
 
     @property
     def verdict(self) -> str:
         """Whether the player passes, and why, in words."""
         said = {"pass": "Passes the", "fail": "Fails the", "undecided": "Undecided at the"}
-        if self.outcome is None:
-            return f"Not finished: {len(self.moves)} questions were asked."
-        return f"{said[self.outcome]} economic gate. {self.sentence}"
+        begins = said.get(self.outcome or "", "Not finished at the")
+        return f"{begins} economic gate. {self.sentence}"
 
     @property
     def heading(self) -> str:
@@ -224,8 +219,8 @@ class EconomicsCard(BaseModel):
 
     def to_frame(self) -> pd.DataFrame:
         """Return the criteria, a row each, as ``Criterion`` has them; none without answers."""
-        criteria = self.response.criteria if self.response else ()
-        return plain_frame([one._asdict() for one in criteria], Criterion._fields)
+        found = self.response
+        return frame_of(found.criteria if found else (), [*Criterion._fields])
 
     def __str__(self) -> str:
         shown = self.to_frame().round(2).fillna("").to_string(index=False)
@@ -253,19 +248,15 @@ async def card_of(
             f"a person answers for {member}, who gives neither probabilities nor {DRAWS} answers "
             "to one question, which it takes to judge a player; name a model or a rule"
         )
-    is_model, how, draws, moves = (
-        hasattr(who, "call_with_retry"),
-        run.decide,
-        2,
-        moves_to_choose(run.moves_bp),
-    )
+    info = await who.model_info() if hasattr(who, "call_with_retry") else None
+    how, draws, moves = run.decide, 2, moves_to_choose(run.moves_bp)
 
     def text(put: Put, quarters: Quarters) -> Any:
         return run._prompt_to(member, _states(run.state_type, put, quarters), 1, put[2])
 
     async def asks(put: Put, quarters: Quarters) -> tuple[float, str, int]:
         nonlocal draws
-        if is_model and how:
+        if info and how:
             choice = await who.choose(text(put, quarters), moves, samples=DRAWS, seed=1)
             drawn = how == "sample"
             move = choice.expectation if drawn else choice.decided(how, random.Random())
@@ -277,9 +268,8 @@ async def card_of(
             made = (await run._decided(ask, [member], states, put[2]))[member]
             answers.append(made.rate_change_bp)
             draws = DRAWS if len(set(answers)) > 1 else draws
-        return fmean(answers), f"{draws} answers to each", is_model * len(answers)
+        return fmean(answers), f"{draws} answers to each", len(answers) if info else 0
 
-    info = await who.model_info() if is_model else None
     card = EconomicsCard(
         model=info.name if info else getattr(who, "name", getattr(who, "__name__", str(who))),
         backend=info.backend if info else "rule",
@@ -289,20 +279,20 @@ async def card_of(
         seed=secrets.randbelow(10**6) if seed is None else seed,
         measured_at=datetime.now(UTC),
     )
-    if info is None:
-        return await _measured(card, asks, None, progress)
-    # The name of a model alone may be that of other weights, and servers have options of their own.
-    which = [text((0, False, name), (STEADY_STATE,) * SHOWN) for name in ("", *NAMES)]
-    which += [list(moves.values()), how, VERSION, info.backend, info.version]
-    which += [info.digest or info.name, who.config.num_ctx, who.config.options]
-    which += [str(getattr(who.backend, name, "")) for name in ("host", "base_url")]
-    if how is None:  # what it writes depends on temperature and length as well
-        which.append(who.config.model_dump(mode="json"))
-    key = hashlib.sha256(json.dumps(which, sort_keys=True, default=str).encode()).hexdigest()
-    plain = re.sub(r"[^\w.-]+", "-", info.name.rpartition("/")[2], flags=re.ASCII)[:60]
-    path = _folder() / f"{plain}-{key[:16]}.json"
-    if (kept := _read(path)) is not None and seed in (None, kept.seed):
-        card = kept
+    path = None
+    if info is not None:
+        # A model's name alone may be that of other weights, and servers have options of their own.
+        which = [text((0, False, name), (STEADY_STATE,) * SHOWN) for name in ("", *NAMES)]
+        which += [list(moves.values()), how, VERSION, info.backend, info.version]
+        which += [info.digest or info.name, who.config.num_ctx, who.config.options]
+        which += [str(getattr(who.backend, name, "")) for name in ("host", "base_url")]
+        if how is None:  # what it writes depends on temperature and length as well
+            which.append(who.config.model_dump(mode="json"))
+        key = hashlib.sha256(json.dumps(which, sort_keys=True, default=str).encode()).hexdigest()
+        plain = re.sub(r"[^\w.-]+", "-", info.name.rpartition("/")[2], flags=re.ASCII)[:60]
+        path = _folder() / f"{plain}-{key[:16]}.json"
+        if (kept := _read(path)) is not None and seed in (None, kept.seed):
+            card = kept
     return card if card.outcome else await _measured(card, asks, path, progress)
 
 
@@ -324,21 +314,14 @@ async def _measured(
             except LLMFailureException as failure:
                 if failure.reason in LASTING:
                     raise  # the card can be continued
-            changes: dict[str, Any] = {
-                "moves": {**card.moves, key: None if bp is None else bp / 100},
-                "method": method,
-                "calls": card.calls + calls,
-            }
-            card = card.model_copy(update=changes)
-            _write(path, card)
+            moves = {**card.moves, key: None if bp is None else bp / 100}
+            card = _kept(path, card, moves=moves, method=method, calls=card.calls + calls)
         if number == half and not ((found := card.response) and found.outcome == "undecided"):
             break
     found, silent = card.response, list(card.moves.values()).count(None)
     sentence = f"It gave no answer to {silent} of {len(card.moves)} questions."
-    said = (found.outcome, found.sentence) if found else ("fail", sentence)
-    card = card.model_copy(update=dict(zip(("outcome", "sentence"), said, strict=True)))
-    _write(path, card)
-    return card
+    outcome, sentence = (found.outcome, found.sentence) if found else ("fail", sentence)
+    return _kept(path, card, outcome=outcome, sentence=sentence)
 
 
 def _folder() -> Path:
@@ -373,14 +356,17 @@ def _read(path: Path) -> EconomicsCard | None:
     return None
 
 
-def _write(path: Path | None, card: EconomicsCard) -> None:
-    """Write a card aside and move it into place: a stopped program leaves the old one or the new.
+def _kept(path: Path | None, card: EconomicsCard, **changes: Any) -> EconomicsCard:
+    """Return a card with changes, and keep it where there is a path for it.
+
+    It is written aside and moved into place: a stopped program leaves the old one or the new.
 
     Raises:
         ConfigError: the folder cannot be written to.
     """
+    card = card.model_copy(update=changes)
     if path is None:
-        return
+        return card
     aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -391,3 +377,4 @@ def _write(path: Path | None, card: EconomicsCard) -> None:
             f"cannot keep the card in {path.parent}: {error.strerror}; name another folder in "
             "$LLMSIM_CARDS"
         ) from error
+    return card

@@ -7,7 +7,6 @@ from math import log
 from typing import Any, NamedTuple
 
 from llmsim_lab._util.text import number
-from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._analysis import closed_loop, long_run_response
 from llmsim_lab.economy._macro import STEADY_STATE, Rule, rate_by
 from llmsim_lab.errors import ConfigError
@@ -39,13 +38,11 @@ class LintFinding(NamedTuple):
 def of_targets(nations: Iterable[Any]) -> Iterator[LintFinding]:
     """Find percent written as a fraction, in inflation targets."""
     for nation in nations:
-        value = nation.inflation_target
+        value, percent = nation.inflation_target, 100 * nation.inflation_target
         if 0 < abs(value) < _FRACTION:
-            yield LintFinding(
-                "percent and fraction",
-                f"the inflation target of {nation.name} is {value:g} percent",
-                f"rates are in percent here: write {100 * value:g} if you mean {100 * value:g}%",
-            )
+            what = f"the inflation target of {nation.name} is {value:g} percent"
+            remedy = f"rates are in percent here: write {percent:g} if you mean {percent:g}%"
+            yield LintFinding("percent and fraction", what, remedy)
 
 
 def of_model(model: Any) -> Iterator[LintFinding]:
@@ -61,9 +58,7 @@ def of_model(model: Any) -> Iterator[LintFinding]:
         )
 
 
-def of_rule(
-    who: str, rule: TaylorRule | Rule, start: GlobalState, largest: float
-) -> Iterator[LintFinding]:
+def of_rule(who: str, rule: Rule, start: GlobalState, largest: float) -> Iterator[LintFinding]:
     """Find what is wrong with a policy rule.
 
     Args:

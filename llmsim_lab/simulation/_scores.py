@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import QuadraticLoss, TaylorRule
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, TapeError
@@ -78,8 +79,6 @@ class Losses:
             ConfigError: the run is not an economic one, there are no people in it, no turn was
                 played, or the model's run had another start or other shocks.
         """
-        import pandas as pd
-
         whole_number("after", after, least=0)
         if not isinstance(simulation, Simulation):
             raise ConfigError(
@@ -109,7 +108,7 @@ class Losses:
                 missing[who] = f"ended at turn {run.turn_number}: {error}"
         rows = [_row(who, frame, self.loss, after) for who, frame in self.runs.items()]
         rows += [{"who": who, "note": note} for who, note in missing.items()]
-        frame = pd.DataFrame(rows, columns=_COLUMNS)
+        frame = frame_of(rows, _COLUMNS)
         self.frame = frame.sort_values("loss", kind="stable", ignore_index=True)
 
     @property
@@ -195,11 +194,8 @@ def _others(
 
 def people_in(simulation: Simulation) -> list[str]:
     """Return the nations that people decide for."""
-    return [
-        nation.name
-        for nation in simulation.nations
-        if isinstance(getattr(seat_of(simulation, nation.name), "backend", None), Person)
-    ]
+    seats = {name: seat_of(simulation, name) for name in simulation._nations}
+    return [it for it, who in seats.items() if isinstance(getattr(who, "backend", None), Person)]
 
 
 def world_differs(simulation: Simulation, other: Simulation) -> str:
@@ -264,8 +260,6 @@ def of_class(folder: Path, loss: QuadraticLoss | None, *, after: int) -> pd.Data
     Raises:
         ConfigError: there are no tapes in it.
     """
-    import pandas as pd
-
     whole_number("after", after, least=0)
     tapes = sorted(folder.glob("*.tape"))
     if not tapes:
@@ -281,7 +275,7 @@ def of_class(folder: Path, loss: QuadraticLoss | None, *, after: int) -> pd.Data
                         rows.append(row | _in_class(run, loss, after))
         except TapeError as error:
             rows.append({"tape": path.name, "note": str(error)})
-    frame = pd.DataFrame(rows, columns=_CLASS_COLUMNS)
+    frame = frame_of(rows, _CLASS_COLUMNS)
     return frame.sort_values("against_rule_pct", kind="stable", ignore_index=True)
 
 

@@ -10,17 +10,10 @@ from math import sqrt
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    StringConstraints,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from llmsim_lab._util.text import closest
+from llmsim_lab._util.text import among
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents._agents import (
     NOT_ECONOMIC,
@@ -34,11 +27,10 @@ from llmsim_lab.agents._agents import (
     thin_prompt,
 )
 from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters, role_of
-from llmsim_lab.economy import QuadraticLoss, TaylorRule, initial_state
+from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import (
     EngineConfig,
-    RudebuschSvensson,
     Rule,
     Shocks,
     fiscal_demand,
@@ -68,7 +60,7 @@ from llmsim_lab.simulation._config import MOVES_BP, SERIES, EconomyConfig, check
 from llmsim_lab.simulation._gate import EconomicsCard, card_of, gate_notes
 from llmsim_lab.simulation._lint import LintFinding, of_model, of_rule, of_targets
 from llmsim_lab.types import Rate, Reply
-from llmsim_lab.validators._validators import economic_domain, verdict_prompt
+from llmsim_lab.validators._validators import verdict_prompt
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,9 +185,8 @@ class Nation(NationProfile):
     @classmethod
     def _seated(cls, values: Any) -> Any:
         if isinstance(values, Mapping) and "kind" in values:
-            name, words = values.get("name", "Ann"), {"taylor": "rule", "human": "person"}
-            word = words.get(values["kind"], "model")
-            raise ValueError(f"kind: who decides is said in players: {{{name}: {word}}}")
+            players = f"{{{values.get('name', 'Ann')}: rule}}, or model, or person"
+            raise ValueError(f"kind: who decides is said in players: {players}")
         return {"name": values} if isinstance(values, str) else values
 
 
@@ -209,13 +200,12 @@ def _different(nations: tuple[Nation, ...]) -> tuple[Nation, ...]:
     return nations
 
 
-def _in_the_data(start: str | None) -> str | None:
-    if start is not None:
-        initial_state(start)
+def _in_the_data(start: str) -> str:
+    initial_state(start)
     return start
 
 
-def _in_a_seat(given: Any, info: ValidationInfo) -> Any:
+def _in_a_seat(given: Any, info: Any) -> Any:
     if callable(given) or (isinstance(given, Mapping) and "kind" in given):
         raise ValueError(
             f"who answers is a player: players={{{info.field_name!r}: ...}}, a word such as "
@@ -279,12 +269,12 @@ class Simulation(Run[Economy]):
         "{shock.supply: 4}}",
     }
 
-    start_at: Annotated[str | None, AfterValidator(_in_the_data)] = None
+    start_at: Annotated[str, AfterValidator(_in_the_data)] | None = None
     nations: Annotated[tuple[Nation, ...], Field(min_length=1), AfterValidator(_different)] = (
         Nation(name="United States"),
     )
     committee: Annotated[Committee, BeforeValidator(_by_rule)] = Committee()
-    moves_bp: Annotated[tuple[int, ...] | None, AfterValidator(checked_moves)] = MOVES_BP
+    moves_bp: Annotated[tuple[int, ...], AfterValidator(checked_moves)] | None = MOVES_BP
     briefing: Literal["economist", "thin"] | None = None
     masked: bool = True
     decide: Decide | None = None
@@ -320,8 +310,7 @@ class Simulation(Run[Economy]):
         chair, rate = self.committee.chair, self.start().interest_rate
         if chair is not None and chair not in self._nations:
             raise ConfigError(
-                f"the committee's chair {chair!r} is not one of its members"
-                f"{closest(chair, self._members)}, who are {', '.join(self._members)}"
+                f"chair {chair!r} is not one of the members{among(chair, self._members)}"
             )
         if self.economy.mirrored and rate != self.engine.inside(rate):
             raise ConfigError(
@@ -351,30 +340,24 @@ class Simulation(Run[Economy]):
         decisions = await self._decided(ask, self._members, quarters)
         actions = {name: made.action for name, made in decisions.items() if made is not _NOTHING}
         accepted = await self._accepted(ask, actions)
-        rate = await self._new_rate(
-            ask, economy, {name: decisions[name] for name in accepted}, members=len(decisions)
-        )
-        known = self.economy
-        shocks = shocks_at(
-            ask.turn, seed=self.seed, scale=known.shock_scale, mirrored=known.mirrored
-        )
-        shocks += Shocks(**dict(state.shock))
-        if known.fiscal_backstop:
+        rate = await self._new_rate(ask, economy, {name: decisions[name] for name in accepted})
+        scale, turned = self.economy.shock_scale, self.economy.mirrored
+        drawn = shocks_at(ask.turn, seed=self.seed, scale=scale, mirrored=turned)
+        shocks = drawn + Shocks(**dict(state.shock))
+        if self.economy.fiscal_backstop:
             low = self.engine.lower
             shocks += Shocks(demand=fiscal_demand(state.actual, rate=rate, lower_bound=low))
         after = RudebuschSvensson().advance(state.actual, interest_rate=rate, shocks=shocks)
-        ask.note(actions=len(decisions), accepted=len(accepted))
         figures = ("interest_rate", "inflation", "unemployment", "output_gap")
         led_to = ", ".join(f"{it.replace('_', ' ')} {getattr(after, it):.2f}" for it in figures)
-        ask.note(text=f"it led to: {led_to}")
+        ask.note(text=f"it led to: {led_to}", actions=len(decisions), accepted=len(accepted))
         for name, made in decisions.items():
             verdict = "accepted" if name in accepted else "REJECTED"
             text = f"{name} proposed ({verdict}): {made.action}"
             ask.note(name, text=text, accepted=name in accepted)
         period = next_quarter(state.period) if state.period else None
-        lasts = GAP_NOISE_PERSISTENCE
-        error = lasts * state.gap_error
-        error += sqrt(1 - lasts**2) * self.gap_noise * self._drawn(ask.turn)
+        new = sqrt(1 - GAP_NOISE_PERSISTENCE**2) * self.gap_noise * self._drawn(ask.turn)
+        error = GAP_NOISE_PERSISTENCE * state.gap_error + new
         return state.with_economy(after, period=period, shock=Hit(), gap_error=error)
 
     async def _decided(
@@ -396,33 +379,27 @@ class Simulation(Run[Economy]):
         """Return whose actions count."""
         if not self._checked:
             return list(actions)
+
+        def put(name: str) -> RenderedPrompt:
+            about = self.prompt("validator_economic"), self.domain, actions[name]
+            return verdict_prompt(*about, permissive=self.permissive, agent=name)
+
         verdicts = await ask.each(
-            actions,
-            ValidationDecision,
-            lambda name: verdict_prompt(
-                self.prompt("validator_economic"),
-                economic_domain(self.domain),
-                actions[name],
-                permissive=self.permissive,
-                agent=name,
-            ),
-            by="validator",
-            action=actions.get,
+            actions, ValidationDecision, put, by="validator", action=actions.get
         )
         return [name for name, verdict in verdicts.items() if verdict.is_valid]
 
-    async def _new_rate(
-        self, ask: Ask, economy: GlobalState, accepted: Mapping[str, Any], *, members: int
-    ) -> float:
+    async def _new_rate(self, ask: Ask, economy: GlobalState, accepted: Mapping[str, Any]) -> float:
         """Return the rate that accepted actions lead to: as votes, or one after the other."""
-        rate = start = economy.interest_rate
-        if self.committee.rule == "sequential" or members < 2:
+        start = economy.interest_rate
+        if self.committee.rule == "sequential" or len(self._members) < 2:
+            rate = start
             for name, made in accepted.items():  # each finds the rate that the last one left
-                here, judged = rate, await self._rates(ask, economy, {name: made}, rate)
-                rate = judged[name]
-                ask.note(name, new_rate=rate, applied_bp=_basis_points(here, rate))
+                now = economy.model_copy(update={"interest_rate": rate})
+                rate = (await self._rates(ask, now, {name: made}))[name]
+                ask.note(name, new_rate=rate, applied_bp=_basis_points(now.interest_rate, rate))
             return rate
-        votes = await self._rates(ask, economy, accepted, start)
+        votes = await self._rates(ask, economy, accepted)
         rate = self.committee.rate(votes, current=start)
         ask.note(text=minutes(self.committee, votes, rate, current=start))
         for name, vote in votes.items():
@@ -432,24 +409,22 @@ class Simulation(Run[Economy]):
         return rate
 
     async def _rates(
-        self, ask: Ask, economy: GlobalState, decisions: Mapping[str, Any], here: float
+        self, ask: Ask, now: GlobalState, decisions: Mapping[str, Any]
     ) -> dict[str, float]:
-        """Return the rate that each decision leads to from here; the engine judges mere words."""
+        """Return the rate that each decision leads to from now; the engine judges mere words."""
+        here = now.interest_rate
         sizes = {name: _stated(made, here) for name, made in decisions.items()}
         rates = {n: self.engine.inside(rate) for n, rate in sizes.items() if rate is not None}
         words = {name: made.action for name, made in decisions.items() if name not in rates}
-        now = economy.model_copy(update={"interest_rate": here})
+
+        def put(name: str) -> RenderedPrompt:
+            prompt, turn = self.prompt("engine_interest_rate"), ask.turn - 1
+            return update_prompt(prompt, self.engine, now, words[name], agent=name, turn=turn)
+
         judged = await ask.each(
             words,
             StateUpdateDecision,
-            lambda name: update_prompt(
-                self.prompt("engine_interest_rate"),
-                self.engine,
-                now,
-                words[name],
-                agent=name,
-                turn=ask.turn - 1,
-            ),
+            put,
             by="engine",
             # Real data and rules leave more digits than the two that the prompt shows.
             limits={"new_interest_rate": self.engine.choices(round(here, 2))} if words else None,
@@ -468,12 +443,9 @@ class Simulation(Run[Economy]):
             held = min(offered["new_interest_rate"], key=lambda rate: abs(rate - here))
             why = "The rule takes no rate from words."
             return {"new_interest_rate": held, "reasoning": why, "confidence": 1.0}
-        said = rule_proposal(
-            TaylorRule(inflation_target=self._nations[question.player].inflation_target),
-            question.state.global_state,
-            self.engine,
-            moves_bp=self.moves_bp,
-        )
+        rule = TaylorRule(inflation_target=self._nations[question.player].inflation_target)
+        economy, moves = question.state.global_state, self.moves_bp
+        said = rule_proposal(rule, economy, self.engine, moves_bp=moves)
         return {it: said[it] for it in question.reply.model_fields if said[it] is not None}
 
     def changed(self, state: Economy, values: Mapping[str, Any]) -> Economy:
@@ -495,19 +467,15 @@ class Simulation(Run[Economy]):
         nation, prompt, moves = self._nations[name], self._prompt_of(name), self.moves_bp
         name = called or name
         if "history" not in prompt.slots:
-            economy = states[-1].global_state
-            return thin_prompt(
-                prompt, economy, name=name, profile=nation, moves_bp=moves, turn=turn - 1
-            )
+            seen, at = states[-1].global_state, turn - 1
+            return thin_prompt(prompt, seen, name=name, profile=nation, moves_bp=moves, turn=at)
         turned, masked = self.economy.mirrored, self.masked and not called
         us_from = self.start_at and (self.start_at if turned else states[0].period)
         quarters = known_quarters(states, us_from=us_from, mirrored=turned)
-        members, rule = len(self.nations), self.committee.rule
-        return prompt.render(
-            role=role_of(name, masked=masked, members=members, rule=rule),
-            moves=moves_in_words(moves or ()),
-            **briefing(quarters, nation, masked=masked),
-        ).sourced(SOURCES, agent=name, turn=turn - 1)
+        role = role_of(name, masked=masked, members=len(self.nations), rule=self.committee.rule)
+        shown = briefing(quarters, nation, masked=masked)
+        filled = prompt.render(role=role, moves=moves_in_words(moves or ()), **shown)
+        return filled.sourced(SOURCES, agent=name, turn=turn - 1)
 
     def _prompt_of(self, name: str) -> Prompt:
         own = self._nations[name].prompt
@@ -552,9 +520,7 @@ class Simulation(Run[Economy]):
             raise ConfigError(f"{name!r} is not a member; there are {', '.join(self._nations)}")
         return run_sync(card_of(self, name, seed, progress))
 
-    def lint(
-        self, *, rule: TaylorRule | Rule | None = None, model: Any = None
-    ) -> list[LintFinding]:
+    def lint(self, *, rule: Rule | None = None, model: Any = None) -> list[LintFinding]:
         """Return what is probably wrong with this run; an empty list if nothing is.
 
         No model is asked. The checks are for mistakes that published simulations have made: a rule
@@ -582,9 +548,8 @@ class Simulation(Run[Economy]):
                 ruled[name] = TaylorRule(inflation_target=nation.inflation_target)
         largest = max(map(abs, self.moves_bp)) / 100 if self.moves_bp else self.engine.max_move
         found = [*of_targets(self.nations), *(of_model(model) if model is not None else ())]
-        for name, its in ruled.items():
-            found += of_rule(name, its, self.turns[0].state.global_state, largest)
-        return found
+        start = self.turns[0].state.global_state
+        return found + [it for who in ruled for it in of_rule(who, ruled[who], start, largest)]
 
     def doubts(self) -> list[Mapping[str, str]]:
         """Return what to warn of before the first turn: what ``lint`` finds."""
@@ -617,14 +582,13 @@ def seat_of(run: Simulation, nation: str) -> Any:
     return next(filter(None, seats), "model")
 
 
-def _stated(made: Any, here: float) -> float | None:
+def _stated(made: Any, here: float) -> Any:
     """Return the rate that a decision states; None where it has only words."""
-    if (change := getattr(made, "rate_change_bp", None)) is not None:
-        # Without the dust of binary fractions, if it is a whole number; else exactly.
-        changed: float = here + change / 100
-        return round(changed, 10) if isinstance(change, int) else changed
-    rate: float | None = getattr(made, "proposed_rate", None)
-    return rate
+    change = getattr(made, "rate_change_bp", None)
+    if change is None:
+        return getattr(made, "proposed_rate", None)
+    # Without the dust of binary fractions, if it is a whole number; else exactly.
+    return round(here + change / 100, 10) if isinstance(change, int) else here + change / 100
 
 
 def _basis_points(rate: float, to: float) -> float:

@@ -18,9 +18,8 @@ from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import counted
 from llmsim_lab.agents._agents import moves_to_choose, rule_proposal
-from llmsim_lab.economy import TaylorRule, response_of
-from llmsim_lab.economy._macro import STEADY_STATE, rate_by
-from llmsim_lab.economy._response import PolicyResponse
+from llmsim_lab.economy._macro import STATE, STEADY_STATE, TaylorRule, rate_by
+from llmsim_lab.economy._response import PolicyResponse, response_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.llm._choose import by_letters, options_of, orders_of
@@ -46,8 +45,7 @@ OIL = {"turn": OIL_TURN - 1, "set": {"shock.supply": 4.0}, "note": "oil"}
 
 FAR = 3.0
 """Percentage points."""
-_STATE = ("inflation", "output_gap", "interest_rate")
-_COLUMNS = (*_STATE, "unemployment")
+_COLUMNS = (*STATE, "unemployment")
 
 
 def demo_config(*, model: str = "auto", seed: int = 1, mirrored: bool = False) -> SimulationConfig:
@@ -202,13 +200,13 @@ class Demonstration:
         Raises:
             ConfigError: there are too few seeds.
         """
-        moves, rest = self.moves, [getattr(STEADY_STATE, name) for name in _STATE]
+        moves, rest = self.moves, [getattr(STEADY_STATE, name) for name in STATE]
         asked = moves["taylor_rate"]
         free = asked.between(0, 2 * STEADY_STATE.interest_rate)
         near = (asked - moves["interest_rate"]).abs() <= FAR
         judged = moves[(moves["world"] != "oil") & free & near]
         there = judged[player or self.model] / 100
-        return response_of(judged[list(_STATE)] - rest, there, groups=judged["seed"].to_numpy())
+        return response_of(judged[list(STATE)] - rest, there, groups=judged["seed"].to_numpy())
 
     def response(self, player: str | None = None) -> OilResponse:
         """Return what the oil shock does to a player's rate, the model's if not given."""
@@ -312,7 +310,7 @@ def _moves(recorded: Simulation, model: str) -> pd.DataFrame:
     config, rows = recorded.config, []
     for before, turn in pairwise(recorded.turns):
         economy = before.state.global_state
-        row = {name: getattr(economy, name) for name in _STATE}
+        row = {name: getattr(economy, name) for name in STATE}
         row["taylor_rate"] = rate_by(TaylorRule(lower_bound=-inf), economy)
         row[model] = _expected(turn.answers[0], config)
         for name, by in PLAYERS.items():

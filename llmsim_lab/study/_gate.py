@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from llmsim_lab.agents import TaylorRuleAgent
-from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy._macro import Rule
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.simulation import Simulation
@@ -14,7 +13,7 @@ from llmsim_lab.simulation._gate import GATE_MOVES_BP, EconomicsCard, Told
 
 
 def economics_card(
-    player: LLMClient | TaylorRule | Rule,
+    player: LLMClient | Rule,
     *,
     told: Told = "economist",
     seed: int | None = None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.llm import LLMClient
@@ -37,29 +38,22 @@ _SOURCES = {
 """Where the value of each of the prompt's slots comes from."""
 
 
-def economic_domain(domain: str = "economic") -> str:
-    """Return what belongs to economic policy, in words."""
-    return (
-        f"{domain} policy: interest rates, money and credit, taxes, public spending, "
-        "trade, wages, prices, regulation of business, and whatever else moves output, jobs or "
-        "prices."
-    )
-
-
 def verdict_prompt(
-    prompt: Prompt, domain_description: str, action: str, *, permissive: bool, agent: str
+    prompt: Prompt, domain: str, action: str, *, permissive: bool, agent: str
 ) -> RenderedPrompt:
     """Return what is read by the one who judges whether an action belongs to a domain.
 
     Args:
         prompt: with the slots of the shipped ``validator_economic``.
-        domain_description: what belongs to it.
+        domain: what the domain's policy is called, such as ``economic``.
         action: in words.
         permissive: whether an indirect effect on the domain is enough.
         agent: whose action it is.
     """
     return prompt.render(
-        domain_description=domain_description,
+        domain_description=f"{domain} policy: interest rates, money and credit, taxes, public "
+        "spending, trade, wages, prices, regulation of business, and whatever else moves output, "
+        "jobs or prices.",
         rule=_PERMISSIVE if permissive else _STRICT,
         action=action,
     ).sourced(_SOURCES, permissive=permissive, agent=agent)
@@ -120,20 +114,12 @@ class LLMValidator(Validator):
         return decision
 
     async def _marked(self, action: Action, state: SimulationState) -> Action:
-        # Not asked: the agent has found it outside the domain, after a second try.
-        if action.status == "failed":
-            why = "The agent's own check found the action outside its domain."
-            result = ValidationResult(
-                is_valid=False, reasoning=why, action_evaluated=action.action_string
-            )
-        else:
+        why = "The agent's own check found the action outside its domain."
+        said: dict[str, Any] = {"is_valid": False, "reasoning": why}
+        if action.status != "failed":  # else it is outside the domain, after a second try
             decision, chain = await self._decide(action, state.turn + 1)
-            result = ValidationResult(
-                **dict(decision),
-                action_evaluated=action.action_string,
-                status=chain.status,
-                chain=chain,
-            )
+            said = {**dict(decision), "status": chain.status, "chain": chain}
+        result = ValidationResult(**said, action_evaluated=action.action_string)
         verdict = {"validated": result.is_valid, "validation_result": result}
         return action.model_copy(update=verdict)
 
@@ -174,10 +160,5 @@ class EconLLMValidator(LLMValidator):
         self.prompt = prompt or Prompt.load("validator_economic")
 
     def _construct_validation_prompt(self, action: Action) -> str:
-        return verdict_prompt(
-            self.prompt,
-            economic_domain(self.domain),
-            action.action_string,
-            permissive=self.permissive,
-            agent=action.agent_name,
-        )
+        about = self.prompt, self.domain, action.action_string
+        return verdict_prompt(*about, permissive=self.permissive, agent=action.agent_name)

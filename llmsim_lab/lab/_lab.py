@@ -37,7 +37,7 @@ from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
 from llmsim_lab.lab._forms import MOST_SET, Field, fields_of, read_changes
-from llmsim_lab.lab._picture import charted, figure_html, lines_of, picture
+from llmsim_lab.lab._picture import charted, figure_html, lines_of, picture, runs_in
 from llmsim_lab.lab._static import Kept
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion, check_answer
@@ -46,8 +46,8 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._page import module
 from llmsim_lab.run._people import people_of
-from llmsim_lab.run._reading import Reading, RowState
-from llmsim_lab.run._run import NoModel, about, anew, load, read_into
+from llmsim_lab.run._reading import Reading, Recorded, RowState
+from llmsim_lab.run._run import NoModel, about, anew, read_into
 from llmsim_lab.run._state import State
 from llmsim_lab.run._turn import Series, Turn, own_numbers
 from llmsim_lab.tape import Tape
@@ -210,13 +210,16 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             self._keep(info.id, read_into(self.reading, tape, info), info)
         return shown.id
 
-    def _add(self, run: Run, *, name: str = "", parent: int | None = None, **more: Any) -> int:
+    def _add(
+        self, run: Run | Recorded, *, name: str = "", parent: int | None = None, **more: Any
+    ) -> int:
         """Show a run; returns its number here: its tape's, unless another run has that."""
         number, changes = run.run_id, more.pop("changes", ())
         if number is None or number in self.runs:
             number = max(self.runs, default=0) + 1
-        more = {"name": name, **more} if name else more
-        info = about(run, number, parent=parent, **more)
+        more |= {"parent": parent, **({"name": name} if name else {})}
+        known = run.tape.run(run.run_id) if isinstance(run, Recorded) else None
+        info = replace(known, id=number, **more) if known else about(run, number, **more)
         self._keep(number, run, info)
         self._changes[number] = changes
         self.reading.add(info, run, changes=changes)
@@ -224,9 +227,10 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
 
     def _add_frame(self, frame: pd.DataFrame, name: str) -> int:
         """Show the rows of a frame as a run; returns its number here."""
-        records: list[Any] = frame.to_dict("records")
-        rows, number = _Rows(records), max(self.runs, default=0) + 1
-        self._keep(number, rows, _info(number, name, rows))
+        rows, number = _Rows(frame), max(self.runs, default=0) + 1
+        facts: dict[str, Any] = dict.fromkeys(("parent", "fork_turn", "ended", "outcome"))
+        facts |= {"id": number, "name": name, "verb": "run", "started": "", "manifest": {}}
+        self._keep(number, rows, RunInfo(turns=rows.last_planned, calls=0, **facts))
         self._look(number)
         return number
 
@@ -764,21 +768,6 @@ class RunTree(Lab):
     parts = ("head", "overview", "compare")
 
 
-def _info(number: int, name: str, rows: _Rows) -> RunInfo:
-    return RunInfo(
-        id=number,
-        name=name,
-        parent=None,
-        fork_turn=None,
-        verb="run",
-        started="",
-        ended=None,
-        outcome=None,
-        turns=rows.last_planned,
-        calls=0,
-        manifest={},
-    )
-
 
 class _Rows:
     """The rows of a frame, shown as a run of which no more is known."""
@@ -788,7 +777,8 @@ class _Rows:
     people: Sequence[Person] = ()
     series: Sequence[Series] = ()
 
-    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, frame: pd.DataFrame) -> None:
+        rows: list[Any] = frame.to_dict("records")
         self.turns = [Turn(number=int(row["turn"]), state=RowState({}, row)) for row in rows]
         self.last_planned = self.turns[-1].number
 
@@ -817,22 +807,16 @@ class RateChart(Lab):
         self.reading.title = title
 
     def _open(self, source: Any, run: int | None) -> int:
-        named: list[tuple[str, Any]] = []
         for one in source:
-            named += one.items() if isinstance(one, Mapping) else [("", one)]
-        for name, one in named:
-            if isinstance(one, Run):
-                self._add(one, name=name)
-            elif isinstance(one, Tape | str | Path) and not self.runs:
+            if isinstance(one, Tape | str | Path) and not self.runs:
                 super()._open(one, run)
-            elif isinstance(one, Tape | str | Path):  # beside others, which may have its numbers
-                tape = one if isinstance(one, Tape) else Tape(one, read_only=True)
-                for info in tape.runs():
-                    self._add(load(tape, info.id), name=name)
-            else:
-                self._add_frame(one, name or "run")
-        first, *_ = self.runs
-        return first
+                continue
+            for name, each in runs_in(one):
+                if isinstance(each, Run | Recorded):
+                    self._add(each, name=name)
+                else:
+                    self._add_frame(each, name or "run")
+        return next(iter(self.runs))
 
     @property
     def figure(self) -> Figure:

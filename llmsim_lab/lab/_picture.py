@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isfinite
 from numbers import Real
 from pathlib import Path
@@ -30,9 +30,10 @@ from llmsim_lab._util.drawing import (
 )
 from llmsim_lab._util.html import SERIES_COLOURS
 from llmsim_lab._util.text import clip, number, printable
-from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
-from llmsim_lab.run._run import load, series_on
+from llmsim_lab.run._reading import Recorded
+from llmsim_lab.run._run import run_on_tape
 from llmsim_lab.run._turn import Series, turn_row
 from llmsim_lab.simulation._config import SERIES
 from llmsim_lab.tape import Tape
@@ -99,55 +100,47 @@ def lines_of(*runs: object) -> list[Line]:
         ConfigError: there is nothing to draw.
         TapeError: a tape cannot be read.
     """
-    found = [line for run in runs for line in _read(run)]
+    found = [_line(name, run) for name, run in runs_in(*runs)]
     if not found:
-        raise ConfigError(
-            "there is no run to chart; pass simulations, tapes or frames: RateChart(simulation)"
-        )
+        raise ConfigError("there is no run to chart; pass simulations, tapes or frames of runs")
     return found
 
 
-def _read(run: object) -> Iterator[Line]:
+def runs_in(*given: object) -> Iterator[tuple[str, Any]]:
+    """Yield what ``lines_of`` takes run by run: its name if it was given one, and run or frame."""
     import pandas as pd
 
-    if isinstance(run, Mapping):
-        for name, item in run.items():
-            lines = list(_read(item))
-            if len(lines) > 1:
-                raise ConfigError(f"{name!r} names {len(lines)} runs; name one: load(tape, 1)")
-            yield from (replace(line, name=str(name)) for line in lines)
-    elif isinstance(run, str | Path | Tape):
-        tape = run if isinstance(run, Tape) else Tape(run, read_only=True)
-        for info in tape.runs():
-            try:
-                yield from _read(load(tape, info.id))
-            except (ConfigError, TapeError):  # its class is not known here
-                rows = list(tape.turns_frame(info.id).to_dict("records"))
-                yield Line(name=f"{info.id} {info.name}", rows=rows, series=series_on(tape, info))
-    elif isinstance(run, pd.DataFrame):
-        said = run.attrs  # what to_frame says beside the rows
-        yield Line(
-            name="run",
-            rows=run.to_dict("records"),
-            bounds=said.get("bounds", {}),
-            notes=said.get("notes", ()),
-        )
-    elif isinstance(run, Run):
-        series, prediction = run.series, run.prediction()
-        yield Line(
-            name=run.name if run.run_id is None else f"{run.run_id} {run.name}",
-            rows=list(map(turn_row, run.turns)),
-            # What theory says something of comes before the rest.
-            series=sorted(series, key=lambda item: item.column not in prediction),
-            prediction=prediction,
-            bounds={item.column: (item.low, item.high) for item in series},
-            notes=run.notes,
-        )
-    else:
-        raise ConfigError(
-            f"{type(run).__name__} is not a run; pass a simulation, a tape, or a frame as "
-            "to_frame() gives it"
-        )
+    for one in given:
+        if isinstance(one, Mapping):
+            for name, item in one.items():
+                found = [run for _, run in runs_in(item)]
+                if len(found) > 1:
+                    raise ConfigError(f"{name!r} names {len(found)} runs; name one: load(tape, 1)")
+                yield from ((str(name), run) for run in found)
+        elif isinstance(one, str | Path | Tape):
+            tape = one if isinstance(one, Tape) else Tape(one, read_only=True)
+            yield from (("", run_on_tape(tape, info)) for info in tape.runs())
+        elif isinstance(one, Run | pd.DataFrame):
+            yield "", one
+        else:
+            what = f"{type(one).__name__} is not a run"
+            raise ConfigError(f"{what}; pass a simulation, a tape, or a frame as of to_frame()")
+
+
+def _line(name: str, run: Any) -> Line:
+    if not isinstance(run, Run | Recorded):  # a frame: what to_frame() says beside the rows
+        said = {name: it for name, it in run.attrs.items() if name in ("bounds", "notes")}
+        return Line(name=name or "run", rows=run.to_dict("records"), **said)
+    series, prediction = run.series, run.prediction()
+    return Line(
+        name=name or " ".join(str(it) for it in (run.run_id, run.name) if it is not None),
+        rows=list(map(turn_row, run.turns)),
+        # What theory says something of comes before the rest.
+        series=sorted(series, key=lambda item: item.column not in prediction),
+        prediction=prediction,
+        bounds={item.column: (item.low, item.high) for item in series},
+        notes=run.notes,
+    )
 
 
 def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list[Series]:

@@ -58,7 +58,7 @@ class Recorded:
     state_type = dict[str, Any]
 
     def __init__(self, tape: Tape, info: RunInfo, series: Sequence[Series]) -> None:
-        self.tape, self.run_id = tape, info.id
+        self.tape, self.run_id, self.name = tape, info.id, info.name
         self.series = series
         self.notes = [
             f"Run {info.id} is shown as it was recorded, without its class, "

@@ -20,6 +20,10 @@ STYLES = ("-", "--", "-.", ":")
 """Of lines, so that colour is not all that tells them apart."""
 
 
+BEHIND = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
+"""What is behind words in a chart, so that they are read above lines."""
+
+
 @cache
 def _chart_class() -> Any:
     from matplotlib.figure import Figure

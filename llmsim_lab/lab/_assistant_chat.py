@@ -41,7 +41,13 @@ class AssistantChat(Lab):
     }
 
     def __init__(self, chat: Chat | LLMAgentEngine, *, user_id: str | None = None) -> None:
-        self.chat = _chat_of(chat, user_id)
+        if isinstance(chat, LLMAgentEngine):
+            if user_id is None:
+                raise ConfigError("say who writes: AssistantChat(engine, user_id='ann')")
+            chat = Chat(user_id=user_id, players={"assistant": chat})
+        if user_id not in (None, chat.user_id):
+            raise ConfigError(f"the conversation is {chat.user_id!r}'s, not {user_id!r}'s")
+        self.chat = chat
         self._message = ""
         super().__init__(self.chat)
         self._more()
@@ -69,10 +75,8 @@ class AssistantChat(Lab):
         """Answer the question that is shown, if it is still the one that is asked."""
         # A cell may have sent a message since; a yes must not confirm another deletion.
         if self.chat.pending is None or self.chat.pending.call_id != id:
-            raise ConfigError(
-                "the conversation has continued elsewhere, so that this is no longer what was "
-                "asked; look again, and answer what is asked now"
-            )
+            what = "the conversation has continued elsewhere, so this is no longer what was asked"
+            raise ConfigError(f"{what}; look again, and answer what is asked now")
         self._send_message("yes" if yes else "no")
 
     # --- what is shown ------------------------------------------------------------------------
@@ -97,15 +101,3 @@ class AssistantChat(Lab):
     def static_html(self) -> Markup:
         """Return the conversation."""
         return pre(self.static_text())
-
-
-def _chat_of(chat: Chat | LLMAgentEngine, user_id: str | None) -> Chat:
-    if isinstance(chat, Chat):
-        if user_id not in (None, chat.user_id):
-            raise ConfigError(f"the conversation is {chat.user_id!r}'s, not {user_id!r}'s")
-        return chat
-    if user_id is None:
-        raise ConfigError(
-            "say who writes: AssistantChat(engine, user_id='ann'), not AssistantChat(engine)"
-        )
-    return Chat(user_id=user_id, players={"assistant": chat})

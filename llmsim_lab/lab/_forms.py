@@ -24,25 +24,19 @@ MOST_SET = 100
 _NOT_HERE = {"turn", "turns", "interventions", "llm", "name", "replicate"}
 """Of a configuration or an intervention, what a form has no field for."""
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
-_NAMED_SET = {"set_to": "set"}
 
 
 def fields_of(
-    schema: Mapping[str, Any],
-    values: Mapping[str, Any],
-    *,
-    settable: Mapping[str, float] | None = None,
-    labels: Mapping[str, str] | None = None,
+    schema: Mapping[str, Any], values: Mapping[str, Any], labels: Mapping[str, str] | None = None
 ) -> list[Field]:
     """Return the fields of a schema: numbers, texts, choices, truth values.
 
     Args:
         schema: of an object; what its description says of attributes is the fields' help.
         values: what it holds now.
-        settable: numbers that may be set, for the place ``set``.
         labels: words for names.
     """
-    made = _made((), schema, values, schema.get("$defs", {}), "", settable)
+    made = _made((), schema, values, schema.get("$defs", {}), "")
     fields = list(islice(made, MOST_FIELDS))
     for field in fields:
         name = field["place"][-1]
@@ -59,30 +53,22 @@ def _made(
     value: Any,
     known: Mapping[str, Any],
     words: str,
-    settable: Mapping[str, float] | None,
 ) -> Iterator[Field]:
     part = {**resolved(schema, known)}
-    if place == ("set",):
-        value = settable
     given = value if isinstance(value, Mapping) else {}
     inner = dict(part.get("properties", {}))
-    if value is None and place and settable is None:
+    if value is None and place:
         inner = {}  # a part of the configuration that is not there
     elif part.get("type") == "object" and not inner:
-        each = part.get("additionalProperties")
-        names = given if place == ("set",) else part.get("propertyNames", {}).get("enum", given)
-        inner = {
-            name: each
-            if isinstance(each, dict)
-            else {"type": "boolean" if isinstance(given.get(name), bool) else "number"}
-            for name in names
-        }
+        each, kinds = part.get("additionalProperties"), {True: "boolean", False: "number"}
+        for name in part.get("propertyNames", {}).get("enum", given):
+            own = {"type": kinds[isinstance(given.get(name), bool)]}
+            inner[name] = each if isinstance(each, dict) else own
     about = _about(part.get("description", ""))
     for name, schema_of_it in inner.items():
         if place or name not in _NOT_HERE:
             told = about.get(name) or ("" if about else words)
-            inside = _made((*place, name), schema_of_it, given.get(name), known, told, settable)
-            yield from inside
+            yield from _made((*place, name), schema_of_it, given.get(name), known, told)
     if place and not inner and _fits(part, value):
         limits = schema_words(part)
         # A class's own description is no field's.
@@ -94,10 +80,8 @@ def _made(
 
 def _about(description: str) -> dict[str, str]:
     """Return what a class's description says of its attributes, by their names."""
-    found = {}
-    for name, words in _ATTRIBUTE.findall(description.partition("Attributes:")[2]):
-        found[_NAMED_SET.get(name, name)] = " ".join(words.replace("``", "").split())
-    return found
+    found = _ATTRIBUTE.findall(description.partition("Attributes:")[2])
+    return {name: " ".join(words.replace("``", "").split()) for name, words in found}
 
 
 def _shown(value: Any) -> Any:

@@ -26,22 +26,22 @@ import traitlets as t
 from anywidget import AnyWidget
 from IPython import get_ipython
 from markupsafe import Markup
-from pydantic import ValidationError
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pre
-from llmsim_lab._util.text import clip, faults
+from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
 from llmsim_lab.lab._forms import MOST_SET, Field, fields_of, read_changes
-from llmsim_lab.lab._picture import charted, figure_html, lines_of, picture, runs_in
+from llmsim_lab.lab._picture import charted, figure_html, lines_of, picture, runs_in, with_unit
 from llmsim_lab.lab._static import Kept
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.llm._scope import InFlight, scoped
+from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._page import module
@@ -92,6 +92,11 @@ def words_of(changes: object, name: str = "") -> str:
     if not isinstance(changes, Mapping):
         return f"{name} {', '.join(changes) if isinstance(changes, list) else changes}"
     return "; ".join(words_of(value, f"{name} {key}".strip()) for key, value in changes.items())
+
+
+def prompts_by_name(run: Run) -> dict[str, Prompt]:
+    """Return the prompts that a run has asked with."""
+    return {prompt.name: prompt for prompt in run.prompts.values()}
 
 
 def answer_fields(question: OpenQuestion) -> list[Field]:
@@ -199,10 +204,8 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
                 raise ConfigError(f"run={run} goes with a tape; a simulation is one run already")
             return self._add(source)
         if not isinstance(source, Tape | str | Path):
-            raise ConfigError(
-                f"{type(source).__name__} is neither a simulation nor a tape; pass a Simulation, a "
-                "Tape, or a tape's file"
-            )
+            what = f"{type(source).__name__} is neither a simulation nor a tape"
+            raise ConfigError(f"{what}; pass a Simulation, a Tape, or a tape's file")
         tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
         shown = tape.run(run)
         self.reading.title = tape.path.name
@@ -239,24 +242,28 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         if isinstance(run, Run):
             self._stop_listening = [
                 *self._stop_listening,
-                run.listen(lambda turn: self._grew(number, turn)),  # also of turns played in a cell
+                run.listen(lambda _: self._grew(number)),  # also of turns played in a cell
                 *(person.listen(self._asked) for person in people_of(run)),
             ]
 
     def _look(self, number: int) -> None:
-        """Take over what is new of a run."""
-        run, info = self.runs[number], self._infos[number]
-        calls: tuple[tuple[Attempt, bool], ...] = ()
-        if run.tape is not None and run.run_id is not None and number == run.run_id:
-            lost = run.tape.calls(run.run_id, turn=run.turn_number + 1, forgotten=True)
-            calls = tuple((call.attempt, call.forgotten) for call in lost)
-        self.reading.add(info, run, changes=self._changes.get(number, ()), calls=calls)
+        """Take over what is new of a run: its turns, what its tape says, what no turn names."""
+        run, calls = self.runs[number], list[tuple[Attempt, bool]]()
+        if run.tape is not None and run.run_id == number:
+            told = run.tape.run(number)
+            known = {"outcome": told.outcome, "manifest": told.manifest}
+            self._infos[number] = replace(self._infos[number], **known)
+            lost = run.tape.calls(number, turn=run.turn_number + 1, forgotten=True)
+            calls += [(call.attempt, call.forgotten) for call in lost]
+        self._read_turns(number, calls)
 
-    def _grew(self, number: int, turn: Turn) -> None:
+    def _read_turns(self, number: int, calls: Sequence[tuple[Attempt, bool]] = ()) -> None:
+        words = self._changes.get(number, ())
+        self.reading.add(self._infos[number], self.runs[number], changes=words, calls=calls)
+
+    def _grew(self, number: int) -> None:
         """Show a turn that was just played, on whichever thread."""
-        self.reading.add(
-            self._infos[number], self.runs[number], changes=self._changes.get(number, ())
-        )
+        self._read_turns(number)
         self._soon()
         self._more()
 
@@ -265,14 +272,13 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
 
     def _soon(self) -> None:
         """Send what is new, ten times a second at most."""
-        wait = self._sent_at + _LOOK_S - time.monotonic()
-        if wait > 0:
-            self._later(self._send_new, wait)
-        else:
-            self._send_new()
+        self._later(self._send_new, self._sent_at + _LOOK_S - time.monotonic())
 
     def _later(self, act: Callable[[], None], wait_s: float) -> None:
         """Do something soon, once for all who ask for it in the meantime."""
+        if wait_s <= 0:
+            act()
+            return
         with self._lock:
             if act.__name__ in self._timers:
                 return
@@ -392,12 +398,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             ConfigError: turns are being played already.
             LabError: a turn failed; those before it are kept.
         """
-        await self._play_turns(turns, self.shown[0] if run is None else run)
-
-    def _check_play(self, turns: int, number: int) -> tuple[Run, int]:
-        return self._run(number), whole_number("turns", turns, least=1, most=MOST_TURNS)
-
-    async def _play_turns(self, turns: int, number: int) -> None:
+        number = self.shown[0] if run is None else run
         simulation, wanted = self._check_play(turns, number)
         if self._busy:
             raise ConfigError("turns are being played; wait for them, or stop them")
@@ -423,9 +424,12 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         finally:  # also where a cell awaits this and is interrupted
             self._busy, self._playing = False, None
             self._tell({"busy": False, "says": says, "fault": fault})
-            self._about(number)
+            self._look(number)
             self._send_new()
             self._more()
+
+    def _check_play(self, turns: int, number: int) -> tuple[Run, int]:
+        return self._run(number), whole_number("turns", turns, least=1, most=MOST_TURNS)
 
     async def _turn(self, simulation: Run, number: int, left: int) -> None:
         calls = InFlight()
@@ -461,15 +465,6 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     async def _step(self, simulation: Run) -> None:
         await simulation.step(progress=False)
 
-    def _about(self, number: int) -> None:
-        """Read anew what is known of a run besides its turns, and what no turn names."""
-        run, info = self.runs[number], self._infos[number]
-        if run.tape is not None and run.run_id == number:
-            told = run.tape.run(number)
-            info = replace(info, outcome=told.outcome, manifest=told.manifest)
-            self._infos[number] = info
-        self._look(number)
-
     def pause(self) -> None:
         """Stop after the turn under way."""
         self._pausing = True
@@ -482,7 +477,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     def _play(self, run: int, turns: int = 1) -> None:
         self._check_play(turns, run)
         if self._task is None or self._task.done():  # a second click meanwhile does nothing
-            self._task = self._start(self._play_turns(turns, run))
+            self._task = self._start(self.play(turns, run=run))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin what a command asks for; what it raises it shows itself."""
@@ -500,24 +495,13 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     def _form(self, run: int, turn: int) -> None:
         """Send the form of what can be changed from a turn on, and of the parameters."""
         simulation = self._run(run)
-        labels = {
-            item.column: f"{item.label}, {item.unit}" if item.unit else item.label
-            for item in simulation.series
-        }
+        labels = {item.column: with_unit(item) for item in simulation.series}
         numbers, more = settable(simulation, turn)
-        schema = StateChange.model_json_schema()
-        outside = fields_of(schema, {}, settable=numbers, labels=labels)
-        prompts = {prompt.name: prompt for prompt in simulation.prompts.values()}
-        outside += [
-            {
-                "place": ["prompt", name],
-                "label": f"Prompt {name}",
-                "help": "",
-                "schema": {"type": "string", "long": True},
-                "value": prompt.text,
-            }
-            for name, prompt in prompts.items()
-        ]
+        outside = fields_of(StateChange.model_json_schema(), {"set": numbers}, labels)
+        a_text = {"help": "", "schema": {"type": "string", "long": True}}
+        for name, prompt in prompts_by_name(simulation).items():
+            about = {"place": ["prompt", name], "label": f"Prompt {name}", "value": prompt.text}
+            outside.append(about | a_text)
         config = simulation.config
         values = config.model_dump(mode="json", by_alias=True)
         parameters = fields_of(type(config).model_json_schema(), values)
@@ -540,8 +524,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         Raises:
             ConfigError: turns are being played, or the run cannot be forked like this.
         """
-        named = (it for it in changes.items() if it[0] != "llm_client")
-        words = [clip(f"{name} {value}", 120) for name, value in named]
+        words = [clip(f"{name} {it}", 120) for name, it in changes.items() if name != "llm_client"]
         number = self.shown[0] if run is None else run
         at = self.shown[1] if turn is None else whole_number("turn", turn)
         return self._forked(number, at, changes, words)
@@ -567,22 +550,9 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     def _fork(self, run: int, turn: int, changes: Any) -> None:
         simulation = self._run(run)
         fields = self._forms.get((run, turn), {}).get("fork", [])
-        read = read_changes(fields, changes)
-        texts, trial = read.pop("prompt", {}), simulation.branch(turn, None)
-        edited = [
-            prompt.edit(texts[name])
-            for name, prompt in {it.name: it for it in simulation.prompts.values()}.items()
-            if name in texts
-        ]
-        note = {name: value for name, value in read.items() if name == "note"}
-        planned = []
-        for name in read.keys() - note:
-            entry, at = {name: read[name], **note}, turn
-            try:
-                trial.intervene(turn, **entry)
-            except ConfigError:  # what is wrong with it otherwise, the fork says
-                at = turn + 1
-            planned.append({"turn": at, **entry})
+        read, known = read_changes(fields, changes), prompts_by_name(simulation)
+        edited = [known[name].edit(text) for name, text in read.pop("prompt", {}).items()]
+        planned = [{"turn": turn, **read}] if "set" in read else []
         words = [words_of(read)] if read else []
         words += [f"prompt {prompt.name} edited" for prompt in edited]
         self._forked(run, turn, {"intervene": planned, "prompt": edited}, words)
@@ -607,10 +577,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         number = self.shown[0] if run is None else run
         old = self._run(number)
         before = old.config.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        try:
-            config = type(old.config).model_validate(merged(before, changes))
-        except ValidationError as error:
-            raise ConfigError(faults(error)) from error
+        config = type(old.config)(**merged(before, changes))
         client = self.llm_client or old.llm_client
         if client is not None and isinstance(client.backend, NoModel):
             client = None
@@ -626,14 +593,9 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
 
     def _question(self) -> tuple[Person, OpenQuestion] | None:
         """Return the oldest question that waits for a person, and who is asked."""
-        people = {
-            id(it): it
-            for run in self.runs.values()
-            if isinstance(run, Run)
-            for it in people_of(run)
-        }
-        open_now = ((person, it) for person in people.values() for it in person.questions)
-        return next(open_now, None)
+        runs = (run for run in self.runs.values() if isinstance(run, Run))
+        people = (person for run in runs for person in people_of(run))
+        return next(((person, it) for person in people for it in person.questions), None)
 
     def _number(self, question: OpenQuestion) -> object:
         return id(question)
@@ -650,12 +612,11 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
 
     def _asked(self) -> None:
         """Show what a person is asked, on whichever thread the question came or went."""
-        found = self._question()
-        if found is None:
-            self._say({"ask": None})
-            return
-        question = self._latest_question = found[1]  # kept, so that no other gets its number
-        self._say({"ask": self._as_shown(question, answer_fields(question))})
+        asked = None
+        if (found := self._question()) is not None:
+            question = self._latest_question = found[1]  # kept, so that no other gets its number
+            asked = self._as_shown(question, answer_fields(question))
+        self._say({"ask": asked})
 
     def _answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
         found = self._question()
@@ -707,10 +668,9 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     def _chart(self) -> Any:
         """The runs as a figure; None where nothing of them is a number."""
         with suppress(ConfigError):
-            lines = lines_of(
-                {self._name(at): run for at, run in self.runs.items() if isinstance(run, Run)}
-            )
-            return picture(lines, charted(lines))
+            runs = {at: run for at, run in self.runs.items() if isinstance(run, Run)}
+            lines = lines_of({self._name(at): run for at, run in runs.items()})
+            return picture(lines, charted(lines), "", {})
         return None
 
     def _name(self, number: int) -> str:
@@ -768,7 +728,6 @@ class RunTree(Lab):
     parts = ("head", "overview", "compare")
 
 
-
 class _Rows:
     """The rows of a frame, shown as a run of which no more is known."""
 
@@ -821,7 +780,7 @@ class RateChart(Lab):
     @property
     def figure(self) -> Figure:
         """The chart as a matplotlib figure."""
-        return picture(lines_of(*self._given), self._series, title=self._title)
+        return picture(lines_of(*self._given), self._series, self._title, {})
 
     _chart = figure
 

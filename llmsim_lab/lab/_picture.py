@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from llmsim_lab._util.drawing import (
+    BEHIND,
     STYLES,
     drawable,
     figure_bytes,
@@ -143,6 +144,11 @@ def _line(name: str, run: Any) -> Line:
     )
 
 
+def with_unit(item: Series) -> str:
+    """Return what a series is, for people."""
+    return f"{item.label}, {item.unit}" if item.unit else item.label
+
+
 def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list[Series]:
     """Return the series to draw: those named, else the first that the runs name or have.
 
@@ -170,11 +176,7 @@ def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list
 
 
 def picture(
-    lines: Sequence[Line],
-    series: Sequence[Series],
-    *,
-    title: str = "",
-    beside: Mapping[str, Points] | None = None,
+    lines: Sequence[Line], series: Sequence[Series], title: str, beside: Mapping[str, Points]
 ) -> Figure:
     """Draw runs.
 
@@ -191,14 +193,15 @@ def picture(
     axes = figure.subplot_mosaic(rows[: 1 + bool(small)], height_ratios=(3, 2)[: 1 + bool(small)])
     panels = dict(zip(series, axes.values(), strict=True))
     for at, (item, panel) in enumerate(panels.items()):
-        _panel(panel, item, lines, beside or {}, large=not at)
+        _panel(panel, item, lines, beside, large=not at)
         plain_axes(panel, "y")
     main = axes["main"]
     _mark_interventions(main, [*panels.values()], lines)
     _name_turns(main, lines)
     main.set_title(drawable(title, 90), loc="left")
     if len(main.lines) > 1 or beside:
-        figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+        look: dict[str, Any] = {"ncols": 3, "frameon": False, "fontsize": "small"}
+        figure.legend(*main.get_legend_handles_labels(), loc="outside lower center", **look)
     notes = dict.fromkeys(drawable(note, 400) for line in lines for note in line.notes)
     if notes:
         words = "\n".join(fill(note, 110) for note in notes)
@@ -207,12 +210,7 @@ def picture(
 
 
 def _panel(
-    axes: Axes,
-    item: Series,
-    lines: Sequence[Line],
-    beside: Mapping[str, Points],
-    *,
-    large: bool,
+    axes: Axes, item: Series, lines: Sequence[Line], beside: Mapping[str, Points], *, large: bool
 ) -> None:
     for at, line in enumerate(lines):
         axes.plot(
@@ -221,25 +219,25 @@ def _panel(
             linestyle=STYLES[at // len(SERIES_COLOURS) % len(STYLES)],
             linewidth=2 if large else 1.5,
             zorder=2 + 0.9 / (1 + at),  # where runs coincide, the first is seen
-            label=drawable(line.name, 60) if large and at < _MOST_NAMED else "_",
+            label=drawable(line.name, 60) if at < _MOST_NAMED else "_",
         )
-    if large and len(lines) > _MOST_NAMED:
+    if len(lines) > _MOST_NAMED:
         axes.plot([], [], " ", label=f"and {len(lines) - _MOST_NAMED} more runs")
     look: dict[str, Any] = {"color": _GREY, "linewidth": 1}
     for place, (name, points) in enumerate(beside.items()):
         if item.column in points:
-            label = drawable(name, 60) if large else "_"
-            axes.plot(*points[item.column], linestyle=STYLES[1 + place % 3], label=label, **look)
+            look["label"] = drawable(name, 60)
+            axes.plot(*points[item.column], linestyle=STYLES[1 + place % 3], **look)
     for value in {line.prediction[item.column] for line in lines if item.column in line.prediction}:
-        label = f"prediction {number(value)}" if large else "_"
-        axes.axhline(value, linestyle=(0, (5, 2)), label=label, **look)
+        look["label"] = f"prediction {number(value)}"
+        axes.axhline(value, linestyle=(0, (5, 2)), **look)
+    look["label"] = "_"
     low, high = axes.get_ylim()
     near = _NEAR * (high - low)
-    ends = {end for line in lines for end in line.bounds.get(item.column, ()) if end is not None}
-    for end in ends:
-        if low - near <= end <= high + near:
+    for end in {end for line in lines for end in line.bounds.get(item.column, ())}:
+        if end is not None and low - near <= end <= high + near:
             axes.axhline(end, linestyle=STYLES[3], **look)
-    words = f"{item.label}, {item.unit}" if item.unit else item.label
+    words = with_unit(item)
     if large:
         axes.set_ylabel(drawable(words, 60))
     else:
@@ -263,16 +261,11 @@ def _mark_interventions(main: Axes, panels: Iterable[Axes], lines: Sequence[Line
     for axes in panels:
         for turn in done:
             axes.axvline(turn, color=_GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-    for place, (turn, words) in enumerate(done.items()):
-        if len(done) <= _MOST_WORDED:
-            behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
-            look: Any = {"fontsize": 7.5, "color": _GREY, "va": "top", "in_layout": False}
-            look["bbox"] = behind
-            offset = (3, -4 - 10 * (place % 3))
-            at = (turn, 1.0)
-            main.annotate(
-                drawable(words, 34), at, offset, ("data", "axes fraction"), "offset points", **look
-            )
+    look: dict[str, Any] = {"fontsize": 7.5, "color": _GREY, "va": "top", "in_layout": False}
+    look |= {"bbox": BEHIND, "xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    for place, (turn, words) in enumerate(done.items() if len(done) <= _MOST_WORDED else ()):
+        offset = (3, -4 - 10 * (place % 3))
+        main.annotate(drawable(words, 34), (turn, 1.0), offset, **look)
 
 
 def _name_turns(main: Axes, lines: Sequence[Line]) -> None:
@@ -294,11 +287,8 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
     yield f"Chart: {clip(printable(title), 100)}"
     for line in lines[:_MOST_NAMED]:
         first, last = line.rows[0], line.rows[-1]
-        parts = [
-            f"{item.label} {_from_to(first.get(item.column), last.get(item.column))}"
-            for item in series
-            if _drawn(last.get(item.column))
-        ]
+        ends = {item.label: (first.get(item.column), last.get(item.column)) for item in series}
+        parts = [f"{label} {_from_to(*its)}" for label, its in ends.items() if _drawn(its[1])]
         turns = f"turns {first['turn']} to {last['turn']}"
         yield f"{clip(printable(line.name), 60)}, {turns}: {', '.join(parts)}"
     if len(lines) > _MOST_NAMED:

@@ -13,7 +13,7 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import details, join, pre, safe, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, LabError, PromptError
-from llmsim_lab.lab._lab import Lab
+from llmsim_lab.lab._lab import Lab, prompts_by_name
 from llmsim_lab.lab._study_board import StudyBoard
 from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.prompts import Prompt
@@ -201,11 +201,9 @@ def _prompt_of(run: Run, name: str) -> Prompt:
     Raises:
         ConfigError: there is none, or several and no name.
     """
-    found = {prompt.name: prompt for prompt in run.prompts.values()}
+    found = prompts_by_name(run)
     name = name or (next(iter(found)) if len(found) == 1 else "")
     if name not in found:
-        raise ConfigError(
-            f"prompt={name!r}: the run asked with {', '.join(found) or 'no prompt'}; name one of "
-            "them: PromptComparer(run, prompt='...')"
-        )
+        what = f"prompt={name!r}: the run asked with {', '.join(found) or 'no prompt'}"
+        raise ConfigError(f"{what}; name one of them: PromptComparer(run, prompt='...')")
     return found[name]

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 
-from llmsim_lab._util.html import badge, details, join, pre, safe, styled, table
-from llmsim_lab._util.text import clip, number, printable
+from llmsim_lab._util.html import STATUS_COLOURS, badge, details, join, pre, safe, styled, table
+from llmsim_lab._util.text import clip, few, number, printable
 from llmsim_lab.run._reading import Reading
 from llmsim_lab.tape._changes import indented
 
@@ -84,13 +84,12 @@ class Kept:
 def tree_lines(reading: Reading) -> list[str]:
     """Return the runs as a tree, a line each, with what each changed."""
     lines = []
-    for run in list(reading.runs.values())[:_MOST_RUNS]:
+    for run in list(reading.runs.values()):
         origin = run["verb"] if run["fork"] is None else f"{run['verb']} at turn {run['fork']}"
         words = [run["name"], origin, "; ".join(run["changes"]), run["model"] or "no model"]
         line = clip(printable(" · ".join(filter(None, words))), 160)
         lines.append((run["id"], run["parent"], line))
-    left = len(reading.runs) - len(lines)
-    return [*indented(lines), *([f"and {left} more runs"] if left else [])]
+    return few(indented(lines), _MOST_RUNS)
 
 
 def turn_name(reading: Reading, run: int, n: int) -> str:
@@ -101,11 +100,10 @@ def turn_name(reading: Reading, run: int, n: int) -> str:
 
 def _row(reading: Reading, run: int, n: int) -> dict[str, Any]:
     """Return a turn's values by column; nothing where there is no such turn."""
-    turn = reading.turn(run, n)
+    if (turn := reading.turn(run, n)) is None:
+        return {}
     # Of the run that played it, since each has its own order of columns.
-    return (
-        dict(zip(reading.runs[turn["run"]]["columns"], turn["row"], strict=False)) if turn else {}
-    )
+    return dict(zip(reading.runs[turn["run"]]["columns"], turn["row"], strict=False))
 
 
 def _facts(reading: Reading, run: int, n: int) -> Iterator[tuple[str, str, str]]:
@@ -132,46 +130,39 @@ def _change(before: Any, now: Any) -> str:
     return f"{'+' if now > before else '-'}{number(abs(now - before))}"
 
 
-def _decided(made: dict[str, Any]) -> str:
-    """Return what a player decided, in words."""
-    fields = made["answer"] or made["became"]
-    return clip(printable(", ".join(f"{name} {_value(it)}" for name, it in fields.items())), 120)
+def _decided(reading: Reading, turn: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the first decisions of a turn: who, how it was made, what, and why."""
+    for made in turn["decisions"][:_MOST_DECISIONS]:
+        fields = made["answer"] or made["became"]
+        words = printable(", ".join(f"{name} {_value(it)}" for name, it in fields.items()))
+        how = made["status"] if made["calls"] else "by rule"
+        yield made["player"] or made["component"], how, clip(words, 120), reading.text(made["why"])
 
 
 def turn_text(reading: Reading, run: int, n: int) -> str:
     """Return a turn as a few lines of plain text."""
-    turn = reading.turn(run, n)
     lines = [turn_name(reading, run, n)]
     for label, value, change in _facts(reading, run, n):
         lines.append(f"  {label}: {value}" + (f" ({change})" if change else ""))
-    if turn is not None:
+    if (turn := reading.turn(run, n)) is not None:
         lines += [f"from outside: {clip(printable(words), 200)}" for words in turn["done"]]
-        made = turn["decisions"]
-        for one in made[:_MOST_DECISIONS]:
-            words = _decided(one) or printable(reading.text(one["why"]), keep=" ")
-            who = one["player"] or one["component"]
-            lines.append(f"  {printable(who)}: {clip(words, 100)}")
-        if len(made) > _MOST_DECISIONS:
-            lines.append(f"  and {len(made) - _MOST_DECISIONS} more decisions")
+        for who, _, words, why in _decided(reading, turn):
+            lines.append(f"  {printable(who)}: {clip(words or printable(why, keep=' '), 100)}")
+        if (left := len(turn["decisions"]) - _MOST_DECISIONS) > 0:
+            lines.append(f"  and {left} more decisions")
     return "\n".join(lines)
 
 
 def turn_html(reading: Reading, run: int, n: int) -> Markup:
     """Return a turn as simple HTML: its state, what was done from outside, its decisions."""
-    turn = reading.turn(run, n)
     heading = styled(styled(turn_name(reading, run, n), tag="strong"), tag="p")
     parts = [heading, table(("variable", "value", "change"), list(_facts(reading, run, n)))]
-    if turn is not None:
+    if (turn := reading.turn(run, n)) is not None:
         parts += [styled(safe(f"From outside: {words}", limit=300)) for words in turn["done"]]
-        rows = [
-            (
-                safe(one["player"] or one["component"]),
-                badge(one["status"]) if one["calls"] else "by rule",
-                safe(_decided(one)),
-                styled(clip(reading.text(one["why"]), 300), tag="span", dir="auto"),
-            )
-            for one in turn["decisions"][:_MOST_DECISIONS]
-        ]
+        rows: list[Any] = []
+        for who, how, words, why in _decided(reading, turn):
+            status = badge(how) if how in STATUS_COLOURS else how
+            rows.append((who, status, words, styled(clip(why, 300), tag="span", dir="auto")))
         if rows:
             parts.append(table(("who", "status", "answer", "why"), rows, caption="Decisions"))
     return join(parts)

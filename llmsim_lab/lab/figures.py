@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.drawing import drawable, new_figure, told
+from llmsim_lab._util.drawing import BEHIND, drawable, new_figure, told
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._picture import lines_of, picture
@@ -65,9 +65,8 @@ def rate_figure(
     lines = lines_of(dict(runs))
     for line in lines:
         if not any("interest_rate" in row for row in line.rows):
-            raise ConfigError(
-                f"the run {line.name!r} has no interest_rate; RateChart draws runs of any world"
-            )
+            what = f"the run {line.name!r} has no interest_rate"
+            raise ConfigError(f"{what}; RateChart draws runs of any world")
     beside: dict[str, Any] = {}
     if history is not None:
         turns = list(range(int(lines[0].rows[0]["turn"]), len(history)))
@@ -78,15 +77,13 @@ def rate_figure(
         }
     if rule_of is not None:
         if rule_of not in runs:
-            raise ConfigError(
-                f"the Taylor rule is asked for on the data of {rule_of!r}, which is not a run "
-                f"here; the runs are: {', '.join(map(str, runs))}"
-            )
+            what = f"rule_of={rule_of!r} is not a run here"
+            raise ConfigError(f"{what}; the runs are: {', '.join(map(str, runs))}")
         [line] = [line for line in lines if line.name == rule_of]
         name = f"what the Taylor rule asks, on the data of: {rule_of}"
         beside[name] = {"interest_rate": line.points("taylor_rate")}
     panels = [known[name] for name in _PANELS]
-    return picture(lines, panels, title=title, beside=beside)
+    return picture(lines, panels, title, beside)
 
 
 _COLOURS = ("#BBBBBB", "#88CCEE", "#332288", "#117733", "#DDCC77", "#CC6677", "#882255", "#DDDDDD")
@@ -120,15 +117,10 @@ def state_figure(turns: Sequence[Turn], *, title: str = "What users are doing") 
     shown = [name for name in colours if frame[name].any()]
     # An area begins half a turn before its turn; the last one ends half a turn after it.
     edges = [*(number - 0.5 for number in frame.index), frame.index[-1] + 0.5]
-    axes.stackplot(
-        edges,
-        [[*frame[name], frame[name].iloc[-1]] for name in shown],
-        labels=[_name(name) for name in shown],
-        colors=[colours[name] for name in shown],
-        step="post",
-        edgecolor="white",
-        linewidth=0.5,
-    )
+    areas = [[*frame[name], frame[name].iloc[-1]] for name in shown]
+    look: dict[str, Any] = {"step": "post", "edgecolor": "white", "linewidth": 0.5}
+    look |= {"labels": [_name(name) for name in shown], "colors": [colours[name] for name in shown]}
+    axes.stackplot(edges, areas, **look)
     axes.locator_params(axis="x", integer=True)
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0, len(turns[0].state.people)))
     axes.set(xlabel="turn", ylabel="users")
@@ -137,11 +129,9 @@ def state_figure(turns: Sequence[Turn], *, title: str = "What users are doing") 
     axes.legend(reverse=True, loc="center left", bbox_to_anchor=(1, 0.5))
     last = frame.iloc[-1]
     counts = ", ".join(f"{_name(name)} {last[name]}" for name in shown if last[name])
-    return told(
-        figure,
-        f"{title}: stacked areas of users by state, turns {frame.index[0]} to {frame.index[-1]}. "
-        f"In the last one: {counts}.",
-    )
+    turns_shown = f"turns {frame.index[0]} to {frame.index[-1]}"
+    words = f"stacked areas of users by state, {turns_shown}. In the last one: {counts}."
+    return told(figure, f"{title}: {words}")
 
 
 def cascade_figure(run: SocialSimulation, post: int, *, title: str | None = None) -> Figure:
@@ -172,15 +162,13 @@ def cascade_figure(run: SocialSimulation, post: int, *, title: str | None = None
             axes.scatter(xs, ys, marker=marker, color=colour, s=36, label=kind, zorder=2)
     if cascade.size <= _MOST_NAMED:
         for member in cascade.posts:
-            x, y = places[member.id]
+            look: dict[str, Any] = {"va": "center", "fontsize": 8, "bbox": BEHIND}
             axes.annotate(
                 drawable(member.author, 24),
-                (x, y),
+                places[member.id],
                 (6, 0),
                 textcoords="offset points",
-                va="center",
-                fontsize=8,
-                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
+                **look,
             )
     axes.set_xlim(-0.3, cascade.depth + 0.9)
     axes.invert_yaxis()
@@ -191,11 +179,9 @@ def cascade_figure(run: SocialSimulation, post: int, *, title: str | None = None
     title = title or f"{cascade.root.author}: {cascade.root.text}"
     axes.set_title(drawable(title, 90), loc="left")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    return told(
-        figure,
-        f"Tree of a cascade: {clip(title, 120)}. {cascade.size} posts, depth {cascade.depth}, "
-        f"breadth {cascade.breadth}, {cascade.likes} likes.",
-    )
+    counts = f"{cascade.size} posts, depth {cascade.depth}, breadth {cascade.breadth}"
+    words = f"Tree of a cascade: {clip(title, 120)}. {counts}, {cascade.likes} likes."
+    return told(figure, words)
 
 
 def _places(cascade: Cascade) -> dict[int, tuple[float, float]]:

@@ -22,10 +22,9 @@ from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import Demonstration
 
 _NEXT = (
-    "For a model that responds: get a larger one ('ollama pull llama3.1:8b'), see if it "
-    "passes the economic gate ('llmsim-lab doctor ollama:llama3.1:8b "
-    "--economics'), and play it ('llmsim-lab demo --model ollama:llama3.1:8b'). "
-    "docs/models.md says what passing means."
+    "For a model that responds: get a larger one ('ollama pull llama3.1:8b'), see if it passes the "
+    "economic gate ('llmsim-lab doctor ollama:llama3.1:8b --economics'; docs/models.md), and play "
+    "it ('llmsim-lab demo --model ollama:llama3.1:8b')."
 )
 
 
@@ -67,11 +66,8 @@ def demo(
     simulation = fork(tape, recorded.run_id, llm_client=client)
     failure = play(simulation, turns)
     report(simulation, out, taped=taped, since=taped)
-    say(
-        f"Every call is on {tape}: 'llmsim-lab tape show' it, 'llmsim-lab replay' it. "
-        "Next: 'make lab' in the project's folder opens the tutorials in JupyterLab, "
-        "notebooks/01_first_run.ipynb first."
-    )
+    say(f"Every call is on {tape}: 'llmsim-lab tape show' it, 'llmsim-lab replay' it.")
+    say("Next: 'make lab' in the project's folder opens the tutorials, 01_first_run.ipynb first.")
     say(_NEXT)
     end(simulation, taped + turns, failure)
 
@@ -81,11 +77,9 @@ def _how_long(recorded: Simulation, turns: int) -> str:
     played = [turn for turn in recorded.turns if turn.calls]
     calls = turns * median(sum(call.attempts for call in turn.calls) for turn in played)
     seconds = median(turn.seconds for turn in played)
-    return (
-        f"That is about {calls:.0f} calls of a model. When it was recorded a quarter took "
-        f"{duration(seconds)}, which makes {duration(turns * seconds)}. Ctrl-C ends it and keeps "
-        "what was played; --no-live leaves it out."
-    )
+    took = f"a quarter took {duration(seconds)}, which makes {duration(turns * seconds)}"
+    told = f"That is about {calls:.0f} calls of a model. When it was recorded {took}."
+    return f"{told} Ctrl-C ends it and keeps what was played; --no-live leaves it out."
 
 
 def _show(found: Demonstration, out: Path) -> None:

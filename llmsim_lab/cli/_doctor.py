@@ -58,10 +58,7 @@ def get(
 # --- doctor ---------------------------------------------------------------------------------------
 
 _SETTINGS = LLMConfig(timeout_s=120)
-_HOW_MUCH = (
-    "72 questions, each in 7 calls of one token (504 in all), and as many again if they do not "
-    "decide; twice the calls where a backend tells no probabilities"
-)
+_HOW_MUCH = "72 questions, each in 7 calls of one token (14 where a backend tells no probabilities)"
 
 
 def doctor(
@@ -70,8 +67,7 @@ def doctor(
     ] = None,
     host: Host = None,
     economics: Annotated[
-        bool,
-        typer.Option("--economics", help="Ask about economies whose direction is beyond doubt."),
+        bool, typer.Option("--economics", help="Ask about economies of a clear direction.")
     ] = False,
 ) -> None:
     """Show which models are there, whether they answer as they must, and what they can do."""
@@ -79,9 +75,7 @@ def doctor(
         for name in models:
             (_show_gate if economics else _show_checks)(name, host)
     elif economics:
-        raise typer.BadParameter(
-            "--economics goes with a model: llmsim-lab doctor ollama:NAME --economics"
-        )
+        raise typer.BadParameter("--economics goes with a model: ollama:NAME --economics")
     elif not _report(host):
         raise typer.Exit(1)
 
@@ -157,6 +151,6 @@ def _show_checks(model: str, host: str | None) -> None:
 
 def _show_gate(model: str, host: str | None) -> None:
     with _asking(model, host) as client:
-        say(f"{model}: {_HOW_MUCH}; stopped, it is continued.", to=errors)
+        say(f"{model}: {_HOW_MUCH}, at most twice; stopped, it is continued.", to=errors)
         card = economics_card(client, progress=lambda what: say(f"{model}: {what} ...", to=errors))
     say(card)

@@ -67,23 +67,18 @@ def new(
     text = json.dumps({**notebook, "nbformat": 4, "nbformat_minor": 4}, indent=1)
     (folder / f"{template}.ipynb").write_text(text, encoding="utf-8")
     say(
-        f"{folder} has {template}.py, the world, and {template}.tape, a run recorded with a very "
-        f"small model. Look at both in {template}.ipynb, or begin without a model:\n"
-        f"  cd {folder}\n  python {template}.py"
+        f"{folder} has {template}.py, the world, and {template}.tape, a recorded run. Look at both "
+        f"in {template}.ipynb, or begin without a model:\n  cd {folder}\n  python {template}.py"
     )
 
 
 def view(
     file: TapeFile,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The page; beside the tape if not given, as .html."),
+        Path | None, typer.Option("--out", "-o", help="The page; else beside the tape, as .html.")
     ] = None,
     run: Annotated[
-        int | None,
-        typer.Option(
-            "--run", help="This run, those that it came from and their forks; else all runs."
-        ),
+        int | None, typer.Option(help="This run, those it came from, their forks; else all.")
     ] = None,
     import_: ImportFiles = None,
 ) -> None:

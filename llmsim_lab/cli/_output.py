@@ -56,9 +56,8 @@ def open_folder(path: Path) -> Path:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise ConfigError(
-            f"cannot write to the folder {path}: {error}; choose another --out"
-        ) from error
+        what = f"cannot write to the folder {path}: {error}"
+        raise ConfigError(f"{what}; choose another --out") from error
     return path
 
 
@@ -152,11 +151,8 @@ def _write_chart(simulation: Simulation, out: Path) -> Path:
     from llmsim_lab.lab.figures import rate_figure
 
     name, first = simulation.config.name, simulation.turns[0].state.period
-    figure = rate_figure(
-        {name: simulation.to_frame()},
-        history=history(first, len(simulation.turns)) if first else None,
-        rule_of=name,
-    )
+    past = history(first, len(simulation.turns)) if first else None
+    figure = rate_figure({name: simulation.to_frame()}, history=past, rule_of=name)
     return write_file(out / "rates.png", figure_bytes(figure, "png", dpi=120))
 
 

@@ -22,27 +22,14 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._people import people_of
 
 _NAMED_MODELS = "ollama:NAME, openai:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"
-MODEL_HELP = f"auto, rule (no model at all), {_NAMED_MODELS}"
+MODEL_HELP = f"auto, rule, {_NAMED_MODELS}; for a world of your own also random, or person"
 OTHER_MODEL_HELP = f"auto, {_NAMED_MODELS}"
 """For a recorded run, whose players stay what they are."""
 Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is not there.")]
-Host = Annotated[
-    str | None,
-    typer.Option(
-        "--host",
-        "--base-url",
-        help="Ollama's address, else $OLLAMA_HOST; or the one of the server of an openai: model, "
-        "else $OPENAI_BASE_URL.",
-    ),
-]
-ImportFiles = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--import",
-        metavar="FILE.py",
-        help="A Python file with the class of the recorded run, which is run as code; repeatable.",
-    ),
-]
+_SERVER = "The address of Ollama, else $OLLAMA_HOST; or an openai: model's, else $OPENAI_BASE_URL."
+Host = Annotated[str | None, typer.Option("--host", "--base-url", help=_SERVER)]
+_CODE = "A Python file with the class of the recorded run, which is run as code; repeatable."
+ImportFiles = Annotated[list[Path] | None, typer.Option("--import", metavar="FILE.py", help=_CODE)]
 
 
 def world_from(named: str) -> type[Run]:
@@ -67,11 +54,9 @@ def world_from(named: str) -> type[Run]:
     own = [item.__name__ for item in known.values() if item.__module__ == module.__name__]
     chosen = name or (own[0] if len(own) == 1 else "")
     if chosen not in known:
-        raise ConfigError(
-            f"{path} defines the worlds {', '.join(own) or '(none)'}{closest(name, own)}; say "
-            f"which: {path}:NAME. A world is a class derived from Run with async def turn(self, "
-            "state, ask)"
-        )
+        what = f"{path} defines the worlds {', '.join(own) or '(none)'}{closest(name, own)}"
+        way_out = f"say which: {path}:NAME. A world is a class derived from Run"
+        raise ConfigError(f"{what}; {way_out} with async def turn(self, state, ask)")
     return known[chosen]
 
 
@@ -98,10 +83,8 @@ def _imported(path: Path) -> ModuleType:
     importlib.invalidate_caches()
     module = importlib.import_module(path.stem)
     if getattr(module, "__file__", None) != str(path):
-        raise ConfigError(
-            f"{path.name} has the name of another module, {path.stem!r}; call the file something "
-            "else"
-        )
+        what = f"{path.name} has the name of another module, {path.stem!r}"
+        raise ConfigError(f"{what}; call the file something else")
     return module
 
 
@@ -168,9 +151,9 @@ def _field(question: OpenQuestion, name: str) -> Any:
         try:
             answer = input("> ").strip()
         except EOFError:
+            what = f"no one answers for {question.agent}: standard input has ended"
             raise ConfigError(
-                f"no one answers for {question.agent}: standard input has ended; play on a "
-                "terminal, or in a notebook with HumanSeat(simulation)"
+                f"{what}; play on a terminal, or with HumanSeat(simulation)"
             ) from None
         value = question.value(name, answer)
         fault = question.faults({name: value}).get(name)

@@ -27,38 +27,24 @@ from llmsim_lab.tape._lines import RunInfo
 _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 
 TapeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A tape.")]
-RunNumber = Annotated[
-    int | None, typer.Option("--run", help="The run's number; the latest if not given.")
-]
-_LiveTurns = Annotated[
-    int | None,
-    typer.Option("--turns", min=1, help="How many to play; what the configuration has left."),
-]
+RunNumber = Annotated[int | None, typer.Option(help="The run's number; the latest if not given.")]
+_LiveTurns = Annotated[int | None, typer.Option(min=1, help="How many to play; else what is left.")]
 _OtherModel = Annotated[
-    str | None,
-    typer.Option("--model", help=f"Instead of the recorded one: {_playing.OTHER_MODEL_HELP}"),
+    str | None, typer.Option(help=f"Instead of the recorded one: {_playing.OTHER_MODEL_HELP}")
 ]
 
 
 def run(
     described: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE",
-            help="A run's configuration, YAML; or FILE.py:CLASS, a world of your own. That file is "
-            "run as code.",
-        ),
+        typer.Argument(metavar="FILE", help="A run, YAML; or FILE.py:CLASS, a world of your own."),
     ],
     parameters: Annotated[
         Path | None, typer.Option("--config", help="The parameters of a world of your own, YAML.")
     ] = None,
     turns: Annotated[int | None, typer.Option(min=0, help="Instead of the file's.")] = None,
     model: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Instead of the file's: {_playing.MODEL_HELP}; for a world of your own also "
-            "random, or person, who is asked here"
-        ),
+        str | None, typer.Option(help=f"Instead of the file's: {_playing.MODEL_HELP}")
     ] = None,
     tape: Annotated[Path | None, typer.Option(help="Record the run on this tape.")] = None,
     out: Out = Path("out/run"),
@@ -95,10 +81,8 @@ def lint(
     """
     cls, config = class_and_config(described, kind=Simulation.kind)
     if not isinstance(config, SimulationConfig):
-        raise ConfigError(
-            f"{described} describes a run of kind {cls.kind!r}, and this takes "
-            "an economic run's configuration"
-        )
+        what = f"{described} describes a run of kind {cls.kind!r}"
+        raise ConfigError(f"{what}, and this takes an economic run's configuration")
     found = Simulation(config).lint()
     for finding in found:
         say(finding)
@@ -118,10 +102,8 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
         its = world.config_type
         return world, its() if parameters is None else read_config(parameters, its)
     if parameters is not None:
-        raise ConfigError(
-            f"--config {parameters} is for a world in a Python file, such as pot.py; {named} is a "
-            "configuration itself"
-        )
+        what = f"--config {parameters} is for a world in a Python file, such as pot.py"
+        raise ConfigError(f"{what}; {named} is a configuration itself")
     return class_and_config(named, kind=Simulation.kind)
 
 
@@ -162,10 +144,8 @@ def replay(
         simulation = operations.replay(tape, info.id)
         last = simulation.turn_number
         report(simulation, open_folder(out), taped=last)
-        say(
-            f"All turns to {last} are from the tape: run {info.id} of {file}, replayed. No model "
-            "was asked."
-        )
+        which = f"run {info.id} of {file}"
+        say(f"All turns to {last} are from the tape: {which}, replayed. No model was asked.")
 
 
 def _continuing(verb: str, about: str) -> Any:
@@ -205,12 +185,10 @@ def fork(
         int | None, typer.Option(min=0, help="The turn to continue from; the last if not given.")
     ] = None,
     prompt: Annotated[
-        list[Path] | None,
-        typer.Option(help="NAME.md in the place of the recorded prompt of that name; repeatable."),
+        list[Path] | None, typer.Option(help="NAME.md for the prompt of that name; repeatable.")
     ] = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="inflation=9, coins.Ann=5, shock.supply=2: at that turn."),
+        list[str] | None, typer.Option("--set", help="inflation=9, coins.Ann=5: at that turn.")
     ] = None,
     turns: _LiveTurns = None,
     model: _OtherModel = None,
@@ -266,10 +244,9 @@ def _prepared(
     # What can be wrong with the arguments is found before a model is loaded.
     wanted = config.turns - after if turns is None else turns
     if wanted < 1:
-        raise ConfigError(
-            f"run {info.id} has {info.turns} turns of the {config.turns} of its configuration, so "
-            f"none is left to play after turn {after}; say how many more: --turns 4"
-        )
+        has = f"run {info.id} has {info.turns} turns of the {config.turns} of its configuration"
+        none = f"none is left to play after turn {after}"
+        raise ConfigError(f"{has}, so {none}; say how many more: --turns 4")
     # The client may have had other settings than those in the configuration.
     llm = LLMConfig.model_validate(info.manifest["llm"] or config.llm)
     if model is None and config.needs_model and (recorded := info.manifest["model"]):
@@ -288,9 +265,8 @@ def _play_live(simulation: Any, wanted: int, out: Path) -> None:
     taped = simulation.turn_number
     failure = _playing.play(simulation, wanted)
     report(simulation, out, taped=taped)
-    say(
-        f"Turns up to {taped} are from the tape; those after it, to {simulation.turn_number}, are "
-        f"live, recorded on {simulation.tape.path} as run {simulation.run_id}."
-    )
+    where = f"recorded on {simulation.tape.path} as run {simulation.run_id}"
+    live = f"those after it, to {simulation.turn_number}, are live, {where}."
+    say(f"Turns up to {taped} are from the tape; {live}")
     simulation.close()
     end(simulation, taped + wanted, failure)

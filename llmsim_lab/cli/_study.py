@@ -17,20 +17,10 @@ from llmsim_lab.study._file import StudyFile, located, read_study
 
 
 def study(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="A study, YAML: its world, what is varied, seeds, turns, outcome. A world in a "
-            "Python file that it names is run as code.",
-        ),
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to vary and measure, YAML.")],
     action: Annotated[
         Literal["run", "status", "report"],
-        typer.Argument(
-            help="run plays what is left; status says how far it is, and the effects so far; "
-            "report writes a page for a referee."
-        ),
+        typer.Argument(help="Play what is left; say how far it is; write a page for a referee."),
     ],
     parallel: Annotated[
         int | None, typer.Option(min=1, help="How many runs at once; 8 if not given.")
@@ -39,23 +29,22 @@ def study(
         Path | None, typer.Option(help="A folder, instead of the file's; made if it is not there.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The report; beside the folder if not given, as .html."),
+        Path | None, typer.Option("--out", "-o", help="The report; else beside the folder.")
     ] = None,
 ) -> None:
     """Play the study that a file describes, look at it, or write its report.
 
-    What is complete is not played again; Ctrl-C keeps what is done, and run continues.
+    It names its world, what is varied, seeds, turns, outcome; a world in a Python file that it
+    names is run as code. What is complete is not played again; Ctrl-C keeps what is done, and run
+    continues.
     """
     described, source = read_study(file)
     world = _world(file, described, source)
     arguments = _arguments(file, described, source)
     folder = arguments["tape"] = tape or arguments["tape"]
     if action != "run" and not folder.exists():
-        raise ConfigError(
-            f"there is no folder {folder}, so nothing of this study was played; "
-            f"llmsim-lab study {file} run, or --tape where it is"
-        )
+        what = f"there is no folder {folder}, so nothing of this study was played"
+        raise ConfigError(f"{what}; llmsim-lab study {file} run, or --tape where it is")
     try:
         made = Study(world, **arguments)
         if action == "run" and any(map(made.lacks_model, made._arms.values())):

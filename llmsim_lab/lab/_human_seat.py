@@ -183,7 +183,7 @@ class HumanSeat(Lab):
         people = people_of(self.simulation)  # one may answer for several players
         return tuple(question.agent for person in people for question in person.questions)
 
-    def _put(self, question: OpenQuestion) -> OpenQuestion:
+    def _as_put(self, question: OpenQuestion) -> OpenQuestion:
         """Return a question as it is put to a person."""
         return question if self.economic is None else in_rates(self.economic, question)
 
@@ -207,11 +207,7 @@ class HumanSeat(Lab):
         if self._score is not None and self._score["turn"] != played:
             self._score = self._board = None  # of the term so far
         asks = [
-            {
-                "seat": name,
-                "draft": self._draft(it),
-                **self._as_shown(it, answer_fields(self._put(it))),
-            }
+            {"seat": name, "draft": self._draft(it), **self._as_shown(it)}
             for name, (_, it) in people.next().items()
         ]
         now: Message = {"people": [*people.seats], "asks": asks, "over": people.over}
@@ -236,7 +232,8 @@ class HumanSeat(Lab):
     def _answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
         """Take what was filled in, and play the turn with it if it was not begun."""
         asked = {
-            self._number(it): (name, self._put(it)) for name, (_, it) in self.people.next().items()
+            self._number(it): (name, self._as_put(it))
+            for name, (_, it) in self.people.next().items()
         }
         if id == self._answered and (self._under_way or id not in asked):
             return  # a second click
@@ -261,8 +258,7 @@ class HumanSeat(Lab):
             if turn is None or (self.people.over and self.economic is not None):
                 await self._show_score()
 
-        self._ending = self._loop.create_task(end())
-        self._ending.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._ending = self._start(end())
 
     def _reply(self, name: str, values: Mapping[str, Any]) -> None:
         """Send an answer, with what the tape keeps besides; raise ConfigError if it is wrong."""
@@ -270,7 +266,7 @@ class HumanSeat(Lab):
         if person is None or question is None:
             check_answer(None, values, name=name)
             return
-        shown, run = self._put(question), self.economic
+        shown, run = self._as_put(question), self.economic
         check_answer(shown, values, name=question.agent)
         reply = {**values} if run is None else as_reply(run, values, shown)
         if self._advice.get(name, (None,))[0] == self.simulation.turn_number:
@@ -306,10 +302,8 @@ class HumanSeat(Lab):
         began = False
         while (name := self.people.named(agent)) not in (waiting := self.people.waiting()):
             if began and not self._under_way:
-                raise ConfigError(
-                    f"the turn ended and {name} was not asked: it was stopped, or the answer came "
-                    "from the tape"
-                )
+                what = f"the turn ended and {name} was not asked"
+                raise ConfigError(f"{what}: it was stopped, or the answer came from the tape")
             began = self._under_way
             await asyncio.sleep(_WAIT_S)
         return waiting[name][1]
@@ -351,13 +345,11 @@ class HumanSeat(Lab):
 
     async def _show_score(self) -> None:
         self._tell({"busy": False, "says": "Playing the same quarters with others in your seat."})
-        fault, run = "", self.simulation  # one of another kind raises
-        how: Any = (run, self.model, self.loss)
+        fault, how = "", (self.simulation, self.model, self.loss)  # of another kind it raises
         try:
             # In a thread, since it plays whole runs, which would hold up the loop.
-            board = await asyncio.to_thread(Leaderboard, *how, after=self.after)
-            self._board = board
-            self._score = self._as_score(board)
+            self._board = await asyncio.to_thread(Leaderboard, *how, after=self.after)
+            self._score = self._as_score(self._board)
         except LabError as error:
             fault = str(error)
         self._tell({"busy": False, "says": "", "fault": fault})

@@ -47,7 +47,7 @@ from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._page import module
 from llmsim_lab.run._people import people_of
 from llmsim_lab.run._reading import Reading, Recorded, RowState
-from llmsim_lab.run._run import NoModel, about, anew, read_into
+from llmsim_lab.run._run import _live_client, about, anew, read_into
 from llmsim_lab.run._state import State
 from llmsim_lab.run._turn import Series, Turn, own_numbers
 from llmsim_lab.tape import Tape
@@ -167,9 +167,8 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         self, source: Source, *, run: int | None = None, llm_client: LLMClient | None = None
     ) -> None:
         if not isinstance(llm_client, LLMClient | None):
-            raise ConfigError(
-                f"llm_client is a {type(llm_client).__name__}, not a client; pass connect('auto')"
-            )
+            what = f"llm_client is a {type(llm_client).__name__}, not a client"
+            raise ConfigError(f"{what}; pass connect('auto')")
         self.llm_client = llm_client
         self.reading = Reading(getattr(source, "name", ""))
         self.runs: dict[int, Any] = {}
@@ -578,13 +577,9 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         old = self._run(number)
         before = old.config.model_dump(mode="json", by_alias=True, exclude_unset=True)
         config = type(old.config)(**merged(before, changes))
-        client = self.llm_client or old.llm_client
-        if client is not None and isinstance(client.backend, NoModel):
-            client = None
-            if config.needs_model:
-                raise ConfigError(
-                    "a restart is live: give it a model, Lab(..., llm_client=connect('auto'))"
-                )
+        client = _live_client(old, self.llm_client)
+        if client is None and config.needs_model and old.llm_client is not None:
+            raise ConfigError("a restart is live; give it a model: Lab(..., llm_client=...)")
         new: Run = anew(old, config, client)
         self._new(new, number, "restart", None, [words_of(changes)] if changes else [])
         return new
@@ -600,13 +595,17 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     def _number(self, question: OpenQuestion) -> object:
         return id(question)
 
-    def _as_shown(self, question: OpenQuestion, fields: Sequence[Field]) -> Message:
+    def _as_put(self, question: OpenQuestion) -> OpenQuestion:
+        """Return a question as it is put to a person."""
+        return question
+
+    def _as_shown(self, question: OpenQuestion) -> Message:
         return {
             "id": self._number(question),
             "who": question.agent,
             "turn": question.turn,
             "messages": [[it.role, it.content] for it in question.request.messages],
-            "fields": fields,
+            "fields": answer_fields(self._as_put(question)),
             "fault": question.complaint,
         }
 
@@ -615,7 +614,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         asked = None
         if (found := self._question()) is not None:
             question = self._latest_question = found[1]  # kept, so that no other gets its number
-            asked = self._as_shown(question, answer_fields(question))
+            asked = self._as_shown(question)
         self._say({"ask": asked})
 
     def _answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name

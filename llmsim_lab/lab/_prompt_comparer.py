@@ -19,17 +19,14 @@ from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, load
-from llmsim_lab.run._run import NoModel
+from llmsim_lab.run._run import _live_client
 from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape
 from llmsim_lab.types import Attempt
 
 VIEW = "prompts"
 _FIRST = "as it was"
-_NO_MODEL = (
-    "a recorded run has no model to ask; attach one: PromptComparer(run, ..., "
-    "llm_client=connect('auto'))"
-)
+_NO_MODEL = "a recorded run has no model to ask; attach one: llm_client=connect('auto')"
 
 
 class _Traced(Prompt):
@@ -85,9 +82,7 @@ class PromptComparer(StudyBoard):
         source = self._source = run if isinstance(run, Run) else load(run)
         if source.tape is None:
             raise ConfigError("the run is on no tape: make it with tape='my.tape'")
-        self._client = llm_client or source.llm_client
-        if self._client is not None and isinstance(self._client.backend, NoModel):
-            self._client = None
+        self._client = _live_client(source, llm_client)
         self.prompt, self._options = _prompt_of(source, prompt), more
         self._samples = whole_number("samples", samples, least=1, most=1_000)
         self._filling: dict[int, asyncio.Task[None]] = {}

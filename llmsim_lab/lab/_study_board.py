@@ -50,10 +50,8 @@ class StudyBoard(Lab):
         self, study: Study, *, parallel: int | None = None, llm_client: LLMClient | None = None
     ) -> None:
         if not isinstance(study, Study):
-            raise ConfigError(
-                f"{type(study).__name__} is not a study; make one: StudyBoard(Study(MyWorld, "
-                "vary={'factor': [1, 2]}))"
-            )
+            what = f"{type(study).__name__} is not a study"
+            raise ConfigError(f"{what}; make one: Study(MyWorld, vary={{'factor': [1, 2]}})")
         self._parallel = parallel
         super().__init__(study, llm_client=llm_client)  # type: ignore[arg-type]
 

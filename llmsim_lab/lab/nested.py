@@ -12,6 +12,7 @@ from llmsim_lab.errors import ConfigError
 __all__ = ["enable_nested_asyncio"]
 
 _FIRST_THAT_LOSES_CELLS = (7, 1)
+_INSTEAD = "Or write `await simulation.arun(8)`, or `simulation.run(8)`"
 
 
 def enable_nested_asyncio() -> None:
@@ -28,16 +29,11 @@ def enable_nested_asyncio() -> None:
     except PackageNotFoundError:
         major, minor = 0, 0  # no kernel, so no cells to lose
     if (major, minor) >= _FIRST_THAT_LOSES_CELLS:
-        raise ConfigError(
-            f"nested asyncio under ipykernel {major}.{minor} loses queued cells of Run All without "
-            "a word (from 7.1 on). Write `await simulation.arun(8)`, or `simulation.run(8)`, which "
-            "needs no patch"
-        )
+        what = f"nested asyncio under ipykernel {major}.{minor} loses queued cells of Run All"
+        raise ConfigError(f"{what} without a word (from 7.1 on). {_INSTEAD}, which needs no patch")
     try:
         import nest_asyncio
     except ImportError as error:
-        raise ConfigError(
-            "nest-asyncio is not installed: pip install 'llmsim-lab[notebooks]'; or write "
-            "`await simulation.arun(8)`, which does not need it"
-        ) from error
+        what = "nest-asyncio is not installed: pip install 'llmsim-lab[notebooks]'"
+        raise ConfigError(f"{what}. {_INSTEAD}, which needs no patch") from error
     nest_asyncio.apply()

@@ -95,14 +95,10 @@ class YamlFile:
             values, tree = _read(text)
         except ValueError as error:
             raise ConfigError(f"{path} is not valid YAML: {error}") from error
-        if values is None:
-            values = {}
-        if not isinstance(values, dict):
-            raise ConfigError(
-                f"{path} must hold keys and values, such as {example!r}, not "
-                f"{type(values).__name__}"
-            )
-        return cls(path, values, tree)
+        if not isinstance(values, dict | None):
+            what = f"{path} must hold keys and values, such as {example!r}"
+            raise ConfigError(f"{what}, not {type(values).__name__}")
+        return cls(path, values or {}, tree)
 
     def parse(self, model: type[ModelT]) -> ModelT:
         """Return the content as an instance of the model.
@@ -173,10 +169,8 @@ def _read(text: str) -> tuple[Any, Node | None]:
         if tree is None:
             return None, None
         if (chars := _written_out(tree, {})) > _MOST_CHARS:
-            raise ValueError(
-                f"with its aliases written out it has {chars:,} characters, and {_MOST_CHARS:,} "
-                "are the most; use fewer aliases within others"
-            )
+            what = f"with its aliases written out it has {chars:,} characters"
+            raise ValueError(f"{what}, and {_MOST_CHARS:,} are the most; use fewer aliases")
         return yaml.constructor.construct_document(tree), tree
     except (YAMLError, RecursionError, LookupError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)

@@ -28,10 +28,8 @@ def data_path(name: str) -> Path:
         if (path := root.joinpath(*parts)).exists():
             return path
     present = sorted({path.name for root in _ROOTS if root.is_dir() for path in root.iterdir()})
-    raise DataError(
-        f"no data file {name!r} in {' or '.join(map(str, _ROOTS))}; "
-        f"there are: {', '.join(present) or 'none at all, so reinstall the package'}"
-    )
+    there = ", ".join(present) or "none at all, so reinstall the package"
+    raise DataError(f"no data file {name!r} in {' or '.join(map(str, _ROOTS))}; there are: {there}")
 
 
 def write_file(path: Path, content: bytes) -> Path:
@@ -43,15 +41,13 @@ def write_file(path: Path, content: bytes) -> Path:
     try:
         if path.is_file():
             with path.open("rb") as file:
-                if file.read(len(_TAPE)) == _TAPE:
-                    raise ConfigError(
-                        f"{path} is a tape, and would be replaced; choose another file"
-                    )
+                is_tape = file.read(len(_TAPE)) == _TAPE
+            if is_tape:
+                raise ConfigError(f"{path} is a tape, and would be replaced; choose another file")
         path.write_bytes(content)
     except OSError as error:
-        raise ConfigError(
-            f"cannot write {path}: {error.strerror or error}; choose another file"
-        ) from error
+        what = f"cannot write {path}: {error.strerror or error}"
+        raise ConfigError(f"{what}; choose another file") from error
     return path
 
 

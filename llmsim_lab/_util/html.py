@@ -82,14 +82,10 @@ def safe(text: object, *, limit: int = MAX_CHARACTERS) -> Markup:
         return text
     whole = str(text)
     # Cut before it is escaped, which would take long for a text of many megabytes.
-    return escape(visible(whole[:limit])) + left_out(len(whole) - limit)
-
-
-def left_out(characters: int) -> Markup:
-    """Return a note on how many characters are not shown; nothing where that is none."""
-    if characters <= 0:
-        return Markup()
-    return Markup(" <em>… {} more characters</em>").format(f"{characters:,}")
+    shown = escape(visible(whole[:limit]))
+    if (left := len(whole) - limit) > 0:
+        shown += Markup(" <em>… {} more characters</em>").format(f"{left:,}")
+    return shown
 
 
 # --- shapes --------------------------------------------------------------------------------------

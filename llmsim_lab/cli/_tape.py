@@ -18,7 +18,7 @@ from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import caller
 from llmsim_lab.prompts._prompt import word_diff
-from llmsim_lab.run._reading import Recorded
+from llmsim_lab.run._reading import SETTINGS, Recorded
 from llmsim_lab.run._run import existing_tape, run_on_tape
 from llmsim_lab.run._turn import outside_in_words
 from llmsim_lab.tape import repair as repair_tape
@@ -34,7 +34,6 @@ _Runs = Annotated[list[int], typer.Option("--run", help="A run's number; may be 
 
 _COMPARED = ("kind", "config", "llm", "model", "seed", "given", "package", "python", "platform")
 """Parts of a manifest that are shown and compared value by value; prompts are texts."""
-_SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
 _MOST_SERIES = 4
 
 
@@ -219,7 +218,7 @@ def _show_call(call: RecordedCall) -> None:
     gone = "; its call failed for good and was made anew" if call.forgotten else ""
     which = ", second attempt" if request.attempt > 1 else ""
     say(f"\nCall {call.id} of run {call.run}: {where}{which}{gone}", style="bold")
-    for name in _SETTINGS:
+    for name in SETTINGS:
         if (value := getattr(request, name)) not in (None, False, ()):
             say(f"{name}: {value if isinstance(value, str) else dumps(plain(value))}")
     for message in request.messages:

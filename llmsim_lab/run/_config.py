@@ -214,11 +214,12 @@ def _check_names(cls: RunClass, base: RunClass) -> None:
         is_method = hasattr(type(value), "__get__")  # or a property, or what else is like one
         if isinstance(known, property) if is_method else name in cls.config_type.model_fields:
             if not hasattr(type(value), "__set__"):
-                raise ConfigError(
-                    f"{cls.__name__}.{name}: {name} is something that every run has; call yours "
-                    f"something else; a parameter's new default is annotated: {name}: "
-                    f"{type(value).__name__} = {value!r:.60}"
+                what = f"{cls.__name__}.{name}: {name} is something that every run has"
+                form = f"{name}: {type(value).__name__} = {value!r:.60}"
+                way_out = (
+                    f"call yours something else; a parameter's new default is annotated: {form}"
                 )
+                raise ConfigError(f"{what}; {way_out}")
         elif not is_method and known is not None and name not in base.__annotations__:
             raise _taken(cls, name, "it")
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Any
 
-from llmsim_lab._util.jsontext import dumps
+from llmsim_lab._util.jsontext import as_mapping, dumps
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import TapeError
 from llmsim_lab.run._registry import kind_name
@@ -31,6 +31,8 @@ from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
 
 Record = dict[str, Any]
 
+SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
+"""Of a request, beside its messages."""
 _FACTS = ("id", "name", "verb", "parent", "started", "model")
 """What a run's record has from the tape under the same names."""
 
@@ -68,8 +70,7 @@ class Recorded:
         rows = tape.frame_rows(info.id)
         self.turns = []
         for turn in load_turns(Recorded, tape, info.id, tape.turn_records(info.id)):
-            row = rows.get(turn.number)
-            state = RowState(turn.state, row if isinstance(row, dict) else {})
+            state = RowState(turn.state, as_mapping(rows.get(turn.number)))
             self.turns.append(replace(turn, state=state, noted={}))
 
     def prediction(self) -> Mapping[str, float]:
@@ -96,7 +97,7 @@ class Reading:
         self.records: list[Record] = []
         self._lock = threading.RLock()
         self._tables: dict[str, dict[str, int]] = {"lines": {}, "texts": {}, "forms": {}}
-        self._read: list[str] = []
+        self._texts: list[str] = []
         self._new: dict[str, list[Any]] = {}
         self.runs: dict[int, Record] = {}
         self.turns: dict[tuple[int, int], Record] = {}
@@ -251,21 +252,20 @@ class Reading:
         if not calls:
             return
         named = {number for turn in source.turns for call in turn.calls for number in call.numbers}
-        groups: list[tuple[CallSite | None, list[Attempt], str]] = []
+        groups: list[tuple[list[Attempt], str]] = []
         latest: dict[CallSite | None, list[Attempt]] = {}
         for attempt, forgotten in calls:
             site = attempt.request.site
             if attempt.number in named:
                 continue
-            if attempt.request.attempt > 1 and site in latest:
-                latest[site].append(attempt)
-            else:
-                latest[site] = [attempt]
-                groups.append((site, latest[site], "lost" if forgotten else ""))
+            if attempt.request.attempt == 1 or site not in latest:
+                latest[site] = []
+                groups.append((latest[site], "lost" if forgotten else ""))
+            latest[site].append(attempt)
         rest = []
-        for site, history, status in groups:
-            k, at = self._number(source, history[-1].number, 0), site.turn if site else None
-            rest.append(self._call(k, run, at, history, status))
+        for history, status in groups:
+            site, k = history[0].request.site, self._number(source, history[-1].number, 0)
+            rest.append(self._call(k, run, site.turn if site else None, history, status))
         if rest:
             self._append({"calls": rest})
 
@@ -289,14 +289,7 @@ class Reading:
         request, reply = attempt.request, attempt.reply
         options = dict(request.options)
         seed = options.pop("seed", None)
-        settings = _short(
-            model=request.model,
-            options=options,
-            think=request.think,
-            schema=request.schema,
-            tools=[*request.tools],
-            top_logprobs=request.top_logprobs,
-        )
+        settings = _short(**{it: getattr(request, it) for it in SETTINGS} | {"options": options})
         answered: Record = {}
         if reply is not None:
             answered = {
@@ -348,6 +341,7 @@ class Reading:
         """Return a text's number; a new one goes out with the next record."""
         if (known := self._tables["texts"].get(text)) is not None:
             return known
+        self._texts.append(text)
         lines = [self._kept("lines", line, line) for line in text.split("\n")]
         # Most steps are 1, which compresses to next to nothing.
         steps = [now - before for before, now in pairwise([0, *lines])]
@@ -355,9 +349,7 @@ class Reading:
 
     def text(self, number: int) -> str:
         """Return a text by its number."""
-        if len(self._read) < len(self._tables["texts"]):
-            self._read = [*self._tables["texts"]]
-        return self._read[number]
+        return self._texts[number]
 
     def _kept(self, name: str, key: str, value: Any) -> int:
         """Return a thing's number in a table; a new one goes out with the next record."""
@@ -411,7 +403,9 @@ def _asked(said: Any) -> list[str]:
 def _short(**values: Any) -> Record:
     """Return what says something: no None, nothing empty, no False."""
     return {
-        name: it for name, it in values.items() if it not in (None, "", [], {}) and it is not False
+        name: it
+        for name, it in values.items()
+        if it not in (None, "", [], (), {}) and it is not False
     }
 
 

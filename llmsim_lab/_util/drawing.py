@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_Kind = Literal["pdf", "png", "svg"]
 STYLES = ("-", "--", "-.", ":")
 """Of lines, so that colour is not all that tells them apart."""
 
@@ -62,11 +63,7 @@ def new_figure(across: float, down: float, *, small: bool = False) -> Figure:
 
 
 def figure_bytes(
-    figure: Figure,
-    kind: Literal["pdf", "png", "svg"],
-    *,
-    dpi: float = 150,
-    salt: str = "llmsim_lab",
+    figure: Figure, kind: _Kind, *, dpi: float = 150, salt: str = "llmsim_lab"
 ) -> bytes:
     """Return a figure as a file, without dates or versions in it; text in SVG and PDF stays text.
 

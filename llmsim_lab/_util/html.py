@@ -35,9 +35,7 @@ STATUS_COLOURS: dict[str, str] = {
 }
 """White text on any of them has a contrast of 4.5 or more."""
 
-STRONG = "font-weight:600"
 NUMBERS = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
-AS_WRITTEN = "white-space:pre-wrap;overflow-wrap:anywhere"
 
 _HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
@@ -111,7 +109,7 @@ def styled(content: object, css: str = "", *, tag: str = "div", **attributes: ob
 
 def pre(text: object, *, limit: int = MAX_CHARACTERS) -> Markup:
     """Return a text as a block that keeps its lines and wraps the long ones."""
-    css = f"{AS_WRITTEN};word-break:normal;margin:0;line-height:1.4"
+    css = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal;margin:0;line-height:1.4"
     return styled(safe(text, limit=limit), css, tag="pre", dir="auto")
 
 
@@ -140,17 +138,13 @@ def table(
             styled(content, css.format(look), tag="th" if scope else "td", scope=scope)
             for content, look, scope in zip(cells, looks, scopes, strict=False)
         )
-        return Markup("<tr>{}</tr>").format(parts)
+        return styled(parts, tag="tr")
 
     head = line(header, _CELL, repeat("col"))
     lines = join(line(row, _LINED, chain(["row"], repeat(None))) for row in body)
-    inside = styled(caption, f"text-align:start;{STRONG};padding:4px 0", tag="caption")
-    parts = [
-        inside if caption else "",
-        Markup("<thead>{}</thead>").format(head) if header else "",
-        Markup("<tbody>{}</tbody>").format(lines),
-    ]
-    return styled(join(parts), _TABLE, tag="table")
+    said = styled(caption, "text-align:start;font-weight:600;padding:4px 0", tag="caption")
+    parts = [said if caption else "", styled(head, tag="thead") if header else ""]
+    return styled(join([*parts, styled(lines, tag="tbody")]), _TABLE, tag="table")
 
 
 def _numeric(cells: Iterable[str]) -> bool:

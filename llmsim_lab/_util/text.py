@@ -21,8 +21,6 @@ from pydantic import ValidationError
 DIGITS = 10
 """Significant digits that numbers in prompts have at most."""
 
-_MOST_FAULTS = 20
-
 _BARE = re.compile(r"[^\s\"=\\]+")
 """A value that stands in a log line without quotes."""
 
@@ -145,9 +143,7 @@ def faults(error: ValidationError, known: Iterable[str] = ()) -> str:
     return "; ".join(each_fault(error, lambda fault: fault_text(fault, names)))
 
 
-def each_fault(
-    error: ValidationError, say: Callable[[Any], str], *, most: int = _MOST_FAULTS
-) -> list[str]:
+def each_fault(error: ValidationError, say: Callable[[Any], str], most: int = 20) -> list[str]:
     """Return what is said of the first faults that pydantic found, and how many more there are.
 
     A file may have a hundred thousand.

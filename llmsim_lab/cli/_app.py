@@ -19,7 +19,6 @@ from llmsim_lab.errors import LabError
 
 app = typer.Typer(
     name="llmsim-lab",
-    help="Simulations whose agents are language models, on your own machine.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # they would show local variables, such as whole prompts

@@ -7,7 +7,8 @@ are too few for a percentage: they show what works and what does not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import starmap
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -86,6 +87,19 @@ async def _answers(client: LLMClient) -> _Result:
     return "yes", True, note
 
 
+async def _tally(answers: Iterable[Awaitable[str]]) -> Counter[str]:
+    """Count what came of questions that are asked one after another; also of those that failed."""
+    found: Counter[str] = Counter()
+    for answer in answers:
+        try:
+            found[await answer] += 1
+        except LLMFailureException as failure:
+            if failure.reason not in FORGIVEN:
+                raise
+            found[failure.reason] += 1
+    return found
+
+
 # --- does it keep a form -------------------------------------------------------------------------
 
 
@@ -102,18 +116,15 @@ _SUBJECTS = ("a picnic", "a boat", "a lighthouse", "a school day")
 
 def _keeps(form: type[Decision], words: str) -> Callable[[LLMClient], Any]:
     async def check(client: LLMClient) -> _Result:
-        statuses: Counter[str] = Counter()
         tokens = min(200, client.config.num_ctx // 2)
-        for seed, subject in enumerate(_SUBJECTS, 1):
+
+        async def ask(seed: int, subject: str) -> str:
             asked = _with(client, seed=seed, max_tokens=tokens)
             prompt = f"Answer in JSON with the field {words.format(subject)}"
-            try:
-                decision = await asked.call_with_retry(prompt=prompt, response_model=form)
-                statuses[decision.call.status if decision.call else "ok"] += 1
-            except LLMFailureException as failure:
-                if failure.reason not in FORGIVEN:
-                    raise
-                statuses[failure.reason] += 1
+            decision = await asked.call_with_retry(prompt=prompt, response_model=form)
+            return decision.call.status if decision.call else "ok"
+
+        statuses = await _tally(starmap(ask, enumerate(_SUBJECTS, 1)))
         others = ", ".join(f"{n} {status}" for status, n in statuses.items() if status != "ok")
         right = statuses["ok"]
         return f"{right} of {len(_SUBJECTS)}", right == len(_SUBJECTS), others
@@ -149,19 +160,16 @@ _WANTED = {
 
 
 async def _tools(client: LLMClient) -> _Result:
-    right = 0
     # Which asks by a schema where the model cannot call tools.
     adapter = OllamaAdapter(_with(client, max_tokens=80))
-    for seed, (prompt, wanted) in enumerate(_WANTED.items()):
+
+    async def ask(seed: int, prompt: str) -> str:
         options = {"seed": seed, "num_predict": 80}
-        try:
-            reply = await adapter.ask([LLMMessage("user", prompt)], _TOOLS, options=options)
-        except LLMFailureException as failure:
-            if failure.reason not in FORGIVEN:
-                raise
-            continue
+        reply = await adapter.ask([LLMMessage("user", prompt)], _TOOLS, options=options)
         calls = [FunctionCall(call.name, call.arguments) for call in reply.function_calls or ()]
-        right += calls == [wanted]
+        return "ok" if calls == [_WANTED[prompt]] else "another call"
+
+    right = (await _tally(starmap(ask, enumerate(_WANTED))))["ok"]
     return f"{right} of {len(_WANTED)}", right == len(_WANTED), "right tool, right argument"
 
 

@@ -88,11 +88,10 @@ def _show(found: Demonstration, out: Path) -> None:
     from llmsim_lab.lab.figures import demo_figure
 
     first = next(iter(found.runs.values()))["plain"]
-    say(
-        f"{found.model} as a central bank: {counted(len(found.runs), 'seed')} of shocks, "
-        f"up to {found.paths['turn'].max()} quarters from {first.turns[0].state.period}, the same "
-        "mirrored, and an oil shock: a recording, and no model was asked."
-    )
+    many = f"up to {found.paths['turn'].max()} quarters from {first.turns[0].state.period}"
+    shocks = f"{counted(len(found.runs), 'seed')} of shocks, {many}, the same mirrored"
+    say(f"{found.model} as a central bank: {shocks}, and an oil shock:")
+    say("a recording, and no model was asked.")
     say(found.to_frame().rename_axis("player").to_string())
     say(found.headline)
     say(found.verdict, style="bold")

@@ -135,11 +135,8 @@ def report(simulation: Run, out: Path, *, taped: int = -1, since: int = 0) -> No
     for at in sorted(at for at in simulation.planned if at > simulation.turn_number):
         for item in simulation.planned[at]:
             say(f"not reached: the intervention planned for {item}", style="yellow")
-    texts = {
-        "turns.csv": csv_text(frame),
-        "decisions.csv": csv_text(simulation.decisions()),
-        "config.yaml": _config_text(simulation),
-    }
+    texts = {"turns.csv": csv_text(frame), "decisions.csv": csv_text(simulation.decisions())}
+    texts["config.yaml"] = _config_text(simulation)
     paths = [write_file(out / name, text.encode()) for name, text in texts.items()]
     if isinstance(simulation, Simulation):
         paths.insert(0, _write_chart(simulation, out))

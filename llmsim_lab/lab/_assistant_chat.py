@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from markupsafe import Markup
-
-from llmsim_lab._util.html import pre
 from llmsim_lab.assistant import Chat, LLMAgentEngine
 from llmsim_lab.assistant._chat import call_facts
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._lab import Lab
+from llmsim_lab.lab._static import Kept
 from llmsim_lab.run import Run
 
 
@@ -34,11 +31,7 @@ class AssistantChat(Lab):
     """
 
     parts = ("chat",)
-    commands: ClassVar[Mapping[str, str]] = {
-        **Lab.commands,
-        "send": "_send_message",
-        "confirm": "_confirm",
-    }
+    commands: ClassVar = {**Lab.commands, "send": "_send_message", "confirm": "_confirm"}
 
     def __init__(self, chat: Chat | LLMAgentEngine, *, user_id: str | None = None) -> None:
         if isinstance(chat, LLMAgentEngine):
@@ -98,6 +91,4 @@ class AssistantChat(Lab):
         """Return the conversation."""
         return repr(self.chat)
 
-    def static_html(self) -> Markup:
-        """Return the conversation."""
-        return pre(self.static_text())
+    static_html = Kept.static_html

@@ -231,15 +231,14 @@ class HumanSeat(Lab):
 
     def _answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
         """Take what was filled in, and play the turn with it if it was not begun."""
-        asked = {
-            self._number(it): (name, self._as_put(it))
-            for name, (_, it) in self.people.next().items()
-        }
-        if id == self._answered and (self._under_way or id not in asked):
+        asked = self.people.next()
+        numbers = {self._number(question): name for name, (_, question) in asked.items()}
+        if id == self._answered and (self._under_way or id not in numbers):
             return  # a second click
-        if id not in asked:
+        if id not in numbers:
             raise ConfigError(NO_LONGER)
-        name, question = asked[id]
+        name = numbers[id]
+        question = self._as_put(asked[name][1])
         fields = answer_fields(question)
         given = {it["place"][0]: it["value"] for it in fields if it["value"] is not None}
         given |= read_changes(fields, values)
@@ -345,11 +344,12 @@ class HumanSeat(Lab):
 
     async def _show_score(self) -> None:
         self._tell({"busy": False, "says": "Playing the same quarters with others in your seat."})
-        fault, how = "", (self.simulation, self.model, self.loss)  # of another kind it raises
+        fault, run = "", self.simulation  # one of another kind raises
+        how: Any = (run, self.model, self.loss)
         try:
             # In a thread, since it plays whole runs, which would hold up the loop.
-            self._board = await asyncio.to_thread(Leaderboard, *how, after=self.after)
-            self._score = self._as_score(self._board)
+            board = await asyncio.to_thread(Leaderboard, *how, after=self.after)
+            self._board, self._score = board, self._as_score(board)
         except LabError as error:
             fault = str(error)
         self._tell({"busy": False, "says": "", "fault": fault})
@@ -359,15 +359,10 @@ class HumanSeat(Lab):
         """Return a leaderboard as the window shows it, with its runs beside the people's."""
         rows = board.frame.dropna(subset="loss").set_index("who")[[*_PARTS]].astype(float)
         runs = {who: self._add_frame(board.runs[who], who) for who in rows.index}
-        return {
-            "turn": self.simulation.turn_number,
-            "verdict": board.verdict,
-            "asked": advice_asked(self.simulation),
-            "rows": [[who, runs[who], *cells] for who, *cells in rows.itertuples()],
-            "mine": runs[next(iter(board.runs))],
-            "caption": board.caption,
-            "notes": board.notes,
-        }
+        told: Message = {"verdict": board.verdict, "caption": board.caption, "notes": board.notes}
+        told |= {"turn": self.simulation.turn_number, "asked": advice_asked(self.simulation)}
+        table = [[who, runs[who], *cells] for who, *cells in rows.itertuples()]
+        return {**told, "rows": table, "mine": runs[next(iter(board.runs))]}
 
     # --- the static view ----------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ from llmsim_lab.lab._picture import charted, figure_html, lines_of, picture, run
 from llmsim_lab.lab._static import Kept
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion, check_answer
-from llmsim_lab.llm._scope import InFlight, scoped
+from llmsim_lab.llm._scope import InFlight, Waiting, scoped
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange
@@ -212,20 +212,19 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             self._keep(info.id, read_into(self.reading, tape, info), info)
         return shown.id
 
-    def _add(
-        self, run: Run | Recorded, *, name: str = "", parent: int | None = None, **more: Any
-    ) -> int:
+    def _add(self, run: Any, *, name: str = "", parent: int | None = None, **more: Any) -> int:
         """Show a run; returns its number here: its tape's, unless another run has that."""
         number, changes = run.run_id, more.pop("changes", ())
         if number is None or number in self.runs:
             number = max(self.runs, default=0) + 1
         more |= {"parent": parent, **({"name": name} if name else {})}
         known = run.tape.run(run.run_id) if isinstance(run, Recorded) else None
-        info = replace(known, id=number, **more) if known else about(run, number, **more)
+        own = {"id": number, "fork_turn": None}  # its parent is not shown beside it
+        info = replace(known, **own, **more) if known else about(run, number, **more)
         self._keep(number, run, info)
         self._changes[number] = changes
         self.reading.add(info, run, changes=changes)
-        return number
+        return info.id
 
     def _add_frame(self, frame: pd.DataFrame, name: str) -> int:
         """Show the rows of a frame as a run; returns its number here."""
@@ -239,11 +238,9 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     def _keep(self, number: int, run: Any, info: RunInfo) -> None:
         self.runs[number], self._infos[number] = run, info
         if isinstance(run, Run):
-            self._stop_listening = [
-                *self._stop_listening,
-                run.listen(lambda _: self._grew(number)),  # also of turns played in a cell
-                *(person.listen(self._asked) for person in people_of(run)),
-            ]
+            turns = run.listen(lambda _: self._grew(number))  # also of those played in a cell
+            asked = (person.listen(self._asked) for person in people_of(run))
+            self._stop_listening = [*self._stop_listening, turns, *asked]
 
     def _look(self, number: int) -> None:
         """Take over what is new of a run: its turns, what its tape says, what no turn names."""
@@ -253,7 +250,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             known = {"outcome": told.outcome, "manifest": told.manifest}
             self._infos[number] = replace(self._infos[number], **known)
             lost = run.tape.calls(number, turn=run.turn_number + 1, forgotten=True)
-            calls += [(call.attempt, call.forgotten) for call in lost]
+            calls = [(call.attempt, call.forgotten) for call in lost]
         self._read_turns(number, calls)
 
     def _read_turns(self, number: int, calls: Sequence[tuple[Attempt, bool]] = ()) -> None:
@@ -441,15 +438,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         about = {"busy": True, "run": number, "turn": simulation.turn_number + 1, "left": left}
         try:
             while not playing.done():
-                waiting = [
-                    {
-                        "who": (it.site.agent or it.site.component) if it.site else "",
-                        "attempt": it.attempt,
-                        "seconds": int(it.seconds),
-                        "text": it.text,
-                    }
-                    for it in calls.waiting
-                ]
+                waiting = [*map(_waited_for, calls.waiting)]
                 self._tell({**about, "waiting": waiting, "finished": calls.finished})
                 await asyncio.wait([playing], timeout=_LOOK_S)
         except BaseException:
@@ -600,14 +589,10 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         return question
 
     def _as_shown(self, question: OpenQuestion) -> Message:
-        return {
-            "id": self._number(question),
-            "who": question.agent,
-            "turn": question.turn,
-            "messages": [[it.role, it.content] for it in question.request.messages],
-            "fields": answer_fields(self._as_put(question)),
-            "fault": question.complaint,
-        }
+        asked = {"id": self._number(question), "who": question.agent, "turn": question.turn}
+        said = [[it.role, it.content] for it in question.request.messages]
+        fields = answer_fields(self._as_put(question))
+        return {**asked, "messages": said, "fields": fields, "fault": question.complaint}
 
     def _asked(self) -> None:
         """Show what a person is asked, on whichever thread the question came or went."""
@@ -668,13 +653,10 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         """The runs as a figure; None where nothing of them is a number."""
         with suppress(ConfigError):
             runs = {at: run for at, run in self.runs.items() if isinstance(run, Run)}
-            lines = lines_of({self._name(at): run for at, run in runs.items()})
+            name = "{0} {1}" if len(self.runs) > 1 else "{1}"
+            lines = lines_of({name.format(at, self._infos[at].name): runs[at] for at in runs})
             return picture(lines, charted(lines), "", {})
         return None
-
-    def _name(self, number: int) -> str:
-        name = self._infos[number].name
-        return name if len(self.runs) == 1 else f"{number} {name}"
 
     def _ipython_display_(self) -> None:
         self._kept_of = self._log_and_turn
@@ -727,12 +709,16 @@ class RunTree(Lab):
     parts = ("head", "overview", "compare")
 
 
+def _waited_for(it: Waiting) -> Message:
+    who = (it.site.agent or it.site.component) if it.site else ""
+    return {"who": who, "attempt": it.attempt, "seconds": int(it.seconds), "text": it.text}
+
+
 class _Rows:
     """The rows of a frame, shown as a run of which no more is known."""
 
     tape = run_id = None
     notes: Sequence[str] = ()
-    people: Sequence[Person] = ()
     series: Sequence[Series] = ()
 
     def __init__(self, frame: pd.DataFrame) -> None:
@@ -774,7 +760,8 @@ class RateChart(Lab):
                     self._add(each, name=name)
                 else:
                     self._add_frame(each, name or "run")
-        return next(iter(self.runs))
+        first, *_ = self.runs
+        return first
 
     @property
     def figure(self) -> Figure:

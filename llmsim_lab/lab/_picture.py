@@ -11,7 +11,6 @@ import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from numbers import Real
 from pathlib import Path
 from textwrap import fill
@@ -19,16 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from llmsim_lab._util.drawing import (
-    BEHIND,
-    STYLES,
-    drawable,
-    figure_bytes,
-    new_figure,
-    plain_axes,
-    small_png,
-    told,
-)
+from llmsim_lab._util import drawing
 from llmsim_lab._util.html import SERIES_COLOURS
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError
@@ -188,25 +178,25 @@ def picture(
     """
     title = title or clip(", ".join(dict.fromkeys(line.name for line in lines)), 80)
     small = len(series) - 1
-    figure = new_figure(8.2, 5.4 if small else 3.6, small=True)
+    figure = drawing.new_figure(8.2, 5.4 if small else 3.6, small=True)
     rows: list[Any] = [["main"] * max(1, small), [f"{at}" for at in range(small)]]
     axes = figure.subplot_mosaic(rows[: 1 + bool(small)], height_ratios=(3, 2)[: 1 + bool(small)])
     panels = dict(zip(series, axes.values(), strict=True))
     for at, (item, panel) in enumerate(panels.items()):
         _panel(panel, item, lines, beside, large=not at)
-        plain_axes(panel, "y")
+        drawing.plain_axes(panel, "y")
     main = axes["main"]
     _mark_interventions(main, [*panels.values()], lines)
     _name_turns(main, lines)
-    main.set_title(drawable(title, 90), loc="left")
+    main.set_title(drawing.drawable(title, 90), loc="left")
     if len(main.lines) > 1 or beside:
         look: dict[str, Any] = {"ncols": 3, "frameon": False, "fontsize": "small"}
         figure.legend(*main.get_legend_handles_labels(), loc="outside lower center", **look)
-    notes = dict.fromkeys(drawable(note, 400) for line in lines for note in line.notes)
+    notes = dict.fromkeys(drawing.drawable(note, 400) for line in lines for note in line.notes)
     if notes:
         words = "\n".join(fill(note, 110) for note in notes)
         figure.supxlabel(words, fontsize=7.5, x=0.01, ha="left")
-    return told(figure, "\n".join(_words(lines, series, title)))
+    return drawing.told(figure, "\n".join(_words(lines, series, title)))
 
 
 def _panel(
@@ -216,18 +206,18 @@ def _panel(
         axes.plot(
             *line.points(item.column),
             color=SERIES_COLOURS[at % len(SERIES_COLOURS)],
-            linestyle=STYLES[at // len(SERIES_COLOURS) % len(STYLES)],
+            linestyle=drawing.STYLES[at // len(SERIES_COLOURS) % len(drawing.STYLES)],
             linewidth=2 if large else 1.5,
             zorder=2 + 0.9 / (1 + at),  # where runs coincide, the first is seen
-            label=drawable(line.name, 60) if at < _MOST_NAMED else "_",
+            label=drawing.drawable(line.name, 60) if at < _MOST_NAMED else "_",
         )
     if len(lines) > _MOST_NAMED:
         axes.plot([], [], " ", label=f"and {len(lines) - _MOST_NAMED} more runs")
     look: dict[str, Any] = {"color": _GREY, "linewidth": 1}
     for place, (name, points) in enumerate(beside.items()):
         if item.column in points:
-            look["label"] = drawable(name, 60)
-            axes.plot(*points[item.column], linestyle=STYLES[1 + place % 3], **look)
+            look["label"] = drawing.drawable(name, 60)
+            axes.plot(*points[item.column], linestyle=drawing.STYLES[1 + place % 3], **look)
     for value in {line.prediction[item.column] for line in lines if item.column in line.prediction}:
         look["label"] = f"prediction {number(value)}"
         axes.axhline(value, linestyle=(0, (5, 2)), **look)
@@ -236,12 +226,12 @@ def _panel(
     near = _NEAR * (high - low)
     for end in {end for line in lines for end in line.bounds.get(item.column, ())}:
         if end is not None and low - near <= end <= high + near:
-            axes.axhline(end, linestyle=STYLES[3], **look)
+            axes.axhline(end, linestyle=drawing.STYLES[3], **look)
     words = with_unit(item)
     if large:
-        axes.set_ylabel(drawable(words, 60))
+        axes.set_ylabel(drawing.drawable(words, 60))
     else:
-        axes.set_title(drawable(words, 34), loc="left", fontsize="small")
+        axes.set_title(drawing.drawable(words, 34), loc="left", fontsize="small")
         axes.tick_params(labelsize="small")
     axes.locator_params(axis="x", integer=True, nbins=9 if large else 4)
 
@@ -262,10 +252,11 @@ def _mark_interventions(main: Axes, panels: Iterable[Axes], lines: Sequence[Line
         for turn in done:
             axes.axvline(turn, color=_GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     look: dict[str, Any] = {"fontsize": 7.5, "color": _GREY, "va": "top", "in_layout": False}
-    look |= {"bbox": BEHIND, "xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    look |= {"bbox": drawing.BEHIND, "textcoords": "offset points"}
     for place, (turn, words) in enumerate(done.items() if len(done) <= _MOST_WORDED else ()):
         offset = (3, -4 - 10 * (place % 3))
-        main.annotate(drawable(words, 34), (turn, 1.0), offset, **look)
+        where = ("data", "axes fraction")
+        main.annotate(drawing.drawable(words, 34), (turn, 1.0), offset, where, **look)
 
 
 def _name_turns(main: Axes, lines: Sequence[Line]) -> None:
@@ -278,7 +269,7 @@ def _name_turns(main: Axes, lines: Sequence[Line]) -> None:
         main.set_xlabel("turn")
         return
     turns = sorted(names)[:: -(-len(names) // _MOST_TICKS)]
-    main.set_xticks(turns, [drawable(next(iter(names[turn])), 10) for turn in turns])
+    main.set_xticks(turns, [drawing.drawable(next(iter(names[turn])), 10) for turn in turns])
     main.tick_params(axis="x", labelsize="small")
 
 
@@ -302,14 +293,14 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
 
 
 def _from_to(first: Any, last: Any) -> str:
-    if not _drawn(first) or first == last or not isfinite(first):
+    if not _drawn(first) or first == last:
         return number(last)
     return f"{number(first)} → {number(last)}"
 
 
 def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:
     """Return a figure as a small image with its ``alt`` text, for a saved notebook."""
-    png = base64.b64encode(small_png(figure_bytes(figure, "png", dpi=dpi))).decode()
+    png = base64.b64encode(drawing.small_png(drawing.figure_bytes(figure, "png", dpi=dpi))).decode()
     # White below and around, so that it reads on a dark page.
     style = "max-width:100%;background:#fff;padding:6px;box-sizing:border-box"
     look = Markup('<img alt="{}" src="data:image/png;base64,{}" style="{}" class="llmsim-figure">')

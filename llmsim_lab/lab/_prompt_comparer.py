@@ -93,14 +93,10 @@ class PromptComparer(StudyBoard):
             self._fill(place, min(more.get("turns") or [source.turns[0].number]))
 
     def _open(self, source: Any, run: int | None) -> None:
-        about = {
-            "name": self.prompt.name,
-            "slots": [*self.prompt.slots],
-            "samples": self._samples,
-            "turns": [turn.number for turn in source.turns[:-1]],
-            "fault": _NO_MODEL if self._client is None else "",
-        }
-        self.reading.put(VIEW, "about", about)
+        about = {"name": self.prompt.name, "slots": [*self.prompt.slots], "samples": self._samples}
+        turns = [turn.number for turn in source.turns[:-1]]
+        fault = _NO_MODEL if self._client is None else ""
+        self.reading.put(VIEW, "about", {**about, "turns": turns, "fault": fault})
         for name, variant in self._variants.items():
             text = variant(self.prompt.text) if callable(variant) else variant
             text = getattr(text, "text", text) or self.prompt.text
@@ -127,10 +123,8 @@ class PromptComparer(StudyBoard):
         """
         made = self.prompt.edit(self.texts[name])
         if more := sorted(set(made.slots) - set(self.prompt.slots)):
-            raise PromptError(
-                f"{{{{ {more[0]} }}}}: the run gives this prompt no such value; it has "
-                f"{', '.join(self.prompt.slots) or 'none'}"
-            )
+            what = f"{{{{ {more[0]} }}}}: the run gives this prompt no such value"
+            raise PromptError(f"{what}; it has {', '.join(self.prompt.slots) or 'none'}")
         return made
 
     # --- commands -----------------------------------------------------------------------------

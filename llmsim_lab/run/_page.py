@@ -15,8 +15,6 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from markupsafe import Markup
-
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.text import clip
@@ -24,22 +22,10 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._reading import Reading
 
 _FRONT = Path(__file__).parent / "front"
-_MODULES = (
-    "text",
-    "dom",
-    "reading",
-    "chart",
-    "calls",
-    "compare",
-    "view",
-    "seat",
-    "chat",
-    "study",
-    "prompts",
-    "host",
-)
+_MODULES = ("text", "dom", "reading", "chart", "calls", "compare", "view")
+_VIEWS = ("seat", "chat", "study", "prompts", "host")
 """In the order in which they are joined: each uses those before it. A further view, which calls
-``addView``, comes between ``view`` and ``host``, and its style into ``_STYLES``."""
+``addView``, comes before ``host``, and its style into ``_STYLES``."""
 _STYLES = ("view", "calls", "seat", "study")
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
@@ -53,7 +39,7 @@ def module() -> str:
     """
     style = "".join((_FRONT / f"{name}.css").read_text("utf-8") for name in _STYLES)
     parts = [f"const CSS = {json.dumps(style)};"]
-    for name in _MODULES:
+    for name in (*_MODULES, *_VIEWS):
         text = (_FRONT / f"{name}.js").read_text("utf-8")
         parts.append(_EXPORT.sub("", _IMPORT.sub("", text)))
     return "\n".join(parts)
@@ -79,15 +65,9 @@ def write_page(path: str | Path, reading: Reading, *, start: int) -> Path:
     lines = [line for record in reading.records for line in record.get("lines", ())]
     rest = [{name: it[name] for name in it if name != "lines"} for it in reading.records]
     data = {"title": reading.title, "start": start, "records": [{"lines": lines}, *rest]}
-    parts = {
-        "title": safe(clip(reading.title, 120)),
-        "style": Markup(style),
-        "script": Markup(script),
-        "style_hash": _hash(style),
-        "script_hash": _hash(script),
-        "version": version("llmsim-lab"),
-        "reading": packed(data),
-    }
+    parts = {"title": safe(clip(reading.title, 120)), "reading": packed(data)}
+    parts |= {"style": style, "script": script, "version": version("llmsim-lab")}
+    parts |= {"style_hash": _hash(style), "script_hash": _hash(script)}
     shell = (_FRONT / "page.html").read_text("utf-8")
     # In one go, since a text may hold what looks like another's place.
     page = re.sub(r"{{ (\w+) }}", lambda place: str(parts[place[1]]), shell)

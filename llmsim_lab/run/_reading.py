@@ -30,6 +30,8 @@ from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
 
 Record = dict[str, Any]
+Requests = Iterable[tuple[Attempt, bool]]
+"""Each with whether its call was made again."""
 
 SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
 """Of a request, beside its messages."""
@@ -129,12 +131,7 @@ class Reading:
     # --- runs --------------------------------------------------------------------------------
 
     def add(
-        self,
-        info: RunInfo,
-        source: Any,
-        *,
-        changes: Sequence[str] = (),
-        calls: Iterable[tuple[Attempt, bool]] = (),
+        self, info: RunInfo, source: Any, *, changes: Sequence[str] = (), calls: Requests = ()
     ) -> None:
         """Add a run, or what has changed of it since it was added.
 
@@ -171,19 +168,12 @@ class Reading:
         return turn.number == info.fork_turn and theirs is not None and theirs.state != turn.state
 
     def _put_run(self, info: RunInfo, source: Any, known: Record, changes: Sequence[str]) -> None:
-        facts = {
-            **{name: getattr(info, name) for name in _FACTS},
-            "kind": kind_name(info.manifest),
-            "fork": info.fork_turn,
-            "outcome": info.outcome or "",
-            "seed": info.manifest.get("seed"),
-            "changes": [*changes],
-            "notes": [*source.notes],
-            "manifest": self.keep_text(json.dumps(plain(info.manifest), indent=1)),
-            "prediction": plain(source.prediction()),
-            "planned": source.last_planned,
-            "plays": not isinstance(source, Recorded),
-        }
+        facts = {name: getattr(info, name) for name in _FACTS}
+        facts |= {"kind": kind_name(info.manifest), "seed": info.manifest.get("seed")}
+        facts |= {"fork": info.fork_turn, "outcome": info.outcome or "", "changes": [*changes]}
+        facts |= {"planned": source.last_planned, "plays": not isinstance(source, Recorded)}
+        facts |= {"notes": [*source.notes], "prediction": plain(source.prediction())}
+        facts["manifest"] = self.keep_text(json.dumps(plain(info.manifest), indent=1))
         if any(known.get(name) != value for name, value in facts.items()):
             known |= facts
             self._append({"run": {**known, "columns": [*known["columns"]]}})
@@ -202,34 +192,24 @@ class Reading:
         behind = [*turn.calls, *(call for answer, _ in decided for call in answer.calls)]
         numbers = {id(call): self._number(source, _on_tape(call), id(call)) for call in behind}
         statuses = {id(call): answer.status for answer, _ in decided for call in answer.calls}
-        decisions = [
-            {
-                **{name: getattr(answer, name) for name in ("player", "component", "status")},
-                "sure": answer.confidence,
-                "why": self.keep_text(answer.reasoning),
-                "answer": plain(answer.fields),
-                "became": plain(became),
-                "calls": [numbers[id(call)] for call in answer.calls],
-            }
-            for answer, became in decided
-        ]
+        decisions: list[Record] = []
+        for answer, became in decided:
+            made = {name: getattr(answer, name) for name in ("player", "component", "status")}
+            made |= {"sure": answer.confidence, "why": self.keep_text(answer.reasoning)}
+            made |= {"answer": plain(answer.fields), "became": plain(became)}
+            decisions.append(made | {"calls": [numbers[id(call)] for call in answer.calls]})
         calls = []
         for call in turn.calls:
             k, status = numbers[id(call)], statuses.get(id(call), call.status)
             # A comparison of prompts names the calls of the run that it asks again.
             if self.calls.get(k, {}).get("run", run) == run:
                 calls.append(self._call(k, run, turn.number, call.history, status))
-        told: Record = {
-            "run": run,
-            "n": turn.number,
-            "row": [plain(row.get(name)) for name in columns],
-            "words": [self.keep_text(it) for it in _words(source, turn)] if turn.number else [],
-            "done": [str(it) for it in turn.interventions],
-            "seconds": round(turn.seconds, 2),
-            "tokens": turn.tokens,
-            "decisions": decisions,
-            "calls": [numbers[id(call)] for call in turn.calls],
-        }
+        words = [self.keep_text(it) for it in _words(source, turn)] if turn.number else []
+        row_now = [plain(row.get(name)) for name in columns]
+        told: Record = {"run": run, "n": turn.number, "row": row_now, "words": words}
+        told |= {"done": [str(it) for it in turn.interventions], "seconds": round(turn.seconds, 2)}
+        told |= {"tokens": turn.tokens, "decisions": decisions}
+        told["calls"] = [numbers[id(call)] for call in turn.calls]
         self.turns[run, turn.number] = told
         self._append({"turn": told, "calls": calls})
 
@@ -246,7 +226,7 @@ class Reading:
             self._highest = max(self._highest, self._numbers[owner])
         return self._numbers[owner]
 
-    def _put_rest(self, run: int, source: Any, calls: Iterable[tuple[Attempt, bool]]) -> None:
+    def _put_rest(self, run: int, source: Any, calls: Requests) -> None:
         """Add requests that no turn names: of turns that failed, and those that were made again."""
         calls = list(calls)
         if not calls:
@@ -273,16 +253,9 @@ class Reading:
         self, k: int, run: int, turn: int | None, history: Sequence[Attempt], status: str
     ) -> Record:
         site = history[-1].request.site or CallSite(component="call")
-        return _short(
-            k=k,
-            run=run,
-            n=turn,
-            player=site.agent,
-            component=site.component,
-            replicate=site.replicate or None,
-            status=status,
-            tries=[self.attempt(attempt) for attempt in history],
-        )
+        made = {"k": k, "run": run, "n": turn, "player": site.agent, "component": site.component}
+        tries = [self.attempt(attempt) for attempt in history]
+        return _short(**made, replicate=site.replicate or None, status=status, tries=tries)
 
     def attempt(self, attempt: Attempt) -> Record:
         """Return the record of an attempt, whose texts go out with the next record."""
@@ -292,30 +265,22 @@ class Reading:
         settings = _short(**{it: getattr(request, it) for it in SETTINGS} | {"options": options})
         answered: Record = {}
         if reply is not None:
-            answered = {
-                "reply": self.keep_text(reply.text),
-                "thinking": self.keep_text(reply.thinking) if reply.thinking else None,
-                "tools": self.keep_text("\n".join(_asked(reply))) if reply.tool_calls else None,
-                "read": reply.prompt_tokens,
-                "written": reply.reply_tokens,
-                "cut": reply.done_reason == "length",
-            }
-        return _short(
-            messages=[
-                [
-                    f"{one.role}: {one.tool_name}" if one.tool_name else one.role,
-                    self.keep_text("\n".join(filter(None, (one.content, *_asked(one))))),
-                ]
-                for one in request.messages
-            ],
-            slots=self._slots(request) if request.origin is not None else None,
-            settings=self.keep_text(dumps(plain(settings))),
-            seed=plain(seed),
-            fault=attempt.reason,
-            detail=self.keep_text(attempt.detail) if attempt.detail else None,
-            seconds=round(attempt.seconds, 3),
-            **answered,
-        )
+            more = {"thinking": reply.thinking, "tools": "\n".join(_asked(reply))}
+            answered["reply"] = self.keep_text(reply.text)
+            answered |= {name: self.keep_text(text) for name, text in more.items() if text}
+            answered |= {"read": reply.prompt_tokens, "written": reply.reply_tokens}
+            answered["cut"] = reply.done_reason == "length"
+        told: Record = {"messages": [], "slots": None}
+        for one in request.messages:
+            text = "\n".join(filter(None, (one.content, *_asked(one))))
+            role = f"{one.role}: {one.tool_name}" if one.tool_name else one.role
+            told["messages"].append([role, self.keep_text(text)])
+        if request.origin is not None:
+            told["slots"] = self._slots(request)
+        told |= {"settings": self.keep_text(dumps(plain(settings))), "seed": plain(seed)}
+        detail = self.keep_text(attempt.detail) if attempt.detail else None
+        told |= {"fault": attempt.reason, "detail": detail, "seconds": round(attempt.seconds, 3)}
+        return _short(**told, **answered)
 
     def _slots(self, request: ChatRequest) -> Any:
         """Return a form's number and where its spans begin and end; a text for a damaged one."""

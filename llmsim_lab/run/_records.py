@@ -69,17 +69,9 @@ def record_of(cls: RunClass, turn: Turn, planned: Sequence[StateChange] = ()) ->
     Raises:
         TapeError: a call was not recorded.
     """
-    values = {
-        "state": turn.state,
-        "turn": turn.number,
-        "seconds": turn.seconds,
-        "interventions": turn.interventions,
-        "planned": tuple(planned),
-        "by_code": turn.by_code,
-        "noted": turn.noted,
-        "became": turn.became,
-        "story": turn.story,
-    }
+    values = {"state": turn.state, "turn": turn.number, "seconds": turn.seconds}
+    values |= {"interventions": turn.interventions, "planned": tuple(planned)}
+    values |= {name: getattr(turn, name) for name in _OWN}
     plain = _plain(_adapter_of(cls.state_type), values, Places(turn.calls))
     plain["calls"] = [[call.status, call.numbers] for call in turn.calls]
     return plain
@@ -99,14 +91,9 @@ def _plain(adapter: TypeAdapter[Any], value: object, places: Places) -> dict[str
 def _adapter_of(state_type: Any) -> TypeAdapter[Any]:
     """Return what writes and reads a record but for its calls."""
     hints = get_type_hints(Turn, include_extras=True)
-    items: dict[str, Any] = {
-        "state": state_type,
-        "turn": int,
-        "seconds": float,
-        "interventions": tuple[StateChange, ...],
-        "planned": tuple[StateChange, ...],
-        **{name: hints[name] for name in _OWN},
-    }
+    items: dict[str, Any] = {"state": state_type, "turn": int, "seconds": float}
+    items |= dict.fromkeys(("interventions", "planned"), tuple[StateChange, ...])
+    items |= {name: hints[name] for name in _OWN}
     record: Any = TypedDict("Record", items)  # type: ignore[misc]
     return TypeAdapter(with_config(ConfigDict(extra="forbid"))(record))
 

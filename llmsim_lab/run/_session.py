@@ -15,15 +15,7 @@ from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._records import (
-    changed_values,
-    decode_turn,
-    entries_of,
-    interventions_of,
-    model_differs,
-    record_of,
-    tape_turn,
-)
+from llmsim_lab.run import _records
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.run._turn import Turn, turn_row
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
@@ -119,7 +111,7 @@ class Recording(Session):
             manifest = self.tape.run(self.number).manifest
             others = manifest.get("players", {})
             recorded = others.get(name) if name else manifest["model"]
-            if difference := model_differs(recorded, info):
+            if difference := _records.model_differs(recorded, info):
                 self._wrong_model, whose = True, f" for {name}" if name else ""
                 what = f"run {self.number} was begun with another model{whose}: {difference}"
                 way_out = "Give that one to continue, or fork the run to continue with this one"
@@ -137,15 +129,15 @@ class Recording(Session):
         prompts: Mapping[str, Prompt] = run._prompts
         if len(prompts) != self._known_prompts:
             if prompts.keys() - self.tape.run(self.number).manifest["prompts"].keys():
-                self._say({"prompts": entries_of(prompts)})
+                self._say({"prompts": _records.entries_of(prompts)})
             self._known_prompts = len(prompts)
         # Written first: some of the turn's calls may be nowhere but in memory until then.
-        self.recorder.commit_turn(*tape_turn(run, turn))
+        self.recorder.commit_turn(*_records.tape_turn(run, turn))
         return turn
 
     def changed(self, run: Any) -> None:
         """Write the latest turn again."""
-        self.recorder.replace_turn(*tape_turn(run, run.turns[-1]))
+        self.recorder.replace_turn(*_records.tape_turn(run, run.turns[-1]))
 
     def ended(self, outcome: str) -> None:
         """Write the outcome."""
@@ -181,7 +173,7 @@ class Replaying(Session):
             way_out = f"resume(tape, run, {live} or run.fork({live}"
             raise TapeError(f"{what}; turn {turn} was not recorded. To continue: {way_out}")
         self.recorder.begin_turn(turn)
-        return interventions_of(self._lines[turn]["record"], "interventions")
+        return _records.interventions_of(self._lines[turn]["record"], "interventions")
 
     def done(self, run: Any, turn: Turn) -> Turn:
         """Return the turn as recorded, with the time it took then.
@@ -190,22 +182,22 @@ class Replaying(Session):
             TapeError: the turn came out differently, which only other code can cause.
         """
         cls, line = type(run), self._lines[turn.number]
-        recorded: Turn = decode_turn(cls, line["record"], self.recorder.attempt)
+        recorded: Turn = _records.decode_turn(cls, line["record"], self.recorder.attempt)
         now, there = replace(turn, seconds=recorded.seconds), line["row"]
         # Through JSON, as the recorded row went: tuples become lists, and keys texts.
         row = json.loads(dumps(turn_row(now)))
         if recorded != now or row != there:
-            where = changed_values(record_of(cls, recorded), record_of(cls, now))
+            was, came = (_records.record_of(cls, it) for it in (recorded, now))
+            where = _records.changed_values(was, came)
             if recorded == now:
-                where = f"in its row of the frame, {changed_values(there, row)}"
+                where = f"in its row of the frame, {_records.changed_values(there, row)}"
             where = where or "in something that its record does not show"
-            raise TapeError(
-                f"turn {turn.number} of run {self.number} came out differently from its recording: "
-                f"{where}. The same calls were answered alike, so something else decided: other "
-                "code than it was recorded with (by llmsim-lab "
-                f"{self.tape.run(self.number).manifest['package']}), or chance or a clock, which a "
-                "turn may only draw on through the run's seed, as with ask.rng"
-            )
+            what = f"turn {turn.number} of run {self.number} came out differently"
+            made_by = f"llmsim-lab {self.tape.run(self.number).manifest['package']}"
+            why = f"other code than it was recorded with (by {made_by}), or chance or a clock"
+            way_out = "which a turn may only draw on through the run's seed, as with ask.rng"
+            so = f"Its calls were answered alike, so it is {why}, {way_out}"
+            raise TapeError(f"{what} from its recording: {where}. {so}")
         # The turn itself has all of it now: a long replay would hold everything twice.
         del self._lines[turn.number]
         return recorded
@@ -236,5 +228,5 @@ def load_turns(
             """Return an attempt of this turn; that of another turn is looked up by itself."""
             return known.get(number) or tape.call(number).attempt
 
-        turns.append(decode_turn(cls, record, attempt))
+        turns.append(_records.decode_turn(cls, record, attempt))
     return turns

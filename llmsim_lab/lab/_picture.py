@@ -252,11 +252,10 @@ def _mark_interventions(main: Axes, panels: Iterable[Axes], lines: Sequence[Line
         for turn in done:
             axes.axvline(turn, color=_GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     look: dict[str, Any] = {"fontsize": 7.5, "color": _GREY, "va": "top", "in_layout": False}
-    look |= {"bbox": drawing.BEHIND, "textcoords": "offset points"}
+    look |= {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
     for place, (turn, words) in enumerate(done.items() if len(done) <= _MOST_WORDED else ()):
         offset = (3, -4 - 10 * (place % 3))
-        where = ("data", "axes fraction")
-        main.annotate(drawing.drawable(words, 34), (turn, 1.0), offset, where, **look)
+        main.annotate(drawing.drawable(words, 34), (turn, 1.0), offset, bbox=drawing.BEHIND, **look)
 
 
 def _name_turns(main: Axes, lines: Sequence[Line]) -> None:

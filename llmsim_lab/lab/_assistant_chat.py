@@ -34,7 +34,7 @@ class AssistantChat(Lab):
     commands: ClassVar = {**Lab.commands, "send": "_send_message", "confirm": "_confirm"}
 
     def __init__(self, chat: Chat | LLMAgentEngine, *, user_id: str | None = None) -> None:
-        if isinstance(chat, LLMAgentEngine):
+        if not isinstance(chat, Chat):
             if user_id is None:
                 raise ConfigError("say who writes: AssistantChat(engine, user_id='ann')")
             chat = Chat(user_id=user_id, players={"assistant": chat})

@@ -277,8 +277,8 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
     yield f"Chart: {clip(printable(title), 100)}"
     for line in lines[:_MOST_NAMED]:
         first, last = line.rows[0], line.rows[-1]
-        ends = {item.label: (first.get(item.column), last.get(item.column)) for item in series}
-        parts = [f"{label} {_from_to(*its)}" for label, its in ends.items() if _drawn(its[1])]
+        ends = [(item.label, first.get(item.column), last.get(item.column)) for item in series]
+        parts = [f"{label} {_from_to(was, now)}" for label, was, now in ends if _drawn(now)]
         turns = f"turns {first['turn']} to {last['turn']}"
         yield f"{clip(printable(line.name), 60)}, {turns}: {', '.join(parts)}"
     if len(lines) > _MOST_NAMED:

@@ -216,7 +216,7 @@ def _check_names(cls: RunClass, base: RunClass) -> None:
             if not hasattr(type(value), "__set__"):
                 what = f"{cls.__name__}.{name}: {name} is something that every run has"
                 form = f"{name}: {type(value).__name__} = {value!r:.60}"
-                raise ConfigError(f"{what}; rename yours, or annotate its new default: {form}")
+                raise ConfigError(f"{what}; rename yours; a new default is annotated: {form}")
         elif not is_method and known is not None and name not in base.__annotations__:
             raise _taken(cls, name, "it")
 

@@ -22,8 +22,6 @@ from llmsim_lab.errors import LabError
 
 AnyStudy = Any
 """A ``Study``, whose module imports this one."""
-Begun = Sequence[tuple[Any, Any, Any]]
-"""Runs that were begun, each with what its file says, and the rows of its frames."""
 _PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
@@ -41,6 +39,7 @@ overflow-wrap:break-word}}h2{{padding-top:.9rem;border-top:1px solid}}
 
 def report_html(study: AnyStudy) -> str:
     """Return a study's report as a page."""
+    # Each with what its file says, and the rows of its frames.
     begun = [(it, *study.contents(it)) for it in study.progress() if it.tape and it.turns]
     infos = [info for _, its, _ in begun for info in its.values()]
     sections = {
@@ -102,7 +101,7 @@ def _charts(study: AnyStudy) -> Iterator[Markup]:
             yield safe(f"No chart of {outcome}: {error}")
 
 
-def _design(study: AnyStudy, begun: Begun) -> Iterator[Markup]:
+def _design(study: AnyStudy, begun: Sequence[Any]) -> Iterator[Markup]:
     """Yield the arms; under lines, the settings of each arm's first run, and each prompt once."""
     units = f"{len(study.units)}: {clip(', '.join(map(str, study.units)), 200)}"
     yield pairs([("reference", study.reference), ("units", units)])
@@ -128,7 +127,7 @@ def _failures(study: AnyStudy) -> Iterator[Markup]:
         yield table(("arm", "unit", "turns", "error"), rows)
 
 
-def _runs(study: AnyStudy, begun: Begun) -> Iterator[Markup]:
+def _runs(study: AnyStudy, begun: Sequence[Any]) -> Iterator[Markup]:
     """Yield how the calls of complete runs ended, and the digest of each run's frame."""
     names, files = ["calls", "repaired", "fallback", "failed"], []
     counts = study.to_frame().reindex(columns=names).sum().astype(int)

@@ -777,7 +777,7 @@ class Study:
         Raises:
             ConfigError: there is no outcome, or no arm of a name.
         """
-        from llmsim_lab.study._effects import Effects, effects  # here, since it imports scipy
+        from llmsim_lab.study._effects import effects  # here, since it imports scipy
 
         if not self.outcome:
             raise ConfigError("say what is compared: outcome='a column', or a function of the run")
@@ -785,8 +785,6 @@ class Study:
         how: dict[str, Any] = {"level": level, "sesoi": sesoi, "reference": self.reference}
         how["speaks_of"] = self._speaks_of()
         values = self.results
-        if values.empty:
-            return Effects(label="no run has ended")
         alike = values["arm"] == AA
         main = values if contrasts else values[~alike]
         found = effects(main, formula, contrasts=contrasts, **how)

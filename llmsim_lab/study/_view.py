@@ -8,14 +8,13 @@ from typing import Any
 
 from llmsim_lab.errors import LabError
 from llmsim_lab.run._reading import Reading
-from llmsim_lab.study._charts import numbers_of
+from llmsim_lab.study._charts import charted
 from llmsim_lab.study._design import AA
 from llmsim_lab.study._multiverse import multiverse
 from llmsim_lab.study._playing import Key
 
 VIEW = "study"
 AnyStudy = Any
-_MOST_ARMS = 12
 _BAND = ["turn", "estimate", "low", "high"]
 
 
@@ -67,10 +66,7 @@ def _effects(study: AnyStudy) -> dict[str, Any]:
 def _charts(study: AnyStudy, outcome: str) -> dict[str, Any]:
     """Return an outcome by unit and arm, by turn, as bands, and in each specification."""
     arms = [*study.arms]
-    rows = numbers_of(study.results, outcome)
-    if rows.empty or len(arms) > _MOST_ARMS:
-        why = f"{len(arms)} arms are too many for a chart" if len(rows) else "no numbers to chart"
-        return {"fault": f"{outcome}: {why}; study.results has all values"}
+    rows, _ = charted(study.results, outcome, arms)
     wide = rows.pivot_table(index="unit", columns="arm", values="value")
     wide = wide.reindex(index=study.units, columns=arms)
     made: dict[str, Any] = {"units": _listed(wide), "turns": [], "bands": [], "curves": []}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST_ARMS = 12
+MOST_ARMS = 12
 """In one chart."""
 _MOST_LINES = 60
 """Of units, between their arms."""
@@ -28,22 +28,6 @@ def numbers_of(results: pd.DataFrame, outcome: str) -> pd.DataFrame:
     rows = results[results["outcome"] == outcome]
     rows = rows.assign(value=to_numeric(rows["value"], errors="coerce"))
     return rows.dropna(subset=["value"])
-
-
-def charted(
-    results: pd.DataFrame, outcome: str, arms: Sequence[str]
-) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows of an outcome that have a number, and the arms that have some, in order.
-
-    Raises:
-        ConfigError: there are none, or too many for a chart.
-    """
-    rows = numbers_of(results, outcome)
-    there = [arm for arm in arms if (rows["arm"] == arm).any()]
-    if not 0 < len(there) <= _MOST_ARMS:
-        takes = f"has numbers of {len(there)} arms, and a chart has 1 to {_MOST_ARMS}"
-        raise ConfigError(f"{outcome!r} {takes}; study.results has all of them")
-    return rows, there
 
 
 def arms_figure(results: pd.DataFrame, outcome: str, *, arms: Sequence[str]) -> Figure:
@@ -59,7 +43,11 @@ def arms_figure(results: pd.DataFrame, outcome: str, *, arms: Sequence[str]) -> 
     Raises:
         ConfigError: there is nothing to draw, or there are too many arms.
     """
-    rows, there = charted(results, outcome, arms)
+    rows = numbers_of(results, outcome)
+    there = [arm for arm in arms if (rows["arm"] == arm).any()]
+    if not 0 < len(there) <= MOST_ARMS:
+        takes = f"has numbers of {len(there)} arms, and a chart has 1 to {MOST_ARMS}"
+        raise ConfigError(f"{outcome!r} {takes}; study.results has all of them")
     by_turn = rows["turn"].nunique() > 1
     figure = new_figure(10 if by_turn else 6, 4)
     *turns, units = figure.subplots(1, 2 if by_turn else 1, squeeze=False)[0]

@@ -1030,8 +1030,8 @@ def _situations(
             so_far.update(dumps(record).encode("utf-8", "surrogatepass"))
             if record["turn"] >= (info.fork_turn or 0):  # another run went on from those before
                 there[int(record["turn"])] = so_far.hexdigest()[:16]
-        wanted = [*there] if turns is None else sorted({*turns})
-        missing = [f"turn {turn}" for turn in wanted if turn not in there]
+        wanted = [turn for turn in there if turns is None or turn in turns]
+        missing = [f"turn {turn}" for turn in turns or () if turn not in there]
         if missing or not wanted:
             what = f"{[*missing, 'no turn'][0]} of run {info.id}"
             raise ConfigError(f"{what} was continued by it; {[*there] or 'none'} were")

@@ -385,13 +385,10 @@ class Study:
                     reason = "they are of other settings, seeds or code, and do not count"
                     self._warn("OTHER_RUNS", folder=self.tape, tapes=others, reason=reason)
                 for arm in [] if executor else self._arms.values():
-                    if self._player.models.of(self._world, arm) is not None:
-                        continue
-                    run = self._trial(arm)
-                    if run.config.needs_model and not run.players:
+                    if what := self.lacks_model(arm):  # a wrong one raises here
                         raise ConfigError(
-                            f"{type(run).__name__} asks a model, and the study has none: give it "
-                            "llm_client=connect('auto'), vary={'model': [...]}, or players='rule'"
+                            f"{what} asks a model, and the study has none: give it llm_client="
+                            "connect('auto'), vary={'model': [...]}, or players='rule'"
                         )
                 left = [key for key in self._jobs if self._entries[key].status != "done"]
                 await self._rehearse({arm for arm, _ in left})
@@ -478,7 +475,7 @@ class Study:
         if (task := self._task) is not None:
             task.get_loop().call_soon_threadsafe(task.cancel)
 
-    def listen(self, callback: Callable[[], object]) -> Callable[[], object]:
+    def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Register a callback for what changes as the study is played.
 
         Args:
@@ -490,7 +487,11 @@ class Study:
         """
         mine = object()
         self._listeners[mine] = callback
-        return lambda: self._listeners.pop(mine, None)
+
+        def forget() -> None:
+            self._listeners.pop(mine, None)
+
+        return forget
 
     def _tell(self) -> None:
         for callback in list(self._listeners.values()):
@@ -508,6 +509,13 @@ class Study:
             replace(it, status="running", turns=turns[it.key], error="") if it.key in turns else it
             for it in self._entries.values()
         ]
+
+    def lacks_model(self, arm: Arm) -> str:
+        """Return what asks a model in an arm for which there is none; empty where there is one."""
+        if self._player.models.of(self._world, arm) is not None:
+            return ""
+        run = self._trial(arm)
+        return type(run).__name__ if run.config.needs_model and not run.players else ""
 
     def _warn(self, event: str, **fields: Any) -> None:
         log_event(logger, logging.WARNING, event, study=self.name, **fields)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST_ARMS = 12
+MOST_ARMS = 12
+"""In one chart."""
 _MOST_LINES = 60
 """Of units, between their arms."""
 
@@ -44,11 +45,9 @@ def arms_figure(results: pd.DataFrame, outcome: str, *, arms: Sequence[str]) -> 
     """
     rows = numbers_of(results, outcome)
     there = [arm for arm in arms if (rows["arm"] == arm).any()]
-    if not 0 < len(there) <= _MOST_ARMS:
-        raise ConfigError(
-            f"{outcome!r} has numbers of {len(there)} arms, and a chart has 1 to {_MOST_ARMS}; "
-            "study.results has all of them"
-        )
+    if not 0 < len(there) <= MOST_ARMS:
+        takes = f"has numbers of {len(there)} arms, and a chart has 1 to {MOST_ARMS}"
+        raise ConfigError(f"{outcome!r} {takes}; study.results has all of them")
     by_turn = rows["turn"].nunique() > 1
     figure = new_figure(10 if by_turn else 6, 4)
     *turns, units = figure.subplots(1, 2 if by_turn else 1, squeeze=False)[0]
@@ -101,17 +100,12 @@ def difference_figure(band: pd.DataFrame, *, outcome: str, contrast: str) -> Fig
     axes.plot(turns, mean, color=colour, linewidth=2)
     _turns(axes)
     axes.set_ylabel(f"{drawable(outcome.replace('_', ' '))}, difference")
-    axes.set_title(
-        f"{drawable(contrast, 80)} · mean of {pairs} pairs, band for all turns at once",
-        loc="left",
-        size="small",
-    )
+    title = f"{drawable(contrast, 80)} · mean of {pairs} pairs, band for all turns at once"
+    axes.set_title(title, loc="left", size="small")
     peak = band.iloc[int(mean.abs().to_numpy().argmax())]
-    return told(
-        figure,
-        f"{contrast}, {outcome} by turn: largest at turn {int(peak['turn'])}, "
-        f"{peak['estimate']:+.2f}, band {peak['low']:.2f} to {peak['high']:.2f}.",
-    )
+    largest = f"{contrast}, {outcome} by turn: largest at turn {int(peak['turn'])}, "
+    largest += f"{peak['estimate']:+.2f}, band {peak['low']:.2f} to {peak['high']:.2f}."
+    return told(figure, largest)
 
 
 def curve_figure(specifications: pd.DataFrame, *, title: str) -> Figure:

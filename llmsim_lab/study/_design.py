@@ -38,9 +38,6 @@ from llmsim_lab.run._session import Session
 
 AnyRun = Any
 """A run of any class."""
-Factors = Mapping[str, Mapping[str, Any]]
-"""Labels and their levels, by factor."""
-
 AA = "A/A"
 """The name of the arm that is the reference once more, with other call seeds."""
 LAST = "@last"
@@ -72,30 +69,22 @@ class Arm:
 # --- factors and arms ----------------------------------------------------------------------------
 
 
-def factors_of(vary: Mapping[str, Any]) -> Factors:
-    """Return what is varied, every level with a label.
+def labelled(what: str, levels: Any) -> dict[str, Any]:
+    """Return levels by label, of a list or of a mapping.
 
     Raises:
-        ConfigError: something is not a list or mapping of levels.
+        ConfigError: there are none, or two have one label.
     """
-    if not isinstance(vary, Mapping):
-        raise ConfigError(f"vary={vary!r:.60} is not a mapping, such as {{'factor': [1.2, 1.8]}}")
-    return {name: _labelled(f"vary[{name!r}]", levels) for name, levels in vary.items()}
-
-
-def _labelled(what: str, levels: Any) -> dict[str, Any]:
     pairs: list[tuple[str, Any]] = []
     if isinstance(levels, Mapping):
         pairs = [(str(label), level) for label, level in levels.items()]
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
         pairs = [(label_of(level), level) for level in levels]
     if not pairs:
-        raise ConfigError(
-            f"{what}={levels!r:.40} is empty, or neither a list of levels nor a mapping"
-        )
+        raise ConfigError(f"{what}={levels!r:.40} is empty, or neither a list nor a mapping")
     [(label, count)] = Counter(label for label, _ in pairs).most_common(1)
     if count > 1:
-        raise ConfigError(f"{what} has two levels called {label!r}; label them: {{'one': ...}}")
+        raise ConfigError(f"{what} has two called {label!r}; label them: {{'one': ...}}")
     return dict(pairs)
 
 
@@ -106,36 +95,20 @@ def label_of(level: Any) -> str:
     if isinstance(level, LLMClient):
         return level.config.model
     name = getattr(level, "name", getattr(level, "__name__", None))
-    text = name if isinstance(name, str) else str(level)
+    text = name if isinstance(name, str) else re.sub(r" at 0x[0-9a-fA-F]+", "", str(level))
     return text if len(text) <= 40 or isinstance(level, str) else f"{text[:39]}…"
 
 
-def arms_of(factors: Factors, *, aa: bool) -> list[Arm]:
-    """Return an arm for each combination of levels, the reference first, the A/A arm last.
-
-    Raises:
-        ConfigError: two arms have one name.
-    """
-    arms = [_arm(factors, labels) for labels in product(*factors.values())]
-    if len({arm.name for arm in arms} - {AA}) < len(arms):
-        raise ConfigError(f"two arms have one name, or one is {AA!r}; label the levels otherwise")
-    return [*arms, *([replace(arms[0], name=AA, further=1)] if aa else [])]
-
-
-def _arm(factors: Factors, labels: Iterable[str]) -> Arm:
+def _arm(factors: Mapping[str, Mapping[str, Any]], labels: Iterable[str]) -> Arm:
     levels = dict(zip(factors, labels, strict=True))
     values = {name: factors[name][label] for name, label in levels.items()}
-    # A number alone says nothing; a word such as "hawkish" speaks for itself. What all arms share
-    # tells none of them apart.
-    said_ = {
-        name: f"{name}={label}"
-        if isinstance(it := values[name], int | float | None) and label == label_of(it)
-        else label
-        for name, label in levels.items()
-    }
-    telling = [name for name in levels if len(factors[name]) > 1] or list(levels)
-    name = " · ".join(said_[name] for name in telling) or "all"
-    return Arm(name=name, levels=levels, values=values)
+    words = []
+    # What all arms share tells none of them apart.
+    for name in [name for name in levels if len(factors[name]) > 1] or levels:
+        # A number alone says nothing; a word such as "hawkish" speaks for itself.
+        bare = isinstance(it := values[name], int | float | None) and levels[name] == label_of(it)
+        words.append(f"{name}={levels[name]}" if bare else levels[name])
+    return Arm(name=" · ".join(words) or "all", levels=levels, values=values)
 
 
 def seeds_of(seeds: int | Sequence[int]) -> list[int]:
@@ -161,7 +134,7 @@ class World:
     Args:
         source: a ``Run`` class.
         fixed: what is the same in all arms, by the names that can also be varied.
-        factors: what is varied.
+        vary: levels by factor.
         turns: of each run; the configuration's if None.
         recorded: the configuration of a recorded run whose situations are asked again, or None.
 
@@ -170,17 +143,20 @@ class World:
     """
 
     def __init__(
-        self, source: Any, fixed: dict[str, Any], factors: Factors, turns: int | None, recorded: Any
+        self, source: Any, fixed: dict[str, Any], vary: Any, turns: int | None, recorded: Any
     ) -> None:
+        if not isinstance(vary, Mapping | None):
+            raise ConfigError(f"vary={vary!r:.60} is not a mapping, such as {{'factor': [1, 2]}}")
+        self.factors = {name: labelled(f"vary[{name!r}]", it) for name, it in (vary or {}).items()}
         if not (isinstance(source, type) and issubclass(source, Run)):
             raise ConfigError(f"{source!r:.60} is not something to play; give a Run class")
-        if twice := fixed.keys() & factors.keys():
+        if twice := fixed.keys() & self.factors.keys():
             raise ConfigError(f"{', '.join(sorted(twice))} cannot be both fixed and varied")
         self.cls: type[AnyRun] = source
         self.fixed, self.again, self.code = fixed, recorded is not None, dict[str, str]()
         self.turns = 0 if turns is None else whole_number("turns", turns, least=1)
         self.base = recorded or _first_config(source.config_type, fixed)
-        names = [name for name in (*fixed, *factors) if name not in _SPECIAL]
+        names = [name for name in (*fixed, *self.factors) if name not in _SPECIAL]
         self._paths = {name: self._path(name) for name in names}
 
     def _path(self, name: str) -> tuple[Any, ...]:
@@ -196,6 +172,19 @@ class World:
         known += [*_SPECIAL, *(f"llm.{it}" for it in settings)]
         near = among(name if path[0] == "llm" else path[0], known)
         raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{near}")
+
+    def arms(self, *, aa: bool) -> list[Arm]:
+        """Return an arm for each combination of levels, the reference first, the A/A arm last.
+
+        Raises:
+            ConfigError: two arms have one name.
+        """
+        arms = [_arm(self.factors, labels) for labels in product(*self.factors.values())]
+        if len({arm.name for arm in arms} - {AA}) < len(arms):
+            raise ConfigError(
+                f"two arms have one name, or one is {AA!r}; label the levels otherwise"
+            )
+        return [*arms, *([replace(arms[0], name=AA, further=1)] if aa else [])]
 
     def level(self, arm: Arm, name: str) -> Any:
         """Return the level of ``model``, ``prompt``, ...; None where the arm names none."""
@@ -213,7 +202,7 @@ class World:
         labels = list(map(label_of, level))
         if len(set(labels)) < len(labels):  # such as lambdas
             labels = [f"wording {number}" for number in range(1, len(labels) + 1)]
-        return _labelled("prompt", dict(zip(labels, level, strict=True)))
+        return labelled("prompt", dict(zip(labels, level, strict=True)))
 
     def interventions(self, arm: Arm, turn: int = 0) -> list[StateChange]:
         """Return what an arm sets from outside, in order; values alone are set at ``turn``."""
@@ -489,11 +478,9 @@ class Models:
             return None
         key = model if isinstance(model, str) else id(model)
         if key not in self._clients:
-            client = model
-            if isinstance(model, str):
-                client = connect(model, config=getattr(world.base, "llm", None), quiet=True)
-            elif not isinstance(model, LLMClient):
-                client = model() if callable(model) else model
+            client = model() if callable(model) else model
+            if isinstance(client, str):
+                client = connect(client, config=getattr(world.base, "llm", None), quiet=True)
             if not isinstance(client, LLMClient):
                 raise ConfigError(
                     f"model={model!r:.40} gives {client!r:.40}, which is not a client"

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import combinations, product
+from itertools import chain, combinations, product
+from operator import add
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +31,8 @@ from llmsim_lab.errors import ConfigError
 
 SpeaksOf = Literal["new runs", "these situations", "new wordings", "new wordings and situations"]
 Numbers = NDArray[Any]
+Tested = tuple["Effect", Numbers | None]
+"""An effect, and the differences of runs where these are paired."""
 Spread = tuple[float, float]
 """A variance, and its degrees of freedom."""
 Strata = list[tuple[float, Numbers]]
@@ -102,14 +105,11 @@ class Effect:
         Args:
             unit: of the outcome.
         """
-        ends = (
-            ""
-            if self.low is None
-            else f", {100 * self.level:g} % {self.low:.2f} to {self.high:.2f}"
-        )
-        p = short_p(self.p_family) + " adjusted for all comparisons" * bool(self.p_family != self.p)
-        said = self._said("", f" {unit}".rstrip() + ends, p)
-        return self.contrast + re.sub(r"-(?=\d)", _MINUS, said)
+        ends = f" {unit}".rstrip()
+        if self.low is not None:
+            ends += f", {100 * self.level:g} % {self.low:.2f} to {self.high:.2f}"
+        p = short_p(self.p_family) + " adjusted for all comparisons" * (self.p_family != self.p)
+        return self.contrast + re.sub(r"-(?=\d)", _MINUS, self._said("", ends, p))
 
     def _said(self, what: str, ends: str, p: str, n: str = "") -> str:
         if self.estimate is None:
@@ -121,18 +121,15 @@ class Effect:
 class Effects(list[Effect]):
     """Effects in the order of contrasts and outcomes; ``label`` says what they are of."""
 
-    def __init__(self, effects: Iterable[Effect] = (), *, label: str = "") -> None:
-        super().__init__(effects)
-        self.label = label
+    label: str = ""
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each effect, with its attributes as columns."""
         return pd.DataFrame([asdict(effect) for effect in self])
 
     def __str__(self) -> str:
-        notes = [f"  note: {e.note}" if e.note and e.estimate is not None else "" for e in self]
-        lines = [line for pair in zip(map(str, self), notes, strict=True) for line in pair]
-        return "\n".join(line for line in [self.label, *lines] if line)
+        noted = [f"\n  note: {e.note}" if e.note and e.estimate is not None else "" for e in self]
+        return "\n".join(filter(None, [self.label, *map(add, map(str, self), noted)]))
 
     __repr__ = __str__
 
@@ -184,28 +181,26 @@ def effects(
         table = table[table["outcome"] == left]
     values, rows, levels = cube(table, "arm", "wording", "unit", "replicate", "outcome")
     run_of = pd.factorize(table.drop_duplicates("unit")["run"])[0]
-    arms, outcomes, one = levels[0], levels[4], np.eye(len(levels[0]))
-    if formula is not None:
+    arms, outcomes = levels[0], levels[4]
+    texts = set(table.loc[[isinstance(value, str) for value in table["value"]], "outcome"])
+    if formula is None:
+        base, weights = arms[0 if reference is None else _place("arm", reference, arms)], {}
+        for one, other in contrasts or [(arm, base) for arm in arms if arm != base]:
+            a, b = (np.eye(len(arms))[_place("arm", arm, arms)] for arm in (one, other))
+            weights[f"{one} {_MINUS} {other}"] = a - b
+        if not all(w.any() for w in weights.values()):
+            raise ConfigError(f"contrasts={contrasts}: one of them compares an arm with itself")
+    elif texts:
+        raise ConfigError(f"{', '.join(texts)}: a formula takes numbers, and here are texts")
+    else:
         factors = [name for name in table if name not in _FIXED]
         weights = factorial_weights(table.drop_duplicates("arm")[factors], formula)
-    else:
-        base, weights = arms[0 if reference is None else _place("arm", reference, arms)], {}
-        for pair in contrasts or [(arm, base) for arm in arms if arm != base]:
-            a, b = (_place("arm", arm, arms) for arm in pair)
-            if a == b:
-                raise ConfigError(f"contrasts={contrasts}: one of them compares an arm with itself")
-            weights[_minus(*pair)] = one[a] - one[b]
-        if not weights:
-            return Effects(label="one arm, and nothing to compare it with")
-    texts = set(table.loc[[isinstance(value, str) for value in table["value"]], "outcome"])
-    if texts and formula is not None:
-        raise ConfigError(f"{', '.join(texts)}: a formula takes numbers, and here are texts")
-    family: list[tuple[Effect, Numbers | None]] = []
+    family: list[Tested] = []
     for (label, w), (k, outcome) in product(weights.items(), enumerate(outcomes)):
         effect = Effect(contrast=label, outcome=str(outcome), level=level, speaks_of=speaks_of)
         if outcome in texts:
-            pair, of = (arms[w.argmax()], arms[w.argmin()]), table[table["outcome"] == outcome]
-            family.append((energy(of, *pair, effect), None))
+            of = table[table["outcome"] == outcome]
+            family.append((energy(of, arms[w.argmax()], arms[w.argmin()], effect), None))
         else:
             family.append(compare(values[..., k], rows[..., k], run_of, w, effect))
     margins = sesoi if isinstance(sesoi, Mapping) else dict.fromkeys(outcomes, sesoi)
@@ -213,11 +208,9 @@ def effects(
         _place("outcome", outcome, outcomes)
         if margin is not None and real_number("sesoi", margin) <= 0:
             raise ConfigError(f"sesoi={margin!r} must be above 0: an effect of that size matters")
-    return Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
-
-
-def _minus(one: object, other: object) -> str:
-    return f"{one} {_MINUS} {other}"
+    found = Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
+    found.label = "one arm, and nothing to compare it with" * (not weights)
+    return found
 
 
 def _place(what: str, name: Any, names: Iterable[Any]) -> int:
@@ -254,7 +247,7 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
             w, sides = np.ones(len(arms)), []
             for k, (name, its) in zip(chosen, levels.items(), strict=True):
                 w *= 1.0 * (arms[name] == its[k]) - (arms[name] == its[0]) if k else 1 / len(its)
-                sides += [_minus(f"{name}={its[k]}", f"{name}={its[0]}")] * (k > 0)
+                sides += [f"{name}={its[k]} {_MINUS} {name}={its[0]}"] * (k > 0)
             label = " \N{MULTIPLICATION SIGN} ".join(f"({side})" for side in sides)
             weights[label if len(sides) > 1 else sides[0]] = w
     return weights
@@ -277,9 +270,7 @@ def cube(table: pd.DataFrame, *keys: str) -> tuple[Numbers, Numbers, list[list[A
 # --- one contrast in one outcome ------------------------------------------------------------------
 
 
-def compare(
-    values: Numbers, rows: Numbers, run_of: Numbers, w: Numbers, effect: Effect
-) -> tuple[Effect, Numbers | None]:
+def compare(values: Numbers, rows: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Tested:
     """Return the effect with its estimate, and the differences of runs where these are paired.
 
     Args:
@@ -300,15 +291,12 @@ def compare(
     return _of_these(values, rows, w, replace(effect, speaks_of="these situations")), None
 
 
-def _of_runs(
-    values: Numbers, rows: Numbers, run_of: Numbers, w: Numbers, effect: Effect
-) -> tuple[Effect, Numbers]:
+def _of_runs(values: Numbers, rows: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Tested:
     """Return Student's t over pairs of runs, and their differences."""
     units, asked = _mean(_mean(values, 3), 1), rows.any(axis=(0, 1, 3))
     differences, runs = _rounded(w @ units, units), _by_run(units, run_of)
     pairs = _by_run(differences, run_of)
-    known, share = _known(pairs), _is_share(runs)
-    n, what = len(known), "pairs"
+    n, share, what = len(known := _known(pairs)), _is_share(runs), "pairs"
     few = f"{counted(n, 'pair')} of runs: an interval takes two"
     if len(pairs) < len(differences):
         what = "situations"
@@ -320,8 +308,7 @@ def _of_runs(
     if share and sorted(w) == [-1.0, 1.0] and n > 1:
         return _shares(effect, known), pairs
     coarse = (_two_valued(runs) and not share) or (n > 2 and _two_valued(known))
-    strata = [(1.0, known)]
-    effect = _student(effect, strata, few * (n < 2), coarse, _spread(strata), _spread())
+    effect = _student(effect, [(1.0, known)], few * (n < 2), coarse)
     error = math.sqrt(6 * n * (n - 1) / (n - 2) / (n + 1) / (n + 3)) if n > 2 else math.inf
     if effect.low is not None and abs(stats.skew(known, bias=False)) > 2 * error:
         text = "skewed: with 5 to 50 runs such intervals contained the truth in 83 to 94 of 100"
@@ -341,14 +328,11 @@ def _of_these(values: Numbers, rows: Numbers, w: Numbers, effect: Effect) -> Eff
     groups = [_known(row) for row in _rounded(np.tensordot(w, answers, 1), answers)]
     used = [group for group in groups if len(group) > 1] or [row for row in groups if len(row)]
     n, asked = len(used), int(rows.any(axis=(0, 1, 3)).sum())
-    effect = replace(effect, n=n, method="stratified by situation, paired answers")
-    if asked > n:
-        text = f"{asked - n} of {asked} situations left out: an arm has too few answers"
-        effect = _noted(effect, text)
+    left = f"{asked - n} of {asked} situations left out: an arm has too few answers" * (asked > n)
+    effect = _noted(effect, left, n=n, method="stratified by situation, paired answers")
     few = "one answer a situation: an interval takes two" * (max(map(len, groups)) < 2)
     coarse = _two_valued(answers) and not _is_share(answers)
-    strata = [(1 / n, group) for group in used]
-    return _student(effect, strata, few, coarse, _spread(strata), _spread())
+    return _student(effect, [(1 / n, group) for group in used], few, coarse)
 
 
 def _of_wordings(values: Numbers, run_of: Numbers | None, w: Numbers, effect: Effect) -> Effect:
@@ -375,16 +359,15 @@ def _of_wordings(values: Numbers, run_of: Numbers | None, w: Numbers, effect: Ef
             floor += weight**2 * share * (1 - share) / count
     spread, df = _spread(*(block for block in blocks if run_of is None or len(block[0][1]) > 1))
     few = "an arm's only wording takes two answers a situation" * math.isnan(spread)
-    more = _spread()
+    spreads: list[Spread] = []
     if run_of is not None:
         runs = _known(_by_run(w @ _mean(_mean(values, 3), 1), run_of[used]))
-        how, more = f"{how} and {len(runs)} runs", _spread([(1.0, runs)])
+        how, spreads = f"{how} and {len(runs)} runs", [_spread([(1.0, runs)])]
         few = "one run: its situations say nothing of new ones" * (len(runs) < 2)
     if any(1 < size < ENOUGH_WORDINGS for size in n):
         few = f"two wordings of an arm: new ones take {ENOUGH_WORDINGS}"
-    strata = [stratum for block in blocks for stratum in block]
-    effect = replace(effect, n=sum(n), method=how)
-    return _student(effect, strata, few, False, (max(spread, floor), df), more)
+    effect, strata = replace(effect, n=sum(n), method=how), list(chain(*blocks))
+    return _student(effect, strata, few, False, (max(spread, floor), df), *spreads)
 
 
 def _spread(*blocks: Strata) -> Spread:
@@ -404,9 +387,7 @@ def _spread(*blocks: Strata) -> Spread:
     return variance, df
 
 
-def _student(
-    effect: Effect, strata: Strata, few: str, coarse: bool, spread: Spread, more: Spread
-) -> Effect:
+def _student(effect: Effect, strata: Strata, few: str, coarse: bool, *spreads: Spread) -> Effect:
     """Return the effect with Student's t, or with the reason why it has none.
 
     Args:
@@ -414,25 +395,25 @@ def _student(
         strata: the groups.
         few: why there are too few units for an interval; empty if there are enough.
         coarse: whether values take two values only.
-        spread: of the groups.
-        more: what is added to it.
+        spreads: of the groups, and what is added to it; of ``strata`` if not given.
     """
     if not strata or not all(len(group) for _, group in strata):
         return _noted(effect, "an arm has no values")
+    variances, dfs = zip(*(spreads or [_spread(strata)]), strict=True)
     scale = max(np.abs(group).max() for _, group in strata)
     estimate = float(sum(w * group.mean() for w, group in strata))
     effect = replace(effect, estimate=estimate if abs(estimate) > 1e-12 * scale else 0.0)
-    if not few and math.sqrt(spread[0]) <= _NOTHING * scale:
+    if not few and math.sqrt(variances[0]) <= _NOTHING * scale:
         few = "all differ by the same, which says nothing of new ones"
         if not effect.estimate:
-            effect, few = replace(effect, p=1.0), "all differences are exactly 0"
+            return _noted(effect, "all differences are exactly 0", p=1.0)
     if few or coarse:
         return _noted(effect, few or "takes two values only: too coarse for an interval")
-    return _with_t(effect, estimate, math.sqrt(spread[0] + more[0]), min(spread[1], more[1]))
+    return _with_t(effect, estimate, math.sqrt(sum(variances)), min(dfs))
 
 
-def _noted(effect: Effect, text: str) -> Effect:
-    return replace(effect, note=f"{effect.note}; {text}" if effect.note else text)
+def _noted(effect: Effect, text: str, **known: Any) -> Effect:
+    return replace(effect, note="; ".join(filter(None, [effect.note, text])), **known)
 
 
 def _with_t(effect: Effect, middle: float, error: float, df: float) -> Effect:
@@ -494,20 +475,19 @@ def _is_share(values: Numbers) -> bool:
 # --- a family of contrasts and outcomes -----------------------------------------------------------
 
 
-def _adjusted(family: Sequence[tuple[Effect, Numbers | None]]) -> list[Effect]:
-    """Return the effects with their p-values adjusted for all of them together."""
-    tested = [k for k, (effect, _) in enumerate(family) if effect.p is not None]
-    effects, own = [effect for effect, _ in family], [family[k][0].p or 0.0 for k in tested]
-    pairs = [d for e, d in map(family.__getitem__, tested) if d is not None and e.n >= ENOUGH_RUNS]
-    how, adjusted = f"; Holm over {len(tested)}", holm(own)
-    if len(pairs) == len(tested) > 1:
-        how = f"; Romano-Wolf over {len(tested)}, {len(_signs(len(pairs[0]))):,} sign flips"
+def _adjusted(family: Sequence[Tested]) -> Iterator[Effect]:
+    """Yield the effects with their p-values adjusted for all of them together."""
+    own = [effect.p for effect, _ in family if effect.p is not None]
+    pairs = [d for e, d in family if e.p is not None and d is not None and e.n >= ENOUGH_RUNS]
+    how, adjusted = f"; Holm over {len(own)}", holm(own)
+    if len(pairs) == len(own) > 1:
+        how = f"; Romano-Wolf over {len(own)}, {len(_signs(len(pairs[0]))):,} sign flips"
         adjusted = romano_wolf(np.column_stack(pairs)).tolist()
-    for k, p, least in zip(tested, adjusted, own, strict=True):
-        method = effects[k].method + how * (len(tested) > 1)
-        # Sign flips may find less than Student's t does.
-        effects[k] = replace(effects[k], p_family=max(p, least), method=method)
-    return effects
+    for effect, _ in family:
+        if effect.p is not None:  # sign flips may find less than Student's t does
+            p, method = max(adjusted.pop(0), effect.p), effect.method + how * (len(own) > 1)
+            effect = replace(effect, p_family=p, method=method)
+        yield effect
 
 
 def _verdict(effect: Effect, margin: float | None) -> Effect:
@@ -611,29 +591,28 @@ def energy(table: pd.DataFrame, one: str, other: str, effect: Effect) -> Effect:
             situations only.
     """
     rows = table[table["arm"].isin([one, other]) & table["value"].notna()]
-    key = {"new runs": "run", "these situations": "unit"}.get(effect.speaks_of, "wording")
-    if key == "wording" and rows.groupby("arm")["wording"].nunique().min() < ENOUGH_WORDINGS:
-        key = "unit"
+    speaks_of: SpeaksOf = effect.speaks_of
+    if "wordings" in speaks_of:
+        few = rows.groupby("arm")["wording"].nunique().min() < ENOUGH_WORDINGS
+        speaks_of = "these situations" if few else "new wordings"
+    key = {"new runs": "run", "new wordings": "wording"}.get(speaks_of, "unit")
     if paired := key != "wording":
         rows = rows[rows.groupby(key)["arm"].transform("nunique") > 1]
-    speaks: dict[str, SpeaksOf] = {"run": "new runs", "wording": "new wordings"}
-    speaks_of, n = speaks.get(key, "these situations"), rows[key].nunique()
-    effect = replace(effect, speaks_of=speaks_of, n=n)
+    effect = replace(effect, speaks_of=speaks_of, n=rows[key].nunique())
     if rows["arm"].nunique() < 2:
         return _noted(effect, "there are no answers of both arms")
-    codes, items = pd.factorize(rows["value"])
+    # What is exchanged as a whole, with its share of each different value.
+    whole = [rows["arm"], rows[key], *[np.arange(len(rows))] * (key == "unit")]
+    share = pd.get_dummies(rows["value"], dtype=float).groupby(whole, sort=False).mean()
+    items: list[Any] = list(share)
     by_words = len(items) > len(rows) / 2
     apart = np.array([[word_distance(a, b) if by_words else a != b for b in items] for a in items])
-    # What is exchanged as a whole, with its share of each different value.
-    whole = rows.groupby(["arm", key], sort=False).ngroup().to_numpy()
-    whole = whole if key != "unit" else np.arange(len(rows))
-    share, first = (
-        pd.crosstab(whole, codes, normalize="index").to_numpy(),
-        rows.groupby(whole).first(),
-    )
-    is_one, block = (first["arm"] == one).to_numpy(int), pd.factorize(first[key])[0] * paired
+    arm, its = (share.index.get_level_values(level) for level in (0, 1))
+    is_one, block = (arm == one).astype(int), pd.factorize(its)[0] * paired
     own = block * (key == "unit" and np.bincount(block, is_one).max() > 1)
-    between = share @ apart @ share.T * (own[:, None] == own) / (own.max() + 1)
+    between = (
+        share.to_numpy() @ apart @ share.to_numpy().T * (own[:, None] == own) / (own.max() + 1)
+    )
     draws = np.random.default_rng(0).random((RANDOM_FLIPS + 1, len(block)))
     order = np.argsort(block, kind="stable")
     draws[:, order] = is_one[np.argsort(block + draws, axis=1)]
@@ -673,9 +652,7 @@ def by_turn(table: pd.DataFrame, one: str, other: str, *, level: float = 0.95) -
     return frame.assign(n=len(curves)).sort_values("turn", ignore_index=True)
 
 
-def sup_t_band(
-    curves: Numbers, level: float, draws: int = 10_000, seed: int = 0
-) -> tuple[Numbers, ...]:
+def sup_t_band(curves: Numbers, level: float, draws: int = 10_000, seed: int = 0) -> Numbers:
     """Return the mean of paired curves and a band that contains the whole true curve.
 
     The band is mean ± c · standard error at each turn, with the same c, so that with probability
@@ -695,10 +672,9 @@ def sup_t_band(
         Mean, low and high. Ends are NaN with fewer than two curves; where all curves are equal at a
         turn, as before a shock, both are the mean.
     """
-    n = len(curves)
-    mean = curves.mean(axis=0) if n else np.full(curves.shape[1], np.nan)
+    n, mean = len(curves), _mean(curves, 0)
     if n < 2:
-        return mean, mean * np.nan, mean * np.nan
+        return np.array([mean, mean * np.nan, mean * np.nan])
     error = curves.std(axis=0, ddof=1) / math.sqrt(n)
     moves = error > _NOTHING * np.abs(mean)
     correlation = np.atleast_2d(np.corrcoef(curves[:, moves], rowvar=False))
@@ -713,7 +689,7 @@ def sup_t_band(
     largest = np.abs(drawn[:, 0] / np.sqrt(spread)).max(axis=1, initial=0.0)
     # Weibull's quantile is k / (draws + 1), as a permutation test counts, and rather too large.
     reach = np.quantile(largest, level, method="weibull") * error * moves
-    return mean, mean - reach, mean + reach
+    return np.array([mean, mean - reach, mean + reach])
 
 
 # --- how much can be seen -------------------------------------------------------------------------

@@ -41,8 +41,7 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     _draw_responses(slopes, demonstration)
     [first, *_] = demonstration.runs.values()
     start = str(first["plain"].turns[0].state.period)
-    above = f"Policy rate from {start}, inflation above target"
-    _draw_rates(plain, demonstration, "plain", above)
+    _draw_rates(plain, demonstration, "plain", f"Policy rate from {start}, inflation above target")
     below = "The same quarters mirrored: inflation below target, slump"
     _draw_rates(mirrored, demonstration, "mirrored", below)
     for axes in (oil, plain, mirrored):
@@ -64,8 +63,7 @@ def _line(axes: Axes, values: pd.DataFrame, player: str, label: str) -> None:
     turns, reach = values.index, (values.min(axis=1), values.max(axis=1))
     axes.fill_between(turns, *reach, color=colour, alpha=0.18, linewidth=0)
     wide = 2.6 if colour == _MODEL else 1.8
-    mean = values.mean(axis=1)
-    axes.plot(turns, mean, label=label, color=colour, linestyle=dashes, linewidth=wide)
+    axes.plot(values.mean(axis=1), label=label, color=colour, linestyle=dashes, linewidth=wide)
 
 
 def _draw_rates(axes: Axes, demonstration: Demonstration, world: World, title: str) -> None:
@@ -98,8 +96,7 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
     rule, model = (demonstration.response(it).mean for it in (RULE, demonstration.model))
     words = f"Oil shock, rate with it minus without: {rule:+.2f} under the rule, "
     axes.set_title(f"{words}{model:+.2f} under the model", loc="left", fontsize="medium")
-    shock = f"quarter (the shock comes in quarter {OIL_TURN})"
-    axes.set(xlabel=shock, ylabel="percentage points")
+    axes.set(xlabel=f"quarter (the shock comes in quarter {OIL_TURN})", ylabel="percentage points")
 
 
 def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-AnyStudy = Any
-
 
 @dataclass(frozen=True, slots=True)
 class Multiverse:
@@ -51,7 +49,7 @@ class Multiverse:
     __repr__ = __str__
 
 
-def multiverse(study: AnyStudy, factor: str, *, outcome: str = "") -> Multiverse:
+def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
     """Return the effect of one factor in each combination of the study's other factors.
 
     Vary what a finding might hang on: wordings of the prompt, orders of options, personas,

@@ -63,17 +63,17 @@ class StudyRun:
         unit: its seed, or the recorded situation.
         status: ``left`` if it was never begun, ``stopped`` if it can be continued, ``failed``,
             ``done``; ``running`` in ``Study.progress`` alone.
-        tape: its file, once it was begun.
         turns: how many were played.
         error: why it failed.
+        tape: its file, once it was begun.
     """
 
     arm: str
     unit: Unit
     status: RunStatus = "left"
-    tape: Path | None = None
     turns: int = 0
     error: str = ""
+    tape: Path | None = None
 
     @property
     def key(self) -> Key:

@@ -20,10 +20,6 @@ from llmsim_lab._util.html import details, join, pairs, pre, safe, styled, table
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LabError
 
-AnyStudy = Any
-"""A ``Study``, whose module imports this one."""
-Begun = Sequence[tuple[Any, Any, Any]]
-"""Runs that were begun, each with what its file says, and the rows of its frames."""
 _PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
@@ -39,8 +35,9 @@ overflow-wrap:break-word}}h2{{padding-top:.9rem;border-top:1px solid}}
 """
 
 
-def report_html(study: AnyStudy) -> str:
+def report_html(study: Any) -> str:
     """Return a study's report as a page."""
+    # Each with what its file says, and the rows of its frames.
     begun = [(it, *study.contents(it)) for it in study.progress() if it.tape and it.turns]
     infos = [info for _, its, _ in begun for info in its.values()]
     sections = {
@@ -71,7 +68,7 @@ def _facts(infos: Sequence[Any]) -> Iterator[str]:
     yield from sorted(made)
 
 
-def _effects(study: AnyStudy) -> Iterator[Markup]:
+def _effects(study: Any) -> Iterator[Markup]:
     """Yield a factorial's main effects, and each arm minus the reference."""
     if len(study.arms) < 2 or not study.counts["done"]:
         yield safe("Nothing is compared: it takes two arms, and runs that are done.")
@@ -87,7 +84,7 @@ def _effects(study: AnyStudy) -> Iterator[Markup]:
             yield Markup(found._repr_html_())
 
 
-def _charts(study: AnyStudy) -> Iterator[Markup]:
+def _charts(study: Any) -> Iterator[Markup]:
     """Yield each outcome by arm, and by turn how arms differ from the reference."""
     others = [arm for arm in study.arms if arm != study.reference]
     for outcome in study.outcome:
@@ -102,7 +99,7 @@ def _charts(study: AnyStudy) -> Iterator[Markup]:
             yield safe(f"No chart of {outcome}: {error}")
 
 
-def _design(study: AnyStudy, begun: Begun) -> Iterator[Markup]:
+def _design(study: Any, begun: Sequence[Any]) -> Iterator[Markup]:
     """Yield the arms; under lines, the settings of each arm's first run, and each prompt once."""
     units = f"{len(study.units)}: {clip(', '.join(map(str, study.units)), 200)}"
     yield pairs([("reference", study.reference), ("units", units)])
@@ -118,7 +115,7 @@ def _design(study: AnyStudy, begun: Begun) -> Iterator[Markup]:
         yield details(f"prompt {prompt['name']}, {digest[:12]}", pre(prompt["text"]))
 
 
-def _failures(study: AnyStudy) -> Iterator[Markup]:
+def _failures(study: Any) -> Iterator[Markup]:
     if left := study.counts["stopped"] + study.counts["left"]:
         yield safe(f"{left} runs are not done yet. ")
     failed = [it for it in study.progress() if it.status == "failed"]
@@ -128,7 +125,7 @@ def _failures(study: AnyStudy) -> Iterator[Markup]:
         yield table(("arm", "unit", "turns", "error"), rows)
 
 
-def _runs(study: AnyStudy, begun: Begun) -> Iterator[Markup]:
+def _runs(study: Any, begun: Sequence[Any]) -> Iterator[Markup]:
     """Yield how the calls of complete runs ended, and the digest of each run's frame."""
     names, files = ["calls", "repaired", "fallback", "failed"], []
     counts = study.to_frame().reindex(columns=names).sum().astype(int)

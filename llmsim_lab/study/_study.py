@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -44,17 +44,7 @@ from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._registry import class_of_manifest, is_shipped, sources_digest
 from llmsim_lab.run._run import _load, about
-from llmsim_lab.study._design import (
-    AA,
-    LAST,
-    AnyRun,
-    Arm,
-    Models,
-    World,
-    arms_of,
-    factors_of,
-    seeds_of,
-)
+from llmsim_lab.study._design import AA, LAST, AnyRun, Arm, Models, World, labelled, seeds_of
 from llmsim_lab.study._playing import (
     Job,
     Key,
@@ -207,11 +197,9 @@ class Study:
         aa: bool = False,
         **fixed: Any,
     ) -> None:
-        factors = factors_of(vary or {})
-        self._world = World(world, fixed, factors, turns, None)
+        self._world = World(world, fixed, vary, turns, None)
         units = [{"unit": it, "run": it, "digest": str(it)} for it in seeds_of(seeds)]
-        arms = arms_of(factors, aa=aa)
-        self._arrange(arms, units, outcome, tape, llm_client, name or world.__name__)
+        self._arrange(aa, units, outcome, tape, llm_client, name or world.__name__)
 
     @classmethod
     def again(
@@ -263,19 +251,19 @@ class Study:
             source = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
         if source is None:
             raise ConfigError("the run is on no tape; make it with tape='my.tape'")
-        infos, factors = _independent(source, run), factors_of(vary or {})
+        infos = _independent(source, run)
         kind = world or class_of_manifest(infos[0].id, infos[0].manifest)
         made = cls.__new__(cls)
         made._source, made._samples = source, whole_number("samples", samples, least=1)
-        recorded = config_of(infos[0], kind)
-        made._world = World(kind, fixed, factors, None, recorded)
-        arms, units = arms_of(factors, aa=False), _situations(source, infos, turns)
-        made._arrange(arms, units, outcome, to, llm_client, name or f"{infos[0].name} again")
+        made._world = World(kind, fixed, vary, None, config_of(infos[0], kind))
+        units, name = _situations(source, infos, turns), name or f"{infos[0].name} again"
+        made._arrange(False, units, outcome, to, llm_client, name)
         return made
 
     def _arrange(
-        self, arms: list[Arm], units: Units, outcome: Any, tape: Any, llm_client: Any, name: str
+        self, aa: bool, units: Units, outcome: Any, tape: Any, llm_client: Any, name: str
     ) -> None:
+        arms = self._world.arms(aa=aa)
         trial = self._world.checked(arms, units[0]["run"], self._source)
         self.name, self.reference = name, arms[0].name
         self.arms = {arm.name: dict(arm.levels) for arm in arms}
@@ -285,8 +273,8 @@ class Study:
         self.factors = list(self._levels(self.reference))
         self.outcome = self._outcomes_of(outcome, trial)
         self._series = trial.series
-        models = Models(llm_client)
-        self._player = StudyPlayer(self._world, models, self._arms, on_change=self._tell)
+        self._player = StudyPlayer(self._world, Models(llm_client), self._arms)
+        self._player.on_change = self._tell
         self._listeners: dict[object, Callable[[], object]] = {}
         self._task: asyncio.Task[Any] | None = None
         self._read = dict[Key, Contents]()
@@ -429,14 +417,14 @@ class Study:
         Raises:
             PromptError: one has no such name, or its edit gives no prompt.
         """
-        [first, *_] = self._jobs.values()
+        end = next(iter(self._jobs.values())).end
         for arm in [arm for name, arm in self._arms.items() if name in arms]:
             for place, wording in enumerate(self._world.wordings(arm)):
-                run = self._world.trial(arm, first.run, self._source, place)
+                run = self._trial(arm, place)
                 if (edits := run._edit) is None:
                     continue
                 try:
-                    while edits.missing and run.turn_number < first.end and not run.done(run.state):
+                    while edits.missing and run.turn_number < end and not run.done(run.state):
                         await _by_chance(run).step(progress=False)
                     edits.check()
                 except PromptError as error:
@@ -447,6 +435,9 @@ class Study:
                 if not edits.changed:
                     reason = "the edited prompts are those that the world has"
                     self._warn("PROMPT_UNCHANGED", arm=arm.name, wording=wording, reason=reason)
+
+    def _trial(self, arm: Arm, wording: int = 0) -> AnyRun:
+        return self._world.trial(arm, next(iter(self._jobs.values())).run, self._source, wording)
 
     def _take(self, entry: StudyRun) -> None:
         """Take up what was played, as it ends."""
@@ -523,7 +514,7 @@ class Study:
         """Return what asks a model in an arm for which there is none; empty where there is one."""
         if self._player.models.of(self._world, arm) is not None:
             return ""
-        run = self._world.trial(arm, next(iter(self._jobs.values())).run, self._source)
+        run = self._trial(arm)
         return type(run).__name__ if run.config.needs_model and not run.players else ""
 
     def _warn(self, event: str, **fields: Any) -> None:
@@ -556,12 +547,11 @@ class Study:
         """
         rows = []
         for it in self._entries.values():
-            own = {"unit": it.unit, "status": it.status, "turns": it.turns, "error": it.error}
-            own["tape"] = it.tape.name if it.tape else ""
-            rows.append({"arm": it.arm, **self._levels(it.arm, {"arm", *own}), **own})
+            own = {**asdict(it), "tape": it.tape.name if it.tape else ""}
+            rows.append({"arm": it.arm, **self._levels(it.arm, own), **own})
         return frame_of(rows)
 
-    def _levels(self, arm: str, others: Sequence[str] | set[str] = _COLUMNS) -> dict[str, Any]:
+    def _levels(self, arm: str, others: Container[str] = _COLUMNS) -> dict[str, Any]:
         """Return an arm's levels, numbers as they are, beside other columns."""
         levels = {}
         for name, label in self._arms[arm].levels.items():
@@ -691,19 +681,15 @@ class Study:
         has the name of one of those is called ``factor NAME``.
         """
         rows = []
-        for entry, (wording, sample), row in self._turns():
-            label = list(self._world.wordings(self._arms[entry.arm]))[wording]
-            own = {"unit": entry.unit, "wording": label, "replicate": sample, **row}
-            rows.append({"arm": entry.arm, **self._levels(entry.arm, {"arm", *own}), **own})
-        return frame_of(rows)
-
-    def _turns(self) -> Iterator[tuple[StudyRun, Play, Mapping[str, Any]]]:
-        """Yield the frames' rows of all complete runs."""
         for entry in self._entries.values():
-            if entry.status == "done":
-                for play, rows in self.contents(entry)[1].items():
-                    asked = [max(rows)] if self._world.again else rows
-                    yield from ((entry, play, rows[turn]) for turn in asked)
+            labels = list(self._world.wordings(self._arms[entry.arm]))
+            plays = self.contents(entry)[1] if entry.status == "done" else {}
+            for (wording, sample), its in plays.items():
+                for row in [its[max(its)]] if self._world.again else its.values():
+                    own = {"unit": entry.unit, "wording": labels[wording], "replicate": sample}
+                    own = {"arm": entry.arm, **own, **row}
+                    rows.append({"arm": entry.arm, **self._levels(entry.arm, own), **own})
+        return frame_of(rows)
 
     def to_xarray(self) -> xr.Dataset:
         """Return ``results`` as pandas gives it to xarray: each outcome by arm, unit, ... and turn.
@@ -733,14 +719,8 @@ class Study:
         known = [*trial.measures(trial.config), *(it.column for it in trial.series)]
         if outcome is None:
             outcome = known[:1] if self._source is None else fields
-        if isinstance(outcome, str) or callable(outcome):
-            outcome = [outcome]
-        if not isinstance(outcome, Mapping):
-            labels = [it if isinstance(it, str) else getattr(it, "__name__", "") for it in outcome]
-            if len(set(labels)) < len(labels):
-                raise ConfigError("two outcomes have one name; label them: {'one': ..., ...}")
-            outcome = dict(zip(labels, outcome, strict=True))
-        found = dict(outcome)
+        single = isinstance(outcome, str) or callable(outcome)
+        found = labelled("outcome", [outcome] if single else outcome) if outcome else {}
         known += [*fields, *of_one, *map(str, trial.to_frame().columns)]
         # A mapping in a state may be filled later, so of its columns only the field is known.
         parts = getattr(type(trial.state), "model_fields", ())
@@ -777,7 +757,7 @@ class Study:
         Raises:
             ConfigError: there is no outcome, or no arm of a name.
         """
-        from llmsim_lab.study._effects import Effects, effects  # here, since it imports scipy
+        from llmsim_lab.study._effects import effects  # here, since it imports scipy
 
         if not self.outcome:
             raise ConfigError("say what is compared: outcome='a column', or a function of the run")
@@ -785,8 +765,6 @@ class Study:
         how: dict[str, Any] = {"level": level, "sesoi": sesoi, "reference": self.reference}
         how["speaks_of"] = self._speaks_of()
         values = self.results
-        if values.empty:
-            return Effects(label="no run has ended")
         alike = values["arm"] == AA
         main = values if contrasts else values[~alike]
         found = effects(main, formula, contrasts=contrasts, **how)
@@ -849,21 +827,20 @@ class Study:
 
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
         turns = sum(len(job.plays) * (job.end - (job.at if job.forks else 0)) for job in left)
-        rows = [row for _, _, row in (pilot or self)._turns()]
-        where, costs = "the mean of the turns so far", dict[str, Any]()
-        if not rows and self._source is not None:
-            runs = {job.run for job in self._jobs.values()}
-            rows = [row for run in runs for row in self._source.frame_rows(run).values()]
+        played, where = (pilot or self).to_frame(), "the mean of the turns so far"
+        costs: dict[str, Any] = {}
+        if played.empty and self._source is not None:
+            frames = map(self._source.frame_rows, {job.run for job in self._jobs.values()})
+            played = frame_of([row for rows in frames for row in rows.values()])
             where = "the mean of the recorded turns"
-        if rows := [row for row in rows if row["turn"] > 0]:
-            for name, column in {"calls": "calls", "tokens": "tokens", "hours": "seconds"}.items():
-                costs[name] = fmean(row[column] or 0 for row in rows) * turns
-            costs["hours"] /= 3600
+        if not played.empty and (later := played["turn"] > 0).any():
+            spent = played.loc[later, ["calls", "tokens", "seconds"]].astype(float).fillna(0)
+            calls, tokens, seconds = (float(mean) * turns for mean in spent.mean())
+            costs = {"calls": calls, "tokens": tokens, "hours": seconds / 3600}
         else:
             where = "one turn of chance players"
-            first, arm = next(iter(self._jobs.values())).run, self._arms[self.reference]
             try:
-                run = _by_chance(self._world.trial(arm, first, self._source))
+                run = _by_chance(self._trial(self._arms[self.reference]))
                 answers = run_sync(run.step(progress=False)).answers
                 seats = [run.seat(it.player, tag=it.component) for it in answers]
                 costs["calls"] = seats.count("random") * turns
@@ -1053,23 +1030,22 @@ def _situations(
     Raises:
         ConfigError: one that is wanted is not among them, or there are none.
     """
-    units = []
+    units: list[dict[str, Any]] = []
     for info in infos:
         so_far = hashlib.sha256(dumps(info.manifest).encode("utf-8", "surrogatepass"))
-        there = []
+        there: dict[int, str] = {}
         for record in tape.turn_records(info.id)[:-1]:
             so_far.update(dumps(record).encode("utf-8", "surrogatepass"))
-            if (turn := int(record["turn"])) < (info.fork_turn or 0):
-                continue  # which another run went on from
-            there.append(turn)
-            if turns is None or turn in turns:
-                own = {"unit": f"{info.id}:{turn}", "run": info.id}
-                units.append({**own, "turn": turn, "digest": so_far.hexdigest()[:16]})
-        if not there or (wrong := [turn for turn in turns or () if turn not in there]):
-            wanted = f"turn {wrong[0]}" if there else "no turn"
-            raise ConfigError(
-                f"{wanted} of run {info.id} was continued by it; {there or 'none'} were"
-            )
+            if record["turn"] >= (info.fork_turn or 0):  # another run went on from those before
+                there[int(record["turn"])] = so_far.hexdigest()[:16]
+        wanted = [turn for turn in there if turns is None or turn in turns]
+        missing = [f"turn {turn}" for turn in turns or () if turn not in there]
+        if missing or not wanted:
+            what = f"{[*missing, 'no turn'][0]} of run {info.id}"
+            raise ConfigError(f"{what} was continued by it; {[*there] or 'none'} were")
+        for turn in wanted:
+            place = {"unit": f"{info.id}:{turn}", "run": info.id, "turn": turn}
+            units.append({**place, "digest": there[turn]})
     return units
 
 

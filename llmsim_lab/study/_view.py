@@ -8,18 +8,16 @@ from typing import Any
 
 from llmsim_lab.errors import LabError
 from llmsim_lab.run._reading import Reading
-from llmsim_lab.study._charts import numbers_of
+from llmsim_lab.study._charts import MOST_ARMS, numbers_of
 from llmsim_lab.study._design import AA
 from llmsim_lab.study._multiverse import multiverse
 from llmsim_lab.study._playing import Key
 
 VIEW = "study"
-AnyStudy = Any
-_MOST_ARMS = 12
 _BAND = ["turn", "estimate", "low", "high"]
 
 
-def put_study(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int]) -> None:
+def put_study(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
     """Add the design, how far each run is, the effects so far, and what charts are drawn from.
 
     Args:
@@ -45,13 +43,13 @@ def put_study(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int]) -> 
             reading.put(VIEW, f"of {outcome}", {"fault": str(error)})
 
 
-def put_runs(reading: Reading, study: AnyStudy, numbers: Mapping[Key, int]) -> None:
+def put_runs(reading: Reading, study: Any, numbers: Mapping[Key, int]) -> None:
     """Add how far each run is, by its place: arm by arm."""
     for place, run in enumerate(study.progress()):
         reading.put(VIEW, place, [run.status, run.turns, run.error, numbers.get(run.key)])
 
 
-def _effects(study: AnyStudy) -> dict[str, Any]:
+def _effects(study: Any) -> dict[str, Any]:
     """Return the effects, each with its outcome and as a sentence; or why there are none."""
     try:
         effects = study.effects()
@@ -64,11 +62,11 @@ def _effects(study: AnyStudy) -> dict[str, Any]:
     return {"label": effects.label, "rows": rows}
 
 
-def _charts(study: AnyStudy, outcome: str) -> dict[str, Any]:
+def _charts(study: Any, outcome: str) -> dict[str, Any]:
     """Return an outcome by unit and arm, by turn, as bands, and in each specification."""
     arms = [*study.arms]
     rows = numbers_of(study.results, outcome)
-    if rows.empty or len(arms) > _MOST_ARMS:
+    if rows.empty or len(arms) > MOST_ARMS:
         why = f"{len(arms)} arms are too many for a chart" if len(rows) else "no numbers to chart"
         return {"fault": f"{outcome}: {why}; study.results has all values"}
     wide = rows.pivot_table(index="unit", columns="arm", values="value")

@@ -39,8 +39,8 @@ def played(study: Study) -> Study:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"vary": {"factor": {1: 1.0, "1": 2.0}}}, "two levels called '1'"),
-        ({"outcome": [lambda _: 1.0, lambda _: 2.0]}, "two outcomes have one name"),
+        ({"vary": {"factor": {1: 1.0, "1": 2.0}}}, "two called '1'"),
+        ({"outcome": [lambda _: 1.0, lambda _: 2.0]}, "outcome has two called '<lambda>'"),
     ],
 )
 def test_two_of_one_name_raise_and_none_is_lost(more: dict[str, Any], message: str) -> None:
@@ -143,13 +143,13 @@ def test_levels_may_have_labels() -> None:
         ({"factr": [1.0]}, {}, "nothing called 'factr' to vary (did you mean 'factor'?)"),
         ({"llm.temprature": [0.1]}, {}, "did you mean 'llm.temperature'"),
         ({"llm.model": ["a", "b"]}, {}, "nothing called 'llm.model' to vary"),
-        ({"factor": 2.0}, {}, "neither a list of levels nor a mapping"),
+        ({"factor": 2.0}, {}, "neither a list nor a mapping"),
         ({"factor": []}, {}, "is empty"),
         ({"factor": [1.0, math.nan]}, {}, "arm 'factor=nan': factor=nan is not finite; a"),
         ({"interventions": {"a": [{"turn": 9, "set": {}}]}}, {}, "turn 9 is never reached"),
         ({"taste": ["plain"]}, {"factor": -math.inf}, "factor=-inf is not finite; a tape"),
         ({"factor": [1.0, "much"]}, {}, "arm 'much': Water: factor"),
-        ({"factor": [1.0, 1.0]}, {}, "two levels called '1'"),
+        ({"factor": [1.0, 1.0]}, {}, "two called '1'"),
         ({"seed": [1, 2]}, {}, "is not a factor; say Study(..., seeds="),
         ({"llm": [{"temperature": -1}]}, {}, "temperature"),
         ({"factor": [1.0, 2.0]}, {"factor": 2.0}, "both fixed and varied"),

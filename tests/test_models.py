@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 import llmsim_lab
 from llmsim_lab.agents import NationAgent
+from llmsim_lab.economy._macro import STEADY_STATE
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.models import (
     Action,
@@ -85,6 +86,8 @@ def test_what_no_economy_can_be_is_refused(model: type[BaseModel], fields: dict[
 def test_the_defaults_are_the_steady_state() -> None:
     economy = GlobalState()
     assert (economy.interest_rate, economy.inflation, economy.output_gap) == (4, 2, 0)
+    assert (economy.unemployment, economy.gdp_growth) == (5, 2.2)
+    assert economy == STEADY_STATE
     assert economy.lags == MacroLags((2,) * 4, (0,) * 2, (4,) * 4)
 
 

@@ -92,13 +92,6 @@ def test_the_demo_without_its_live_part_asks_for_no_model(
 
 
 @pytest.mark.usefixtures("read")
-def test_a_model_that_was_asked_for_and_is_not_there_is_an_error(llmsim_lab: Run) -> None:
-    status, _, err = llmsim_lab("demo", "--model", "ollama:llama3.2")
-    assert status == 1
-    assert "no Ollama server answers" in err
-
-
-@pytest.mark.usefixtures("read")
 def test_the_demo_may_be_run_again_into_the_same_folder(llmsim_lab: Run) -> None:
     out = Path("out/demo")
     out.mkdir(parents=True)

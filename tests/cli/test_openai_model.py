@@ -47,12 +47,3 @@ def test_a_run_is_played_by_such_a_model(
     assert pd.read_csv("out/run/turns.csv")["period"].tolist() == ["1979Q3", "1979Q4"]
     assert {request.headers["Authorization"] for request in asked} == {f"Bearer {KEY}"}
     assert KEY not in out
-
-
-def test_the_doctor_asks_no_model_of_the_environments_server(
-    llmsim_lab: Run, asked: list[httpx.Request], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("llmsim_lab.cli._doctor.runtime_installed", lambda: False)
-    monkeypatch.setenv("OPENAI_BASE_URL", URL)
-    llmsim_lab("doctor", "--host", "127.0.0.1:9")
-    assert [it.url.path for it in asked if it.url.path.startswith("/v1")] == []

@@ -117,13 +117,6 @@ def test_a_world_is_played_by_a_model_with_parameters_from_a_file(lab: Run) -> N
     assert turns("run")["given.Ann"].tolist()[1] == 2
 
 
-def test_the_word_for_the_model_leaves_other_players_as_they_are(lab: Run) -> None:
-    Path("p.yaml").write_text("turns: 2\nplayers: {Bob: rule}\n")
-    lab("run", "ruled.py:Ruled", "--model", "random", "--config", "p.yaml")
-    assert turns("run")["given.Bob"].tolist()[1:] == [3, 3]
-    assert turns("run")["given.Ann"].tolist()[1:] != [3, 3]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -219,21 +212,6 @@ def test_a_recorded_run_continues_and_begins_anew(taped: Run) -> None:
     assert turns("resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
     same = [name for name in turns("rerun") if name != "seconds"]
     assert turns("resume")[same].equals(turns("rerun")[same])
-
-
-def test_a_fork_sets_a_value_inside_the_state(taped: Run) -> None:
-    status, out, err = taped(
-        *("fork", "t.tape", "--import", "pot.py", "--turn", "2", "--set", "coins.Ann=5"),
-        *("--turns", "1"),
-    )
-    assert (status, err) == (0, "")
-    assert "turn 2: coins.Ann = 5" in out
-    assert turns("fork")["coins.Ann"].tolist()[2] == 5
-    status, _, err = taped(
-        "fork", "t.tape", "--import", "pot.py", "--set", "coins.An=5", "--turns", "1"
-    )
-    assert status == 1
-    assert "'coins.An' (did you mean 'coins.Ann'?)" in err
 
 
 def test_a_tape_is_looked_at_without_its_code(taped: Run) -> None:

@@ -32,20 +32,6 @@ def types(keyboard: io.StringIO, *lines: str) -> None:
     keyboard.seek(0)
 
 
-def test_a_person_is_shown_the_prompt_and_asked_for_each_field(
-    llmsim_lab: Run, typed: io.StringIO
-) -> None:
-    types(typed, "Prices rise.", "100", "Raise the rate", "0,8")
-    status, out, err = llmsim_lab("run", "chair.yaml", "--out", "out")
-    assert (status, err) == (0, "")
-    assert "You are the central bank of a large economy" in out
-    assert "rate change bp (one of -450, -300, " in out
-    frame = pd.read_csv("out/decisions.csv").query("component == 'agent'")
-    assert frame["model"].tolist() == ["human"]
-    assert frame["confidence"].tolist() == [0.8]
-    assert pd.read_csv("out/turns.csv")["interest_rate"].tolist()[1] == pytest.approx(10.673333)
-
-
 def test_a_refused_action_is_asked_for_once_more(llmsim_lab: Run, typed: io.StringIO) -> None:
     Path("chair.yaml").write_text(f"{CHAIR}moves_bp: null\n")
     first = ("Plant tulips", "They are pretty.", "0.5")

@@ -201,16 +201,6 @@ def rules(llmsim_lab: Run) -> Path:
     return Path("rules.tape")
 
 
-def test_a_run_without_a_model_continues_without_one(llmsim_lab: Run, rules: Path) -> None:
-    status, out, _ = llmsim_lab("resume", str(rules))
-    assert status == 0
-    assert "those after it, to 3, are live" in out
-    assert llmsim_lab("fork", str(rules), "--turn", "0", "--set", "inflation=9")[0] == 0
-    assert frame("out/fork")["inflation"][0] == pytest.approx(9)
-    out = llmsim_lab("tape", "show", str(rules), "--turn", "1", "--run", "1")[1]
-    assert "agent of Aland: ok, without a model" in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

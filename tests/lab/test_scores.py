@@ -115,16 +115,17 @@ def test_a_run_without_people_has_no_leaderboard() -> None:
         leaderboard(held(players={}))
 
 
-def test_the_chart_shows_every_run_and_history_where_there_is_one() -> None:
-    figure = leaderboard(held()).figure
-    labels = [line.get_label() for line in figure.axes[0].get_lines()]
-    assert labels == ["you (Aland)", *RULES, "rate held", "history (T-bill)"]
-
-
-def test_an_undated_run_has_no_history() -> None:
-    simulation = held(1, start_at=None)
-    labels = [line.get_label() for line in leaderboard(simulation).figure.axes[0].get_lines()]
-    assert labels == ["you (Aland)", *RULES, "rate held"]
+@pytest.mark.parametrize(("start", "past"), [("1979Q3", ["history (T-bill)"]), (None, [])])
+def test_the_chart_shows_every_run_and_history_where_there_is_one(
+    start: str | None, past: list[str]
+) -> None:
+    axes = leaderboard(held(1, start_at=start)).figure.axes[0]
+    assert [it.get_label() for it in axes.get_lines()] == [
+        "you (Aland)",
+        *RULES,
+        "rate held",
+        *past,
+    ]
 
 
 def test_the_quarters_after_the_term_count_and_are_the_rules() -> None:

@@ -63,14 +63,11 @@ def test_every_call_has_a_seed_of_its_own_and_the_next_run_the_same_ones() -> No
 def test_they_follow_from_the_runs_seed_and_the_replicate() -> None:
     runs = [seeds(), seeds(seed=1), seeds(replicate=1), seeds(seed=1, replicate=1)]
     assert len({seed for drawn in runs for seed in drawn}) == 4 * 6
+    assert seeds(replicate=None) == [None] * 6  # the server draws
 
 
 def test_arms_draw_the_same_numbers_whatever_is_asked_and_of_whom() -> None:
     assert seeds(wording="Your bid?", name="arm B", llm={"model": "other"}) == seeds()
-
-
-def test_without_a_replicate_the_server_draws() -> None:
-    assert seeds(replicate=None) == [None] * 6
 
 
 def test_an_answer_of_no_use_is_asked_for_with_another_seed_and_a_lost_one_with_the_same() -> None:

@@ -106,15 +106,6 @@ def test_a_reasoner_in_a_seat_answers_for_all_users(tmp_path: Path, rationale: b
     assert again.turns == run.turns
 
 
-def test_where_a_reasoner_in_a_seat_gets_no_answer_the_first_option_stands_in() -> None:
-    players = {"User 2": Reasoner(social_client(TimeoutError())), "*": "rule"}
-    run = SocialSimulation(**social_values(2, players=players))
-    run.run(3)
-    frame = run.decisions().query("component == 'reasoner'").set_index("player")
-    assert frame["status"].to_dict() == {"User 1": "ok", "User 2": "fallback"}
-    assert frame["moved_to"]["User 2"] == "scrolling"
-
-
 # --- the rule ---------------------------------------------------------------------------------
 
 

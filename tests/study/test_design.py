@@ -36,18 +36,6 @@ def played(study: Study) -> Study:
     return study.run(progress=False)
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"vary": {"factor": {1: 1.0, "1": 2.0}}}, "two levels called '1'"),
-        ({"outcome": [lambda _: 1.0, lambda _: 2.0]}, "two outcomes have one name"),
-    ],
-)
-def test_two_of_one_name_raise_and_none_is_lost(more: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        study_of(**more)
-
-
 def adding(text: str, *, times: int = 1) -> Any:
     return lambda old: old + text * times
 
@@ -149,7 +137,8 @@ def test_levels_may_have_labels() -> None:
         ({"interventions": {"a": [{"turn": 9, "set": {}}]}}, {}, "turn 9 is never reached"),
         ({"taste": ["plain"]}, {"factor": -math.inf}, "factor=-inf is not finite; a tape"),
         ({"factor": [1.0, "much"]}, {}, "arm 'much': Water: factor"),
-        ({"factor": [1.0, 1.0]}, {}, "two levels called '1'"),
+        ({"factor": {1: 1.0, "1": 2.0}}, {}, "two levels called '1'"),
+        ({}, {"outcome": [lambda _: 1.0, lambda _: 2.0]}, "two outcomes have one name"),
         ({"seed": [1, 2]}, {}, "is not a factor; say Study(..., seeds="),
         ({"llm": [{"temperature": -1}]}, {}, "temperature"),
         ({"factor": [1.0, 2.0]}, {"factor": 2.0}, "both fixed and varied"),
@@ -208,24 +197,6 @@ def test_a_path_names_a_place_in_a_parameter() -> None:
     assert config.soil == {"clay": 0.5, "sand": 0.1}
     with pytest.raises(ConfigError, match="there is no place 5 among 2"):
         study_of(Farm, {"fields.5.size": [3.0]})
-
-
-def test_players_are_varied_by_word_and_by_function() -> None:
-    greedy = lambda question: {"amount": 9, "reasoning": "", "confidence": 1}  # noqa: E731
-    study = played(
-        study_of(
-            vary={"players": {"rule": "rule", "one": {"Ann": greedy, "*": "rule"}}},
-            llm_client=None,
-            outcome=["shares.Ann", "shares.Bob"],
-        )
-    )
-    means = study.results.groupby(["arm", "outcome"])["value"].mean().to_dict()
-    assert means == {
-        ("rule", "shares.Ann"): 3,
-        ("rule", "shares.Bob"): 4,
-        ("one", "shares.Ann"): 9,
-        ("one", "shares.Bob"): 4,
-    }
 
 
 def test_the_state_to_start_from_is_varied() -> None:

@@ -195,6 +195,8 @@ def test_a_failed_run_is_kept_with_its_error_and_the_others_are_played(
     assert study_of(Drought, tape=path).runs["error"].tolist() == study.runs["error"].tolist()
     assert set(failed["turns"]) == {2}
     assert "STUDY_RUN_FAILED" in caplog.text
+    assert "3 failed: RuntimeError: the basin is dry" in str(study)
+    assert "the basin is dry" in study._repr_html_()
     assert study.results.groupby("arm")["value"].count().to_dict() == {
         "factor=1": 3 * 4,
         "factor=2": 0,
@@ -554,12 +556,6 @@ def test_a_study_shows_its_arms_and_effects_once_all_is_played() -> None:
     played(study)
     assert "2 arms, 3 seeds: 6 done" in repr(study)
     assert str(study.effects()) in str(study)
-
-
-def test_what_failed_is_shown() -> None:
-    study = played(study_of(Drought))
-    assert "3 failed: RuntimeError: the basin is dry" in str(study)
-    assert "the basin is dry" in study._repr_html_()
 
 
 def test_a_study_that_is_watched_updates_its_table_and_shows_a_chart(

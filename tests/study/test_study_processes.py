@@ -157,15 +157,6 @@ def test_a_pool_of_processes_gives_what_one_process_gives(
     check_folder(path)
 
 
-def test_a_run_that_was_begun_here_is_continued_there(
-    path: Path, pool: ProcessPoolExecutor, one_kill: Path, serial: pd.DataFrame
-) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    subprocess.run([sys.executable, "-c", SCRIPT, str(path)], env=environment, check=False)
-    study = study_of(path, deadly_client).run(executor=pool, progress=False)
-    pd.testing.assert_frame_equal(results(study), serial)
-
-
 def test_a_pool_that_lost_a_process_ends_the_call_and_another_pool_continues(
     path: Path, pool: ProcessPoolExecutor, one_kill: Path, serial: pd.DataFrame
 ) -> None:

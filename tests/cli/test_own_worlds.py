@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from cli_kit import Run
-from fake_ollama import FakeOllama
 
 from llmsim_lab import data_path
 
@@ -102,19 +101,6 @@ def test_a_world_is_played_by_its_rule_and_the_file_run_as_an_import(lab: Run) -
     assert (status, err) == (0, "")
     assert turns("run")["given.Ann"].tolist()[1] == 3
     assert not Path("ran").exists()
-
-
-def test_a_world_is_played_by_a_model_with_parameters_from_a_file(lab: Run) -> None:
-    Path("p.yaml").write_text("factor: 3\nturns: 1\nplayers:\n  Bob: random\n")
-    with FakeOllama(reply={"amount": 2, "reasoning": "So.", "confidence": 0.5}) as server:
-        status, _, err = lab(
-            *("run", "pot.py", "--config", "p.yaml"),
-            *("--model", "ollama:llama3.2", "--host", server.host),
-        )
-    assert (status, err) == (0, "")
-    assert len(server.requests) == 3
-    assert "Last gifts: none yet. The pot grows 3.0-fold" in str(server.requests[0].body)
-    assert turns("run")["given.Ann"].tolist()[1] == 2
 
 
 @pytest.mark.parametrize(

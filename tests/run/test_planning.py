@@ -74,15 +74,6 @@ def test_what_is_planned_for_a_turn_that_was_played_is_an_error(
         simulation.intervene(1, **done)
 
 
-def test_a_fork_warns_of_what_it_will_not_reach(caplog: pytest.LogCaptureFixture) -> None:
-    simulation = economic(turns=2)
-    simulation.run(1)
-    branch = simulation.fork(1, intervene=[{"turn": 4, "set": {"inflation": 9}}])
-    (line,) = warned(caplog)
-    assert "ends at turn 3" in line
-    assert branch.run()["turn"].iloc[-1] == 3
-
-
 def test_a_replay_raises_without_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     make_counter(tmp_path / "x.tape", turns=2).run()
     played = replay(tmp_path / "x.tape")

@@ -329,19 +329,6 @@ def test_what_is_set_moves_the_past_that_the_next_quarter_follows_from_and_no_mo
     assert world.state.inflation == pytest.approx(9 + 0.14 / 4)
 
 
-def test_members_see_what_was_set_and_the_record_says_so() -> None:
-    client = make_client()
-    world = Simulation(nations=["Aland"], llm_client=client, turns=2)
-    world.intervene(1, {"inflation": 9}, note="oil")
-    frame = world.run(progress=False)
-    shown = [
-        request.prompt.split("Inflation over 4 quarters is ")[1].split("%")[0]
-        for request in requests_of(client)
-    ]
-    assert shown == ["2", "9"]
-    assert frame["interventions"].tolist() == ["", "turn 1: inflation = 9 (oil)", ""]
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [

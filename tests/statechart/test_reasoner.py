@@ -73,17 +73,6 @@ async def test_what_a_post_says_stays_inside_its_quotation_marks() -> None:
     assert "\n- resting" not in prompt
 
 
-async def test_one_question_or_several_are_asked_in_the_same_way() -> None:
-    reasoner, question = Reasoner(social_client()), make_question(turn=None)
-    one = await reasoner.decide(
-        question.agent, question.current_state, question.trigger, OPTIONS, question.context
-    )
-    assert await reasoner.decide([question, question]) == [one, one]
-    assert await reasoner.decide([]) == []
-    with pytest.raises(ValueError, match="Ada has no option for the trigger 'decides'"):
-        make_question(options=[])
-
-
 # --- in a seat of a run -----------------------------------------------------------------------
 
 

@@ -199,16 +199,6 @@ def test_a_path_names_a_place_in_a_parameter() -> None:
         study_of(Farm, {"fields.5.size": [3.0]})
 
 
-def test_the_state_to_start_from_is_varied() -> None:
-    full, empty = Basin(level=20.0), Basin(level=0.0)
-    study = played(study_of(vary={"state": {"full": full, "empty": empty}}))
-    frame = study.to_frame()
-    assert frame[frame["turn"] == 0].groupby("arm")["level"].first().to_dict() == {
-        "empty": 0.0,
-        "full": 20.0,
-    }
-
-
 # --- prompts -------------------------------------------------------------------------------------
 
 
@@ -294,12 +284,6 @@ def test_an_edit_that_changes_nothing_is_warned_of(
 ) -> None:
     played(study_of(vary={"prompt": {"as it is": None, "new": edit}}))
     assert ("PROMPT_UNCHANGED" in caplog.text) == warned
-
-
-def test_an_edit_by_name_leaves_other_prompts_alone() -> None:
-    vary = {"prompt": {"kind": {"another": kinder}}}
-    run = played(study_of(TwoMinds, vary, second="another")).simulation("kind", 0)
-    assert [call.request.prompt.endswith("kind.") for call in run.calls] == [False] * 2 + [True] * 2
 
 
 def test_wordings_of_one_idea_are_runs_of_one_arm_with_seeds_of_their_own() -> None:

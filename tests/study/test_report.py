@@ -17,6 +17,7 @@ from llmsim_lab import Ask, Run, Tape, replay
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 MINUS = "\N{MINUS SIGN}"
 EVIL = "<script>alert(1)</script> \u202e $x$ #ff0000"
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_kit import Run
+from cli_kit import Run, fails, succeeds
 from page_kit import PageData
 
 from llmsim_lab._util.files import data_path
@@ -20,8 +20,7 @@ def tape(tmp_path: Path) -> Path:
 
 
 def test_a_page_is_written_beside_the_tape(llmsim_lab: Run, tape: Path) -> None:
-    status, out, err = llmsim_lab("view", "my.tape")
-    assert (status, err) == (0, "")
+    out = succeeds(llmsim_lab, "view", "my.tape")
     assert out.startswith("Written: my.html (")
     assert list(PageData(tape.with_suffix(".html")).runs) == [1, 2, 3]
 
@@ -30,8 +29,7 @@ def test_a_page_that_is_there_is_replaced_only_where_it_is_named(
     llmsim_lab: Run, tape: Path
 ) -> None:
     tape.with_suffix(".html").write_text("notes of mine")
-    status, _, err = llmsim_lab("view", "my.tape")
-    assert status == 1
+    err = fails(llmsim_lab, "view", "my.tape")
     assert "my.html is there already; say --out my.html to replace it" in err
     assert tape.with_suffix(".html").read_text() == "notes of mine"
     assert llmsim_lab("view", "my.tape", "--out", "my.html")[0] == 0
@@ -61,7 +59,6 @@ def test_a_tape_is_never_replaced_by_its_own_page(llmsim_lab: Run, tape: Path) -
     named = tape.rename(tape.with_name("run.html"))
     before = named.read_bytes()
     for target in ((), ("-o", "run.html")):
-        status, _, err = llmsim_lab("view", "run.html", *target)
-        assert status == 1
+        err = fails(llmsim_lab, "view", "run.html", *target)
         assert "run.html is the tape itself, and a page would replace it; choose another" in err
     assert named.read_bytes() == before

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client
+from builders import make_client, recorded
 
 from llmsim_lab import Person
 from llmsim_lab._util.files import data_path
@@ -153,15 +153,16 @@ def test_the_verdict_compares_with_the_rule_and_with_a_rate_held() -> None:
 def test_a_class_is_a_table_of_its_tapes_the_best_against_the_rule_first(tmp_path: Path) -> None:
     for name, move, seed in (("Ann", 200, 7), ("Bob", -450, 8)):
         said = moved_by(move) | ({"advice_asked": True} if name == "Bob" else {})
-        run = Simulation(
-            start_at="1979Q3",
-            seed=seed,
-            nations=[name],
-            players={name: Person(lambda _, said=said: said)},
-            tape=tmp_path / f"{name}.tape",
+        recorded(
+            Simulation(
+                start_at="1979Q3",
+                seed=seed,
+                nations=[name],
+                players={name: Person(lambda _, said=said: said)},
+                tape=tmp_path / f"{name}.tape",
+            ),
+            1,
         )
-        run.run(1)
-        run.close()
     Simulation(llm_client=make_client(), tape=tmp_path / "c.tape").close()
     (tmp_path / "damaged.tape").write_text("not a tape")
     frame = leaderboard(tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import recorded
 from pydantic import Field
 from worlds import Gift, Pot, PublicGoods
 
@@ -304,15 +305,11 @@ def test_what_came_from_outside_is_on_the_tape_and_a_replay_does_nothing(tmp_pat
         return done[-1]
 
     kind = with_weather(work)
-    run = kind(players="rule", tape=tmp_path / "run.tape")
-    run.run(2)
-    run.close()
+    run = recorded(kind(players="rule", tape=tmp_path / "run.tape"), 2)
     assert len(done) == 2
     assert kind.replay(tmp_path / "run.tape").turns == run.turns
     assert len(done) == 2
-    other = run.fork(1)
-    other.run(1)
-    other.close()
+    recorded(run.fork(1), 1)
     assert len(done) == 3
 
     async def asks_more(run: Run[Village], state: Village, ask: Ask) -> None:
@@ -347,9 +344,7 @@ def test_what_may_not_be_done_twice_counts_as_done_where_it_was_broken_off(tmp_p
 
     asyncio.run(cancelled())
     run.close()
-    resumed = kind.resume(tmp_path / "run.tape")
-    resumed.run(1)
-    resumed.close()
+    resumed = recorded(kind.resume(tmp_path / "run.tape"), 1)
     assert done == ["begun"]
     assert resumed.state.coins == {"Ann": -1}
     assert kind.replay(tmp_path / "run.tape").turns == resumed.turns

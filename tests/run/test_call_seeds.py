@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import in_words, make_client, requests_of
+from builders import in_words, make_client, recorded, requests_of
 from pydantic import Field
 
 from llmsim_lab import Ask, Reply, Run, State
@@ -102,24 +102,18 @@ def test_a_turn_that_is_played_again_asks_with_the_same_seeds() -> None:
 
 
 def test_a_resumed_run_asks_as_one_that_never_stopped(tmp_path: Path) -> None:
-    run = Auction(llm_client=client_of(), tape=tmp_path / "a.tape")
-    run.run(1)
-    run.close()
+    recorded(Auction(llm_client=client_of(), tape=tmp_path / "a.tape"), 1)
     client = client_of()
     resume(tmp_path / "a.tape", llm_client=client, kind=Auction).run(1)
     assert seeds_of(client) == seeds()[3:]
 
 
 def test_each_rerun_is_another_replicate(tmp_path: Path) -> None:
-    run = Auction(llm_client=client_of(), tape=tmp_path / "a.tape")
-    run.run(1)
-    run.close()
+    recorded(Auction(llm_client=client_of(), tape=tmp_path / "a.tape"), 1)
     drawn = [seeds(1)]
     for replicate in (1, 2):
         client = client_of()
-        again = rerun(tmp_path / "a.tape", 1, llm_client=client, kind=Auction)
-        again.run(1)
-        again.close()
+        again = recorded(rerun(tmp_path / "a.tape", 1, llm_client=client, kind=Auction), 1)
         assert again.config.replicate == replicate
         drawn.append(seeds_of(client))
     assert len({seed for one in drawn for seed in one}) == 9

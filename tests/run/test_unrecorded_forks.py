@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import recorded
 from counter_kit import counter_client, make_counter
 
 from llmsim_lab.run import load, replay
@@ -13,9 +14,7 @@ from llmsim_lab.run import load, replay
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    made = make_counter(tmp_path / "x.tape")
-    made.run(2)
-    made.close()
+    recorded(make_counter(tmp_path / "x.tape"), 2)
     return tmp_path / "x.tape"
 
 

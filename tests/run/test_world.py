@@ -14,6 +14,7 @@ from types import new_class
 from typing import Any, Generic, Literal, TypeVar, cast
 
 import pytest
+from builders import recorded
 from pydantic import Field
 from tape_text import changed_manifest
 from worlds import Gift, Pot, PublicGoods
@@ -178,9 +179,7 @@ def test_one_player_without_a_name_stands_for_all(player: Any) -> None:
 
 @pytest.fixture
 def taped(tmp_path: Path) -> Path:
-    run = pot(tape=tmp_path / "pot.tape", factor=2, players={"Di": free_rider})
-    run.run(3)
-    run.close()
+    recorded(pot(tape=tmp_path / "pot.tape", factor=2, players={"Di": free_rider}), 3)
     return tmp_path / "pot.tape"
 
 
@@ -205,9 +204,9 @@ def test_an_edited_prompt_is_what_a_fork_asks_with_and_what_its_replay_asks_with
 ) -> None:
     [prompt] = PublicGoods.load(taped, players={"Di": free_rider}).prompts.values()
     edited = prompt.replace("What do you give?", "Be generous. What do you give?")
-    forked = fork(taped, turn=1, prompt=edited, llm_client=pot_client(), players={"Di": free_rider})
-    forked.run(1)
-    forked.close()
+    forked = recorded(
+        fork(taped, turn=1, prompt=edited, llm_client=pot_client(), players={"Di": free_rider}), 1
+    )
     assert "Be generous." in forked.calls[-1].request.prompt
     assert replay(taped, 2, players={"Di": free_rider}).state == forked.state
 
@@ -260,9 +259,7 @@ def test_a_tape_of_a_world_that_is_not_here_says_how_to_bring_it(tmp_path: Path)
     class Strange(PublicGoods):
         kind = "elsewhere:Strange"
 
-    run = Strange(llm_client=pot_client(), tape=tmp_path / "x")
-    run.run(1)
-    run.close()
+    recorded(Strange(llm_client=pot_client(), tape=tmp_path / "x"), 1)
     from llmsim_lab.run._registry import _known
 
     del _known["elsewhere:Strange"]
@@ -288,9 +285,7 @@ def test_a_run_of_a_world_has_a_manifest_that_json_can_hold(taped: Path) -> None
 def test_code_that_changed_is_told_on_resuming_and_where_a_replay_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = pot(tape=tmp_path / "x")
-    run.run(1)
-    run.close()
+    recorded(pot(tape=tmp_path / "x"), 1)
 
     monkeypatch.setattr(PublicGoods, "turn", stay)
     changed_manifest(tmp_path / "x", 1, code={"file": "0" * 64})
@@ -311,9 +306,7 @@ def test_a_budget_stops_a_run_which_is_resumed_without_asking_again(tmp_path: Pa
     backend: Any = client.backend
     assert len(backend.requests) == 6
     assert (Tape(tmp_path / "x").run(1).outcome or "").startswith("stopped: the budget of 6 calls")
-    resumed = PublicGoods.resume(tmp_path / "x", llm_client=client)
-    resumed.run(1)
-    resumed.close()
+    resumed = recorded(PublicGoods.resume(tmp_path / "x", llm_client=client), 1)
     assert (resumed.turn_number, len(backend.requests)) == (2, 8)
 
 
@@ -450,9 +443,7 @@ def test_chance_that_does_not_follow_from_the_seed_is_named_where_a_replay_fails
         return state.replace(given={"Ann": next(drawn)})
 
     cls = world(turn)
-    run = cls(tape=tmp_path / "x")
-    run.run(1)
-    run.close()
+    recorded(cls(tape=tmp_path / "x"), 1)
     with pytest.raises(TapeError, match=r"chance or a clock, which .* as with ask.rng"):
         cls.replay(tmp_path / "x")
 
@@ -615,9 +606,7 @@ def test_calls_under_way_as_a_budget_ends_are_waited_for_and_not_made_again(
     run.run(1, budget=Budget(calls=3))
     run.close()
     again = pot_client()
-    more = PublicGoods.resume(tmp_path / "t", llm_client=again)
-    more.run(1)
-    more.close()
+    recorded(PublicGoods.resume(tmp_path / "t", llm_client=again), 1)
     backend: Any = again.backend
     assert len(backend.requests) == 1
 
@@ -764,9 +753,7 @@ def test_a_player_with_a_model_of_its_own_keeps_it_when_the_run_is_resumed(tmp_p
     def resumed(name: str) -> Run[Pot]:
         return PublicGoods.resume(tmp_path / "x", llm_client=pot_client(), players=with_model(name))
 
-    run = pot(players=with_model("small"), tape=tmp_path / "x")
-    run.run(1)
-    run.close()
+    run = recorded(pot(players=with_model("small"), tape=tmp_path / "x"), 1)
     assert run.manifest()["players"]["Di"]["name"] == "small"
     other = resumed("large")
     with pytest.raises(TapeError, match=r"another model for Di: its name is 'large'"):
@@ -872,9 +859,7 @@ def test_a_parameter_that_is_to_change_on_the_way_is_sent_to_the_state() -> None
 
 
 def test_a_fork_with_another_parameter_is_sent_to_a_new_run(tmp_path: Path) -> None:
-    run = pot(tape=tmp_path / "pot.tape")
-    run.run(1)
-    run.close()
+    recorded(pot(tape=tmp_path / "pot.tape"), 1)
     with pytest.raises(
         ConfigError, match=r"factor: what a recorded .*; for other parameters start a new run"
     ):

@@ -15,6 +15,7 @@ from builders import (
     make_simulation,
     policy,
     rate_update,
+    recorded,
     requests_of,
     verdict,
 )
@@ -150,9 +151,7 @@ def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(tmp_path: Pat
     seats["validator"] = EconLLMValidator(client)
     seats["engine"] = EconomicEngine(None, client)
     config = in_words(nations=[{"name": name, **profile} for name in names], turns=2)
-    seated = Simulation(config, players=seats, tape=tape)
-    seated.run(progress=False)
-    seated.close()
+    seated = recorded(Simulation(config, players=seats, tape=tape))
     modelled = Simulation(config, llm_client=make_client())
     modelled.run(progress=False)
     assert [turn.state for turn in seated.turns] == [turn.state for turn in modelled.turns]
@@ -407,11 +406,11 @@ def test_prompts_come_from_the_recording_and_not_from_todays_files(
     own = Prompt.load("agent_policy")
     nation = {"name": "Ann", "prompt": f"## System\n\n{own.system}\n\n## User\n\nHm? {own.user}"}
     client, tape = make_client(), tmp_path / "x.tape"
-    world = ruled(
-        nations=[nation, "Bo"], players={}, llm_client=client, moves_bp=None, tape=tape, turns=2
+    world = recorded(
+        ruled(
+            nations=[nation, "Bo"], players={}, llm_client=client, moves_bp=None, tape=tape, turns=2
+        )
     )
-    world.run(progress=False)
-    world.close()
     load = Prompt.load
 
     def changed(name: str) -> Prompt:

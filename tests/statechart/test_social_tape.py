@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import recorded
 from social_kit import any_option, make_social, social_client
 
 from llmsim_lab.errors import BackendError, LLMFailureException
@@ -29,9 +30,7 @@ SETTINGS: dict[str, Any] = {
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A tape with one finished run in which a model reasons and writes."""
-    made = make_social(tmp_path / "x.tape", **SETTINGS)
-    made.run(TURNS)
-    made.close()
+    recorded(make_social(tmp_path / "x.tape", **SETTINGS), TURNS)
     return tmp_path / "x.tape"
 
 

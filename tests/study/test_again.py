@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import recorded
 from social_kit import any_option
 from study_kit import Basin, Water, Wish, instant_client
 
@@ -33,9 +34,7 @@ def tape(tmp_path: Path) -> Path:
     """A tape with two runs of four turns."""
     path = tmp_path / "water.tape"
     for seed in (1, 2):
-        run = Water(llm_client=instant_client(), tape=path, turns=4, seed=seed)
-        run.run(progress=False)
-        run.close()
+        recorded(Water(llm_client=instant_client(), tape=path, turns=4, seed=seed))
     return path
 
 
@@ -131,9 +130,7 @@ class Voting(Run[Nothing]):
 
 
 def test_a_text_is_an_outcome_of_one_player(tmp_path: Path) -> None:
-    run = Voting(players="rule", tape=tmp_path / "votes.tape", turns=2)
-    run.run(progress=False)
-    run.close()
+    run = recorded(Voting(players="rule", tape=tmp_path / "votes.tape", turns=2))
     study = played(again(run, {"players": ["rule"]}, outcome="vote.Bob", llm_client=None))
     assert set(study.results["value"]) == {"no"}
     with pytest.raises(ConfigError, match=r"a text of 2 players; name one: 'vote\.Ann'"):
@@ -171,9 +168,7 @@ def test_players_settings_states_and_parameters_are_varied_too(tape: Path) -> No
 
 
 def test_a_recorded_call_seed_does_not_make_all_samples_one(tmp_path: Path) -> None:
-    run = Water(llm_client=instant_client(seed=7), tape=tmp_path / "w.tape", turns=1)
-    run.run(progress=False)
-    run.close()
+    run = recorded(Water(llm_client=instant_client(seed=7), tape=tmp_path / "w.tape", turns=1))
     study = played(again(run, {}, samples=3, llm_client=instant_client(seed=7)))
     assert len({call.options["seed"] for call in asked(study)}) == 6
 
@@ -209,17 +204,13 @@ def test_runs_that_are_not_independent_are_refused(tape: Path) -> None:
         match=r"runs \[1, 3\].* seeds \[1, 1\] and begin as 1 runs: they are not independent",
     ):
         again(tape, run=[1, 3])
-    same = Water(llm_client=instant_client(), tape=tape, turns=1, seed=1)
-    same.run(progress=False)
-    same.close()
+    recorded(Water(llm_client=instant_client(), tape=tape, turns=1, seed=1))
     with pytest.raises(ConfigError, match=r"seeds \[1, 2, 1\]"):
         again(tape, run="all")
 
 
 def test_of_a_fork_the_turns_are_asked_again_that_it_played_itself(tape: Path) -> None:
-    branch = fork(tape, 1, turn=2, llm_client=instant_client())
-    branch.run(2, progress=False)
-    branch.close()
+    branch = recorded(fork(tape, 1, turn=2, llm_client=instant_client()), 2)
     study = played(again(branch, samples=1))
     assert study.units == ["3:2", "3:3"]
     assert study.simulation("kind", "3:3").turns[:4] == branch.turns[:4]

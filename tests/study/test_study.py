@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from builders import recorded
 from pydantic import Field
 from study_kit import Basin, Water, instant_client
 
@@ -287,9 +288,7 @@ def test_a_run_that_ended_by_itself_is_done_and_one_that_was_played_by_hand_is_n
     started = study_of(tape=path)
     played(started, budget=Budget(calls=9), parallel=6)
     assert started.counts["stopped"] == 6
-    by_hand = resume(started.tape_of("factor=1", 0), llm_client=instant_client())
-    by_hand.run(1, progress=False)
-    by_hand.close()
+    recorded(resume(started.tape_of("factor=1", 0), llm_client=instant_client()), 1)
     assert study_of(tape=path).counts == {"stopped": 6}
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from builders import recorded
 from study_kit import KILL, Water, deadly_client, instant_client
 
 from llmsim_lab import Budget, Tape, resume
@@ -298,9 +299,7 @@ class Meddling(ThreadPoolExecutor):
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         def both() -> Any:
             found = fn(*args, **kwargs)
-            run = resume(self.path / args[1].file_name, llm_client=instant_client())
-            run.run(1, progress=False)
-            run.close()
+            recorded(resume(self.path / args[1].file_name, llm_client=instant_client()), 1)
             return found
 
         return super().submit(both)

@@ -243,24 +243,6 @@ async def test_only_what_was_changed_is_sent_and_a_fork_says_what_it_was() -> No
     assert browser.latest("show") == {"run": 2, "turn": None}
 
 
-async def test_a_shock_acts_on_the_way_to_the_next_turn_and_fields_are_in_words() -> None:
-    lab = Lab(make_simulation(names=("Aland",)))
-    browser = Browser(lab)
-    await lab.play(2)
-    browser.send("form", run=1, turn=2)
-    await eventually(lambda: any("form" in it for it in browser.heard))
-    assert browser.field("set", "inflation")["label"].startswith("Inflation, %")
-    assert browser.field("set", "shock.supply")["value"] == 0
-    browser.send("fork", run=1, turn=2, changes={"set": {"shock.supply": "1.5"}, "note": "oil"})
-    await eventually(lambda: 2 in lab.runs)
-    assert lab.runs[2].state.shock.supply == 1.5
-    [done] = lab.runs[2].turns[2].interventions
-    assert str(done) == "turn 2: shock.supply = 1.5 (oil)"
-    await lab.play(1)
-    inflation = [lab.runs[2].turns[at].state.inflation for at in (2, 3)]
-    assert inflation[1] - inflation[0] > 0.3  # a quarter of the shock, over four quarters
-
-
 async def test_a_prompt_is_edited_and_a_parameter_restarts_the_run() -> None:
     lab = Lab(make_simulation(names=("Aland",)))
     browser = Browser(lab)

@@ -12,11 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import answer, in_words, make_simulation, policy
+from builders import answer, make_simulation
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
-from llmsim_lab.llm import Person
 from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.run import _progress
 from llmsim_lab.run._progress import ProgressLine
@@ -263,18 +262,3 @@ def test_in_a_notebook_it_is_an_output_that_ends_empty_and_only_for_a_person(
         ]
         assert "turn 1 of 2 · waiting for agent of Aland · 0 s so far" in seen[0] + seen[1]
         assert "{'text/plain': ''}" in seen[-1]
-
-
-def test_a_person_in_a_run_is_asked_without_a_line_in_between(terminal: Terminal) -> None:
-    before = ""
-
-    async def ask(question: Any) -> dict[str, Any]:
-        nonlocal before
-        before = terminal.getvalue()
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert terminal.getvalue() == before
-        return policy("Hold the interest rate").model_dump()
-
-    players = {"Aland": Person(ask), "*": "rule"}
-    Simulation(in_words(nations=("Aland",)), players=players).run(1)

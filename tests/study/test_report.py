@@ -126,13 +126,6 @@ def test_a_report_replaces_an_older_one_and_never_a_tape(tmp_path: Path) -> None
     assert study.report(tmp_path / "a.html").stat().st_size > 1000
 
 
-def test_a_damaged_tape_is_reported_as_a_failed_run(tmp_path: Path) -> None:
-    file = played(study_of(tape=tmp_path / "s", seeds=2)).tape_of("factor=1", 0)
-    file.write_bytes(file.read_bytes().replace(b'"seconds":', b'"seconds":1', 1))
-    text = page_of(study_of(tape=tmp_path / "s", seeds=2), tmp_path).text
-    assert "was changed since it was recorded; delete it" in text
-
-
 def test_what_failed_is_reported_and_left_out_with_its_partner(tmp_path: Path) -> None:
     text = page_of(played(study_of(Dry)), tmp_path).text
     assert text.count("the basin is dry") == 2

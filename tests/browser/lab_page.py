@@ -64,12 +64,6 @@ FAULTS = """
         .filter(out => out.output_type === "error" || out.name === "stderr")
         .map(out => `cell ${index}: ${out.ename ? out.ename + ": " + out.evalue : out.text}`))
 """
-START = """
-(index) => {
-    window.panel.content.activeCellIndex = index;
-    window.jupyterapp.commands.execute("notebook:run-cell");
-}
-"""
 # What can be scrolled by its own bar is not cut off, except the outputs as a whole.
 CUT_OFF = """
 (area) => {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,11 +20,7 @@ from llmsim_lab.economy._macro import (
 )
 from llmsim_lab.models import GlobalState, MacroLags
 
-Vector = np.ndarray[Any, np.dtype[np.float64]]
-
 MODEL = RudebuschSvensson()
-TAYLOR = TaylorRule(lower_bound=-math.inf)
-PASSIVE = TaylorRule(inflation_weight=0.8, lower_bound=-math.inf)
 
 
 def follow(

@@ -33,20 +33,6 @@ def offered(request: ChatRequest) -> list[float]:
     return rates
 
 
-async def test_each_accepted_action_meets_the_rate_that_the_one_before_left() -> None:
-    client = make_client([rate_update(4.5), rate_update(5.0)])
-    engine = engine_at(4, client, {"max_move": 0.5})
-    actions = [make_action(name="A"), make_action("Sing", validated=False), make_action(name="C")]
-    before = engine.current_state
-    state = await engine.run_turn(actions)
-    first, second = requests_of(client)
-    assert "- Interest Rate: 4.5%" in second.messages[1].content
-    assert [offered(it)[-1] for it in (first, second)] == [4.5, 5.0]
-    assert state.global_state.interest_rate == 5.0
-    assert [chain.agent for chain in state.reasoning_chains] == ["A", "C"]
-    assert engine.current_state is before
-
-
 @pytest.mark.parametrize(
     ("rate", "rates"),
     [

@@ -36,8 +36,6 @@ from llmsim_lab.run import fork, load, replay
 from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
 
-NAMES = ["Ann", "Bob", "Cy", "Di"]
-
 
 def gift(request: ChatRequest) -> dict[str, Any]:
     """Give as much as the prompt's length says, within the limits."""

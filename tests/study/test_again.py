@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -254,26 +253,6 @@ def test_the_recording_may_be_elsewhere_and_a_changed_one_is_another(
     assert again(moved, run=1, to=tmp_path / "again").counts == {"done": 8}
     other = again(moved, run=2, to=tmp_path / "again")
     assert other.counts == {"left": 8}
-
-
-def test_a_sample_that_fails_is_kept_the_others_are_played_and_it_is_tried_again(
-    tape: Path, tmp_path: Path
-) -> None:
-    def reply(request: Any) -> Any:
-        if broken and "kind" in request.prompt:
-            raise ConnectionError("gone")
-        return {"amount": 1, "reasoning": "", "confidence": 1}
-
-    broken = [True]
-    client = LLMClient(LLMConfig(model="s", retry_wait_s=0), ScriptedBackend(reply))
-    study = played(again(tape, run=1, turns=[0], to=tmp_path / "again", llm_client=client))
-    assert study.counts == {"done": 1, "failed": 1}
-    values = study.results.query("arm == 'kind'")["value"]
-    assert len(values) == 2
-    assert all(math.isnan(value) for value in values)
-    broken.clear()
-    assert played(study).counts == {"done": 2}
-    assert study.results["value"].tolist() == [1, 1, 1, 1]
 
 
 def test_an_executor_is_handed_what_is_forked(tape: Path, tmp_path: Path) -> None:

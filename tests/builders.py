@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -20,6 +20,7 @@ from llmsim_lab.models import (
     ValidationDecision,
     ValidationResult,
 )
+from llmsim_lab.run import Run
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import ChatRequest
 
@@ -33,10 +34,14 @@ __all__ = [
     "make_state",
     "policy",
     "rate_update",
+    "recorded",
     "requests_of",
     "second_by_second",
     "verdict",
 ]
+
+
+AnyRun = TypeVar("AnyRun", bound=Run[Any])
 
 
 def make_state(turn: int = 0, *, names: tuple[str, ...] = ("Aland",), **economy: Any) -> Any:
@@ -136,6 +141,13 @@ def make_simulation(
 ) -> Simulation:
     """Return a run, of ``in_words``, of nations whose model answers from a script."""
     return Simulation(in_words(nations=names, **config), llm_client=make_client(replies))
+
+
+def recorded(run: AnyRun, turns: int | None = None) -> AnyRun:
+    """Play a run and close its tape."""
+    run.run(turns, progress=False)
+    run.close()
+    return run
 
 
 def second_by_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters
 from llmsim_lab.economy import initial_state, load_us_macro
-from llmsim_lab.economy._macro import mirrored
 from llmsim_lab.models import GlobalState, SimulationState
 
 
@@ -70,16 +69,3 @@ def test_what_the_data_cannot_say_is_not_known() -> None:
     assert len(quarters) == 5
     assert quarters[0][1] == quarters[0][6] == "not known"
     assert quarters[-1][1] != "not known"
-
-
-def test_the_mirror_image_of_a_quarter_has_the_mirror_image_of_its_past() -> None:
-    state = initial_state("2000Q2")
-    other = SimulationState(global_state=mirrored(state.global_state))
-    real = known_quarters([state], us_from="2000Q2")
-    turned = known_quarters([other], us_from="2000Q2", mirrored=True)
-    for one, two in zip(real[-8:], turned[-8:], strict=True):
-        assert one.inflation is not None
-        assert two.period is None
-        assert two.inflation == pytest.approx(4 - one.inflation)
-        assert two.interest_rate == pytest.approx(8 - one.interest_rate)
-        assert two.output_gap == pytest.approx(-one.output_gap)

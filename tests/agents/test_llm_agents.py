@@ -20,15 +20,6 @@ async def decide(*replies: Any) -> Any:
     return await NationAgent("Aland", make_client(list(replies))).decide_action(STATE)
 
 
-async def test_a_decision_at_the_first_attempt_is_ok_and_carries_its_call() -> None:
-    action = await decide(policy())
-    assert action.status == action.chain.status == "ok"
-    assert action.policy_decision.call.attempts == 1
-    assert action.chain.call is action.policy_decision.call
-    site = action.chain.call.request.site
-    assert (site.component, site.agent, site.turn) == ("agent", "Aland", 1)
-
-
 async def test_an_action_outside_economics_is_shown_to_the_model_with_the_complaint() -> None:
     client = make_client([policy("Sing a song"), policy("Cut taxes")])
     action = await NationAgent("Aland", client).decide_action(STATE)
@@ -111,19 +102,6 @@ async def test_a_prompt_with_other_slots_says_which_it_lacks() -> None:
     agent = NationAgent("Aland", make_client(policy()), prompt=Prompt("Rate {{ rate }}?"))
     with pytest.raises(PromptError, match=r"no value for rate; no slot for gdp_growth, inflation"):
         await agent.decide_action(STATE)
-
-
-async def test_a_plain_string_prompt_goes_out_as_one_user_message() -> None:
-    class Terse(EconLLMAgent):
-        def _construct_prompt(self, state: Any) -> str:
-            return f"Turn {state.turn}. Policy?"
-
-    client = make_client(policy())
-    action = await Terse("Aland", client).decide_action(STATE)
-    (message,) = requests_of(client)[0].messages
-    assert (message.role, message.content) == ("user", "Turn 0. Policy?")
-    assert action.chain is not None
-    assert action.chain.prompt == "Turn 0. Policy?"
 
 
 def test_an_agent_has_a_name() -> None:

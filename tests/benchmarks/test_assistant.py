@@ -65,7 +65,6 @@ DELETE = {
     "tools": ["delete_task"],
     "arguments": {"task_id": 2},
 }
-LIST = {"expect": "INVOKE_TOOL", "tools": ["list_tasks"]}
 
 
 def test_the_shipped_messages_cover_all_that_can_be_decided() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from lab_server import LabServer
     from playwright.sync_api import ConsoleMessage, Error, Locator, Page, Request
 
-__all__ = ["LOOKS", "OUTPUTS", "LabPage", "Notebook", "Theme"]
+__all__ = ["OUTPUTS", "LabPage", "Notebook", "Theme"]
 
 OUTPUTS = ".jp-Notebook .jp-OutputArea"
 OPEN_S = 60.0
@@ -64,12 +63,6 @@ FAULTS = """
     cell.type !== "code" ? [] : cell.outputs.toJSON()
         .filter(out => out.output_type === "error" || out.name === "stderr")
         .map(out => `cell ${index}: ${out.ename ? out.ename + ": " + out.evalue : out.text}`))
-"""
-START = """
-(index) => {
-    window.panel.content.activeCellIndex = index;
-    window.jupyterapp.commands.execute("notebook:run-cell");
-}
 """
 # What can be scrolled by its own bar is not cut off, except the outputs as a whole.
 CUT_OFF = """
@@ -285,13 +278,6 @@ class Notebook:
         except ValueError:
             raise AssertionError(f"{expression} gave {text}") from None
 
-    def until(self, expression: str, *, wait_s: float = 10.0) -> None:
-        """Wait until a Python expression is true in the kernel."""
-        end = time.monotonic() + wait_s
-        while not self.evaluate(f"bool({expression})"):
-            assert time.monotonic() < end, f"after {wait_s:g} s, still not: {expression}"
-            self.page.wait_for_timeout(50)
-
     def output(self, cell: int) -> Locator:
         """The first output of a cell, counted from 0; a widget's second is its static view."""
         return self.outputs(cell).locator(".jp-OutputArea-child").first
@@ -341,6 +327,15 @@ class Notebook:
         """Return the serious and critical accessibility faults of the outputs."""
         with self.tall():
             return axe.faults_of(self.page, OUTPUTS)
+
+    def check_looks(self, cell: int, name: str) -> None:
+        """Check that a widget can be read in both colours, wide and narrow; keep pictures."""
+        for theme, width in LOOKS:
+            with self.lab.looking(theme, width=width):
+                self.screenshot(f"{name}_{width}", of=self.output(cell))
+                assert self.axe_faults() == []
+                assert self.cut_off(cell) == []
+                assert not self.moves_sideways()
 
     def screenshot(self, name: str, *, of: Locator | None = None) -> Path:
         """Keep a picture of the whole notebook, or of a part of it."""

@@ -70,7 +70,7 @@ def window(lab: LabPage) -> bytes:
 
     def take(milliseconds: int) -> None:
         notebook.page.wait_for_timeout(600)  # until the chart has moved
-        frames.append((picture(notebook, output, height=WINDOW_HEIGHT), milliseconds))
+        frames.append((picture(notebook, output), milliseconds))
 
     def at_turn(number: int) -> None:
         output.locator(".when", has_text=f"Turn {number} ").wait_for()
@@ -161,30 +161,18 @@ def page_looks(browser: Browser, folder: Path) -> list[str]:
     return failed
 
 
-def picture(
-    notebook: Notebook,
-    of: Locator,
-    *,
-    first: Locator | None = None,
-    last: Locator | None = None,
-    height: float | None = None,
-) -> bytes:
-    """Return a picture of a cell's outputs, or of a part: from one thing to another, or the top."""
+def picture(notebook: Notebook, of: Locator) -> bytes:
+    """Return a picture of the top of a cell's outputs."""
     with notebook.tall():
         notebook.page.mouse.move(0, 0)
-        area = (of.locator(".jp-OutputArea-output").first).bounding_box()
-        top = (first or of).bounding_box()
-        bottom = (last or of).bounding_box()
+        area = of.locator(".jp-OutputArea-output").first.bounding_box()
+        top = of.bounding_box()
         assert area is not None
         assert top is not None
-        assert bottom is not None
-        clip = {
-            "x": area["x"] - 8,
-            "y": top["y"] - 2,
-            "width": area["width"] + 8,
-            "height": height or bottom["y"] + bottom["height"] - top["y"] + 10,
-        }
-        return notebook.page.screenshot(clip=clip)
+        x, y, width = area["x"] - 8, top["y"] - 2, area["width"] + 8
+        return notebook.page.screenshot(
+            clip={"x": x, "y": y, "width": width, "height": WINDOW_HEIGHT}
+        )
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lab_page import LOOKS, LabPage, Notebook
+from lab_page import LabPage, Notebook
 from playwright.sync_api import Locator, expect
 from scenes import HOSTILE
 
@@ -71,7 +71,7 @@ def test_the_keyboard_alone_reaches_everything_and_markup_is_text(notebook: Note
 
 
 def test_it_reads_in_both_colours_and_is_there_after_the_page_was_loaded_anew(
-    notebook: Notebook, lab: LabPage
+    notebook: Notebook,
 ) -> None:
     for text in ("Add water the plants and go shopping", "Delete task 1"):
         message(notebook).fill(text)
@@ -79,12 +79,7 @@ def test_it_reads_in_both_colours_and_is_there_after_the_page_was_loaded_anew(
         expect(message(notebook)).to_have_value("")
         shows(notebook, "I have added it.")
     shows(notebook, "Only ann can say yes.")
-    for theme, width in LOOKS:
-        with lab.looking(theme, width=width):
-            notebook.screenshot(f"chat_{width}", of=notebook.output(WIDGET))
-            assert notebook.axe_faults() == []
-            assert notebook.cut_off(WIDGET) == []
-            assert not notebook.moves_sideways()
+    notebook.check_looks(WIDGET, "chat")
     notebook.reload()
     shows(notebook, "I have added it.")
     notebook.click("No", cell=WIDGET)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from lab_page import LOOKS, LabPage, Notebook
+from lab_page import LabPage, Notebook
 from playwright.sync_api import Locator, expect
 
 SETUP = """
@@ -38,7 +38,7 @@ def at_turn(notebook: Notebook, number: int) -> None:
 
 
 def test_a_quarter_is_one_click_and_the_ending_stays_when_the_kernel_is_gone(
-    notebook: Notebook, lab: LabPage
+    notebook: Notebook,
 ) -> None:
     output = notebook.output(WIDGET)
     for turn in (1, 2, 3):
@@ -46,28 +46,18 @@ def test_a_quarter_is_one_click_and_the_ending_stays_when_the_kernel_is_gone(
         at_turn(notebook, turn)
     notebook.click("Ask the rule")
     expect(output).to_contain_text("The Taylor rule: Set the interest rate to")
-    looks(notebook, lab, "asked")
+    notebook.check_looks(WIDGET, "human_seat_asked")
     answer(notebook).click()
     for who in ("you (Aland)", "Taylor rule, inertia 0.5", "rate held"):
         expect(output.get_by_role("table")).to_contain_text(who)
     expect(output).to_contain_text("The rule was asked once.")
-    looks(notebook, lab, "score")
+    notebook.check_looks(WIDGET, "human_seat_score")
     assert notebook.evaluate("[turn.statuses['ok'] for turn in simulation.turns[1:]]") == [1] * 4
     assert notebook.faults() == []
     notebook.run_cell(2)
     kept = notebook.outputs(WIDGET).locator(".llmsim-static").filter(visible=True)
     expect(kept).to_contain_text("Holding the rate would have cost")
     expect(kept.get_by_role("img").first).to_be_visible()
-
-
-def looks(notebook: Notebook, lab: LabPage, name: str) -> None:
-    """It reads in both colours and on a narrow page."""
-    for theme, width in LOOKS:
-        with lab.looking(theme, width=width):
-            notebook.screenshot(f"human_seat_{name}_{width}", of=notebook.output(WIDGET))
-            assert notebook.axe_faults() == []
-            assert notebook.cut_off(WIDGET) == []
-            assert not notebook.moves_sideways()
 
 
 def test_the_keyboard_alone_moves_the_rate_sends_it_and_says_why(notebook: Notebook) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from lab_page import LOOKS, LabPage, Notebook
-from playwright.sync_api import Locator, expect
+from lab_page import LabPage, Notebook
+from playwright.sync_api import expect
 
 RUN = """
 from llmsim_lab.lab import Lab, PromptViewer, RateChart, RunTree, TurnStepper
@@ -170,32 +170,7 @@ def test_a_person_answers_by_a_form(lab: LabPage) -> None:
     assert notebook.axe_faults() == []
 
 
-@pytest.mark.parametrize("preset", ["TurnStepper", "RateChart", "PromptViewer", "RunTree"])
-def test_a_preset_shows_its_part_alone(lab: LabPage, preset: str) -> None:
-    notebook = lab.write("presets", [
-        RUN + "from llmsim_lab import data_path\ntape = data_path('tapes/first_run.tape')",
-        *(f"{name}(tape)" for name in ("TurnStepper", "RateChart", "PromptViewer", "RunTree")),
-    ])  # fmt: skip
-    cell = ["TurnStepper", "RateChart", "PromptViewer", "RunTree"].index(preset) + 1
-    notebook.run_cell(0)
-    notebook.run_cell(cell)
-    shown: dict[str, Locator] = {
-        "TurnStepper": notebook.output(cell).get_by_role("region", name="Decisions"),
-        "RateChart": notebook.output(cell).get_by_role("img", name="Policy rate").first,
-        "PromptViewer": notebook.output(cell).get_by_role("listbox", name="Calls"),
-        "RunTree": notebook.output(cell).get_by_role("group", name="Runs").first,
-    }
-    expect(shown[preset]).to_be_visible()
-    assert notebook.axe_faults() == []
-    assert notebook.faults() == []
-    assert lab.complaints == []
-
-
-def test_it_reads_light_and_dark_wide_and_narrow(notebook: Notebook, lab: LabPage) -> None:
+def test_it_reads_light_and_dark_wide_and_narrow(notebook: Notebook) -> None:
     notebook.click("Step")
     at_turn(notebook, "Turn 1 ")
-    for theme, width in LOOKS:
-        with lab.looking(theme, width=width):
-            assert notebook.axe_faults() == []
-            assert notebook.cut_off(WIDGET) == []
-            assert not notebook.moves_sideways()
+    notebook.check_looks(WIDGET, "window")

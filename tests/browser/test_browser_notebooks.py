@@ -1,4 +1,7 @@
-"""Each committed notebook that shows a widget, opened in JupyterLab and run with Run All."""
+"""Committed notebooks whose widgets do something, run in JupyterLab with Run All.
+
+That notebooks give the outputs they are committed with is compared elsewhere, cell by cell.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,11 @@ import pytest
 from lab_page import LabPage
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
-NOTEBOOKS = [
-    path
-    for path in sorted(FOLDER.glob("*.ipynb"))
-    if "llmsim_lab.lab import" in path.read_text(encoding="utf-8")
-]
 
 
-def test_there_are_notebooks() -> None:
-    assert len(NOTEBOOKS) >= 5
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_to_its_end_without_an_error(lab: LabPage, path: Path) -> None:
+@pytest.mark.parametrize("number", ["03", "04", "05", "08"])
+def test_a_notebook_runs_to_its_end_without_an_error(lab: LabPage, number: str) -> None:
+    [path] = FOLDER.glob(f"{number}_*.ipynb")
     notebook = lab.copy(path)
     notebook.run_all()
     assert notebook.faults() == []

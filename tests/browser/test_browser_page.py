@@ -237,8 +237,7 @@ def test_without_scripts_the_page_says_what_it_takes(browser: Browser, first_run
     context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1400), ("dark", 400)])
 def test_every_view_is_accessible_and_as_wide_as_the_window(
     browser: Browser, first_run: Path, scheme: str, width: int
 ) -> None:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -32,6 +33,15 @@ SHOWN = {
 """What is read in a widget's static view."""
 
 
+PARTS: dict[str, tuple[Any, str]] = {
+    "PromptViewer": ("listbox", "Calls"),
+    "RateChart": ("img", "Policy rate"),
+    "RunTree": ("group", "Runs"),
+    "TurnStepper": ("region", "Decisions"),
+}
+"""What a preset has of the window, by role and name."""
+
+
 def seen(outputs: Locator) -> Locator:
     """Those outputs of an area that can be seen."""
     return outputs.locator(":scope > .jp-OutputArea-child").filter(visible=True)
@@ -46,6 +56,11 @@ def test_every_widget_is_seen_once_while_it_lives_and_read_when_the_file_is_reop
         for cell, _ in enumerate(SHOWN, 1):
             expect(seen(notebook.outputs(cell))).to_have_count(1)
             expect(seen(notebook.outputs(cell)).locator(".llmsim-live").first).to_be_visible()
+        for name, (role, label) in PARTS.items():
+            part = notebook.output(list(SHOWN).index(name) + 1).get_by_role(role, name=label)
+            expect(part.first).to_be_visible()
+    assert notebook.axe_faults() == []
+    assert notebook.faults() == []
     for kernel, instead in ((False, "Loading widget"), (True, "model not found")):
         lab.reopen(kernel=kernel)
         with notebook.tall():

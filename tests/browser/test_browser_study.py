@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lab_page import LabPage, Notebook
+from lab_page import LabPage
 from playwright.sync_api import expect
 
 SETUP = """
@@ -24,19 +24,6 @@ CELLS = [
     "board = StudyBoard(study); board",
     "comparer = PromptComparer(recorded, variants, samples=3, outcome='amount'); comparer",
 ]
-
-
-def reads(lab: LabPage, notebook: Notebook, cell: int, name: str) -> None:
-    """Check that a view can be read in both colours, wide and narrow, and keep pictures."""
-    for theme, width in (("JupyterLab Light", 1200), ("JupyterLab Dark", 800)):
-        with lab.looking(theme, width=width):  # type: ignore[arg-type]
-            for narrow in (width, 400):
-                notebook.page.set_viewport_size({"width": narrow, "height": 1000})
-                assert notebook.axe_faults() == []
-                assert notebook.cut_off(cell) == []
-                assert not notebook.moves_sideways()
-                look = f"{name}_{theme.split()[-1].lower()}_{narrow}"
-                notebook.screenshot(look, of=notebook.output(cell))
 
 
 def test_a_study_is_played_stopped_continued_and_a_run_opened(lab: LabPage) -> None:
@@ -62,7 +49,7 @@ def test_a_study_is_played_stopped_continued_and_a_run_opened(lab: LabPage) -> N
     told = re.compile(r"thrifty . nobody: .[\d.]+, 95 % .* to ")
     expect(effect).to_contain_text(told, timeout=60_000)  # which SciPy is loaded for
     expect(output.get_by_role("img", name=re.compile("given by arm. nobody: mean"))).to_be_visible()
-    reads(lab, notebook, BOARD, "study")
+    notebook.check_looks(BOARD, "study")
     output.get_by_role("button", name="nobody, seed 0: done").focus()
     for key in ("ArrowDown", "ArrowRight", "Enter"):
         page.keyboard.press(key)
@@ -83,7 +70,7 @@ def test_prompts_are_edited_checked_asked_and_compared(lab: LabPage) -> None:
     page.keyboard.press("Control+End")
     page.keyboard.type(" {{ wealth }}")
     expect(output.get_by_role("alert")).to_contain_text("the run gives this prompt no such value")
-    reads(lab, notebook, COMPARER, "prompts_wrong")
+    notebook.check_looks(COMPARER, "prompts_wrong")
     for _ in range(len(" {{ wealth }}")):
         page.keyboard.press("Backspace")
     expect(output.get_by_role("alert")).to_have_count(0)
@@ -94,5 +81,5 @@ def test_prompts_are_edited_checked_asked_and_compared(lab: LabPage) -> None:
     expect(effect).to_contain_text(re.compile(r"kind . as it was: .[\d.]+"), timeout=60_000)
     output.get_by_text("Outcomes and charts").click()
     expect(output.get_by_role("img", name=re.compile("amount by arm"))).to_be_visible()
-    reads(lab, notebook, COMPARER, "prompts")
+    notebook.check_looks(COMPARER, "prompts")
     assert notebook.faults() == []

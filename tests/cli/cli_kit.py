@@ -8,6 +8,20 @@ from typing import Any
 Run = Callable[..., tuple[int, str, str]]
 
 
+def succeeds(run: Run, *arguments: str) -> str:
+    """Run a command that ends well and without a warning; return what it prints."""
+    status, out, err = run(*arguments)
+    assert (status, err) == (0, "")
+    return out
+
+
+def fails(run: Run, *arguments: str) -> str:
+    """Run a command that ends with status 1; return its message."""
+    status, _, err = run(*arguments)
+    assert status == 1
+    return err
+
+
 def reply(body: dict[str, Any]) -> dict[str, Any]:
     """Answer like a model that always wants half a point more."""
     fields = body["format"]["properties"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from cli_kit import Run, reply
+from cli_kit import Run, reply, succeeds
 from fake_ollama import FakeOllama
 
 from llmsim_lab._util.config import yaml_text
@@ -45,8 +45,7 @@ def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
     llmsim_lab: Run,
 ) -> None:
     llmsim_lab("run", SCENARIO, "--model", "rule", "--turns", "3", "--out", "first")
-    status, out, err = llmsim_lab("run", "first/config.yaml", "--out", "second")
-    assert (status, err) == (0, "")
+    out = succeeds(llmsim_lab, "run", "first/config.yaml", "--out", "second")
     assert "no model was called" in out
     first, second = (pd.read_csv(f"{folder}/turns.csv") for folder in ("first", "second"))
     assert first["period"].tolist() == ["1979Q3", "1979Q4", "1980Q1", "1980Q2"]
@@ -80,8 +79,7 @@ def test_bad_input_ends_with_one_message_and_status_1(
 
 
 def test_the_version_is_said(llmsim_lab: Run) -> None:
-    status, out, _ = llmsim_lab("--version")
-    assert status == 0
+    out = succeeds(llmsim_lab, "--version")
     assert out.startswith("llmsim-lab 0.")
 
 

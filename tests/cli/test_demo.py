@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from cli_kit import Run
+from cli_kit import Run, succeeds
 from fake_ollama import FakeOllama
 
 from llmsim_lab._util.files import data_path
@@ -25,9 +25,9 @@ def no_model_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def read(shipped: Demonstration, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spare a test that is about what comes after the recorded part the reading of it."""
+    """Spare the tests the reading of what is shipped, which was read once."""
     monkeypatch.setattr(Demonstration, "read", lambda _: shipped)
 
 
@@ -66,39 +66,27 @@ def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live(
     assert (fork.verb, fork.parent, fork.fork_turn, fork.turns) == ("fork", parent, 20, 22)
 
 
-@pytest.mark.usefixtures("read")
 def test_without_any_model_the_demo_shows_the_recording_and_the_ways_to_a_model(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch, shipped: Demonstration
 ) -> None:
     monkeypatch.setattr(_connect, "runtime_installed", lambda: False)
-    status, out, _ = llmsim_lab("demo")
-    assert status == 0
+    out = succeeds(llmsim_lab, "demo")
     assert shipped.verdict in out
     assert "It ends there, since there is no model to continue with" in out
     assert "ollama pull llama3.1:8b" in out
     assert Path("out/demo/demo.png").exists()
 
 
-@pytest.mark.usefixtures("read")
 def test_the_demo_without_its_live_part_asks_for_no_model(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch, shipped: Demonstration
 ) -> None:
     monkeypatch.setattr("llmsim_lab.cli._demo.client_for", None)
-    status, out, err = llmsim_lab("demo", "--no-live")
-    assert (status, err) == (0, "")
+    out = succeeds(llmsim_lab, "demo", "--no-live")
     assert shipped.verdict in out
     assert "live:" not in out
     assert Path("out/demo/demo.csv").exists()
 
 
-@pytest.mark.usefixtures("read")
-def test_a_model_that_was_asked_for_and_is_not_there_is_an_error(llmsim_lab: Run) -> None:
-    status, _, err = llmsim_lab("demo", "--model", "ollama:llama3.2")
-    assert status == 1
-    assert "no Ollama server answers" in err
-
-
-@pytest.mark.usefixtures("read")
 def test_the_demo_may_be_run_again_into_the_same_folder(llmsim_lab: Run) -> None:
     out = Path("out/demo")
     out.mkdir(parents=True)

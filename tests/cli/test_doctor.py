@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import Run
+from cli_kit import Run, succeeds
 from fake_ollama import FakeOllama, Fault
 from fake_ollama._fake_ollama import example
 from ollama_rules import refusal
@@ -52,8 +52,7 @@ def test_the_catalogue_is_listed_with_what_its_models_cannot_do(
 ) -> None:
     odd = replace(CATALOGUE[0], note="small [embedded]", licence="[bold]MIT")
     monkeypatch.setattr("llmsim_lab.cli._doctor.CATALOGUE", (odd, *CATALOGUE))
-    status, out, _ = llmsim_lab("model", "ls")
-    assert status == 0
+    out = succeeds(llmsim_lab, "model", "ls")
     assert all(model.name in out for model in CATALOGUE)
     assert "MB, [bold]MIT, " in out
     assert "; small [embedded]\n" in out

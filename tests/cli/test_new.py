@@ -9,7 +9,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from cli_kit import Run
+from cli_kit import Run, fails, succeeds
 from fake_ollama import FakeOllama
 
 from llmsim_lab._util.files import data_path
@@ -24,8 +24,7 @@ each = pytest.mark.parametrize("template", TEMPLATES)
 def test_a_new_folder_has_the_world_as_it_is_its_tape_and_a_notebook_of_two_cells(
     llmsim_lab: Run, template: str
 ) -> None:
-    status, out, err = llmsim_lab("new", "some/mine", "--from", template)
-    assert (status, err) == (0, "")
+    out = succeeds(llmsim_lab, "new", "some/mine", "--from", template)
     assert f"python {template}.py" in out
     mine = Path("some/mine")
     names = [f"{template}.{ending}" for ending in ("ipynb", "py", "tape")]
@@ -39,8 +38,7 @@ def test_a_new_folder_has_the_world_as_it_is_its_tape_and_a_notebook_of_two_cell
 
 def test_nothing_that_is_there_is_written_over(llmsim_lab: Run) -> None:
     Path("mine").mkdir()
-    status, _, err = llmsim_lab("new", "mine", "--from", "public_goods")
-    assert status == 1
+    err = fails(llmsim_lab, "new", "mine", "--from", "public_goods")
     assert "cannot make mine: " in err
     assert list(Path("mine").iterdir()) == []
 
@@ -52,8 +50,7 @@ def test_nothing_that_is_there_is_written_over(llmsim_lab: Run) -> None:
 def test_the_templates_are_listed_where_none_is_named(
     llmsim_lab: Run, more: tuple[str, ...], message: str
 ) -> None:
-    status, _, err = llmsim_lab("new", "mine", *more)
-    assert status == 1
+    err = fails(llmsim_lab, "new", "mine", *more)
     assert message in err
     for template in TEMPLATES:
         assert f"--from {template} " in err

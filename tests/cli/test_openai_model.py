@@ -7,7 +7,7 @@ import json
 import httpx
 import pandas as pd
 import pytest
-from cli_kit import Run, reply
+from cli_kit import Run, reply, succeeds
 
 from llmsim_lab import data_path
 
@@ -39,20 +39,10 @@ def test_a_run_is_played_by_such_a_model(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     scenario = str(data_path("scenarios/volcker.yaml"))
-    status, out, err = llmsim_lab(
-        "run", scenario, "--model", "openai:qwen", "--base-url", URL, "--turns", "1"
+    out = succeeds(
+        llmsim_lab, "run", scenario, "--model", "openai:qwen", "--base-url", URL, "--turns", "1"
     )
-    assert (status, err) == (0, "")
     assert f"Using qwen on the server at {URL}." in " ".join(out.split())
     assert pd.read_csv("out/run/turns.csv")["period"].tolist() == ["1979Q3", "1979Q4"]
     assert {request.headers["Authorization"] for request in asked} == {f"Bearer {KEY}"}
     assert KEY not in out
-
-
-def test_the_doctor_asks_no_model_of_the_environments_server(
-    llmsim_lab: Run, asked: list[httpx.Request], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("llmsim_lab.cli._doctor.runtime_installed", lambda: False)
-    monkeypatch.setenv("OPENAI_BASE_URL", URL)
-    llmsim_lab("doctor", "--host", "127.0.0.1:9")
-    assert [it.url.path for it in asked if it.url.path.startswith("/v1")] == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from cli_kit import Run
+from cli_kit import Run, fails, succeeds
 
 CHAIR = """
 start_at: 1979Q3
@@ -32,26 +32,11 @@ def types(keyboard: io.StringIO, *lines: str) -> None:
     keyboard.seek(0)
 
 
-def test_a_person_is_shown_the_prompt_and_asked_for_each_field(
-    llmsim_lab: Run, typed: io.StringIO
-) -> None:
-    types(typed, "Prices rise.", "100", "Raise the rate", "0,8")
-    status, out, err = llmsim_lab("run", "chair.yaml", "--out", "out")
-    assert (status, err) == (0, "")
-    assert "You are the central bank of a large economy" in out
-    assert "rate change bp (one of -450, -300, " in out
-    frame = pd.read_csv("out/decisions.csv").query("component == 'agent'")
-    assert frame["model"].tolist() == ["human"]
-    assert frame["confidence"].tolist() == [0.8]
-    assert pd.read_csv("out/turns.csv")["interest_rate"].tolist()[1] == pytest.approx(10.673333)
-
-
 def test_a_refused_action_is_asked_for_once_more(llmsim_lab: Run, typed: io.StringIO) -> None:
     Path("chair.yaml").write_text(f"{CHAIR}moves_bp: null\n")
     first = ("Plant tulips", "They are pretty.", "0.5")
     types(typed, *first, "Raise the rate", "Prices rise.", "0.8")
-    status, out, _ = llmsim_lab("run", "chair.yaml", "--out", "out")
-    assert status == 0
+    out = succeeds(llmsim_lab, "run", "chair.yaml", "--out", "out")
     assert "Not accepted: the action names nothing of economic policy" in out
     decisions = pd.read_csv("out/decisions.csv").query("component == 'agent'")
     assert decisions["status"].tolist() == ["repaired"]
@@ -61,6 +46,5 @@ def test_with_nobody_at_the_keyboard_the_run_ends_and_says_so(
     llmsim_lab: Run, typed: io.StringIO
 ) -> None:
     types(typed, "Raise the rate")
-    status, _, err = llmsim_lab("run", "chair.yaml", "--out", "out")
-    assert status == 1
+    err = fails(llmsim_lab, "run", "chair.yaml", "--out", "out")
     assert "no one answers for Aland: standard input has ended" in err

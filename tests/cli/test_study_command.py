@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_kit import Run
+from cli_kit import Run, fails, succeeds
 from fake_ollama import FakeOllama
 
 from llmsim_lab import Tape
@@ -69,24 +69,21 @@ def infos() -> list[RunInfo]:
 
 def test_the_example_is_played_in_seconds(llmsim_lab: Run, tmp_path: Path) -> None:
     plan = str(REPO / "data" / "studies" / "backstop.yaml")
-    status, out, err = llmsim_lab("study", plan, "run", "--tape", "t")
-    assert (status, err) == (0, "")
+    out = succeeds(llmsim_lab, "study", plan, "run", "--tape", "t")
     assert "32 runs to play" in out
     assert "backstop \N{MINUS SIGN} no backstop, loss: -" in out
-    status, out, err = llmsim_lab("study", plan, "report", "--tape", "t", "-o", "r/s.html")
-    assert (status, err) == (0, "")
+    out = succeeds(llmsim_lab, "study", plan, "report", "--tape", "t", "-o", "r/s.html")
     page = (tmp_path / "r" / "s.html").read_text(encoding="utf-8")
     assert "backstop \N{MINUS SIGN} no backstop" in page
 
 
 def test_an_own_world_is_played_by_chance_and_not_again(lab: Run) -> None:
-    status, out, err = lab("study", "plan.yaml", "run", "--parallel", "2")
-    assert (status, err) == (0, "")
+    out = succeeds(lab, "study", "plan.yaml", "run", "--parallel", "2")
     assert "6 runs to play" in out
     assert {info.name for info in infos()} == {
         f"factor={factor}, seed {seed}" for factor in ("1.5", "3") for seed in range(3)
     }
-    status, out, _ = lab("study", "plan.yaml", "run")
+    out = succeeds(lab, "study", "plan.yaml", "run")
     assert "0 runs to play (6 done already)" in out
     assert len(infos()) == 6
 
@@ -94,8 +91,7 @@ def test_an_own_world_is_played_by_chance_and_not_again(lab: Run) -> None:
 def test_more_seeds_continue_and_status_says_what_is_left(lab: Run) -> None:
     lab("study", "plan.yaml", "run")
     Path("plan.yaml").write_text(PLAN.replace("seeds: 3", "seeds: 4"))
-    status, out, err = lab("study", "plan.yaml", "status")
-    assert (status, err) == (0, "")
+    out = succeeds(lab, "study", "plan.yaml", "status")
     assert "Effects so far:" in out
     assert "6 of 8 runs so far" in out
     assert "pot: 2 arms, 4 seeds: 6 done, 2 left" in out
@@ -119,8 +115,7 @@ def test_ctrl_c_keeps_what_is_done_and_run_continues(
     assert status == 130
     assert "Stopped. What is done is kept; run it again." in err
     monkeypatch.setattr(Study, "run", whole)
-    status, out, _ = lab("study", "plan.yaml", "run")
-    assert status == 0
+    out = succeeds(lab, "study", "plan.yaml", "run")
     assert "5 runs to play (1 done already)" in out
 
 
@@ -176,8 +171,7 @@ def test_failed_runs_end_it_with_status_1_and_are_named(lab: Run) -> None:
 )
 def test_what_is_wrong_in_a_plan_is_said_with_its_line(lab: Run, text: str, message: str) -> None:
     Path("wrong.yaml").write_text(text)
-    status, _, err = lab("study", "wrong.yaml", "run")
-    assert status == 1
+    err = fails(lab, "study", "wrong.yaml", "run")
     assert message in " ".join(err.split())
     assert not Path("wrong").exists()
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from builders import in_words, make_client, policy
-from cli_kit import Run, reply
+from builders import in_words, make_client, policy, recorded
+from cli_kit import Run, fails, reply, succeeds
 from fake_ollama import FakeOllama, Fault
 from tape_text import rewrite
 
@@ -87,8 +87,7 @@ def test_a_replay_gives_the_same_files_and_asks_no_model(
     llmsim_lab: Run, tape: Path, recorded_once: Path
 ) -> None:
     before = tape.read_bytes()
-    status, out, err = llmsim_lab("replay", "a.tape", "--out", "again")
-    assert (status, err) == (0, "")
+    out = succeeds(llmsim_lab, "replay", "a.tape", "--out", "again")
     assert "All turns to 4 are from the tape: run 1 of a.tape, replayed. No model was asked." in out
     assert "12 model calls: ok 100%" in out
     for name in ("turns.csv", "decisions.csv", "config.yaml"):
@@ -101,11 +100,11 @@ def test_a_replay_gives_the_same_files_and_asks_no_model(
 def test_a_fork_continues_live_with_the_recorded_model_and_says_which_turns_are_which(
     llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
-    status, out, err = llmsim_lab(
+    out = succeeds(
+        llmsim_lab,
         *("fork", "a.tape", "--turn", "2", "--set", "inflation=15", "--set", "shock.supply=2"),
         *("--set", "shock.demand=-1", "--host", server.host),
     )
-    assert (status, err) == (0, "")
     assert "Using llama3.2" in out
     assert (
         "Turns up to 2 are from the tape; those after it, to 4, are live, recorded on a.tape as run"
@@ -125,11 +124,11 @@ def test_a_fork_with_an_edited_prompt_knows_what_it_was_edited_from(
 ) -> None:
     text = Prompt.load("agent_policy").text.replace("ONE", "exactly one")
     Path("agent_policy.md").write_text(text)
-    status, _, err = llmsim_lab(
+    succeeds(
+        llmsim_lab,
         *("fork", "a.tape", "--turn", "3", "--prompt", "agent_policy.md", "--turns", "1"),
         *("--host", server.host),
     )
-    assert (status, err) == (0, "")
     assert "exactly one" in str(server.requests[0].body["messages"])
     with Tape("a.tape", read_only=True) as recorded:
         prompts = recorded.run(2).manifest["prompts"].values()
@@ -156,8 +155,7 @@ def test_a_run_that_broke_off_is_resumed_to_its_end(llmsim_lab: Run, server: Fak
     assert "The run ended early: 1 of 4 turns were played and written." in err
     assert "'llmsim-lab resume a.tape --run 1' continues it." in err
     assert "All of it is recorded as run 1 of a.tape." in out
-    status, out, err = llmsim_lab("resume", "a.tape", "--host", server.host)
-    assert (status, err) == (0, "")
+    out = succeeds(llmsim_lab, "resume", "a.tape", "--host", server.host)
     assert (
         "Turns up to 1 are from the tape; those after it, to 4, are live, recorded on a.tape" in out
     )
@@ -167,8 +165,7 @@ def test_a_run_that_broke_off_is_resumed_to_its_end(llmsim_lab: Run, server: Fak
 def test_a_finished_run_is_resumed_only_by_so_many_turns(
     llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
-    status, _, err = llmsim_lab("resume", "a.tape", "--host", server.host)
-    assert status == 1
+    err = fails(llmsim_lab, "resume", "a.tape", "--host", server.host)
     assert "run 1 has 4 turns of the 4 of its configuration, so none is left" in err
     assert "--turns" in err
     assert server.requests == []
@@ -179,8 +176,7 @@ def test_a_finished_run_is_resumed_only_by_so_many_turns(
 def test_a_rerun_makes_fresh_calls_beside_the_recorded_run(
     llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
-    status, out, err = llmsim_lab("rerun", "a.tape", "--turns", "2", "--host", server.host)
-    assert (status, err) == (0, "")
+    out = succeeds(llmsim_lab, "rerun", "a.tape", "--turns", "2", "--host", server.host)
     assert "Turns up to 0 are from the tape; those after it, to 2, are live" in out
     assert len(server.requests) == 6
     out = llmsim_lab("tape", "ls", "a.tape")[1]
@@ -195,20 +191,8 @@ def rules(llmsim_lab: Run) -> Path:
     """A tape of a run without a model, ``rules.tape``."""
     config = in_words(name="rule", turns=3, nations=["Aland"], players="rule")
     with Tape("rules.tape") as tape:
-        simulation = Simulation(config, tape=tape)
-        simulation.run(2)
-        simulation.close()
+        recorded(Simulation(config, tape=tape), 2)
     return Path("rules.tape")
-
-
-def test_a_run_without_a_model_continues_without_one(llmsim_lab: Run, rules: Path) -> None:
-    status, out, _ = llmsim_lab("resume", str(rules))
-    assert status == 0
-    assert "those after it, to 3, are live" in out
-    assert llmsim_lab("fork", str(rules), "--turn", "0", "--set", "inflation=9")[0] == 0
-    assert frame("out/fork")["inflation"][0] == pytest.approx(9)
-    out = llmsim_lab("tape", "show", str(rules), "--turn", "1", "--run", "1")[1]
-    assert "agent of Aland: ok, without a model" in out
 
 
 @pytest.mark.parametrize(
@@ -240,8 +224,7 @@ def test_bad_input_ends_with_one_message_and_status_1(
     Path("run.txt").write_text("no tape")
     Path("mine.md").write_text("## User\n\nHi\n")
     before = rules.read_bytes()
-    status, _, err = llmsim_lab(*arguments)
-    assert status == 1
+    err = fails(llmsim_lab, *arguments)
     assert err.startswith("error: ")
     assert message in err
     assert "Traceback" not in err
@@ -250,9 +233,10 @@ def test_bad_input_ends_with_one_message_and_status_1(
     assert not Path("new.tape").exists()
 
 
-def test_a_run_is_shown_with_what_defines_it(llmsim_lab: Run, tape: Path) -> None:
-    status, out, _ = llmsim_lab("tape", "show", "a.tape")
-    assert status == 0
+def test_a_run_a_turn_and_a_call_are_shown_with_what_defines_them(
+    llmsim_lab: Run, tape: Path
+) -> None:
+    out = succeeds(llmsim_lab, "tape", "show", "a.tape")
     assert "Run 1, mine: run" in out
     engine = Prompt.load("engine_interest_rate")
     assert f"prompt: engine_interest_rate {engine.digest[:12]}" in out
@@ -260,24 +244,14 @@ def test_a_run_is_shown_with_what_defines_it(llmsim_lab: Run, tape: Path) -> Non
     assert columns.split() in [line.split() for line in out.splitlines()]
     assert "1980Q3" in out
     assert "nan" not in out.lower()
-
-
-def test_a_turn_is_shown_with_prompts_and_replies(llmsim_lab: Run, tape: Path) -> None:
-    status, out, _ = llmsim_lab("tape", "show", "a.tape", "--turn", "2")
-    assert status == 0
-    assert "Turn 2 of run 1" in out
+    out = succeeds(llmsim_lab, "tape", "show", "a.tape", "--turn", "2")
     assert "Aland proposed (accepted): Raise the interest rate" in out
     assert "agent of Aland: ok, from call 4, confidence 0.8" in out
     assert "Propose ONE specific economic policy action." in out
     assert '"reasoning": "It is monetary."' in out
-
-
-def test_a_call_is_shown_with_its_settings(llmsim_lab: Run, tape: Path) -> None:
-    status, out, _ = llmsim_lab("tape", "show", "a.tape", "--call", "3")
-    assert status == 0
+    out = succeeds(llmsim_lab, "tape", "show", "a.tape", "--call", "3")
     assert "Call 3 of run 1: engine of Aland, turn 1" in out
     assert '"num_ctx":4096' in out
-    assert "new_interest_rate" in out
 
 
 def test_the_calls_of_a_turn_that_broke_off_are_shown(llmsim_lab: Run, tmp_path: Path) -> None:
@@ -287,8 +261,7 @@ def test_the_calls_of_a_turn_that_broke_off_are_shown(llmsim_lab: Run, tmp_path:
         with pytest.raises(Exception, match="timeout"):
             simulation.run(1)
         simulation.close()
-    status, out, _ = llmsim_lab("tape", "show", "broken.tape", "--turn", "1")
-    assert status == 0
+    out = succeeds(llmsim_lab, "tape", "show", "broken.tape", "--turn", "1")
     assert "Turn 1 of run 1 was not finished; its calls:" in out
     assert "--- timeout: " in out
     assert "its call failed for good and was made anew" in out
@@ -305,32 +278,11 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
         recorder = LiveRecorder(tape, 1)
         recorder.keep(Attempt(request=request, reply=reply, seconds=1.5))
         recorder.close()
-    status, out, _ = llmsim_lab("tape", "show", str(rules), "--call", "1")
-    assert status == 0
+    out = succeeds(llmsim_lab, "tape", "show", str(rules), "--call", "1")
     assert "Call 1 of run 1: outside a turn" in out
     assert 'tools: [{"type":"function","function":{"name":"look"}}]' in out
     assert "--- answered (1.50 s, tokens: 7 read, 3 written; ended by: length)\nHm.\n" in out
     assert 'look({"at":"rates"})' in out
-
-
-def test_differences_of_configuration_and_trajectory_are_shown(llmsim_lab: Run) -> None:
-    with Tape("two.tape") as tape:
-        for rate, nations in ((15.0, ["Aland"]), (None, ["Aland", "Borduria"])):
-            config = in_words(
-                turns=2,
-                nations=nations,
-                players="rule",
-                interventions=[{"turn": 1, "set": {"inflation": rate}}] if rate else (),
-            )
-            simulation = Simulation(config, tape=tape)
-            simulation.run()
-            simulation.close()
-    status, out, _ = llmsim_lab("tape", "diff", "two.tape", "1", "2")
-    assert status == 0
-    assert 'config.nations.1.name: (none) -> "Borduria"' in out
-    assert "config.interventions.0.set.inflation: 15.0 -> (none)" in out
-    assert "Their trajectories part at turn 1, in: " in out
-    assert "variable interest_rate" in out
 
 
 def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
@@ -339,8 +291,7 @@ def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
         fork(recorded, 1, turn=1, llm_client=make_client()).close()
     prune = ("tape", "prune", "a.tape")
     assert llmsim_lab(*prune, "--run", "3")[1] == "Taken off a.tape: run 3\n"
-    status, _, err = llmsim_lab(*prune, "--run", "1")
-    assert status == 1
+    err = fails(llmsim_lab, *prune, "--run", "1")
     assert "name that one as well" in err
     assert "--run" in llmsim_lab(*prune)[2]
     assert "/b.tape" in llmsim_lab("tape", "prune", "b.tape", "--run", "1")[2]
@@ -406,8 +357,7 @@ def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
         ("tape", "verify", "bad.tape", "--replay"),
         ("replay", "bad.tape", "--run", "1"),
     ):
-        status, out, err = llmsim_lab(*arguments)
-        assert (status, err) == (0, "")
+        out = succeeds(llmsim_lab, *arguments)
         assert "\x1b" not in out
         assert "\u202e" not in out
         if arguments[1] != "verify":

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
-from cli_kit import Run
+from cli_kit import Run, fails, succeeds
 from page_kit import PageData
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.run import _registry
 
 
 @pytest.fixture
@@ -20,8 +18,7 @@ def tape(tmp_path: Path) -> Path:
 
 
 def test_a_page_is_written_beside_the_tape(llmsim_lab: Run, tape: Path) -> None:
-    status, out, err = llmsim_lab("view", "my.tape")
-    assert (status, err) == (0, "")
+    out = succeeds(llmsim_lab, "view", "my.tape")
     assert out.startswith("Written: my.html (")
     assert list(PageData(tape.with_suffix(".html")).runs) == [1, 2, 3]
 
@@ -30,38 +27,16 @@ def test_a_page_that_is_there_is_replaced_only_where_it_is_named(
     llmsim_lab: Run, tape: Path
 ) -> None:
     tape.with_suffix(".html").write_text("notes of mine")
-    status, _, err = llmsim_lab("view", "my.tape")
-    assert status == 1
+    err = fails(llmsim_lab, "view", "my.tape")
     assert "my.html is there already; say --out my.html to replace it" in err
     assert tape.with_suffix(".html").read_text() == "notes of mine"
     assert llmsim_lab("view", "my.tape", "--out", "my.html")[0] == 0
-
-
-def test_the_page_begins_with_the_run_that_is_named(llmsim_lab: Run, tape: Path) -> None:
-    assert llmsim_lab("view", "my.tape", "--run", "2", "-o", "two.html")[0] == 0
-    assert PageData(tape.parent / "two.html").start == 2
-
-
-def test_a_tape_whose_class_is_not_here_is_shown(
-    llmsim_lab: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Another test of this process may have read the template.
-    monkeypatch.delitem(_registry._known, "public_goods:PublicGoods", raising=False)
-    monkeypatch.delitem(sys.modules, "public_goods", raising=False)
-    for ending in ("py", "tape"):
-        shutil.copy(data_path(f"templates/public_goods.{ending}"), tmp_path)
-    assert llmsim_lab("view", "public_goods.tape")[0] == 0
-    world = ("--import", "public_goods.py")
-    assert llmsim_lab("view", "public_goods.tape", "-o", "b.html", *world)[0] == 0
-    pages = [PageData(tmp_path / name) for name in ("public_goods.html", "b.html")]
-    assert pages[0].calls.keys() == pages[1].calls.keys()
 
 
 def test_a_tape_is_never_replaced_by_its_own_page(llmsim_lab: Run, tape: Path) -> None:
     named = tape.rename(tape.with_name("run.html"))
     before = named.read_bytes()
     for target in ((), ("-o", "run.html")):
-        status, _, err = llmsim_lab("view", "run.html", *target)
-        assert status == 1
+        err = fails(llmsim_lab, "view", "run.html", *target)
         assert "run.html is the tape itself, and a page would replace it; choose another" in err
     assert named.read_bytes() == before

@@ -26,7 +26,7 @@ from llmsim_lab.errors import (
     TapeMiss,
 )
 from llmsim_lab.llm._chains import FORGIVEN
-from llmsim_lab.run import load, replay, resume
+from llmsim_lab.run import replay, resume
 from llmsim_lab.types import CallRecord, ChatRequest
 
 
@@ -149,17 +149,6 @@ def test_a_replay_equals_the_run_to_the_last_bit(recorded: CrisisSimulation) -> 
     again = replay(recorded.tape)
     assert again.turns == recorded.turns
     assert again.to_frame().equals(recorded.to_frame())
-
-
-def test_an_edited_engine_prompt_is_used_from_the_fork_on(recorded: CrisisSimulation) -> None:
-    [(place, prompt)] = recorded.prompts.items()
-    other = recorded.fork(
-        2, prompt=prompt.replace("You are the engine", "You are the stern engine")
-    )
-    other.run(1)
-    texts = [call_of(other, "world", turn).request.prompt for turn in (1, 2, 3)]
-    assert ["stern" in text for text in texts] == [False, False, True]
-    assert "stern" in load(other.tape or "").prompts[place].text
 
 
 def test_a_run_continues_after_it_was_stopped_in_the_middle_of_a_turn(tmp_path: Path) -> None:

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
-import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from llmsim_lab._util.files import data_path
-from llmsim_lab.cli._app import app
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._registry import class_and_config
@@ -75,23 +70,3 @@ def test_a_fault_in_a_file_is_named_with_the_file(tmp_path: Path, text: str, mes
     path = write(tmp_path, text)
     with pytest.raises(ConfigError, match=message):
         class_and_config(path)
-
-
-def test_the_command_line_runs_a_scenario_without_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = str(data_path("scenarios/strait.yaml"))
-    done = command("run", path, "--model", "rule", "--turns", "2", "--tape", "a.tape")
-    assert "no model was called" in done.output
-    frame = pd.read_csv(next(tmp_path.rglob("turns.csv")))
-    assert frame["turn"].tolist() == [0, 1, 2]
-    assert "replayed to the same turns" in command("tape", "verify", "a.tape", "--replay").output
-    again = next(tmp_path.rglob("config.yaml"))
-    assert command("run", str(again), "--out", "again").exit_code == 0
-
-
-def command(*arguments: str) -> Any:
-    done = CliRunner().invoke(app, list(arguments))
-    assert done.exit_code == 0, done.output
-    return done

@@ -58,11 +58,7 @@ def test_a_shipped_scenarios_rules_run_without_a_refusal_and_its_prompts_have_un
     [
         ("title: A drought", "titel: A drought", 1, "titel: unknown key; known here are agents"),
         ("time_step_duration: 1 month\n", "", 1, "time_step_duration: Field required"),
-        ("role: You live", "rule: You live", 13, "agents.Delta.role: Field required"),
-        ("- description: The river", "- text: The river", 18, "events.0.description: Field requir"),
         ("Uplands:", '"Up: lands":', 10, "should match pattern"),
-        ("{type: percent, label: Rain}", "{type: percent, labl: R}", 5, "labl: unknown key"),
-        ("- description: The river is low", "- description: ''", 18, "it says nothing"),
     ],
 )
 def test_a_fault_of_form_is_named_with_file_and_line(
@@ -81,7 +77,6 @@ def test_a_fault_of_form_is_named_with_file_and_line(
     [
         ("{rain: 20}", "{rain: 20, snow: 1}", "global_vars.snow: unknown variable; defined are"),
         ("vars: {water: 1.5}", "vars: {water: -1}", "agent_vars.Delta.water: -1 is below"),
-        ("vars: {water: 3}", "vars: {water: 3, fish: 1}", "Uplands.fish: unknown variable"),
     ],
 )
 def test_an_impossible_start_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -11,7 +11,6 @@ from llmsim_lab.context import SimulatorAgent
 from llmsim_lab.context._engine import limits_of
 from llmsim_lab.context._variables import (
     ChoiceVariable,
-    FlagVariable,
     NumberVariable,
     PercentVariable,
     ScaleVariable,
@@ -54,15 +53,12 @@ def test_the_engine_reads_limits_values_and_nothing_that_it_must_not_set() -> No
 @pytest.mark.parametrize(
     ("variable", "words"),
     [
-        (ScaleVariable(), "whole number, 0 to 100"),
         (ScaleVariable(step=25), "whole number, 0 to 100, in steps of 25"),
         (PercentVariable(max=30, step=0.25), "number, 0 to 30, in steps of 0.25"),
         (NumberVariable(), "number"),
-        (NumberVariable(min=0), "number, at least 0"),
         (NumberVariable(max=0, step=1), "whole number, at most 0"),
         (NumberVariable(min=-1.5, max=2), "number, -1.5 to 2"),
         (ChoiceVariable(options=("Open", "Closed")), "one of Open, Closed"),
-        (FlagVariable(), "true or false"),
         (TextVariable(max_chars=9), "a text of at most 9 characters"),
     ],
 )

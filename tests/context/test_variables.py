@@ -20,10 +20,8 @@ def variable(**definition: Any) -> Any:
     ("definition", "value", "text"),
     [
         ({"type": "scale"}, 65, "65/100"),
-        ({"type": "scale", "max": 10}, 7, "7/10"),
         ({"type": "scale", "min": 1, "max": 7}, 5, "5 on a scale from 1 to 7"),
         ({"type": "percent"}, 55, "55%"),
-        ({"type": "percent", "step": 0.25}, 4.5, "4.5%"),
         ({"type": "number", "unit": "bn"}, 12.345, "12.35 bn"),
         ({"type": "flag"}, True, "Yes"),
         ({"type": "choice", "options": ["Open", "Closed"]}, "Open", "Open"),
@@ -46,7 +44,6 @@ def test_a_value_prints_with_its_unit_or_scale(definition: Any, value: Any, text
         ({"type": "number"}, "-3", -3),
         ({"type": "choice", "options": ["Open", "Closed"]}, " open ", "Open"),
         ({"type": "text"}, "two\nlines", "two lines"),
-        ({"type": "text"}, "two  spaces", "two spaces"),
     ],
 )
 def test_a_documented_conversion_is_made_and_reported(
@@ -67,16 +64,9 @@ def test_a_documented_conversion_is_made_and_reported(
         ({"type": "scale"}, 50.5, "50.5 is not a multiple of 1"),
         ({"type": "scale"}, True, "True is bool, not a number"),
         ({"type": "scale"}, "high", "'high' is not a number"),
-        ({"type": "scale"}, "120", "120 is above the greatest value, 100"),
         ({"type": "number"}, float("nan"), "nan is not a number below 1e+15"),
         ({"type": "percent", "step": 0.25}, 4.6, "4.6 is not a multiple of 0.25"),
         ({"type": "flag"}, 1, "1 is neither true nor false"),
-        ({"type": "flag"}, "yes", "'yes' is neither true nor false"),
-        (
-            {"type": "choice", "options": ["Open", "Shut"]},
-            "Ajar",
-            "'Ajar' is not one of Open, Shut",
-        ),
         ({"type": "choice", "options": ["Open", "Shut"]}, ["Open"], "is not one of Open, Shut"),
         ({"type": "text"}, 5, "5 is int, not a text"),
         ({"type": "text", "max_chars": 3}, "four", "4 characters, more than 3"),
@@ -112,8 +102,6 @@ def test_the_schema_holds_a_model_to_the_values(definition: Any, schema: Any) ->
         ({"type": "scale", "min": 5, "max": 5}, "min 5 is not below max 5"),
         ({"type": "choice", "options": ["Open"]}, "at least 2 items"),
         ({"type": "flag", "unit": "kg"}, "Extra inputs are not permitted"),
-        ({"type": "scales"}, "does not match any of the expected tags"),
-        ({}, "Unable to extract tag"),
     ],
 )
 def test_a_definition_that_makes_no_sense_is_refused(definition: Any, message: str) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 
-from llmsim_lab.economy import RudebuschSvensson, TaylorRule, closed_loop, initial_state
+from llmsim_lab.economy import RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._macro import (
     DEMAND_STD,
     NO_SHOCKS,
@@ -21,11 +20,7 @@ from llmsim_lab.economy._macro import (
 )
 from llmsim_lab.models import GlobalState, MacroLags
 
-Vector = np.ndarray[Any, np.dtype[np.float64]]
-
 MODEL = RudebuschSvensson()
-TAYLOR = TaylorRule(lower_bound=-math.inf)
-PASSIVE = TaylorRule(inflation_weight=0.8, lower_bound=-math.inf)
 
 
 def follow(
@@ -59,17 +54,6 @@ def hold(rates: Iterable[float]) -> list[GlobalState]:
 # --- the steady state -------------------------------------------------------------------------
 
 
-def test_the_steady_state_is_what_a_default_state_holds() -> None:
-    assert GlobalState() == STEADY_STATE
-    assert (
-        STEADY_STATE.interest_rate,
-        STEADY_STATE.inflation,
-        STEADY_STATE.output_gap,
-        STEADY_STATE.unemployment,
-        STEADY_STATE.gdp_growth,
-    ) == (4.0, 2.0, 0.0, 5.0, 2.2)
-
-
 def test_the_steady_state_stays_put_for_fifty_years() -> None:
     for state in hold([4.0] * 200):
         assert state.interest_rate == 4.0
@@ -85,17 +69,6 @@ def test_any_inflation_can_last_if_the_real_rate_is_neutral() -> None:
 
 
 # --- stability --------------------------------------------------------------------------------
-
-
-def test_a_supply_shock_under_the_taylor_rule_dies_out() -> None:
-    path = follow(TAYLOR, 250, first=Shocks(supply=4.0))
-    assert abs(path[-1].output_gap) < 0.01
-    assert abs(path[-1].inflation - 2.0) < 0.01
-
-
-def test_answering_exactly_one_for_one_without_the_gap_is_not_enough() -> None:
-    edge = TaylorRule(inflation_weight=1.0, output_gap_weight=0.0, lower_bound=-math.inf)
-    assert closed_loop(edge).spectral_radius >= 1 - 1e-6
 
 
 def test_the_rule_the_paper_found_best_is_best_in_these_equations() -> None:

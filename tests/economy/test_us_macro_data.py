@@ -141,14 +141,6 @@ def test_1979q3_has_the_published_figures(table: pd.DataFrame) -> None:
     assert [*map(str, highest)] == ["1980Q2", "1982Q4", "1981Q3"]
 
 
-def test_unemployment_follows_the_gap_about_as_okuns_law_has_it(
-    table: pd.DataFrame, script: ModuleType
-) -> None:
-    away = table.unemployment - script.hp_trend(table.unemployment.tolist())
-    slope = (away * table.output_gap).sum() / (table.output_gap**2).sum()
-    assert -RudebuschSvensson().okun - 0.1 < slope < -0.35
-
-
 # --- reading it -------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from builders import make_action, make_client, make_config, make_state, rate_upd
 
 from llmsim_lab.economy import RudebuschSvensson
 from llmsim_lab.economy._macro import EngineConfig
-from llmsim_lab.engines import EconLLMEngine, EconomicEngine, LLMEngine
+from llmsim_lab.engines import EconLLMEngine, EconomicEngine
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import GlobalState, SimulationState
@@ -33,20 +33,6 @@ def offered(request: ChatRequest) -> list[float]:
     return rates
 
 
-async def test_each_accepted_action_meets_the_rate_that_the_one_before_left() -> None:
-    client = make_client([rate_update(4.5), rate_update(5.0)])
-    engine = engine_at(4, client, {"max_move": 0.5})
-    actions = [make_action(name="A"), make_action("Sing", validated=False), make_action(name="C")]
-    before = engine.current_state
-    state = await engine.run_turn(actions)
-    first, second = requests_of(client)
-    assert "- Interest Rate: 4.5%" in second.messages[1].content
-    assert [offered(it)[-1] for it in (first, second)] == [4.5, 5.0]
-    assert state.global_state.interest_rate == 5.0
-    assert [chain.agent for chain in state.reasoning_chains] == ["A", "C"]
-    assert engine.current_state is before
-
-
 @pytest.mark.parametrize(
     ("rate", "rates"),
     [
@@ -67,21 +53,12 @@ async def test_a_rate_between_the_grids_points_is_accepted() -> None:
     assert state.reasoning_chains[0].status == "ok"
 
 
-@pytest.mark.parametrize(
-    ("start", "reply", "complaint"),
-    [
-        (4.0, 6.5, "6.5% is 2.5 percentage points from the current 4%; one action may move it by"),
-        (1.0, -0.5, "-0.5% is outside the bounds 0% to 25%"),
-        (24.5, 25.25, "25.25% is outside the bounds 0% to 25%"),
-    ],
-)
-async def test_a_rate_beyond_the_limits_is_shown_back_with_the_complaint(
-    start: float, reply: float, complaint: str
-) -> None:
-    client = make_client([rate_update(reply), rate_update(start)])
-    state = await engine_at(start, client).run_turn([make_action()])
+async def test_a_rate_beyond_the_limits_is_shown_back_with_the_complaint() -> None:
+    client = make_client([rate_update(6.5), rate_update(4.0)])
+    state = await engine_at(4, client).run_turn([make_action()])
+    complaint = "6.5% is 2.5 percentage points from the current 4%; one action may move it by"
     assert complaint in requests_of(client)[1].messages[-1].content
-    assert state.global_state.interest_rate == start
+    assert state.global_state.interest_rate == 4
     assert state.reasoning_chains[0].status == "repaired"
 
 
@@ -107,12 +84,6 @@ async def test_the_limits_stand_in_the_prompt() -> None:
         "The new rate lies between -0.5% and 18%, at most 1 percentage points from the current "
         "rate, in steps of 0.5."
     ) in requests_of(client)[0].messages[0].content
-
-
-async def test_a_rate_put_outside_the_bounds_from_outside_can_be_brought_back() -> None:
-    client = make_client(lambda request: rate_update(offered(request)[0]))
-    state = await engine_at(30, client).run_turn([make_action()])
-    assert state.global_state.interest_rate == 23.0
 
 
 @pytest.mark.parametrize("size", [{"rate_change_bp": 25}, {"proposed_rate": 5}])
@@ -170,18 +141,3 @@ async def test_another_prompt_can_be_given_and_wrong_slots_are_named() -> None:
 def test_limits_that_make_no_sense_are_errors(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         EngineConfig(**fields)
-
-
-async def test_an_engine_of_another_domain_needs_only_the_two_abstract_methods() -> None:
-    class Thermostat(LLMEngine):
-        def _construct_state_update_prompt(self, action: Any, current_state: Any) -> str:
-            return f"{action.action_string} at {current_state.interest_rate}"
-
-        def _apply_state_update(self, decision: Any, current_state: Any) -> Any:
-            economy = GlobalState(interest_rate=decision.new_interest_rate)
-            return current_state.model_copy(update={"global_state": economy})
-
-    client = make_client([rate_update(90)])
-    state = await Thermostat(llm_client=client).run_turn([make_action("Heat")])
-    assert (state.turn, state.global_state.interest_rate) == (1, 90)
-    assert requests_of(client)[0].prompt == "Heat at 4.0"

@@ -9,11 +9,10 @@ import pytest
 from assistant_kit import MemoryTasks, call, conversation, engine
 from lab_kit import Browser, eventually
 
-from llmsim_lab._util.files import data_path
 from llmsim_lab.assistant import DecisionType
 from llmsim_lab.assistant._types import AgentDecision, DecisionContext
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab import AssistantChat, PromptViewer, RunTree
+from llmsim_lab.lab import AssistantChat
 
 WAIT_S = 30.0
 
@@ -95,13 +94,6 @@ async def test_an_empty_message_is_not_sent() -> None:
         await visitor.chat.ask(" ")
 
 
-async def test_a_second_click_while_one_message_is_under_way_does_nothing() -> None:
-    visitor = Visitor(engine("Hello"), user_id="ann")
-    visitor.browser.send("send", text="once")
-    await visitor.send("send", text="once")
-    assert visitor.now["count"] == 1
-
-
 async def test_stop_gives_the_message_up_and_keeps_it_to_be_sent_again() -> None:
     async def decide(_: DecisionContext) -> AgentDecision:
         await asyncio.sleep(60)
@@ -150,9 +142,3 @@ def test_an_engine_needs_a_user() -> None:
         AssistantChat(engine("Hello"))
     with pytest.raises(ConfigError, match="not 'bob'"):
         AssistantChat(conversation(engine("Hello")), user_id="bob")
-
-
-def test_the_general_widgets_show_a_recorded_conversation() -> None:
-    tape = data_path("tapes/assistant.tape")
-    assert "[reply]" in PromptViewer(tape).static_text()
-    assert "1 Chat" in RunTree(tape).static_text()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from builders import make_client, requests_of
 from lab_kit import Browser, eventually
 from pydantic import Field
 from worlds import PublicGoods
@@ -208,18 +207,6 @@ async def test_without_moves_and_a_judge_a_person_names_a_quarter_point(tmp_path
     assert replay(path).state.interest_rate == 11.5
 
 
-async def test_where_actions_are_in_words_a_person_has_a_models_fields() -> None:
-    client = make_client()
-    nations = {"nations": ["Aland"], "players": {"Aland": "person"}}
-    run = Simulation(**nations, moves_bp=None, llm_client=client)
-    async with seated(run) as visitor:
-        assert [*visitor.fields()] == ["action", "reasoning", "confidence"]
-        assert "optional" not in visitor.fields()["action"]["schema"]
-        await visitor.seat.take_turn(**RAISE)
-        assert [it.component for it in run.turns[1].answers] == ["agent", "validator", "engine"]
-        assert "Raise the policy rate" in requests_of(client, "engine")[0].prompt
-
-
 async def test_a_person_may_judge_what_others_propose() -> None:
     players = {"validator": "person", "*": "rule"}
     async with seated(table_of(players=players, validator="asked")) as visitor:
@@ -305,17 +292,6 @@ async def test_a_recorded_run_is_looked_at_without_being_asked(tmp_path: Path) -
 
 
 # --- several people -------------------------------------------------------------------------------
-
-
-async def test_one_seat_serves_several_people_by_choice() -> None:
-    async with seated(table_of("Aland", "Borduria")) as visitor:
-        assert visitor.now["people"] == ["Aland", "Borduria"]
-        await visitor.answer("Borduria", rate="11.67")
-        assert visitor.now["waiting"] == ["Aland"]
-        assert [it["seat"] for it in visitor.now["asks"]] == ["Aland"]
-        await visitor.answer("Aland", rate="10.67")
-        moves = visitor.seat.simulation.decisions().set_index("player")["rate_change_bp"]
-        assert moves.to_dict() == {"Aland": 100, "Borduria": 200}
 
 
 async def test_all_may_answer_at_once_by_code_and_each_at_a_seat_of_their_own() -> None:
@@ -416,13 +392,6 @@ async def test_one_seat_serves_all_that_a_person_answers_for() -> None:
         assert "turn 1: Di (ok): amount 1" in visitor.seat.static_text()
 
 
-async def test_one_person_in_two_seats_is_asked_for_each() -> None:
-    person = Person()
-    async with seated(Questions(players={"Ann": person, "Bob": person})) as visitor:
-        visitor.browser.send("play", run=1, turns=1)
-        assert [(await visitor.seat.asked(it)).agent for it in ("Ann", "Bob")] == ["Ann", "Bob"]
-
-
 # --- who may sit, untrusted text, the saved notebook ----------------------------------------------
 
 
@@ -431,16 +400,6 @@ def test_a_seat_without_a_person_is_an_error() -> None:
         HumanSeat(pot())
     with pytest.raises(ConfigError, match="agent='Syldavia' is not a person in this run"):
         HumanSeat(table_of(), agent="Syldavia")
-
-
-async def test_a_seat_that_was_taken_away_hears_nothing_any_more() -> None:
-    run = table_of()
-    async with seated(run) as visitor:
-        pass
-    size = len(visitor.seat.reading.records)
-    async with seated(run) as other:
-        await other.seat.take_turn(**RAISE, rate=11.67)
-    assert len(visitor.seat.reading.records) == size
 
 
 async def test_what_people_write_is_shown_and_obeyed_by_nothing() -> None:
@@ -452,16 +411,3 @@ async def test_what_people_write_is_shown_and_obeyed_by_nothing() -> None:
             assert live not in html
         assert "&lt;script&gt;" in html
         assert not {"\x1b", "\u202e"} & {*text}
-
-
-async def test_the_static_view_is_the_same_for_the_same_run() -> None:
-    views = []
-    for _ in range(2):
-        async with seated(table_of()) as visitor:
-            await visitor.seat.take_turn(**RAISE, rate=11.67)
-            bundle = visitor.seat._repr_mimebundle_()
-            views.append((bundle["text/plain"], bundle["text/html"]))
-    assert views[0] == views[1]
-    assert views[0][0] == (
-        "Seat of Aland: Turn 1 (1979Q4)\nturn 1: Aland (ok): Raise the policy rate; rate 11.67%"
-    )

@@ -99,14 +99,6 @@ def test_interrupting_the_cell_leaves_the_last_whole_turn_and_a_ready_stepper(
     assert kernel.run("run.turn_number") == "3"
 
 
-def test_a_click_between_cells_plays_in_the_background(kernel: Kernel) -> None:
-    kernel.run(SET_UP)
-    kernel.run("gate.clear()\nstepper._receive(None, {'do': 'play', 'run': 1, 'turns': 1}, [])")
-    assert kernel.run("run.turn_number, stepper._live['busy']") == "(0, True)"
-    kernel.run("gate.set()\nawait stepper._task")
-    assert kernel.run("run.turn_number, stepper._live['fault']") == "(1, '')"
-
-
 def test_the_static_view_is_written_anew_at_the_end_of_a_cell_that_changed_it(
     kernel: Kernel,
 ) -> None:

@@ -57,22 +57,13 @@ def test_a_widget_of_the_wrong_thing_is_refused_and_leaves_no_second_error(
 # --- numbers of runs ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("widget", [PromptViewer, TurnStepper])
-@pytest.mark.parametrize("run", ["1", 1.5, True])
-def test_a_run_that_is_no_whole_number_is_told_from_one_that_is_missing(
-    widget: type, run: object
-) -> None:
-    message = f"has no run {run!r}; it has: 1, 2, 3"
-    with pytest.raises(TapeError, match=re.escape(message)):
-        widget(RECORDED, run=run)
-
-
 # --- arguments of methods -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: TurnStepper(RECORDED, run=True), "has no run True; it has: 1, 2, 3"),
         (lambda: TurnStepper(RECORDED).show(True), "turn=True must be a whole number"),
         (lambda: TurnStepper(RECORDED).fork("a"), "turn='a' must be a whole number"),  # type: ignore[arg-type]
         (lambda: leaderboard(None), "NoneType is not an economic simulation"),  # type: ignore[arg-type]
@@ -83,7 +74,7 @@ def test_a_run_that_is_no_whole_number_is_told_from_one_that_is_missing(
 def test_a_wrong_argument_is_named_with_what_it_should_be(
     call: Callable[[], object], message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=re.escape(message)):
+    with pytest.raises((ConfigError, TapeError), match=re.escape(message)):
         call()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client
+from builders import make_client, recorded
 
 from llmsim_lab import Person
 from llmsim_lab._util.files import data_path
@@ -115,16 +115,17 @@ def test_a_run_without_people_has_no_leaderboard() -> None:
         leaderboard(held(players={}))
 
 
-def test_the_chart_shows_every_run_and_history_where_there_is_one() -> None:
-    figure = leaderboard(held()).figure
-    labels = [line.get_label() for line in figure.axes[0].get_lines()]
-    assert labels == ["you (Aland)", *RULES, "rate held", "history (T-bill)"]
-
-
-def test_an_undated_run_has_no_history() -> None:
-    simulation = held(1, start_at=None)
-    labels = [line.get_label() for line in leaderboard(simulation).figure.axes[0].get_lines()]
-    assert labels == ["you (Aland)", *RULES, "rate held"]
+@pytest.mark.parametrize(("start", "past"), [("1979Q3", ["history (T-bill)"]), (None, [])])
+def test_the_chart_shows_every_run_and_history_where_there_is_one(
+    start: str | None, past: list[str]
+) -> None:
+    axes = leaderboard(held(1, start_at=start)).figure.axes[0]
+    assert [it.get_label() for it in axes.get_lines()] == [
+        "you (Aland)",
+        *RULES,
+        "rate held",
+        *past,
+    ]
 
 
 def test_the_quarters_after_the_term_count_and_are_the_rules() -> None:
@@ -152,15 +153,16 @@ def test_the_verdict_compares_with_the_rule_and_with_a_rate_held() -> None:
 def test_a_class_is_a_table_of_its_tapes_the_best_against_the_rule_first(tmp_path: Path) -> None:
     for name, move, seed in (("Ann", 200, 7), ("Bob", -450, 8)):
         said = moved_by(move) | ({"advice_asked": True} if name == "Bob" else {})
-        run = Simulation(
-            start_at="1979Q3",
-            seed=seed,
-            nations=[name],
-            players={name: Person(lambda _, said=said: said)},
-            tape=tmp_path / f"{name}.tape",
+        recorded(
+            Simulation(
+                start_at="1979Q3",
+                seed=seed,
+                nations=[name],
+                players={name: Person(lambda _, said=said: said)},
+                tape=tmp_path / f"{name}.tape",
+            ),
+            1,
         )
-        run.run(1)
-        run.close()
     Simulation(llm_client=make_client(), tape=tmp_path / "c.tape").close()
     (tmp_path / "damaged.tape").write_text("not a tape")
     frame = leaderboard(tmp_path)

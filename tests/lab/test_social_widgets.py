@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from page_kit import HOSTILE
 from social_kit import make_social
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab import PromptViewer, RateChart, RunTree, TurnStepper
+from llmsim_lab.lab import PromptViewer, TurnStepper
 from llmsim_lab.lab._picture import figure_html
 from llmsim_lab.lab.figures import cascade_figure, state_figure
 from llmsim_lab.statechart import Post, SocialSimulation
@@ -67,19 +66,6 @@ async def test_hostile_texts_are_escaped_everywhere() -> None:
 
 
 # --- the general widgets --------------------------------------------------------------------------
-
-
-async def test_the_tree_of_runs_and_the_chart_know_social_runs(tmp_path: Path) -> None:
-    made = make_social(tmp_path / "x.tape")
-    made.run(4)
-    other = made.fork(2, intervene={"banned": ["User 1"]})
-    other.run(2)
-    tree = RunTree(tmp_path / "x.tape")
-    assert "2 SocialSimulation · fork at turn 2" in tree.static_text()
-    chart = RateChart(made)
-    assert "Chart: " in chart.static_text()
-    made.close()
-    other.close()
 
 
 # --- charts ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import recorded
 from lab_kit import Browser, eventually
 from study_kit import Water, instant_client
 
@@ -130,9 +131,7 @@ async def test_the_static_view_has_the_effects_and_nothing_of_a_models_is_markup
 
 @pytest.fixture
 def tape(tmp_path: Path) -> Path:
-    run = Water(llm_client=instant_client(), tape=tmp_path / "water.tape", turns=2)
-    run.run(progress=False)
-    run.close()
+    recorded(Water(llm_client=instant_client(), tape=tmp_path / "water.tape", turns=2))
     return tmp_path / "water.tape"
 
 

@@ -10,7 +10,6 @@ import pytest
 from llmsim_lab import Simulation, SimulationConfig, connect
 from llmsim_lab.cli import main
 from llmsim_lab.llm import LLMClient
-from llmsim_lab.run import replay
 from tests.live.conftest import Live
 
 
@@ -35,20 +34,6 @@ def test_a_turn_is_decided_by_the_model_and_recorded(run: Simulation, live: Live
     assert len(attempts) >= 2  # the nation's and the engine's
     assert {attempt.request.model for attempt in attempts} == {live.model}
     assert all(attempt.reply and attempt.reply.prompt_tokens for attempt in attempts)
-
-
-def test_a_replay_gives_the_same_and_asks_nobody(run: Simulation, tmp_path: Path) -> None:
-    again = replay(tmp_path / "live.tape")
-    assert again.to_frame().equals(run.to_frame())
-    assert again.turns[1].answers == run.turns[1].answers
-
-
-def test_a_fork_asks_the_model_about_what_was_changed(run: Simulation) -> None:
-    fork = run.fork(0, intervene=[{"turn": 1, "set": {"inflation": 15.0}}])
-    fork.run(2)
-    assert fork.tape is not None
-    calls = fork.tape.calls(2, turn=2)
-    assert any("Inflation: 15%" in call.attempt.request.prompt for call in calls)
 
 
 def test_the_doctor_asks_the_model_and_names_the_server(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import recorded
 from pydantic import Field
 from worlds import Gift, Pot, PublicGoods
 
@@ -44,6 +45,18 @@ def world(turn: Callable[[Run[Village], Village, Ask], Awaitable[Any]]) -> type[
             return {"amount": 1} if question.reply is Gift else {"fair": question.player != "Bob"}
 
     return Own
+
+
+def asking(*questions: Callable[[Ask], Any]) -> type[Run[Village]]:
+    """A world whose turn asks these, one after the other."""
+
+    async def turn(run: Run[Village], state: Village, ask: Ask) -> None:
+        for question in questions:
+            answer = question(ask)
+            if isinstance(answer, Awaitable):
+                await answer
+
+    return world(turn)
 
 
 def client(replies: Any) -> LLMClient:
@@ -87,10 +100,8 @@ def test_one_player_answers_about_each_and_has_a_seat_by_name_or_by_kind(seat: s
 
 
 def test_the_name_comes_before_the_kind_and_the_kind_before_all_others() -> None:
-    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
-        await ask.each(state.coins, Gift, "Give.", tag="gift")
-
-    run = world(asking)(players={"Ann": lambda _: 1, "gift": lambda _: 2, "*": lambda _: 3})
+    players = {"Ann": lambda _: 1, "gift": lambda _: 2, "*": lambda _: 3}
+    run = asking(lambda ask: ask.each(NAMES, Gift, "Give.", tag="gift"))(players=players)
     run.run(1)
     assert [answer.fields["amount"] for answer in run.turns[1].answers] == [1, 2, 2]
 
@@ -99,10 +110,10 @@ def test_the_name_comes_before_the_kind_and_the_kind_before_all_others() -> None
 
 
 def test_a_function_gives_the_text_itself_which_is_no_template() -> None:
-    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
-        await ask("Ann", Gift, lambda name: f"{name}: {{{{ state }}}} {{% nonsense")
-
-    run = world(asking)(llm_client=client(by_schema))
+    text = "{name}: {{{{ state }}}} {{% nonsense"
+    run = asking(lambda ask: ask("Ann", Gift, lambda name: text.format(name=name)))(
+        llm_client=client(by_schema)
+    )
     run.run(1)
     assert run.calls[0].request.prompt == "Ann: {{ state }} {% nonsense"
 
@@ -110,10 +121,10 @@ def test_a_function_gives_the_text_itself_which_is_no_template() -> None:
 def test_a_fork_replaces_the_prompt_that_a_function_asks_the_run_for() -> None:
     own = Prompt("{{ who }}, give.", name="own")
 
-    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
+    async def turn(run: Run[Village], state: Village, ask: Ask) -> None:
         await ask("Ann", Gift, lambda name: run.prompt(own).render(who=name))
 
-    run = world(asking)(llm_client=client(by_schema))
+    run = world(turn)(llm_client=client(by_schema))
     run.run(1)
     again = run.fork(0, prompt=own.edit("Dear {{ who }}!"))
     again.run(1)
@@ -124,21 +135,17 @@ def test_a_fork_replaces_the_prompt_that_a_function_asks_the_run_for() -> None:
 
 
 def test_an_edited_prompt_may_leave_a_slot_out_and_the_worlds_own_may_not() -> None:
-    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
-        await ask.each(state.coins, Gift, "Give {{ much }}.", much="a lot")
-
-    run = world(asking)(llm_client=client(by_schema))
+    own = asking(lambda ask: ask.each(NAMES, Gift, "Give {{ much }}.", much="a lot"))
+    run = own(llm_client=client(by_schema))
     run.run(1)
     [prompt] = run.prompts.values()
     again = run.fork(0, prompt=prompt.edit("Give."))
     again.run(1)
     assert again.calls[0].request.prompt == "Give."
 
-    async def unused(run: Run[Village], state: Village, ask: Ask) -> None:
-        await ask.each(state.coins, Gift, "Give, {{ name }}.", much="a lot")
-
+    unused = asking(lambda ask: ask.each(NAMES, Gift, "Give, {{ name }}.", much="a lot"))
     with pytest.raises(PromptError, match="no slot for much"):
-        world(unused)(llm_client=client(by_schema)).run(1)
+        unused(llm_client=client(by_schema)).run(1)
 
 
 TEMPLATE = """{% if turn > 0 %}It is turn {{ turn }}. {% endif %}You are {{ name }}.
@@ -176,14 +183,14 @@ def test_what_all_share_of_a_prompt_is_filled_once_and_nothing_comes_out_otherwi
 
 @pytest.mark.parametrize("otherwise", [Gift(amount=0), {"amount": 0}, 0, lambda name: 0])
 def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, tmp_path: Path) -> None:
-    async def asking(run: Run[Village], state: Village, ask: Ask) -> Village:
+    async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
         gifts = await ask.each(state.coins, Gift, "Give, {{ name }}.", otherwise=otherwise)
         return state.replace(coins={name: it.amount for name, it in gifts.items()})
 
     def replies(request: ChatRequest) -> Any:
         return "I will not." if "Bob" in request.messages[0].content else by_schema(request)
 
-    run = world(asking)(llm_client=client(replies), tape=tmp_path / "run.tape")
+    run = world(turn)(llm_client=client(replies), tape=tmp_path / "run.tape")
     run.run(1)
     assert run.state.coins == {"Ann": 3, "Bob": 0, "Cy": 3}
     assert run.turns[1].statuses == {"ok": 2, "fallback": 1}
@@ -196,11 +203,9 @@ def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, tmp_
 
 
 def test_nothing_stands_in_for_a_model_that_cannot_be_reached() -> None:
-    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
-        await ask("Ann", Gift, "Give.", otherwise=0)
-
+    own = asking(lambda ask: ask("Ann", Gift, "Give.", otherwise=0))
     with pytest.raises(LLMFailureException) as caught:
-        world(asking)(llm_client=client(ConnectionError("refused"))).run(1)
+        own(llm_client=client(ConnectionError("refused"))).run(1)
     assert caught.value.reason == "connection_error"
 
 
@@ -215,7 +220,7 @@ WORDS = {25: "raise by 25 points", 0: "do nothing"}
 
 
 def test_equal_questions_are_measured_once_and_each_value_has_its_words(tmp_path: Path) -> None:
-    async def asking(run: Run[Village], state: Village, ask: Ask) -> Village:
+    async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
         picks = await ask.each(
             state.coins, Pick, "Move.", limits={"points": WORDS}, decide="sample", tag="move"
         )
@@ -225,10 +230,10 @@ def test_equal_questions_are_measured_once_and_each_value_has_its_words(tmp_path
         assert "raise by 25 points" in request.prompt
         return ChatReply(text="A", top_logprobs=(("A", math.log(0.6)), ("B", math.log(0.3))))
 
-    run = world(asking)(llm_client=client(drawn), tape=tmp_path / "run.tape", seed=3)
+    run = world(turn)(llm_client=client(drawn), tape=tmp_path / "run.tape", seed=3)
     run.run(2)
     first, second = (len(turn.calls) for turn in run.turns[1:])
-    alone = world(asking)(llm_client=client(drawn), state=Village(coins={"Ann": 1.0}), seed=3)
+    alone = world(turn)(llm_client=client(drawn), state=Village(coins={"Ann": 1.0}), seed=3)
     alone.run(1)
     assert first == second == len(alone.calls)
     frame = run.decisions()
@@ -243,12 +248,12 @@ def test_equal_questions_are_measured_once_and_each_value_has_its_words(tmp_path
 
 
 def test_what_is_noted_is_in_the_frames_and_in_the_story_and_in_a_replay(tmp_path: Path) -> None:
-    async def noting(run: Run[Village], state: Village, ask: Ask) -> None:
-        await ask.each(state.coins, Gift, "Give.")
-        ask.note("Bob", text="Bob kept it all.", kept=(1, 2))
-        ask.note(rainy=True, total=60)
-
-    run = world(noting)(players="rule", tape=tmp_path / "run.tape")
+    noting = asking(
+        lambda ask: ask.each(NAMES, Gift, "Give."),
+        lambda ask: ask.note("Bob", text="Bob kept it all.", kept=(1, 2)),
+        lambda ask: ask.note(rainy=True, total=60),
+    )
+    run = noting(players="rule", tape=tmp_path / "run.tape")
     frame = run.run(1)
     assert frame.loc[1, ["rainy", "total"]].tolist() == [True, 60]
     assert run.turns[1].in_words() == ("Bob kept it all.",)
@@ -264,36 +269,26 @@ def test_what_is_noted_is_in_the_frames_and_in_the_story_and_in_a_replay(tmp_pat
         ({}, r"ask.note\(\{\}\) notes nothing: ask.note\('Ann'"),
         ({"at": {1, 2}}, r"ask.note\(.*set is not JSON serializable"),
         ({"share": float("nan")}, r"ask.note\(.*nan"),
+        ({"coins.Ann": 1}, r"the state has a column of that name already"),
     ],
 )
 def test_what_cannot_be_noted_is_an_error_where_it_is_noted(
     columns: dict[str, Any], says: str
 ) -> None:
-    async def noting(run: Run[Village], state: Village, ask: Ask) -> None:
-        ask.note(**columns)
-
     with pytest.raises(ConfigError, match=says):
-        world(noting)(players="rule").run(1)
-
-
-def test_a_note_and_a_number_of_the_state_cannot_have_one_name() -> None:
-    async def noting(run: Run[Village], state: Village, ask: Ask) -> None:
-        ask.note(**{"coins.Ann": 1})
-
-    with pytest.raises(ConfigError, match=r"the state has a column of that name already"):
-        world(noting)(players="rule").run(1)
+        asking(lambda ask: ask.note(**columns))(players="rule").run(1)
 
 
 # --- outside -------------------------------------------------------------------------------------
 
 
 def with_weather(work: Callable[[], Awaitable[Any]], **how: Any) -> type[Run[Village]]:
-    async def asking(run: Run[Village], state: Village, ask: Ask) -> Village:
+    async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
         found = await ask.outside("weather", {"city": "Oslo"}, work, **how)
         await ask("Ann", Gift, "It is {{ degrees }}.", degrees=found)
         return state.replace(coins={"Ann": found})
 
-    return world(asking)
+    return world(turn)
 
 
 def test_what_came_from_outside_is_on_the_tape_and_a_replay_does_nothing(tmp_path: Path) -> None:
@@ -304,21 +299,14 @@ def test_what_came_from_outside_is_on_the_tape_and_a_replay_does_nothing(tmp_pat
         return done[-1]
 
     kind = with_weather(work)
-    run = kind(players="rule", tape=tmp_path / "run.tape")
-    run.run(2)
-    run.close()
+    run = recorded(kind(players="rule", tape=tmp_path / "run.tape"), 2)
     assert len(done) == 2
     assert kind.replay(tmp_path / "run.tape").turns == run.turns
     assert len(done) == 2
-    other = run.fork(1)
-    other.run(1)
-    other.close()
+    recorded(run.fork(1), 1)
     assert len(done) == 3
 
-    async def asks_more(run: Run[Village], state: Village, ask: Ask) -> None:
-        await ask.outside("clock", None, work)
-
-    more = world(asks_more)
+    more = asking(lambda ask: ask.outside("clock", None, work))
     more.kind = kind.kind
     with pytest.raises(TapeMiss, match=r"nothing recorded for clock null in turn 1"):
         more.replay(tmp_path / "run.tape", 1)
@@ -347,9 +335,7 @@ def test_what_may_not_be_done_twice_counts_as_done_where_it_was_broken_off(tmp_p
 
     asyncio.run(cancelled())
     run.close()
-    resumed = kind.resume(tmp_path / "run.tape")
-    resumed.run(1)
-    resumed.close()
+    resumed = recorded(kind.resume(tmp_path / "run.tape"), 1)
     assert done == ["begun"]
     assert resumed.state.coins == {"Ann": -1}
     assert kind.replay(tmp_path / "run.tape").turns == resumed.turns
@@ -405,13 +391,13 @@ def test_what_is_set_from_outside_goes_through_the_worlds_own_changed(tmp_path: 
 def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again(
     tmp_path: Path,
 ) -> None:
-    async def asking(run: Run[Village], state: Village, ask: Ask) -> Village:
+    async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
         picks = await ask.each(
             state.coins, Pick, "Move.", limits={"points": WORDS}, decide="mode", otherwise=0
         )
         return state.replace(coins={name: it.points for name, it in picks.items()})
 
-    run = world(asking)(llm_client=client("none of these"), tape=tmp_path / "run.tape")
+    run = world(turn)(llm_client=client("none of these"), tape=tmp_path / "run.tape")
     frame = run.run(2)
     assert run.decisions()["status"].tolist() == ["fallback"] * 6
     assert frame["fallback"].tolist() == [0, 3, 3]
@@ -420,23 +406,20 @@ def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again
 
 
 def test_what_stands_in_keeps_to_the_limits() -> None:
-    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
-        await ask("Ann", Gift, "Give.", limits={"amount": (0, 5)}, otherwise=9)
-
+    limits = {"amount": (0, 5)}
+    own = asking(lambda ask: ask("Ann", Gift, "Give.", limits=limits, otherwise=9))
     with pytest.raises(
         ConfigError, match=r"otherwise= of Ann answered Gift, amount must be .*from 0 to 5"
     ):
-        world(asking)(llm_client=client("no")).run(1)
+        own(llm_client=client("no")).run(1)
 
 
 HALF = "a \ud83d b"
 
 
 def test_half_a_character_from_outside_or_in_a_note_is_whole_on_the_tape(tmp_path: Path) -> None:
-    async def noting(run: Run[Village], state: Village, ask: Ask) -> None:
-        ask.note("Ann", word=HALF, words={HALF: [HALF]})
-
-    run = world(noting)(players="rule", tape=tmp_path / "run.tape")
+    noting = asking(lambda ask: ask.note("Ann", word=HALF, words={HALF: [HALF]}))
+    run = noting(players="rule", tape=tmp_path / "run.tape")
     run.run(1)
     item = run.intervene(1, {"coins.Ann": 5}, note=HALF)
     assert run.turns[1].became["Ann"]["word"] == "a \ufffd b"
@@ -458,11 +441,8 @@ def test_half_a_character_from_outside_or_in_a_note_is_whole_on_the_tape(tmp_pat
 def test_what_cannot_be_asked_is_an_error_that_names_it(
     question: Callable[[Ask], Awaitable[Any]], says: str
 ) -> None:
-    async def asking(run: Run[Village], state: Village, ask: Ask) -> None:
-        await question(ask)
-
     with pytest.raises(ConfigError, match=says):
-        world(asking)(llm_client=client(by_schema)).run(1)
+        asking(question)(llm_client=client(by_schema)).run(1)
 
 
 async def later(name: str = "") -> str:
@@ -471,11 +451,7 @@ async def later(name: str = "") -> str:
 
 def test_what_is_noted_or_fetched_past_the_turns_end_is_an_error() -> None:
     asks: list[Ask] = []
-
-    async def keeping(run: Run[Village], state: Village, ask: Ask) -> None:
-        asks.append(ask)
-
-    world(keeping)(players="rule").run(1)
+    asking(asks.append)(players="rule").run(1)
     with pytest.raises(ConfigError, match="turn 1 is over"):
         asks[0].note(rain=3)
 
@@ -486,11 +462,9 @@ def test_what_is_noted_or_fetched_past_the_turns_end_is_an_error() -> None:
     with pytest.raises(ConfigError, match="clock from outside is still under way"):
         world(leaving)(players="rule").run(1)
 
-    async def forgetting(run: Run[Village], state: Village, ask: Ask) -> None:
-        ask.outside("clock", None, later)
-
+    forgetting = asking(lambda ask: [ask.outside("clock", None, later)])
     with pytest.raises(ConfigError, match="asked clock and did not wait for the answer"):
-        world(forgetting)(players="rule").run(1)
+        forgetting(players="rule").run(1)
 
 
 def test_a_fork_with_another_player_is_recorded_with_that_player(tmp_path: Path) -> None:

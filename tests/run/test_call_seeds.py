@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import in_words, make_client, requests_of
+from builders import in_words, make_client, recorded, requests_of
 from pydantic import Field
 
 from llmsim_lab import Ask, Reply, Run, State
@@ -63,14 +63,11 @@ def test_every_call_has_a_seed_of_its_own_and_the_next_run_the_same_ones() -> No
 def test_they_follow_from_the_runs_seed_and_the_replicate() -> None:
     runs = [seeds(), seeds(seed=1), seeds(replicate=1), seeds(seed=1, replicate=1)]
     assert len({seed for drawn in runs for seed in drawn}) == 4 * 6
+    assert seeds(replicate=None) == [None] * 6  # the server draws
 
 
 def test_arms_draw_the_same_numbers_whatever_is_asked_and_of_whom() -> None:
     assert seeds(wording="Your bid?", name="arm B", llm={"model": "other"}) == seeds()
-
-
-def test_without_a_replicate_the_server_draws() -> None:
-    assert seeds(replicate=None) == [None] * 6
 
 
 def test_an_answer_of_no_use_is_asked_for_with_another_seed_and_a_lost_one_with_the_same() -> None:
@@ -105,24 +102,18 @@ def test_a_turn_that_is_played_again_asks_with_the_same_seeds() -> None:
 
 
 def test_a_resumed_run_asks_as_one_that_never_stopped(tmp_path: Path) -> None:
-    run = Auction(llm_client=client_of(), tape=tmp_path / "a.tape")
-    run.run(1)
-    run.close()
+    recorded(Auction(llm_client=client_of(), tape=tmp_path / "a.tape"), 1)
     client = client_of()
     resume(tmp_path / "a.tape", llm_client=client, kind=Auction).run(1)
     assert seeds_of(client) == seeds()[3:]
 
 
 def test_each_rerun_is_another_replicate(tmp_path: Path) -> None:
-    run = Auction(llm_client=client_of(), tape=tmp_path / "a.tape")
-    run.run(1)
-    run.close()
+    recorded(Auction(llm_client=client_of(), tape=tmp_path / "a.tape"), 1)
     drawn = [seeds(1)]
     for replicate in (1, 2):
         client = client_of()
-        again = rerun(tmp_path / "a.tape", 1, llm_client=client, kind=Auction)
-        again.run(1)
-        again.close()
+        again = recorded(rerun(tmp_path / "a.tape", 1, llm_client=client, kind=Auction), 1)
         assert again.config.replicate == replicate
         drawn.append(seeds_of(client))
     assert len({seed for one in drawn for seed in one}) == 9

@@ -95,21 +95,6 @@ def test_the_runs_say_what_each_fork_changed(first_run: PageData) -> None:
     assert first_run.turns[2, 3]["done"] == ["turn 3: shock.supply = 4 (oil)"]
 
 
-def test_decisions_are_those_of_the_run_each_with_its_call(first_run: PageData) -> None:
-    own = [
-        made for (run, _), turn in first_run.turns.items() if run == 1 for made in turn["decisions"]
-    ]
-    frame = load(RECORDED, 1).decisions()
-    assert [first_run.text(made["why"]) for made in own] == list(frame["reasoning"])
-    assert [made["became"].get("accepted") for made in own] == list(frame["accepted"])
-    agents = [made for made in own if made["component"] == "agent"]
-    assert len(agents) == 8
-    for made in agents:
-        [call] = made["calls"]
-        reply = first_run.text(first_run.calls[call]["tries"][-1]["reply"])
-        assert first_run.text(made["why"])[:40] in reply
-
-
 def test_a_page_of_a_class_that_is_not_known_here_lacks_only_what_became_of_decisions(
     tmp_path: Path,
 ) -> None:

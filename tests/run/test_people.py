@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client
+from builders import make_client, recorded
 from worlds import Gift, PublicGoods
 
 from llmsim_lab import Ask, Person, Run, Simulation, State
@@ -79,9 +79,7 @@ def test_a_fork_with_another_model_leaves_the_person_in_the_seat(tmp_path: Path)
         return FIVE
 
     client = make_client(FIVE)
-    run = PublicGoods(players={"Ann": Person(lambda _: FIVE)}, llm_client=client, tape=path)
-    run.run(2)
-    run.close()
+    recorded(PublicGoods(players={"Ann": Person(lambda _: FIVE)}, llm_client=client, tape=path), 2)
     branch = fork(path, turn=1, llm_client=make_client(replies, model="another"))
     [person] = people_of(branch)
     person.ask = lambda _: FIVE | {"amount": 7}

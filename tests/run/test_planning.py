@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,19 +40,6 @@ def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize(("make", "done"), KINDS)
-def test_what_is_planned_after_the_turn_that_run_reaches_is_kept_and_warned_of(
-    make: Callable[..., Any], done: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    simulation = make(turns=3)
-    planned = simulation.intervene(4, **done)
-    assert list(simulation.planned[4]) == [planned]
-    (line,) = warned(caplog)
-    assert "run() called now ends at turn 3" in line
-    assert " 4: " in line
-    assert [r.levelno for r in caplog.records if EVENT in r.getMessage()] == [logging.WARNING]
-
-
-@pytest.mark.parametrize(("make", "done"), KINDS)
 def test_what_the_configuration_plans_after_its_turns_is_warned_of_at_once(
     make: Callable[..., Any], done: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -88,15 +74,6 @@ def test_what_is_planned_for_a_turn_that_was_played_is_an_error(
         simulation.intervene(1, **done)
 
 
-def test_a_fork_warns_of_what_it_will_not_reach(caplog: pytest.LogCaptureFixture) -> None:
-    simulation = economic(turns=2)
-    simulation.run(1)
-    branch = simulation.fork(1, intervene=[{"turn": 4, "set": {"inflation": 9}}])
-    (line,) = warned(caplog)
-    assert "ends at turn 3" in line
-    assert branch.run()["turn"].iloc[-1] == 3
-
-
 def test_a_replay_raises_without_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     make_counter(tmp_path / "x.tape", turns=2).run()
     played = replay(tmp_path / "x.tape")
@@ -122,7 +99,8 @@ def test_only_what_run_would_not_reach_is_warned_of_wherever_the_run_is(
         simulation.run(turns)
     simulation.intervene(reached - 1, set={"inflation": 9})
     assert warned(caplog) == []
-    simulation.intervene(reached + 1, set={"inflation": 8})
+    planned = simulation.intervene(reached + 1, set={"inflation": 8})
+    assert list(simulation.planned[reached + 1]) == [planned]
     (line,) = warned(caplog)
     assert f"ends at turn {reached}" in line
     simulation.run()
@@ -151,11 +129,12 @@ async def test_a_turn_that_is_being_played_cannot_be_changed_from_outside(turn: 
 
 
 @pytest.mark.parametrize("turn", ["1", 1.0, True])
-def test_a_fork_is_at_a_whole_turn(turn: Any) -> None:
+def test_a_fork_and_an_intervention_are_at_a_whole_turn(turn: Any) -> None:
     made = make_counter()
     made.run(1)
-    with pytest.raises(ConfigError, match=r"turn=.* must be a whole number"):
-        made.fork(turn)
+    for operation in (made.fork, lambda turn: made.intervene(turn, {"value": 3})):
+        with pytest.raises(ConfigError, match=r"turn=.* must be a whole number"):
+            operation(turn)
 
 
 @pytest.mark.parametrize("intervene", [[5], ["turn"], None, 5, iter([5])])
@@ -173,12 +152,6 @@ def test_a_forks_new_values_by_name_are_set_in_the_turn_that_it_begins_at() -> N
     assert economy.fork(1, intervene={"inflation": 9}).state.global_state.inflation == 9
     assert pot.fork(1, intervene={"coins.Ann": 5}).turns[1].state.coins["Ann"] == 5
     assert make_counter().fork(intervene={"value": 3}).state.value == 3
-
-
-@pytest.mark.parametrize("turn", ["1", 1.0, True, None])
-def test_an_intervention_is_at_a_whole_turn(turn: Any) -> None:
-    with pytest.raises(ConfigError, match=r"turn=.* must be a whole number"):
-        make_counter().intervene(turn, {"value": 3})
 
 
 def test_a_turn_may_be_one_of_a_frame() -> None:

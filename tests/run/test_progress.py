@@ -12,11 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import answer, in_words, make_simulation, policy
+from builders import answer, make_simulation
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
-from llmsim_lab.llm import Person
 from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.run import _progress
 from llmsim_lab.run._progress import ProgressLine
@@ -59,11 +58,6 @@ def line(clock: Clock, shown: list[str]) -> ProgressLine:
 # What it says
 
 
-def test_the_first_turn_says_how_long_it_has_taken(line: ProgressLine, clock: Clock) -> None:
-    clock.now = 72
-    assert line.text == "turn 3 of 8 · 72 s so far"
-
-
 def test_it_names_who_is_waited_for_or_counts_them(line: ProgressLine) -> None:
     requests = [make_request(name) for name in ("Aland", "Borduria", "Syldavia")]
     line.began(requests[0])
@@ -75,6 +69,9 @@ def test_it_names_who_is_waited_for_or_counts_them(line: ProgressLine) -> None:
 
 
 def test_the_time_left_follows_from_the_mean_turn(line: ProgressLine, clock: Clock) -> None:
+    clock.now = 72
+    assert line.text == "turn 3 of 8 · 72 s so far"
+    clock.now = 0
     for seconds in (100, 10, 13):
         clock.now += seconds
         line.advance()
@@ -177,12 +174,19 @@ def _by_a_pipe(run: Simulation, patch: pytest.MonkeyPatch) -> None:
     run.run(1)
 
 
+def _by_being_done_at_once(run: Simulation, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_progress, "_PATIENCE_S", 60)
+    run.run(2)
+
+
 def _by_a_watch(run: Simulation, _: pytest.MonkeyPatch) -> None:
     with scoped(watch=InFlight()):
         run.run(1)
 
 
-@pytest.mark.parametrize("silent", [_by_argument, _by_environment, _by_a_pipe, _by_a_watch])
+@pytest.mark.parametrize(
+    "silent", [_by_argument, _by_environment, _by_a_pipe, _by_being_done_at_once, _by_a_watch]
+)
 def test_it_is_silent_on_request_and_where_nobody_looks(
     terminal: Terminal,
     monkeypatch: pytest.MonkeyPatch,
@@ -201,14 +205,6 @@ async def test_two_runs_at_once_share_one_terminal(terminal: Terminal) -> None:
     both = [waiting_run(terminal) for _ in range(2)]
     await asyncio.gather(*(run.arun(1) for run in both))
     assert terminal.getvalue().endswith(ERASED)
-
-
-def test_a_run_that_is_done_at_once_shows_nothing(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_progress, "_PATIENCE_S", 60)
-    make_simulation(answer, names=("Aland",)).run(2)
-    assert terminal.getvalue() == ""
 
 
 # In a notebook
@@ -266,18 +262,3 @@ def test_in_a_notebook_it_is_an_output_that_ends_empty_and_only_for_a_person(
         ]
         assert "turn 1 of 2 · waiting for agent of Aland · 0 s so far" in seen[0] + seen[1]
         assert "{'text/plain': ''}" in seen[-1]
-
-
-def test_a_person_in_a_run_is_asked_without_a_line_in_between(terminal: Terminal) -> None:
-    before = ""
-
-    async def ask(question: Any) -> dict[str, Any]:
-        nonlocal before
-        before = terminal.getvalue()
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert terminal.getvalue() == before
-        return policy("Hold the interest rate").model_dump()
-
-    players = {"Aland": Person(ask), "*": "rule"}
-    Simulation(in_words(nations=("Aland",)), players=players).run(1)

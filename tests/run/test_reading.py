@@ -129,19 +129,6 @@ def test_numbers_that_come_later_can_be_charted() -> None:
     assert reading.records[-2]["run"]["series"] == reading.runs[1]["series"]
 
 
-def test_a_fork_has_its_own_turns_and_its_parents_before() -> None:
-    run = PublicGoods(players="random")
-    run.run(3)
-    fork = run.fork(1)
-    fork.run(1)
-    reading = read(run)
-    reading.add(about(fork, 2, parent=1, verb="fork", fork_turn=1), fork, changes=["a change"])
-    assert [n for at, n in reading.turns if at == 2] == [2]
-    assert reading.turn(2, 1) is reading.turns[1, 1]
-    assert reading.turn(2, 3) is None
-    assert reading.runs[2]["changes"] == ["a change"]
-
-
 def test_calls_on_a_tape_have_its_numbers_and_others_come_after(tmp_path: Path) -> None:
     taped = PublicGoods(llm_client=client(*[GIFT] * 4), tape=tmp_path / "a.tape")
     taped.run(1)
@@ -160,13 +147,17 @@ def test_a_number_that_json_does_not_know_is_a_word() -> None:
     }
 
 
-def test_what_a_fork_changed_in_the_turn_it_was_made_at_is_its_own() -> None:
+def test_a_fork_has_its_own_turns_with_what_it_changed_and_its_parents_before() -> None:
     run = PublicGoods(players="random")
     run.run(2)
     reading = read(run)
     same, poorer = run.fork(1), run.fork(1, intervene={"coins.Ann": 3})
+    same.run(1)
     for number, fork in ((2, same), (3, poorer)):
-        reading.add(about(fork, number, parent=1, fork_turn=1), fork)
+        reading.add(about(fork, number, parent=1, fork_turn=1), fork, changes=["a change"])
+    assert [n for at, n in reading.turns if at == 2] == [2]
+    assert reading.turn(2, 3) is None
+    assert reading.runs[2]["changes"] == ["a change"]
     of_run, of_same, of_poorer = (reading.turn(number, 1) for number in (1, 2, 3))
     assert of_run is of_same
     assert of_run is not None

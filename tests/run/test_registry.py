@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_config
+from builders import make_config, recorded
 from counter_kit import CounterSimulation, make_counter
 from tape_text import changed_manifest
 
@@ -72,9 +72,7 @@ def test_a_kind_that_a_package_announces_is_imported_when_needed(
 
 
 def test_a_tape_of_an_unknown_kind_cannot_be_played(tmp_path: Path) -> None:
-    made = make_counter(tmp_path / "x.tape")
-    made.run(1)
-    made.close()
+    recorded(make_counter(tmp_path / "x.tape"), 1)
     changed_manifest(tmp_path / "x.tape", 1, kind="weather")
     with pytest.raises(TapeError, match=r"run 1 .* cannot be played: no kind .* 'weather'"):
         load(tmp_path / "x.tape")

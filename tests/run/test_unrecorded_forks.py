@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
+from builders import recorded
 from counter_kit import counter_client, make_counter
 
 from llmsim_lab.run import load, replay
@@ -13,44 +14,28 @@ from llmsim_lab.run import load, replay
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    made = make_counter(tmp_path / "x.tape")
-    made.run(2)
-    made.close()
+    recorded(make_counter(tmp_path / "x.tape"), 2)
     return tmp_path / "x.tape"
 
 
 @pytest.mark.parametrize("operation", [load, replay])
-def test_a_fork_of_a_run_from_a_file_to_read_is_live_in_memory(operation, path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_fork_of_a_run_from_a_file_to_read_is_live_in_memory_and_says_so(
+    operation: Any, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     before = path.read_bytes()
     new = operation(path).fork(1, llm_client=counter_client())
+    why = f"the tape {path} is open for reading only"
+    assert repr(new) == f"<CounterSimulation 'counter': turn 1, NOT RECORDED: {why}>"
+    assert "NOT RECORDED" in repr(new.fork())
+    assert f'FORK_NOT_RECORDED reason="{why}"' in caplog.messages
     new.run(2)
     assert new.turn_number == 3
     assert (new.tape, new.run_id) == (None, None)
     assert path.read_bytes() == before
 
 
-def test_it_is_said_in_the_log(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    load(path).fork(1, llm_client=counter_client())
-    [record] = [item for item in caplog.records if item.levelno == logging.WARNING]
-    assert record.getMessage() == (
-        f'FORK_NOT_RECORDED reason="the tape {path} is open for reading only"'
-    )
-
-
-def test_its_repr_says_so_and_so_does_that_of_a_fork_of_it(path: Path) -> None:
-    new = load(path).fork(1, llm_client=counter_client())
-    assert repr(new) == (
-        "<CounterSimulation 'counter': turn 1, NOT RECORDED: "
-        f"the tape {path} is open for reading only>"
-    )
-    assert "NOT RECORDED" in repr(new.fork())
-
-
-@pytest.mark.parametrize("taped", [True, False])
-def test_other_forks_have_nothing_to_say(
-    taped: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    made = make_counter(tmp_path / "y.tape" if taped else None)
+def test_a_fork_of_a_run_that_is_on_no_tape_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    made = make_counter()
     made.run(1)
     assert "NOT RECORDED" not in repr(made.fork())
-    assert [item for item in caplog.records if item.levelno == logging.WARNING] == []
+    assert caplog.messages == []

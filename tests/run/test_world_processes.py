@@ -11,7 +11,6 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from fake_ollama import FakeOllama
 from nbconvert.preprocessors import ExecutePreprocessor
 
 pytestmark = pytest.mark.process
@@ -70,49 +69,6 @@ def test_a_killed_run_is_resumed_and_nothing_is_asked_twice(folder: Path) -> Non
     asked = (folder / "asked.txt").read_text().splitlines()
     assert [line for line in sorted(set(asked)) if asked.count(line) > 1] == ["2 Cy"]
     assert len(asked) == 13  # the one that was under way when it was killed is asked again
-
-
-def test_a_world_of_a_script_is_played_in_other_processes(folder: Path) -> None:
-    play = """
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-        from pot import PublicGoods
-
-        def mean(config):
-            return PublicGoods(config).run(2).filter(like="given").iloc[-1].mean()
-
-        if __name__ == "__main__":
-            configs = [PublicGoods(players={"*": "random"}, seed=seed).config for seed in range(3)]
-            with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-                there = list(pool.map(mean, configs))
-            print(there == [mean(config) for config in configs], len(set(there)))
-    """
-    done = script(folder, "play.py", play)
-    assert done.stdout.split() == ["True", "3"], done.stderr
-
-
-def test_the_program_runs_from_an_empty_folder_and_is_replayed_there(folder: Path) -> None:
-    main = """
-        if __name__ == "__main__":
-            from llmsim_lab import connect
-            PublicGoods(llm_client=connect("auto"), tape="pot.tape").run(2)
-    """
-    (folder / "pot.py").write_text(WORLDS.read_text() + textwrap.dedent(main))
-    with FakeOllama(reply={"reasoning": "r", "amount": 5, "confidence": 0.5}) as server:
-        environment = {**os.environ, "OLLAMA_HOST": server.host}
-        subprocess.run([sys.executable, "pot.py"], cwd=folder, env=environment, check=True)
-    assert len(server.requests) == 8
-    again = 'from pot import PublicGoods; print(PublicGoods.replay("pot.tape").state.coins["Ann"])'
-    assert script(folder, "again.py", again).stdout == "26.0\n"
-    command = "from llmsim_lab.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", command, "replay", "pot.tape", "--import", "pot.py"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "All turns to 2 are from the tape" in done.stdout
 
 
 def test_a_class_from_a_cell_is_recorded_defined_again_and_replayed(

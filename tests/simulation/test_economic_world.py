@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from itertools import permutations
 from pathlib import Path
@@ -16,6 +15,7 @@ from builders import (
     make_simulation,
     policy,
     rate_update,
+    recorded,
     requests_of,
     verdict,
 )
@@ -23,7 +23,6 @@ from builders import (
 from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm import Person
 from llmsim_lab.models import Action, GlobalState, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
@@ -152,9 +151,7 @@ def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(tmp_path: Pat
     seats["validator"] = EconLLMValidator(client)
     seats["engine"] = EconomicEngine(None, client)
     config = in_words(nations=[{"name": name, **profile} for name in names], turns=2)
-    seated = Simulation(config, players=seats, tape=tape)
-    seated.run(progress=False)
-    seated.close()
+    seated = recorded(Simulation(config, players=seats, tape=tape))
     modelled = Simulation(config, llm_client=make_client())
     modelled.run(progress=False)
     assert [turn.state for turn in seated.turns] == [turn.state for turn in modelled.turns]
@@ -165,30 +162,6 @@ def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(tmp_path: Pat
     asked = len(requests_of(client))
     assert Simulation.replay(tape, players=seats).turns == seated.turns
     assert len(requests_of(client)) == asked == 12
-
-
-async def test_what_people_answered_before_a_stop_is_not_asked_again(tmp_path: Path) -> None:
-    tape, people = tmp_path / "x.tape", {"Aland": Person(), "Borduria": Person()}
-    world = Simulation(nations=list(people), players=people, tape=tape)
-    task = asyncio.create_task(world.step())
-    for name, person in people.items():
-        question = await person.asked()
-        if name == "Aland":
-            person.answer(question, moving(100))
-    await asyncio.sleep(0.01)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    world.close()
-
-    again = Simulation.resume(tape, players=(people := {name: Person() for name in people}))
-    task = asyncio.create_task(again.step())
-    question = await people["Borduria"].asked()
-    assert people["Aland"].questions == ()
-    people["Borduria"].answer(question, moving(75))
-    turn = await task
-    assert [made.fields["rate_change_bp"] for made in turn.answers] == [100, 75]
-    again.close()
 
 
 class Cutting(Agent):
@@ -214,15 +187,6 @@ def test_an_agent_that_knows_of_no_moves_is_told_where_to_give_them(agent: Agent
     world = ruled(players={"*": "rule", "Aland": agent}, nations=["Aland"])
     with pytest.raises(ConfigError, match=r"'Aland' states no change .* moves_bp=None, or"):
         world.run(1, progress=False)
-
-
-def test_a_rule_that_is_exact_sets_the_very_rate_it_asks_for() -> None:
-    rule = TaylorRuleAgent("Aland", exact=True)
-    world = ruled(
-        players={"*": "rule", "Aland": rule}, nations=["Aland"], moves_bp=None, start_at="1979Q3"
-    )
-    frame = world.run(3, progress=False)
-    assert frame["interest_rate"].tolist()[1:] == pytest.approx(frame["taylor_rate"].tolist()[:-1])
 
 
 def test_what_is_outside_the_domain_twice_changes_nothing_and_is_not_judged() -> None:
@@ -364,19 +328,6 @@ def test_what_is_set_moves_the_past_that_the_next_quarter_follows_from_and_no_mo
     assert world.state.inflation == pytest.approx(9 + 0.14 / 4)
 
 
-def test_members_see_what_was_set_and_the_record_says_so() -> None:
-    client = make_client()
-    world = Simulation(nations=["Aland"], llm_client=client, turns=2)
-    world.intervene(1, {"inflation": 9}, note="oil")
-    frame = world.run(progress=False)
-    shown = [
-        request.prompt.split("Inflation over 4 quarters is ")[1].split("%")[0]
-        for request in requests_of(client)
-    ]
-    assert shown == ["2", "9"]
-    assert frame["interventions"].tolist() == ["", "turn 1: inflation = 9 (oil)", ""]
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -409,14 +360,10 @@ def test_what_no_economy_has_cannot_be_set(values: dict[str, Any], message: str)
             "shock: unknown; there are turn, set, note; new values go by name",
         ),
         ({"nations": ["Ann", "Ann"]}, "twice: Ann"),
-        ({"nations": []}, "nations: Tuple should have at least 1 item"),
-        ({"nations": ["Ann", " "]}, "at least 1 character"),
         ({"start_at": "2010Q1"}, "quarter=2010Q1 is outside the data; choose 1960Q1 to"),
         ({"start_at": "autumn"}, "'autumn' is not of the form 1979Q3"),
         ({"moves_bp": [25, 50]}, r"0 \(no change\)"),
-        ({"moves_bp": [0]}, "2 to 101"),
         ({"moves_bp": [0, 25, 25]}, "2 to 101 different changes"),
-        ({"moves_bp": [0, 2.5]}, "integer"),
         ({"committee": "mean"}, "'median', 'majority', 'chair' or 'sequential'"),
         ({"committee": {"rule": "chair"}}, "needs the chair's name"),
         ({"committee": {"rule": "median", "chair": "Ann"}}, "no effect with the rule median"),
@@ -453,28 +400,17 @@ def test_a_member_is_asked_with_its_profile_and_its_rule_has_its_target() -> Non
     assert rates(ruled(nations=[nation])) == [4, 4.5]
 
 
-def test_a_nations_own_prompt_is_used_and_kept_on_the_tape(tmp_path: Path) -> None:
-    own = Prompt.load("agent_rate").replace("economic policy advisor", "fearful banker")
-    client, tape = make_client(), tmp_path / "own.tape"
-    nation = {"name": "Ann", "prompt": f"## System\n\n{own.system}\n\n## User\n\n{own.user}"}
-    world = ruled(nations=[nation], players={}, llm_client=client, tape=tape, turns=1)
-    world.run(progress=False)
-    world.close()
-    assert "fearful banker" in asked_of(world)[0].prompt
-    assert Simulation.replay(tape).turns == world.turns
-
-
 def test_prompts_come_from_the_recording_and_not_from_todays_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = Prompt.load("agent_policy")
     nation = {"name": "Ann", "prompt": f"## System\n\n{own.system}\n\n## User\n\nHm? {own.user}"}
     client, tape = make_client(), tmp_path / "x.tape"
-    world = ruled(
-        nations=[nation, "Bo"], players={}, llm_client=client, moves_bp=None, tape=tape, turns=2
+    world = recorded(
+        ruled(
+            nations=[nation, "Bo"], players={}, llm_client=client, moves_bp=None, tape=tape, turns=2
+        )
     )
-    world.run(progress=False)
-    world.close()
     load = Prompt.load
 
     def changed(name: str) -> Prompt:
@@ -533,55 +469,7 @@ def test_a_mirrored_run_has_everything_on_the_other_side_of_the_steady_state() -
     assert mirrored.state.period is None
 
 
-def test_a_member_of_a_mirrored_run_is_told_the_mirrored_past() -> None:
-    prompts = []
-    for mirrored in (False, True):
-        client = make_client()
-        world = Simulation(start_at="2000Q2", economy={"mirrored": mirrored}, llm_client=client)
-        world.run(1, progress=False)
-        prompts.append(requests_of(client)[0].prompt)
-    assert "1.24 percentage points above the target" in prompts[0]
-    assert "1.24 percentage points below the target" in prompts[1]
-    assert "\n-7 | 1.58 | 2.05 | 0.04 | 4.50 | 4.82 | 3.24\n" in prompts[0]
-    assert "\n-7 | 2.42 | 1.95 | -0.04 | 5.50 | 3.18 | 0.76\n" in prompts[1]
-
-
 # --- files ----------------------------------------------------------------------------------------
-
-
-def test_a_whole_file_is_read(tmp_path: Path) -> None:
-    config = read(
-        tmp_path,
-        """
-        name: oil
-        kind: economic
-        seed: 7
-        turns: 12
-        start_at: 1973Q3
-        nations:
-          - Aland
-          - {name: Borduria, inflation_target: 4, temperament: bold, mandate: jobs}
-        players: {Aland: rule, "*": rule}
-        llm: {model: "ollama:llama3.2", temperature: 0.2, retry_wait_s: 0}
-        validator: asked
-        permissive: false
-        engine: {rate_bounds: [0, 20], max_move: 1.5}
-        economy: {shock_scale: 0.5}
-        interventions:
-          - {turn: 1, set: {shock.supply: 4}, note: embargo}
-          - {turn: 4, set: {inflation: 8}}
-        """,
-    )
-    assert (config.name, config.seed, config.turns, config.start_at) == ("oil", 7, 12, "1973Q3")
-    assert config.nations[1].mandate == "jobs"
-    assert config.llm.retry_wait_s == (0, 0)
-    assert config.engine.rate_bounds == (0, 20)
-    assert not config.needs_model
-    assert SimulationConfig.model_validate_json(config.model_dump_json()) == config
-    world = Simulation(config)
-    frame = world.run(5, progress=False)
-    assert frame["interventions"].tolist()[1] == "turn 1: shock.supply = 4 (embargo)"
-    assert frame["inflation"][4] == 8
 
 
 def read(folder: Path, text: str) -> SimulationConfig:
@@ -594,17 +482,9 @@ def read(folder: Path, text: str) -> SimulationConfig:
     ("text", "message"),
     [
         ("turns: 3\nsede: 1", "run.yaml, line 2: sede: unknown key; known here are briefing, "),
-        ("nations:\n  - name: Aland\n    tpye: x", "line 3: nations.0.tpye: unknown key"),
         ("nations:\n  - name: A\n    kind: taylor", "line 2: nations.0: kind: who decides is said"),
         ("engine:\n  max_moves: 1", "run.yaml, line 2: engine.max_moves: unknown key"),
-        (
-            "interventions:\n  - {turn: 1, shock: {supply: 4}}",
-            "line 2: interventions.0: shock: unkn",
-        ),
         ("turns: -1", "line 1: turns: Input should be greater than or equal to 0 (it is -1)"),
-        ("validator: strict", "Input should be 'asked' or 'none' (it is 'strict')"),
-        ("economy: {shock_scale: .nan}", "economy.shock_scale: Input should be a finite number"),
-        ("nations: Aland", "line 1: nations: Input should be a valid tuple (it is 'Aland')"),
         ("seed: 1\nstart_at: 2015Q1", "line 2: start_at: quarter=2015Q1 is outside the data"),
         ("start: 1979Q3", "line 1: start: write start_at: 1979Q3"),
         ("kind: econmic", "no kind of simulation is called 'econmic'"),

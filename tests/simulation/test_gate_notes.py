@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import answer
+from builders import answer, recorded
 
 from llmsim_lab import load
 from llmsim_lab.economy import TaylorRule
@@ -96,9 +96,7 @@ def test_frame_caption_and_words_of_a_chart_name_a_model_that_failed(
 
 
 def test_loaded_runs_and_charts_of_tapes_say_so_too(keep: Keep, simulation: Make) -> None:
-    run = simulation()
-    run.run(1, progress=False)
-    run.close()
+    run = recorded(simulation(), 1)
     assert list(run.notes) == []
     path = keep(raiser())
     half = raiser().model_copy(update={"outcome": None})

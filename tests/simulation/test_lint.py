@@ -25,21 +25,14 @@ def found(config: Any = None, **options: Any) -> dict[str, str]:
     return {one.rule: str(one) for one in Simulation(config).lint(**options)}
 
 
+VOLCKER = class_and_config(data_path("scenarios/volcker.yaml"), kind="economic")[1]
+
+
 @pytest.mark.parametrize(
-    "config",
-    [
-        {},
-        {"start_at": "1979Q3"},
-        {"briefing": "thin"},
-        RULES,
-    ],
+    "config", [{}, {"start_at": "1979Q3"}, {"briefing": "thin"}, RULES, VOLCKER]
 )
-def test_nothing_is_found_in_what_is_shipped(config: dict[str, Any]) -> None:
+def test_nothing_is_found_in_what_is_shipped(config: Any) -> None:
     assert found(SimulationConfig.model_validate(config)) == {}
-
-
-def test_nothing_is_found_in_the_shipped_economic_scenario() -> None:
-    assert found(class_and_config(data_path("scenarios/volcker.yaml"), kind="economic")[1]) == {}
 
 
 def test_econ_agents_response_of_one_half_is_found() -> None:

@@ -73,17 +73,6 @@ async def test_what_a_post_says_stays_inside_its_quotation_marks() -> None:
     assert "\n- resting" not in prompt
 
 
-async def test_one_question_or_several_are_asked_in_the_same_way() -> None:
-    reasoner, question = Reasoner(social_client()), make_question(turn=None)
-    one = await reasoner.decide(
-        question.agent, question.current_state, question.trigger, OPTIONS, question.context
-    )
-    assert await reasoner.decide([question, question]) == [one, one]
-    assert await reasoner.decide([]) == []
-    with pytest.raises(ValueError, match="Ada has no option for the trigger 'decides'"):
-        make_question(options=[])
-
-
 # --- in a seat of a run -----------------------------------------------------------------------
 
 
@@ -104,15 +93,6 @@ def test_a_reasoner_in_a_seat_answers_for_all_users(tmp_path: Path, rationale: b
     silent = Reasoner(social_client([]))
     again = replay(tmp_path / "x.tape", players={"reasoner": silent, "*": "rule"})
     assert again.turns == run.turns
-
-
-def test_where_a_reasoner_in_a_seat_gets_no_answer_the_first_option_stands_in() -> None:
-    players = {"User 2": Reasoner(social_client(TimeoutError())), "*": "rule"}
-    run = SocialSimulation(**social_values(2, players=players))
-    run.run(3)
-    frame = run.decisions().query("component == 'reasoner'").set_index("player")
-    assert frame["status"].to_dict() == {"User 1": "ok", "User 2": "fallback"}
-    assert frame["moved_to"]["User 2"] == "scrolling"
 
 
 # --- the rule ---------------------------------------------------------------------------------

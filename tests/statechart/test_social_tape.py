@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import recorded
 from social_kit import any_option, make_social, social_client
 
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient, ScriptedBackend
-from llmsim_lab.run import fork, load, replay, resume
+from llmsim_lab.run import load, replay, resume
 from llmsim_lab.statechart import SocialSimulation
 
 TURNS = 6
@@ -29,9 +30,7 @@ SETTINGS: dict[str, Any] = {
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A tape with one finished run in which a model reasons and writes."""
-    made = make_social(tmp_path / "x.tape", **SETTINGS)
-    made.run(TURNS)
-    made.close()
+    recorded(make_social(tmp_path / "x.tape", **SETTINGS), TURNS)
     return tmp_path / "x.tape"
 
 
@@ -57,32 +56,6 @@ def test_a_replay_is_the_run_and_makes_no_call(path: Path) -> None:
     assert sum(len(turn.answers) for turn in again.turns) > 10
     names = [[q.agent.name for q in run.questions(3)] for run in (original, again, load(path))]
     assert names[0] == names[1] == names[2]
-
-
-def test_a_fork_shares_the_turns_before_it_and_goes_its_own_way(path: Path) -> None:
-    client = social_client()
-    other = fork(
-        path,
-        turn=3,
-        intervene=[
-            {"turn": 3, "set": {"banned": ["User 1", "User 3"]}},
-            {
-                "turn": 4,
-                "set": {"post": {"author": "User 4", "text": "Hello", "topics": ["tea"]}},
-            },
-        ],
-        llm_client=client,
-    )
-    assert requests(client) == 0
-    other.run(2)
-    original = load(path, 1)
-    assert other.turns[2].state == original.turns[2].state
-    movers = {move.agent for move in other.turns[4].state.moves}
-    assert movers
-    assert not movers & {"User 1", "User 3"}
-    assert "Hello" in {post.text for post in other.turns[4].state.new_posts}
-    other.close()
-    assert replay(path, 2).state == other.state
 
 
 def test_a_run_that_broke_off_is_resumed_to_the_same_end(tmp_path: Path) -> None:

@@ -109,15 +109,6 @@ async def test_reshares_carry_the_text_and_replies_hang_in_the_same_cascade() ->
         assert item.root == source.id
 
 
-async def test_a_composed_post_is_an_original_and_its_author_never_sees_it() -> None:
-    simulation = make_social(replies=picks("composing"), users=2)
-    await simulation.arun(4)
-    mine = [item for item in simulation.turns[4].state.new_posts if item.author == "User 1"]
-    assert [item.kind for item in mine] == ["original"]
-    person = simulation.state.people[0]
-    assert mine[0].id in person.seen
-
-
 async def test_time_up_is_a_trigger_before_all_others_and_the_chart_may_set_its_own() -> None:
     person = UserState("User 1", AgentState.SCROLLING, ticks=4)
     rest = UserState("User 2", AgentState.RESTING, ticks=1)

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,16 @@ def without_network() -> list[str]:
     return [unshare, "-rn"] if unshare and tried and tried.returncode == 0 else []
 
 
+def set_up(clone: Path) -> None:
+    """Leave a clone as ``make`` does that has set it up: with the packages of these tests."""
+    venv = clone / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    [packages] = venv.glob("lib/python3.*/site-packages")
+    (packages / "these.pth").write_text(sysconfig.get_path("purelib"))
+    (venv / ".folder").write_text(str(clone.resolve()))
+    (venv / ".ready-lab").touch()
+
+
 @pytest.mark.embedded
 def test_the_documented_stick_installs_all_of_it_without_a_network(
     clone: Path, path: Path, tmp_path: Path
@@ -201,12 +212,8 @@ def test_the_documented_stick_installs_all_of_it_without_a_network(
     leave_light_packages(clone / "pyproject.toml")
     laptop = shutil.copytree(clone, tmp_path / "a laptop" / "clone")
     fill, install = recipe(clone / "notebooks" / "README.md", tmp_path / "USB STICK")
-    subprocess.run(
-        [*fill, "ARGS=smollm2-135m", f"PYTHON={sys.executable}"],
-        cwd=clone,
-        check=True,
-        timeout=300,
-    )
+    set_up(clone)
+    subprocess.run([*fill, "ARGS=smollm2-135m"], cwd=clone, check=True, timeout=300)
     shutil.rmtree(clone)
 
     home = tmp_path / "an empty home"

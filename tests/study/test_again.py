@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import recorded
 from social_kit import any_option
 from study_kit import Basin, Water, Wish, instant_client
 
@@ -33,9 +33,7 @@ def tape(tmp_path: Path) -> Path:
     """A tape with two runs of four turns."""
     path = tmp_path / "water.tape"
     for seed in (1, 2):
-        run = Water(llm_client=instant_client(), tape=path, turns=4, seed=seed)
-        run.run(progress=False)
-        run.close()
+        recorded(Water(llm_client=instant_client(), tape=path, turns=4, seed=seed))
     return path
 
 
@@ -131,9 +129,7 @@ class Voting(Run[Nothing]):
 
 
 def test_a_text_is_an_outcome_of_one_player(tmp_path: Path) -> None:
-    run = Voting(players="rule", tape=tmp_path / "votes.tape", turns=2)
-    run.run(progress=False)
-    run.close()
+    run = recorded(Voting(players="rule", tape=tmp_path / "votes.tape", turns=2))
     study = played(again(run, {"players": ["rule"]}, outcome="vote.Bob", llm_client=None))
     assert set(study.results["value"]) == {"no"}
     with pytest.raises(ConfigError, match=r"a text of 2 players; name one: 'vote\.Ann'"):
@@ -171,9 +167,7 @@ def test_players_settings_states_and_parameters_are_varied_too(tape: Path) -> No
 
 
 def test_a_recorded_call_seed_does_not_make_all_samples_one(tmp_path: Path) -> None:
-    run = Water(llm_client=instant_client(seed=7), tape=tmp_path / "w.tape", turns=1)
-    run.run(progress=False)
-    run.close()
+    run = recorded(Water(llm_client=instant_client(seed=7), tape=tmp_path / "w.tape", turns=1))
     study = played(again(run, {}, samples=3, llm_client=instant_client(seed=7)))
     assert len({call.options["seed"] for call in asked(study)}) == 6
 
@@ -209,17 +203,13 @@ def test_runs_that_are_not_independent_are_refused(tape: Path) -> None:
         match=r"runs \[1, 3\].* seeds \[1, 1\] and begin as 1 runs: they are not independent",
     ):
         again(tape, run=[1, 3])
-    same = Water(llm_client=instant_client(), tape=tape, turns=1, seed=1)
-    same.run(progress=False)
-    same.close()
+    recorded(Water(llm_client=instant_client(), tape=tape, turns=1, seed=1))
     with pytest.raises(ConfigError, match=r"seeds \[1, 2, 1\]"):
         again(tape, run="all")
 
 
 def test_of_a_fork_the_turns_are_asked_again_that_it_played_itself(tape: Path) -> None:
-    branch = fork(tape, 1, turn=2, llm_client=instant_client())
-    branch.run(2, progress=False)
-    branch.close()
+    branch = recorded(fork(tape, 1, turn=2, llm_client=instant_client()), 2)
     study = played(again(branch, samples=1))
     assert study.units == ["3:2", "3:3"]
     assert study.simulation("kind", "3:3").turns[:4] == branch.turns[:4]
@@ -263,26 +253,6 @@ def test_the_recording_may_be_elsewhere_and_a_changed_one_is_another(
     assert again(moved, run=1, to=tmp_path / "again").counts == {"done": 8}
     other = again(moved, run=2, to=tmp_path / "again")
     assert other.counts == {"left": 8}
-
-
-def test_a_sample_that_fails_is_kept_the_others_are_played_and_it_is_tried_again(
-    tape: Path, tmp_path: Path
-) -> None:
-    def reply(request: Any) -> Any:
-        if broken and "kind" in request.prompt:
-            raise ConnectionError("gone")
-        return {"amount": 1, "reasoning": "", "confidence": 1}
-
-    broken = [True]
-    client = LLMClient(LLMConfig(model="s", retry_wait_s=0), ScriptedBackend(reply))
-    study = played(again(tape, run=1, turns=[0], to=tmp_path / "again", llm_client=client))
-    assert study.counts == {"done": 1, "failed": 1}
-    values = study.results.query("arm == 'kind'")["value"]
-    assert len(values) == 2
-    assert all(math.isnan(value) for value in values)
-    broken.clear()
-    assert played(study).counts == {"done": 2}
-    assert study.results["value"].tolist() == [1, 1, 1, 1]
 
 
 def test_an_executor_is_handed_what_is_forked(tape: Path, tmp_path: Path) -> None:

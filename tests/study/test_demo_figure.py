@@ -34,14 +34,9 @@ def test_the_picture_says_the_verdict_and_names_every_player_in_full(
     ]
 
 
-def test_means_are_over_seeds(shipped: Demonstration) -> None:
-    *_, mirrored = demo_figure(shipped).axes
-    line = mirrored.get_lines()[0]
+def test_means_are_over_seeds_and_end_where_one_does(shipped: Demonstration) -> None:
+    *_, plain, mirrored = demo_figure(shipped).axes
     paths = shipped.path(shipped.model, "mirrored").dropna()
-    assert list(line.get_ydata()) == paths.mean(axis=1).tolist()
-
-
-def test_a_mean_ends_where_a_seed_does(shipped: Demonstration) -> None:
-    *_, plain, _ = demo_figure(shipped).axes
+    assert list(mirrored.get_lines()[0].get_ydata()) == paths.mean(axis=1).tolist()
     last = min(found["plain"].turn_number for found in shipped.runs.values())
     assert max(plain.get_lines()[0].get_xdata()) == last

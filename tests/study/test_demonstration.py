@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from builders import recorded
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, EconomyError
@@ -143,9 +144,7 @@ def client() -> LLMClient:
 def test_a_recording_that_was_broken_off_goes_on_and_is_read(recorder: Any, tmp_path: Path) -> None:
     path = tmp_path / "demo.tape"
     with Tape(path) as tape:
-        broken = Simulation(demo_config(), llm_client=client(), tape=tape)
-        broken.run(3)
-        broken.close()
+        recorded(Simulation(demo_config(), llm_client=client(), tape=tape), 3)
     goes_on = client()
     recorder.record(path, 1, goes_on)
     with Tape(path, read_only=True) as tape:
@@ -155,9 +154,7 @@ def test_a_recording_that_was_broken_off_goes_on_and_is_read(recorder: Any, tmp_
     recorder.record(path, 1, again)
     assert again.backend.requests == []
     with Tape(path) as tape:
-        half = Simulation(demo_config(seed=2), llm_client=client(), tape=tape)
-        half.run(2)
-        half.close()
+        recorded(Simulation(demo_config(seed=2), llm_client=client(), tape=tape), 2)
     recorder.keep_whole(path)
     found = Demonstration.read(path)
     assert (found.model, [*found.runs]) == ("coin", [1])

@@ -36,18 +36,6 @@ def played(study: Study) -> Study:
     return study.run(progress=False)
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"vary": {"factor": {1: 1.0, "1": 2.0}}}, "two called '1'"),
-        ({"outcome": [lambda _: 1.0, lambda _: 2.0]}, "outcome has two called '<lambda>'"),
-    ],
-)
-def test_two_of_one_name_raise_and_none_is_lost(more: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        study_of(**more)
-
-
 def adding(text: str, *, times: int = 1) -> Any:
     return lambda old: old + text * times
 
@@ -149,7 +137,8 @@ def test_levels_may_have_labels() -> None:
         ({"interventions": {"a": [{"turn": 9, "set": {}}]}}, {}, "turn 9 is never reached"),
         ({"taste": ["plain"]}, {"factor": -math.inf}, "factor=-inf is not finite; a tape"),
         ({"factor": [1.0, "much"]}, {}, "arm 'much': Water: factor"),
-        ({"factor": [1.0, 1.0]}, {}, "two called '1'"),
+        ({"factor": {1: 1.0, "1": 2.0}}, {}, "two called '1'"),
+        ({}, {"outcome": [lambda _: 1.0, lambda _: 2.0]}, "outcome has two called '<lambda>'"),
         ({"seed": [1, 2]}, {}, "is not a factor; say Study(..., seeds="),
         ({"llm": [{"temperature": -1}]}, {}, "temperature"),
         ({"factor": [1.0, 2.0]}, {"factor": 2.0}, "both fixed and varied"),
@@ -208,34 +197,6 @@ def test_a_path_names_a_place_in_a_parameter() -> None:
     assert config.soil == {"clay": 0.5, "sand": 0.1}
     with pytest.raises(ConfigError, match="there is no place 5 among 2"):
         study_of(Farm, {"fields.5.size": [3.0]})
-
-
-def test_players_are_varied_by_word_and_by_function() -> None:
-    greedy = lambda question: {"amount": 9, "reasoning": "", "confidence": 1}  # noqa: E731
-    study = played(
-        study_of(
-            vary={"players": {"rule": "rule", "one": {"Ann": greedy, "*": "rule"}}},
-            llm_client=None,
-            outcome=["shares.Ann", "shares.Bob"],
-        )
-    )
-    means = study.results.groupby(["arm", "outcome"])["value"].mean().to_dict()
-    assert means == {
-        ("rule", "shares.Ann"): 3,
-        ("rule", "shares.Bob"): 4,
-        ("one", "shares.Ann"): 9,
-        ("one", "shares.Bob"): 4,
-    }
-
-
-def test_the_state_to_start_from_is_varied() -> None:
-    full, empty = Basin(level=20.0), Basin(level=0.0)
-    study = played(study_of(vary={"state": {"full": full, "empty": empty}}))
-    frame = study.to_frame()
-    assert frame[frame["turn"] == 0].groupby("arm")["level"].first().to_dict() == {
-        "empty": 0.0,
-        "full": 20.0,
-    }
 
 
 # --- prompts -------------------------------------------------------------------------------------
@@ -323,12 +284,6 @@ def test_an_edit_that_changes_nothing_is_warned_of(
 ) -> None:
     played(study_of(vary={"prompt": {"as it is": None, "new": edit}}))
     assert ("PROMPT_UNCHANGED" in caplog.text) == warned
-
-
-def test_an_edit_by_name_leaves_other_prompts_alone() -> None:
-    vary = {"prompt": {"kind": {"another": kinder}}}
-    run = played(study_of(TwoMinds, vary, second="another")).simulation("kind", 0)
-    assert [call.request.prompt.endswith("kind.") for call in run.calls] == [False] * 2 + [True] * 2
 
 
 def test_wordings_of_one_idea_are_runs_of_one_arm_with_seeds_of_their_own() -> None:

@@ -74,7 +74,7 @@ def by_rule(seen: Mapping[str, float]) -> float:
 # --- players --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("inertia", [0.0, 0.5, 0.8, 0.9])
+@pytest.mark.parametrize("inertia", [0.0, 0.9])
 def test_a_taylor_rule_passes_with_and_without_inertia(inertia: float) -> None:
     card = economics_card(TaylorRule(inertia=inertia), seed=1)
     assert card.verdict.startswith("Passes the economic gate. In the end it raises the rate by 1.")
@@ -98,14 +98,13 @@ def flipped(question: Any) -> dict[str, int]:
     ("player", "words"),
     [
         (lambda _: {"rate_change_bp": 75}, "it moves the rate by 0.75 (0.75 to 0.75) points"),
-        (lambda _: {"rate_change_bp": 0}, "A point more of inflation changes its move by 0.00"),
         (flipped, "The higher inflation, the lower it sets the rate: a point more changes"),
         (
             lambda question: {"rate_change_bp": -75 if question.state.period else 0},
             "A point more of inflation changes its move by 0.00 (0.00 to 0.00) points.",
         ),
     ],
-    ids=["always raises", "never moves", "signs flipped", "by the date"],
+    ids=["always raises", "signs flipped", "by the date"],
 )
 def test_players_that_do_not_respond_fail_and_a_sentence_says_why(player: Any, words: str) -> None:
     card = judged(player)
@@ -251,8 +250,6 @@ def test_a_kept_card_is_not_asked_for_again_and_a_stopped_one_is_continued() -> 
     assert len(made) == asked
     other = economics_card(client_of(backend), seed=card.seed + 1)
     assert (other.seed, kept_economics_cards()) == (card.seed + 1, [other])
-    economics_card(client_of(backend), told="thin")  # a card of its own
-    assert len(kept_economics_cards()) == 2
 
 
 def test_servers_whose_models_have_the_same_name_have_cards_of_their_own() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from builders import recorded
 from pydantic import Field
 from study_kit import Basin, Water, instant_client
 
@@ -110,18 +111,6 @@ def test_a_study_is_continued_with_more_seeds_and_arms(path: Path) -> None:
     assert asked(third) == 3 * 4 * 2
 
 
-def test_a_stopped_study_continues_where_each_run_was_and_repeats_no_call(path: Path) -> None:
-    first = study_of(tape=path)
-    played(first, budget=Budget(calls=21), parallel=2)
-    assert first.counts["left"] == 2
-    assert first.counts["stopped"] == 2
-    second = played(study_of(tape=path))
-    assert asked(first) + asked(second) == 6 * 4 * 2
-    pd.testing.assert_frame_equal(
-        without_time(second.to_frame()), without_time(played(study_of()).to_frame())
-    )
-
-
 def greedy(question: Question) -> dict[str, Any]:
     return {"amount": len(question.player), "reasoning": "", "confidence": 1}
 
@@ -143,11 +132,13 @@ def hawk(text: str) -> str:
 def test_a_stopped_study_gives_what_an_undisturbed_one_gives(
     world: Any, vary: Any, more: Any, path: Path
 ) -> None:
-    played(study_of(world, vary, tape=path, **more), budget=Budget(calls=9), parallel=3)
+    first = study_of(world, vary, tape=path, **more)
+    played(first, budget=Budget(calls=9), parallel=3)
     stopped = study_of(world, vary, tape=path, **more)
     assert stopped.counts["stopped"] > 0
     played(stopped)
     whole = played(study_of(world, vary, **more))
+    assert asked(first) + asked(stopped) == asked(whole)
     pd.testing.assert_frame_equal(without_time(stopped.to_frame()), without_time(whole.to_frame()))
 
 
@@ -195,6 +186,8 @@ def test_a_failed_run_is_kept_with_its_error_and_the_others_are_played(
     assert study_of(Drought, tape=path).runs["error"].tolist() == study.runs["error"].tolist()
     assert set(failed["turns"]) == {2}
     assert "STUDY_RUN_FAILED" in caplog.text
+    assert "3 failed: RuntimeError: the basin is dry" in str(study)
+    assert "the basin is dry" in study._repr_html_()
     assert study.results.groupby("arm")["value"].count().to_dict() == {
         "factor=1": 3 * 4,
         "factor=2": 0,
@@ -295,9 +288,7 @@ def test_a_run_that_ended_by_itself_is_done_and_one_that_was_played_by_hand_is_n
     started = study_of(tape=path)
     played(started, budget=Budget(calls=9), parallel=6)
     assert started.counts["stopped"] == 6
-    by_hand = resume(started.tape_of("factor=1", 0), llm_client=instant_client())
-    by_hand.run(1, progress=False)
-    by_hand.close()
+    recorded(resume(started.tape_of("factor=1", 0), llm_client=instant_client()), 1)
     assert study_of(tape=path).counts == {"stopped": 6}
 
 
@@ -399,13 +390,6 @@ def test_results_are_one_long_table() -> None:
     last = table[table["outcome"] == "shares.Ann@last"]
     assert (last["turn"] == 4).all()
     assert last["value"].tolist() == study.to_frame().query("turn == 4")["shares.Ann"].tolist()
-
-
-def test_an_outcome_may_be_a_function_of_the_run() -> None:
-    outcome = {"calls": lambda run: len(run.calls), "who": lambda run: run.name}
-    table = played(study_of(outcome=outcome)).results
-    assert set(table[table["outcome"] == "calls"]["value"]) == {8}
-    assert "factor=2, seed 1" in set(table[table["outcome"] == "who"]["value"])
 
 
 class Measured(Water):
@@ -554,12 +538,6 @@ def test_a_study_shows_its_arms_and_effects_once_all_is_played() -> None:
     played(study)
     assert "2 arms, 3 seeds: 6 done" in repr(study)
     assert str(study.effects()) in str(study)
-
-
-def test_what_failed_is_shown() -> None:
-    study = played(study_of(Drought))
-    assert "3 failed: RuntimeError: the basin is dry" in str(study)
-    assert "the basin is dry" in study._repr_html_()
 
 
 def test_a_study_that_is_watched_updates_its_table_and_shows_a_chart(

@@ -21,6 +21,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from builders import recorded
 from study_kit import KILL, Water, deadly_client, instant_client
 
 from llmsim_lab import Budget, Tape, resume
@@ -155,15 +156,6 @@ def test_a_pool_of_processes_gives_what_one_process_gives(
     assert study.counts == {"done": 12}
     pd.testing.assert_frame_equal(results(study), serial)
     check_folder(path)
-
-
-def test_a_run_that_was_begun_here_is_continued_there(
-    path: Path, pool: ProcessPoolExecutor, one_kill: Path, serial: pd.DataFrame
-) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    subprocess.run([sys.executable, "-c", SCRIPT, str(path)], env=environment, check=False)
-    study = study_of(path, deadly_client).run(executor=pool, progress=False)
-    pd.testing.assert_frame_equal(results(study), serial)
 
 
 def test_a_pool_that_lost_a_process_ends_the_call_and_another_pool_continues(
@@ -307,9 +299,7 @@ class Meddling(ThreadPoolExecutor):
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         def both() -> Any:
             found = fn(*args, **kwargs)
-            run = resume(self.path / args[1].file_name, llm_client=instant_client())
-            run.run(1, progress=False)
-            run.close()
+            recorded(resume(self.path / args[1].file_name, llm_client=instant_client()), 1)
             return found
 
         return super().submit(both)

@@ -1,33 +1,55 @@
-"""Servers without a socket, which give every request the same answer."""
+"""Servers without a socket, which give every request the next answer of a list."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import pytest
 
 
-@pytest.fixture
-def says(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let all servers give one answer, or raise an error, until they are told another.
+@dataclass
+class Answer:
+    body: bytes | Exception
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Served:
+    """All servers: each request gets the next answer, the last one over and over.
 
     An Ollama's version is a new one, unless the answer has one.
     """
-    now: dict[str, Any] = {}
 
-    def handle(request: httpx.Request) -> httpx.Response:
-        body = now["body"]
-        if isinstance(body, Exception):
-            raise body
-        if request.url.path == "/api/version" and b"version" not in body:
-            return httpx.Response(200, json={"version": "0.32.15"})
-        return httpx.Response(now["status"], headers=now["headers"], stream=httpx.ByteStream(body))
+    answers: list[Answer] = field(default_factory=list)
+    requests: list[httpx.Request] = field(default_factory=list)
 
-    def answer(body: bytes | Exception, status: int = 200, **headers: str) -> None:
+    def __call__(self, body: bytes | Exception, status: int = 200, **headers: str) -> None:
+        """Give this answer from now on."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        now.update(body=body, status=status, headers=named)
+        self.answers = [Answer(body, status, named)]
 
-    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(handle))
-    return answer
+    def handle(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer.body, Exception):
+            raise answer.body
+        if request.url.path == "/api/version" and b"version" not in answer.body:
+            return httpx.Response(200, json={"version": "0.32.15"})
+        stream = httpx.ByteStream(answer.body)
+        return httpx.Response(answer.status, headers=answer.headers, stream=stream)
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        """What was asked of the model."""
+        return [json.loads(request.content) for request in self.requests if request.content]
+
+
+@pytest.fixture
+def says(monkeypatch: pytest.MonkeyPatch) -> Served:
+    served = Served()
+    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(served.handle))
+    return served

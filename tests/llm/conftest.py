@@ -1,51 +1,10 @@
-"""Servers without a socket, which give every request the next answer of a list."""
+"""Servers without a socket."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from typing import Any
-
 import httpx
 import pytest
-
-
-@dataclass
-class Answer:
-    body: bytes | Exception
-    status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class Served:
-    """All servers: each request gets the next answer, the last one over and over.
-
-    An Ollama's version is a new one, unless the answer has one.
-    """
-
-    answers: list[Answer] = field(default_factory=list)
-    requests: list[httpx.Request] = field(default_factory=list)
-
-    def __call__(self, body: bytes | Exception, status: int = 200, **headers: str) -> None:
-        """Give this answer from now on."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.answers = [Answer(body, status, named)]
-
-    def handle(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer.body, Exception):
-            raise answer.body
-        if request.url.path == "/api/version" and b"version" not in answer.body:
-            return httpx.Response(200, json={"version": "0.32.15"})
-        stream = httpx.ByteStream(answer.body)
-        return httpx.Response(answer.status, headers=answer.headers, stream=stream)
-
-    @property
-    def bodies(self) -> list[dict[str, Any]]:
-        """What was asked of the model."""
-        return [json.loads(request.content) for request in self.requests if request.content]
+from client_kit import Served
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Runs that are killed again and again, for ``test_tape_crashes``; a process of its own.
 
-``python killed_runs.py FOLDER WORLD SEED KILLS`` forks a child that begins or resumes the run and
+``main([FOLDER, WORLD, SEED, KILLS])`` forks a child that begins or resumes the run and
 kills it after a random time, so many times over, then lets one child finish. The model writes a
 line to ``paid.log``, down to the disk, for each answer, before it gives it.
 """
@@ -169,9 +169,10 @@ def _wait_for_answers(log: Path, child: int, count: int) -> None:
         time.sleep(0.001)
 
 
-def main(folder: Path, name: str, seed: int, kills: int) -> None:
+def main(arguments: list[str]) -> None:
     """Kill so many times, then let the run finish."""
-    delays, world = random.Random(seed), WORLDS[name]
+    folder, (seed, kills), world = Path(arguments[0]), map(int, arguments[2:]), WORLDS[arguments[1]]
+    delays = random.Random(seed)
     # What is imported and compiled here, the children need not.
     world.cls(**world.parts(), llm_client=hash_client(world.backend())).run(1)
     killed = 0
@@ -204,7 +205,3 @@ def main(folder: Path, name: str, seed: int, kills: int) -> None:
             sys.exit(f"life {life} ended with status {status}")
         break
     (folder / "lives.json").write_text(json.dumps({"killed": killed}))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -235,10 +235,7 @@ def turns(**changes: Any) -> Callable[[Path], None]:
 
 def begins(run: int, **changes: Any) -> Callable[[Path], None]:
     """Return what changes parts of the line that a run begins with."""
-    return lambda path: rewrite(
-        path,
-        lambda line: line | changes if (line.get("run"), line.get("is")) == (run, "run") else line,
-    )
+    return lambda path: edit_begin(path, run, **changes)
 
 
 @pytest.mark.parametrize(

@@ -157,12 +157,9 @@ def play(folder: Path, world: World, life: int) -> None:
 
 def _wait_for_answers(log: Path, child: int, count: int) -> None:
     """Wait until a log has grown by so many lines, or the child has ended."""
-
-    def lines() -> int:
-        return log.read_bytes().count(b"\n") if log.exists() else 0
-
-    wanted = lines() + count
-    while lines() < wanted:
+    log.touch()
+    wanted = log.read_bytes().count(b"\n") + count
+    while log.read_bytes().count(b"\n") < wanted:
         # WNOWAIT leaves the child to be waited for.
         if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             return

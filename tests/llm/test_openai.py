@@ -481,6 +481,7 @@ def test_a_base_url_is_understood(given: str | None, url: str) -> None:
         ({"oneOf": [{"type": "integer"}, {"type": "null"}]}, False),
         ({"type": "array", "prefixItems": [{"type": "integer"}]}, False),
         ({"type": "object", "additionalProperties": {"type": "integer"}}, False),
+        ({"type": "object", "properties": {"a": {}}, "additionalProperties": False}, False),
     ],
 )
 def test_only_a_schema_that_strict_mode_takes_is_called_strict(it: Any, strict: bool) -> None:

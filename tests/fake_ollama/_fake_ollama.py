@@ -429,7 +429,7 @@ class FakeOllama:
             return given
         if given is None:
             wanted = body.get("format")
-            given = example(wanted, wanted) if wanted else "This is a fake answer."
+            given = example(wanted) if wanted else "This is a fake answer."
         if isinstance(given, BaseModel):
             given = given.model_dump(mode="json")
         return ChatReply(text=given if isinstance(given, str) else json.dumps(given, indent=2))
@@ -523,8 +523,9 @@ def _odds(place: Mapping[str, float], top: int | None) -> dict[str, Any]:
     return {"logprobs": [{"token": said, "logprob": value, "top_logprobs": alternatives}]}
 
 
-def example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+def example(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) -> Any:
     """Return a small value that a reply's schema allows: first choices, lower bounds."""
+    root = root or schema
     if "$ref" in schema:
         return example(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     if "anyOf" in schema:

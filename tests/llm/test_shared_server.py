@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from client_kit import failure_of, say
+from client_kit import failure_of, say, until
 from fake_ollama import FakeOllama
 
 from llmsim_lab.llm import LLMClient, LLMConfig, _client
@@ -38,7 +38,7 @@ async def test_a_call_waits_for_a_server_that_is_being_restarted(
     if kind == "openai":
         client.backend = OpenAIBackend("llama3.2", base_url=f"{gone}/v1")
     asking = asyncio.gather(say(client), say(client), return_exceptions=True)
-    await asyncio.sleep(0.1)
+    await until(lambda: bool(caplog.records))
     assert not asking.done()
     with FakeOllama(reply="Back.", port=int(gone.rpartition(":")[2])):
         answers = await asking

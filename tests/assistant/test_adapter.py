@@ -23,7 +23,8 @@ from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, ScriptedBackend
 from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
 TALK = [LLMMessage("system", "Be brief."), LLMMessage("user", "Add milk")]
-ADD = {"name": "add_task", "arguments": {"title": "Milk"}}
+ADD: dict[str, Any] = {"name": "add_task", "arguments": {"title": "Milk"}}
+MILK = FunctionCall("add_task", {"title": "Milk"})
 
 
 def said(text: str, kind: str = "answer", done: str = "nothing") -> dict[str, Any]:
@@ -55,43 +56,29 @@ async def generate(adapter: OllamaAdapter, messages: Any = TALK) -> LLMResponse:
 
 
 async def test_text_calls_and_reason_come_back() -> None:
-    reply = ChatReply(
-        text="I will.",
-        tool_calls=(ToolCall(name="add_task", arguments={"title": "Milk"}),),
-        done_reason="length",
-    )
-    adapter, backend = make([reply])
+    calls = (ToolCall(**ADD),)
+    adapter, backend = make([ChatReply(text="I will.", tool_calls=calls, done_reason="length")])
     response = await adapter.generate(TALK, TASK_TOOLS, temperature=0.2, max_tokens=99)
     assert response == LLMResponse(
-        content="I will.",
-        function_calls=(FunctionCall("add_task", {"title": "Milk"}),),
-        finish_reason="length",
+        content="I will.", function_calls=(MILK,), finish_reason="length"
     )
     [request] = backend.requests
-    assert request.options["temperature"] == 0.2
-    assert request.options["num_predict"] == 99
+    assert (request.options["temperature"], request.options["num_predict"]) == (0.2, 99)
     assert request.tools[0]["function"]["name"] == "add_task"
     assert request.site is not None
     assert request.site.component == "assistant"
 
 
-@pytest.mark.parametrize(
-    ("fault", "kind", "code"),
-    [
-        (BackendError("slow", reason="rate_limited", retry_after_s=7), RateLimitError, None),
-        (
-            BackendError(
-                "server busy, please try again.  maximum pending requests exceeded",
-                reason="server_error",
-                status_code=503,
-            ),
-            RateLimitError,
-            None,
-        ),
-        (TimeoutError(), LLMError, "TIMEOUT"),
-        (ConnectionError("gone"), LLMError, "CONNECTION_ERROR"),
-    ],
-)
+FULL = "server busy, please try again.  maximum pending requests exceeded"
+FAULTS: list[tuple[Exception, type[LLMError], str | None]] = [
+    (BackendError("slow", reason="rate_limited", retry_after_s=7), RateLimitError, None),
+    (BackendError(FULL, reason="server_error", status_code=503), RateLimitError, None),
+    (TimeoutError(), LLMError, "TIMEOUT"),
+    (ConnectionError("gone"), LLMError, "CONNECTION_ERROR"),
+]
+
+
+@pytest.mark.parametrize(("fault", "kind", "code"), FAULTS)
 async def test_what_failed_is_said_by_type_and_code(
     fault: Any, kind: type[LLMError], code: str | None
 ) -> None:
@@ -109,18 +96,12 @@ async def test_a_model_without_tools_is_given_them_as_a_schema() -> None:
     model = FakeModel(name="plain", capabilities=("completion",))
     replies = [json.dumps(ADD), json.dumps(said("Added."))]
     with FakeOllama([model], reply=replies) as fake:
-        client = LLMClient(
-            LLMConfig(model="plain", retry_wait_s=0), OllamaBackend("plain", host=fake.host)
-        )
-        async with client:
+        config, backend = LLMConfig(model="plain"), OllamaBackend("plain", host=fake.host)
+        async with LLMClient(config, backend) as client:
             adapter = OllamaAdapter(client)
-            first = await generate(adapter)
-            assert first.function_calls == (FunctionCall("add_task", {"title": "Milk"}),)
-            talk = [
-                *TALK,
-                LLMMessage("assistant", "", tuple(first.function_calls)),
-                LLMMessage("tool", "done", tool_name="add_task"),
-            ]
+            assert (await generate(adapter)).function_calls == (MILK,)
+            after = LLMMessage("tool", "done", tool_name="add_task")
+            talk = [*TALK, LLMMessage("assistant", "", (MILK,)), after]
             assert (await generate(adapter, talk)).content == "Added."
     tried, *held = [dict(request.body) for request in fake.requests]
     assert [bool(body.get("tools")) for body in (tried, *held)] == [True, False, False]
@@ -154,14 +135,10 @@ async def test_a_tool_of_ones_own_cannot_be_called_respond() -> None:
 
 
 async def test_work_comes_before_words_about_it() -> None:
-    calls = (
-        ToolCall(name="add_task", arguments={"title": "Milk"}),
-        ToolCall(name="respond", arguments=said("Added.", done="add_task")["arguments"]),
-    )
+    calls = (ToolCall(**ADD), ToolCall(**said("Added.", done="add_task")))
     adapter, _ = make(ChatReply(text="", tool_calls=calls))
     response = await generate(adapter)
-    assert response.function_calls == (FunctionCall("add_task", {"title": "Milk"}),)
-    assert response.content is None
+    assert (response.function_calls, response.content) == ((MILK,), None)
 
 
 async def test_nothing_is_guessed_from_plain_text() -> None:

@@ -23,31 +23,26 @@ GOOD = """\
 """
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "- delete_task: Remove tasks (requires confirmation)",
-        "1. Only use tools when the user clearly wants a task operation",
-        "5. Stay focused on task management - politely decline off-topic requests",
-        "- Never expose internal details or tool names to users",
-    ],
-)
-def test_the_shipped_constitution_has_the_contracts_words(line: str) -> None:
-    assert line in load_constitution()
+CONTRACTS = """
+- delete_task: Remove tasks (requires confirmation)
+1. Only use tools when the user clearly wants a task operation
+5. Stay focused on task management - politely decline off-topic requests
+- Never expose internal details or tool names to users
+"""
+
+
+def test_the_shipped_constitution_has_the_contracts_words() -> None:
+    assert [line for line in CONTRACTS.splitlines() if line not in load_constitution()] == []
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("### Behavioral rules\n1. Be kind", "## Behavioral Rules\n### Always\n1. Be kind"),
-        ("### Behavioral rules", "## Behavioral Rules:"),
-        ("# House rules", "\ufeff# House rules"),
-    ],
+    "behaviour",
+    ["### Behavioral rules", "## Behavioral Rules\n### Always", "## Behavioral Rules:"],
 )
-def test_headings_may_be_written_as_markdown_allows(old: str, new: str, tmp_path: Path) -> None:
-    path = tmp_path / "rules.md"
-    path.write_text(GOOD.replace(old, new), encoding="utf-8")
-    assert load_constitution(path) == GOOD.replace(old, new).strip("\ufeff \n")
+def test_headings_may_be_written_as_markdown_allows(behaviour: str, tmp_path: Path) -> None:
+    path, text = tmp_path / "rules.md", GOOD.replace("### Behavioral rules", behaviour)
+    path.write_text(f"\ufeff{text}", encoding="utf-8")
+    assert load_constitution(path) == text.strip()
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,11 @@ async def test_lines_written_at_once_are_all_whole(tmp_path: Path) -> None:
     )
 
 
-async def test_half_a_character_is_written_as_its_escape(tmp_path: Path) -> None:
+async def test_half_a_character_is_its_escape_and_what_cannot_be_written_a_data_error(
+    tmp_path: Path,
+) -> None:
     log = DecisionLog(tmp_path / "log.jsonl")
     await log.write_decision_log(message="half \ud83d")
     assert [row["message"] for row in rows(log.path)] == ["half \ud83d"]
-
-
-async def test_a_file_that_cannot_be_written_is_a_data_error(tmp_path: Path) -> None:
-    log = DecisionLog(tmp_path)
     with pytest.raises(DataError, match="cannot write to the decision log"):
-        await log.write_decision_log(message="Hi")
+        await DecisionLog(tmp_path).write_decision_log(message="Hi")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from typing import Any
 
 import pytest
 from assistant_kit import (
-    CONSTITUTION,
     TASK_TOOLS,
     ListLog,
     MemoryTasks,
@@ -77,8 +75,7 @@ async def test_the_identity_comes_from_the_context_whatever_the_model_writes(
 ) -> None:
     tools = MemoryTasks()
     made = engine(FunctionCall("add_task", {key: "bob", "title": "Milk"}), "Ok.", tools=tools)
-    with caplog.at_level(logging.WARNING):
-        await process(made)
+    await process(made)
     assert tools.ran == [("add_task", {"title": "Milk"}, "ann")]
     assert "identity_ignored tool=add_task" in caplog.text
 
@@ -148,7 +145,7 @@ async def test_a_long_result_is_cut_and_says_so() -> None:
 async def test_a_tool_that_nobody_declares_is_offered_by_its_name() -> None:
     tools = MemoryTasks(ann=["Buy milk"])
     adapter = ScriptedAdapter(call("complete_task", task_id=1), "Fine.", tools=TASK_TOOLS[:2])
-    await process(LLMAgentEngine(adapter, tools, CONSTITUTION))
+    await process_on(adapter, tools)
     assert len(adapter.offered[0]) == len(TASK_TOOLS)
     assert tools.ran == [("complete_task", {"task_id": 1}, "ann")]
 
@@ -166,32 +163,16 @@ async def test_a_tools_name_of_odd_letters_is_refused(name: str) -> None:
 
 
 async def test_an_identity_that_a_schema_wants_deep_inside_is_not_wanted_of_the_model() -> None:
-    owner = {
-        "type": "object",
-        "properties": {"user_id": {"type": "string"}, "due": {"type": "integer"}},
-        "required": ["user_id", "due"],
-    }
-    schema = {
-        "type": "object",
-        "properties": {"filter": {"$ref": "#/$defs/owner"}, "all": {"anyOf": [owner]}},
-        "$defs": {"owner": owner},
-    }
-    adapter = ScriptedAdapter(
-        call("list_tasks", filter={"user_id": "bob", "due": 3}, all={"due": 1}),
-        "None.",
-        tools=[ToolDeclaration("list_tasks", "", schema)],
-    )
+    fields = {"user_id": {"type": "string"}, "due": {"type": "integer"}}
+    owner = {"type": "object", "properties": fields, "required": ["user_id", "due"]}
+    inside = {"filter": {"$ref": "#/$defs/owner"}, "all": {"anyOf": [owner]}}
+    schema = {"type": "object", "properties": inside, "$defs": {"owner": owner}}
+    listed = call("list_tasks", filter={"user_id": "bob", "due": 3}, all={"due": 1})
     tools = MemoryTasks()
-    await process(LLMAgentEngine(adapter, tools, CONSTITUTION))
+    adapter = ScriptedAdapter(listed, "None.", tools=[ToolDeclaration("list_tasks", "", schema)])
+    await process_on(adapter, tools)
     assert "user_id" not in json.dumps(adapter.offered[0][0].parameters)
     assert tools.ran == [("list_tasks", {"filter": {"due": 3}, "all": {"due": 1}}, "ann")]
-
-
-async def test_settings_about_tools_that_are_not_there_are_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    await process(engine("Hi", config=AgentEngineConfig(confirm={"delete_tsk": True})))
-    assert "confirm_unknown names=delete_tsk" in caplog.text
 
 
 async def test_no_more_calls_of_one_answer_are_made_than_the_settings_allow() -> None:
@@ -212,22 +193,18 @@ async def test_a_tool_whose_schema_makes_no_sense_is_not_offered(
 ) -> None:
     broken = ToolDeclaration("add_task", "Create.", schema)
     adapter = ScriptedAdapter("Fine.", tools=[broken, *TASK_TOOLS[1:]])
-    with caplog.at_level(logging.WARNING):
-        await process(LLMAgentEngine(adapter, MemoryTasks(), CONSTITUTION))
+    await process_on(adapter, MemoryTasks())
     assert "add_task" not in [tool.name for tool in adapter.offered[0]]
     assert "tool_schema_invalid tool=add_task" in caplog.text
 
 
 async def test_a_schema_cannot_make_the_engine_fetch_anything() -> None:
     remote = {"type": "object", "properties": {"title": {"$ref": "http://example.org/s.json"}}}
-    adapter = ScriptedAdapter(
-        call("add_task", title="x"), "Hm.", tools=[ToolDeclaration("add_task", "Add.", remote)]
-    )
-    tools = MemoryTasks()
-    made = LLMAgentEngine(adapter, tools, CONSTITUTION)
-    await process(made)
+    add, tools = ToolDeclaration("add_task", "Add.", remote), MemoryTasks()
+    adapter = ScriptedAdapter(call("add_task", title="x"), "Hm.", tools=[add])
+    await process_on(adapter, tools)
     assert tools.ran == []
-    assert "the arguments are wrong: Unresolvable" in last_told(made)
+    assert "the arguments are wrong: Unresolvable" in str(adapter.seen[-1][-1].content)
 
 
 # What users' data may do
@@ -246,14 +223,10 @@ async def test_a_schema_cannot_make_the_engine_fetch_anything() -> None:
     ],
 )
 async def test_which_calls_need_a_yes(tool: ToolDeclaration, needs_yes: bool) -> None:
-    class One(MemoryTasks):
-        def get_available_tools(self) -> list[str]:
-            return [tool.name]
-
-    adapter = ScriptedAdapter(call(tool.name), "Done.", tools=[tool])
-    tools = One()
+    tools = MemoryTasks()
+    tools.get_available_tools = lambda: [tool.name]  # type: ignore[method-assign]
     tools.instead = lambda _: ToolResult(success=True)
-    decision = await process(LLMAgentEngine(adapter, tools, CONSTITUTION))
+    decision = await process_on(ScriptedAdapter(call(tool.name), "Done.", tools=[tool]), tools)
     assert (decision.decision_type is DecisionType.REQUEST_CONFIRMATION) is needs_yes
 
 
@@ -266,44 +239,64 @@ async def test_the_settings_say_which_calls_need_a_yes() -> None:
 
 
 async def test_a_confirmed_call_that_cannot_be_made_now_still_waits() -> None:
-    class Away(MemoryTasks):
-        away = True
+    def away() -> list[str]:
+        raise RuntimeError("no server")
 
-        def get_available_tools(self) -> list[str]:
-            if self.away:
-                raise RuntimeError("no server")
-            return super().get_available_tools()
-
-    tools = Away(ann=["Buy milk"])
+    tools = MemoryTasks(ann=["Buy milk"])
+    tools.get_available_tools = away  # type: ignore[method-assign]
     made = engine("unused", tools=tools)
     pending = PendingAction(tool_name="delete_task", parameters={"task_id": 1})
     decision = await process(made, "yes", pending_confirmation=pending)
     assert (decision.text, decision.pending_action) == (TROUBLE, pending)
-    tools.away = False
-    decision = await process(made, "yes", pending_confirmation=decision.pending_action)
-    assert decision.text == "Done: delete task 1."
-    assert decision.pending_action is None
+    del tools.get_available_tools
+    decision = await process(made, "yes", pending_confirmation=pending)
+    assert (decision.text, decision.pending_action) == ("Done: delete task 1.", None)
 
 
 # Settings and the log
 
 
-@pytest.mark.parametrize("name", ["max_iterations", "include_history_messages", "timeout_seconds"])
-def test_settings_that_make_no_sense_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=name):
-        AgentEngineConfig(**{name: -1})
+async def test_settings_that_make_no_sense_are_refused_or_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for name in ("max_iterations", "include_history_messages", "timeout_seconds"):
+        with pytest.raises(ConfigError, match=name):
+            AgentEngineConfig(**{name: -1})
+    await process(engine("Hi", config=AgentEngineConfig(confirm={"delete_tsk": True})))
+    assert "confirm_unknown names=delete_tsk" in caplog.text
+
+
+class Full(ListLog):
+    """Takes rows until the disk is full."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    async def write_decision_log(self, **row: Any) -> None:
+        self.room -= 1
+        if self.room < 0:
+            raise DataError("disk full")
+
+    write_tool_invocation_log = write_decision_log
 
 
 async def test_without_a_pending_row_nothing_is_done() -> None:
-    class Full(ListLog):
-        async def write_decision_log(self, **_: Any) -> None:
-            raise DataError("disk full")
-
     tools = MemoryTasks()
-    made = engine(call("add_task", title="x"), "Done.", tools=tools, log=Full())
+    made = engine(call("add_task", title="x"), "Done.", tools=tools, log=Full(0))
     with pytest.raises(DataError, match="disk full"):
         await process(made)
     assert tools.ran == []
+
+
+async def test_rows_lost_later_are_error_lines_and_the_user_gets_the_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = engine(call("add_task", title="x"), "Done.", log=Full(1))
+    assert (await process(made)).text == "Done."
+    tool, decided = (it.getMessage() for it in caplog.records if it.levelname == "ERROR")
+    assert "what=add_task" in tool
+    assert "what=decision" in decided
 
 
 async def test_a_message_that_is_stopped_says_so_in_its_row() -> None:
@@ -324,26 +317,6 @@ async def test_a_message_that_is_stopped_says_so_in_its_row() -> None:
     assert last["decision_id"] == log.decisions[0]["decision_id"]
 
 
-async def test_rows_lost_later_are_error_lines_and_the_user_gets_the_answer(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    class Filling(ListLog):
-        async def write_decision_log(self, **row: Any) -> None:
-            if row["decision_type"] != "PENDING":
-                raise DataError("disk full")
-
-        async def write_tool_invocation_log(self, **_: Any) -> None:
-            raise DataError("disk full")
-
-    made = engine(call("add_task", title="x"), "Done.", log=Filling())
-    assert (await process(made)).text == "Done."
-    lost = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert [("what=add_task" in line, "what=decision" in line) for line in lost] == [
-        (True, False),
-        (False, True),
-    ]
-
-
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "schema",
@@ -362,11 +335,9 @@ async def test_a_schemas_regular_expression_is_left_to_the_tool(schema: dict[str
 
 
 async def test_what_an_executor_calls_destructive_asks_first_whoever_words_it() -> None:
-    class Tools(MemoryTasks):
-        def get_tool_declarations(self, names: Any) -> list[ToolDeclaration]:
-            return [ToolDeclaration("add_task", destructive=True)]
-
-    tools = Tools()
+    tools = MemoryTasks()
+    declared = [ToolDeclaration("add_task", destructive=True)]
+    tools.get_tool_declarations = lambda _: declared  # type: ignore[attr-defined]
     decision = await process_on(ScriptedAdapter(call("add_task", title="Milk")), tools)
     assert decision.text == 'Shall I add task (title: "Milk")? Please answer yes or no.'
     assert tools.ran == []

@@ -1,94 +1,95 @@
-"""Agents of the crisis and of the social simulation look things up with tools, as nations do."""
+"""Agents look things up with tools; what a tool returned is on the tape, and a replay runs none."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from assistant_kit import NoTools
+from assistant_kit import MemoryTasks, NoTools
+from builders import make_client, requests_of
 from crisis_kit import answer, crisis_client, make_scenario
 
 from llmsim_lab.assistant import FunctionTools, ToolLookup
+from llmsim_lab.assistant._toolbox import Toolbox
+from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm import LLMClient, ScriptedBackend
+from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm._scope import scoped
 from llmsim_lab.run import replay
+from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ToolCall
 
-
-class Gauge:
-    """A river gauge that counts who reads it."""
-
-    def __init__(self) -> None:
-        self.read: list[str] = []
-
-    def tools(self) -> FunctionTools:
-        def level(user_id: str) -> int:
-            """Read the river gauge, in centimetres."""
-            self.read.append(user_id)
-            return 100 + len(self.read)
-
-        return FunctionTools(level)
+SITE = CallSite(component="agent", agent="Ada")
 
 
-def curious(otherwise: Any) -> Any:
-    """A model that reads the gauge once before each decision."""
+def a_tool(name: str = "level", ran: list[str] | None = None) -> Any:
+    """Return a tool that notes for whom it runs, and answers otherwise each time."""
+    ran = [] if ran is None else ran
 
-    def reply(request: ChatRequest) -> Any:
-        if not request.tools:
-            return otherwise(request)
-        if request.messages[-1].role == "tool":
-            return "READY"
-        return ChatReply(text="", tool_calls=(ToolCall(name="level", arguments={}),))
+    def look(user_id: str, at: str = "") -> int:
+        """Look something up."""
+        ran.append(user_id)
+        if at == "nowhere":
+            raise ValueError("there is no such place")
+        return 100 + len(ran)
 
-    return reply
-
-
-def players(client: LLMClient, tools: Any) -> dict[str, Any]:
-    return {"agent": ToolLookup(tools).player(client)}
+    look.__name__ = name
+    return look
 
 
-def deciding(client: LLMClient, component: str) -> list[ChatRequest]:
-    """The requests of a component that ask for its decision."""
-    backend = client.backend
-    assert isinstance(backend, ScriptedBackend)
-    return [
-        request
-        for request in backend.requests
-        if not request.tools and request.site is not None and request.site.component == component
-    ]
+def wants(*places: str, tool: str = "level") -> ChatReply:
+    calls = tuple(ToolCall(name=tool, arguments={"at": at} if at else {}) for at in places)
+    return ChatReply(text="", tool_calls=calls)
 
 
-def crisis(path: Path | None, client: LLMClient, tools: Any) -> CrisisSimulation:
-    return CrisisSimulation(
-        scenario=make_scenario(), llm_client=client, players=players(client, tools), tape=path
-    )
+def curious(request: ChatRequest) -> Any:
+    """A model that calls the first tool it is offered, once before each decision."""
+    if not request.tools:
+        return answer(request)
+    if request.messages[-1].role == "tool":
+        return "READY"
+    return wants("", tool=request.tools[0]["function"]["name"])
 
 
-def test_a_crisis_agent_answers_with_what_it_looked_up() -> None:
-    gauge, client = Gauge(), crisis_client(curious(answer))
-    simulation = crisis(None, client, gauge.tools())
+def seats(client: LLMClient, **tools: Any) -> dict[str, Any]:
+    return {seat: ToolLookup(of).player(client) for seat, of in tools.items()}
+
+
+def crisis(path: Path | None, client: LLMClient, **tools: Any) -> CrisisSimulation:
+    players = seats(client, **tools)
+    return CrisisSimulation(scenario=make_scenario(), llm_client=client, players=players, tape=path)
+
+
+def assert_replays(live: CrisisSimulation, path: Path) -> None:
+    """Check that a replay gives the same, and asks neither tools nor a model."""
+    live.close()
+    silent = crisis_client([])
+    again = replay(path, players=seats(silent, agent=NoTools()))
+    assert again.to_frame().equals(live.to_frame())
+    assert (again.turns, requests_of(silent)) == (live.turns, [])
+
+
+# In a simulation
+
+
+def test_an_agent_answers_with_what_it_looked_up() -> None:
+    ran: list[str] = []
+    client = crisis_client(curious)
+    simulation = crisis(None, client, agent=FunctionTools(a_tool(ran=ran)))
     simulation.run(1)
-    assert sorted(gauge.read) == ["Ada", "Bo"]
-    for request in deciding(client, "agent"):
-        assert "What you looked up:\n- level(): 10" in request.prompt
+    assert sorted(ran) == ["Ada", "Bo"]
     assert simulation.state.responses["Bo"] == "ACTIONS: Bo opens gate 1"
-    for request in deciding(client, "agent"):
+    deciding = [request for request in requests_of(client, "agent") if not request.tools]
+    for request in deciding:
+        assert "What you looked up:\n- level(): 10" in request.prompt
         found = request.provenance.spans[-1]
         assert (found.name, found.source) == ("findings", "the tools' answers")
         user = next(message for message in request.messages if message.role == "user")
         assert user.content.endswith(f"What you looked up:\n{found.of(user.content)}")
-
-
-def a_tool(name: str) -> Any:
-    def look(user_id: str) -> str:
-        """Look something up."""
-        return f"{name} for {user_id}"
-
-    look.__name__ = name
-    return look
 
 
 class Slow(FunctionTools):
@@ -98,27 +99,13 @@ class Slow(FunctionTools):
         await asyncio.sleep(0.05)
 
 
-def first_tool(request: ChatRequest) -> Any:
-    """A model that calls the first tool it is offered, once before each decision."""
-    if not request.tools:
-        return answer(request)
-    if request.messages[-1].role == "tool":
-        return "READY"
-    name = request.tools[0]["function"]["name"]
-    return ChatReply(text="", tool_calls=(ToolCall(name=name, arguments={}),))
-
-
 def test_agents_with_different_tools_are_replayed_in_whatever_order_they_started(
     tmp_path: Path,
 ) -> None:
-    path, client = tmp_path / "crisis.tape", crisis_client(first_tool)
-    lookups = {"Ada": Slow(a_tool("gauge")), "Bo": FunctionTools(a_tool("weather"))}
-    seats = {name: ToolLookup(tools).player(client) for name, tools in lookups.items()}
-    live = CrisisSimulation(scenario=make_scenario(), llm_client=client, players=seats, tape=path)
+    tools = {"Ada": Slow(a_tool("gauge")), "Bo": FunctionTools(a_tool("weather"))}
+    live = crisis(tmp_path / "x.tape", crisis_client(curious), **tools)
     live.run(2)
-    live.close()
-    again = replay(path, players=players(crisis_client([]), NoTools()))
-    assert again.to_frame().equals(live.to_frame())
+    assert_replays(live, tmp_path / "x.tape")
 
 
 def test_a_model_without_tool_calls_is_found_out_anew_in_each_run(tmp_path: Path) -> None:
@@ -132,27 +119,107 @@ def test_a_model_without_tool_calls_is_found_out_anew_in_each_run(tmp_path: Path
 
     client, tools = crisis_client(unable), FunctionTools(a_tool("gauge"))
     for name in ("one.tape", "two.tape"):
-        live = crisis(tmp_path / name, client, tools)
+        live = crisis(tmp_path / name, client, agent=tools)
         live.run(2)
-        live.close()
-        again = replay(tmp_path / name, players=players(crisis_client([]), NoTools()))
-        assert again.to_frame().equals(live.to_frame())
+        assert_replays(live, tmp_path / name)
 
 
-@pytest.mark.parametrize(("confirm", "reads"), [(None, []), ({"level": False}, ["Ada"])])
+# What may be looked up
+
+
+async def looked_up(*script: ChatReply, tools: Any = None, **options: Any) -> list[str]:
+    """Return the findings of an agent whose model answers so."""
+    lookup = ToolLookup(tools or FunctionTools(a_tool()), **options)
+    found = await lookup.look_up("What now?", make_client([*script, "READY"]), SITE)
+    return found.partition("What you looked up:\n")[2].splitlines()
+
+
+async def test_faults_of_looking_up_are_told() -> None:
+    assert await looked_up(wants("nowhere")) == [
+        "- level(at='nowhere'): error TOOL_ERROR: there is no such place"
+    ]
+    [line] = await looked_up(wants("", tool="invented"))
+    assert line.startswith("- invented(): error TOOL_NOT_FOUND: there is no tool")
+
+
+async def test_an_agent_looks_up_no_more_often_than_it_may() -> None:
+    lines = await looked_up(wants("a", "b"), wants("c"), max_lookups=2)
+    assert [line.partition(":")[0][-3:] for line in lines] == ["a')", "b')", "c')"]
+
+
+@pytest.mark.parametrize("confirm", [None, {"level": False}])
 async def test_what_a_server_does_not_call_harmless_is_looked_up_only_where_that_is_said(
-    confirm: dict[str, bool] | None, reads: list[str]
+    confirm: dict[str, bool] | None,
 ) -> None:
-    gauge = Gauge()
+    ran: list[str] = []
+    tools = FunctionTools(a_tool(ran=ran), destructive=["level"])
+    found = await looked_up(wants(""), tools=tools, confirm=confirm)
+    said = "101" if confirm else "error REFUSED: no user can confirm it"
+    assert (found, ran) == ([f"- level(): {said}"], ["Ada"] if confirm else [])
 
-    def level(user_id: str) -> int:
-        """Read the river gauge."""
-        gauge.read.append(user_id)
-        return 101
 
-    tools = FunctionTools(level, destructive=["level"])
-    client = crisis_client(curious(answer))
-    lookup = ToolLookup(tools, confirm=confirm)
-    found = await lookup.look_up("What now?", client, CallSite(component="agent", agent="Ada"))
-    assert gauge.read == reads
-    assert ("101" if reads else "error REFUSED: no user can confirm it") in found
+# What a tape keeps of a tool
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+ODD = {"pair": (1, 2), 3: "\ud800", "n": math.nan}
+KEPT = {"pair": [1, 2], "3": "\ud800", "n": None}
+RESULTS: dict[str, tuple[Any, str | None, Any]] = {
+    "too late": (lambda _: asyncio.sleep(9, ToolResult(success=True)), "TIMEOUT", None),
+    "deep": (lambda _: ToolResult(success=True, data=nested(5000)), "INVALID_RESULT", None),
+    "odd key": (lambda _: ToolResult(success=True, data={("a", 1): 2}), "INVALID_RESULT", None),
+    "not quite JSON": (lambda _: ToolResult(success=True, data=ODD), None, KEPT),
+}
+
+
+@pytest.mark.parametrize("kind", RESULTS)
+async def test_a_replay_has_what_the_live_run_had(kind: str, tmp_path: Path) -> None:
+    tools, results = MemoryTasks(), []
+    tools.instead, code, data = RESULTS[kind]
+    with Tape(tmp_path / "talk.tape") as tape:
+        run = tape.add_run({}, name="talk", first=(0, "{}", "{}"))
+        for kind_of, executor in ((LiveRecorder, tools), (ReplayRecorder, None)):
+            recorder = kind_of(tape, run)
+            recorder.begin_turn(1)
+            box = Toolbox([ToolDeclaration("list_tasks")], executor=executor, timeout_s=0.05)
+            with scoped(recorder=recorder):
+                results.append(await box.run("list_tasks", {}, "ann"))
+    assert (results[0].error_code, results[0].data) == (code, data)
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "destructive", "runs"),
+    [("delete_task", None, 1), ("reset", True, 1), ("look_up", None, 2)],
+)
+async def test_only_a_call_that_deletes_is_not_made_again_after_it_was_stopped_halfway(
+    tmp_path: Path, name: str, destructive: bool | None, runs: int
+) -> None:
+    begun, go, tools = asyncio.Event(), asyncio.Event(), MemoryTasks()
+
+    async def slow() -> ToolResult:
+        begun.set()
+        await go.wait()
+        return ToolResult(success=True)
+
+    tools.instead = lambda _: slow()
+    toolbox = Toolbox([ToolDeclaration(name, destructive=destructive)], executor=tools)
+    with Tape(tmp_path / "x.tape") as tape:
+        recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
+        with scoped(recorder=recorder):
+            running = asyncio.create_task(toolbox.run(name, {}, "ann"))
+            await begun.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            recorder.restart_turn()
+            go.set()
+            again = await toolbox.run(name, {}, "ann")
+    assert len(tools.ran) == runs
+    assert again.error_code == ("STOPPED" if runs == 1 else None)

@@ -13,11 +13,7 @@ import pytest
 from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._types import ToolResult
 
-# By their paths: the library sets up the logging of a program that imports a server.
-FAULTY, RAW = (
-    [sys.executable, str(Path(__file__).with_name(name))]
-    for name in ("faulty_server.py", "raw_server.py")
-)
+RAW = [sys.executable, str(Path(__file__).with_name("raw_server.py"))]
 
 
 def servers() -> list[psutil.Process]:
@@ -27,7 +23,7 @@ def servers() -> list[psutil.Process]:
 
 def _is_server(child: psutil.Process) -> bool:
     try:
-        return any("_server.py" in word for word in child.cmdline())
+        return any("raw_server.py" in word for word in child.cmdline())
     except psutil.NoSuchProcess:  # it is just ending
         return False
 
@@ -50,11 +46,10 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def slow_calls(tools: MCPToolExecutor, number: int) -> list[asyncio.Task[ToolResult]]:
-    """Call the faulty server's slow tool this often, and wait until all calls have reached it."""
+    """Call the tool that never answers this often, and wait until all calls are at the server."""
     await tools.ready()
-    before = (await tools.execute("how_many_wait", {}, "ann")).data
-    made = [asyncio.create_task(tools.execute("slow", {}, "ann")) for _ in range(number)]
+    made = [asyncio.create_task(tools.execute("never", {}, "ann")) for _ in range(number)]
     for _ in range(3000):
-        if (await tools.execute("how_many_wait", {}, "ann")).data == before + number:
+        if (await tools.execute("how_many_wait", {}, "ann")).data == number:
             return made
     pytest.fail("the calls never came to the server")

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 held: list[Any] = []
@@ -48,7 +49,13 @@ def noise() -> None:
     write(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}))
 
 
-BEFORE = {"chatter": chatter, "mute": lambda: os.close(1), "noise": noise}
+def die() -> None:
+    sys.stderr.write("I cannot go on\n")
+    sys.stderr.flush()
+    os._exit(3)
+
+
+BEFORE = {"chatter": chatter, "mute": lambda: os.close(1), "noise": noise, "die": die}
 """What is done before a call is answered."""
 RESULTS: dict[str, Any] = {
     "noise": text('{"good": true}'),
@@ -56,18 +63,24 @@ RESULTS: dict[str, Any] = {
     "picture": {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
     "wrong_schema": {**text("seven"), "structuredContent": {"number": "seven"}},
 }
-UNANSWERED = ("hold", "mute", "refuse")
-OTHERS = ("count", "no_json", "spawn")
+UNANSWERED = ("hold", "mute", "refuse", "never")
+OTHERS = ("count", "no_json", "spawn", "how_many_wait", "whoami")
 TOOLS = [*dict.fromkeys([*BEFORE, *RESULTS, *UNANSWERED, *OTHERS])]
 
 
-def call(number: Any, tool: str) -> None:
+waiting: list[Any] = []
+"""Calls that are never answered."""
+
+
+def call(number: Any, tool: str, arguments: dict[str, Any]) -> None:
     while held:
         answer(held.pop(), text("an old answer"))
     if tool in BEFORE:
         BEFORE[tool]()
     if tool == "hold":
         held.append(number)
+    elif tool == "never":
+        waiting.append(number)
     elif tool == "refuse":
         refuse(number, -32602, "the arguments do not please")
     elif tool == "spawn":  # what holds the server's output open as long as it runs
@@ -75,6 +88,10 @@ def call(number: Any, tool: str) -> None:
         answer(number, text(json.dumps([os.getpid(), child.pid])))
     elif tool == "count":
         answer(number, text(str(next(calls))))
+    elif tool == "how_many_wait":
+        answer(number, text(str(len(waiting))))
+    elif tool == "whoami":
+        answer(number, text(json.dumps(arguments["user_id"])))
     elif tool not in UNANSWERED:
         answer(number, RESULTS.get(tool, text("just a text")))
 
@@ -85,6 +102,7 @@ def tools_page() -> dict[str, Any]:
     ]
     wrong = {"type": "object", "properties": {"number": {"type": "integer"}}}
     tools[TOOLS.index("wrong_schema")]["outputSchema"] = wrong
+    tools[TOOLS.index("whoami")]["inputSchema"]["properties"] = {"user_id": {"type": "string"}}
     return {"tools": tools}
 
 
@@ -97,12 +115,18 @@ def reply(number: Any, method: str, params: Any) -> None:
             raise SystemExit("no list of mine")
         answer(number, tools_page())
     elif method == "tools/call":
-        call(number, params["name"])
+        call(number, params["name"], params.get("arguments") or {})
     else:
         refuse(number, -32601, "Method not found")
 
 
 def main() -> None:
+    if "--broken" in sys.argv:
+        raise SystemExit("no database here")
+    if "--silent" in sys.argv:
+        time.sleep(600)
+    while "--when" in sys.argv and not Path(sys.argv[-1]).exists():
+        time.sleep(0.01)
     if "--stubborn" in sys.argv:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in sys.stdin:

@@ -14,7 +14,7 @@ import pytest
 
 from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.errors import ConfigError
-from tests.assistant_tools.mcp_kit import FAULTY, RAW, runs, servers, slow_calls, until
+from tests.assistant_tools.mcp_kit import RAW, runs, servers, slow_calls, until
 
 pytestmark = pytest.mark.process
 
@@ -31,7 +31,7 @@ async def test_tools_that_were_closed_stay_closed(memory: MCPToolExecutor) -> No
 
 
 async def test_closing_ends_the_calls_that_are_under_way() -> None:
-    tools = MCPToolExecutor(FAULTY)
+    tools = MCPToolExecutor(RAW)
     calls = await slow_calls(tools, 3)
     await tools.aclose()
     assert {(await call).error_code for call in calls} == {"SERVER_DIED"}
@@ -56,7 +56,7 @@ async def test_what_a_server_has_started_ends_when_it_is_closed() -> None:
 
 
 async def test_an_executor_that_nobody_holds_ends_its_server() -> None:
-    tools = MCPToolExecutor(FAULTY)
+    tools = MCPToolExecutor(RAW)
     await tools.start()
     assert len(servers()) == 1
     del tools

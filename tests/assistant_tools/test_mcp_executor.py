@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import CallToolResult, Tool, ToolAnnotations
 
 from llmsim_lab.assistant import MCPToolExecutor
@@ -48,22 +51,47 @@ def test_a_tool_without_hints_asks_first_unless_its_name_only_reads(
     assert told.parameters == {"properties": {}}
 
 
-@pytest.mark.parametrize(
-    ("tool", "data"),
-    [
-        ("plain", "just a text"),
-        ("many_texts", "one\ntwo"),
-        ("named_result", {"result": 1}),
-        ("how_many_wait", 0),
-    ],
-)
-async def test_results_of_all_shapes_arrive(faulty: MCPToolExecutor, tool: str, data: Any) -> None:
-    assert (await faulty.execute(tool, {}, "ann")).data == data
+@pytest.fixture
+def odd() -> Iterator[MCPToolExecutor]:
+    """Tools of a server in memory."""
+    server: MCPServer[Any] = MCPServer("odd", log_level="CRITICAL")
+
+    def plain() -> str:
+        return "just a text"
+
+    def many_texts() -> list[str]:
+        return ["one", "two"]
+
+    def named_result() -> dict[str, Any]:
+        return {"result": 1}
+
+    def whoami(user_id: str, ctx: Context[Any, Any]) -> list[Any]:
+        meta: Any = ctx.request_context.meta or {}
+        return [user_id, meta.get("llmsim-lab/user_id")]
+
+    def crash() -> str:
+        raise KeyError("internal detail")
+
+    for tool in (plain, many_texts, named_result, whoami, crash):
+        server.add_tool(tool, structured_output=tool in (named_result, whoami))
+    with closing(MCPToolExecutor(server)) as tools:
+        yield tools
 
 
-async def test_the_users_identity_replaces_what_the_arguments_say(faulty: MCPToolExecutor) -> None:
-    result = await faulty.execute("whoami", {"user_id": "bob"}, "ann")
-    assert result.data == {"argument": "ann", "metadata": "ann"}
+async def test_results_of_all_shapes_arrive(odd: MCPToolExecutor) -> None:
+    assert (await odd.execute("plain", {}, "ann")).data == "just a text"
+    assert (await odd.execute("many_texts", {}, "ann")).data == "one\ntwo"
+    assert (await odd.execute("named_result", {}, "ann")).data == {"result": 1}
+
+
+async def test_the_users_identity_replaces_what_the_arguments_say(odd: MCPToolExecutor) -> None:
+    assert (await odd.execute("whoami", {"user_id": "bob"}, "ann")).data == ["ann", "ann"]
+
+
+async def test_a_crash_in_a_tool_tells_nothing_of_its_inside(odd: MCPToolExecutor) -> None:
+    result = await odd.execute("crash", {}, "ann")
+    assert result.error_code == "TOOL_ERROR"
+    assert "internal detail" not in str(result.error)
 
 
 async def test_an_older_servers_json_text_is_read(raw: MCPToolExecutor) -> None:

@@ -24,12 +24,12 @@ async def impatiently(tools: MCPToolExecutor, tool: str, *, timeout_s: float = 0
 
 
 async def test_a_server_that_dies_in_a_call_is_a_result_and_starts_again(
-    faulty: MCPToolExecutor, caplog: pytest.LogCaptureFixture
+    raw: MCPToolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
-    result = await faulty.execute("die", {}, "ann")
+    result = await raw.execute("die", {}, "ann")
     assert (result.success, result.error_code) == (False, "SERVER_DIED")
     assert "may have been done" in str(result.error)
-    assert (await faulty.execute("count", {}, "ann")).data == 1
+    assert (await raw.execute("count", {}, "ann")).data == 1
     assert "I cannot go on" in caplog.text
     assert "I cannot go on" not in str(result.error)
 
@@ -50,12 +50,6 @@ async def test_an_answer_of_the_wrong_form_is_an_invalid_result(
     raw: MCPToolExecutor, tool: str
 ) -> None:
     assert (await raw.execute(tool, {}, "ann")).error_code == "INVALID_RESULT"
-
-
-async def test_a_crash_in_a_tool_tells_nothing_of_its_inside(faulty: MCPToolExecutor) -> None:
-    result = await faulty.execute("crash", {}, "ann")
-    assert result.error_code == "TOOL_ERROR"
-    assert "internal detail" not in str(result.error)
 
 
 async def test_a_late_answer_is_not_taken_for_the_next_calls(raw: MCPToolExecutor) -> None:

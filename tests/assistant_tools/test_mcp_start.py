@@ -13,16 +13,16 @@ from llmsim_lab.assistant import MCPToolExecutor
 from llmsim_lab.assistant._types import ToolServerError
 from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.errors import ConfigError
-from tests.assistant_tools.mcp_kit import FAULTY, RAW, servers
+from tests.assistant_tools.mcp_kit import RAW, servers
 
 pytestmark = pytest.mark.process
 
-SILENT = [*FAULTY, "--silent"]
+SILENT = [*RAW, "--silent"]
 
 
 async def test_the_loop_goes_on_while_a_slow_server_starts(tmp_path: Path) -> None:
     go = tmp_path / "go"
-    tools = MCPToolExecutor([*FAULTY, "--when", str(go)], start_timeout_s=60)
+    tools = MCPToolExecutor([*RAW, "--when", str(go)], start_timeout_s=60)
     waiting = asyncio.create_task(tools.ready())
     for _ in range(10):
         await asyncio.sleep(0.01)
@@ -35,7 +35,7 @@ async def test_the_loop_goes_on_while_a_slow_server_starts(tmp_path: Path) -> No
 
 async def test_waiting_for_a_server_that_cannot_start_says_why() -> None:
     with pytest.raises(ToolServerError, match="no database here"):
-        await MCPToolExecutor([*FAULTY, "--broken"]).ready()
+        await MCPToolExecutor([*RAW, "--broken"]).ready()
     with pytest.raises(ConfigError, match="no-such-server"):
         await MCPToolExecutor(["no-such-server"]).ready()
 
@@ -65,11 +65,11 @@ async def test_a_tool_that_came_later_is_found() -> None:
 
 
 async def test_one_connection_serves_several_loops_and_threads() -> None:
-    tools, users = MCPToolExecutor(FAULTY), [f"user{number}" for number in range(25)]
+    tools, users = MCPToolExecutor(RAW), [f"user{number}" for number in range(25)]
 
     async def many() -> list[Any]:
         results = await asyncio.gather(*(tools.execute("whoami", {}, user) for user in users))
-        return [result.data["argument"] for result in results]
+        return [result.data for result in results]
 
     elsewhere = (asyncio.to_thread(each, many()) for each in (asyncio.run, asyncio.run, run_sync))
     assert await asyncio.gather(many(), *elsewhere) == [users] * 4

@@ -112,18 +112,16 @@ async def test_wrong_arguments_change_nothing_and_are_named(
 @pytest.mark.process
 @pytest.mark.skipif(os.name == "nt", reason="it cannot be sent there")
 def test_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
-    words = [*COMMAND, "--db", str(tmp_path / "tasks.db"), "--user", "ann"]
+    command = [*COMMAND, "--db", str(tmp_path / "tasks.db"), "--user", "ann"]
     pipe = subprocess.PIPE
-    program = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-    assert program.stdin is not None
-    assert program.stdout is not None
+    program = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     client = {"name": "by hand", "version": "0"}
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
     request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-    program.stdin.write(json.dumps(request) + "\n")
-    program.stdin.flush()
-    answer = json.loads(program.stdout.readline())
-    assert answer["result"]["serverInfo"]["name"] == "llmsim-lab-tasks"
+    assert program.stdin is not None
+    assert program.stdout is not None
+    print(json.dumps(request), file=program.stdin, flush=True)
+    assert '"llmsim-lab-tasks"' in program.stdout.readline()
     program.send_signal(signal.SIGINT)
     assert program.communicate(timeout=60) == ("", "")
     assert program.returncode == -signal.SIGINT

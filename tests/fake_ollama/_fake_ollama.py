@@ -1,4 +1,9 @@
-"""A fake Ollama: a real HTTP server on loopback, which answers in the words of recorded ones."""
+"""A fake Ollama: a real HTTP server on loopback, which answers in the words of recorded ones.
+
+``exchanges.json`` has recorded answers of real servers by version and by the name of the
+recording; of the older server only what differs. Long lists are cut to one item, a stream has no
+lines there; the rest is whole.
+"""
 
 from __future__ import annotations
 
@@ -12,64 +17,95 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import repeat
+from importlib import resources
+from itertools import cycle, repeat
 from typing import Any, Self
 
 from pydantic import BaseModel
 
-from fake_ollama._exchanges import filled, play, recorded, refuse
-from fake_ollama._http import Connection, Request, Response
 from llmsim_lab.types import ChatReply, ToolCall
+
+# Recorded answers, played again with a test's values in their places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """One HTTP answer; its chunks may be cut off after the last one, or begin again for ever."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: tuple[bytes, ...] = ()
+    cut: bool = False
+    endless: bool = False
+
+
+FILE = resources.files("fake_ollama") / "exchanges.json"
+_NEWER, _OLDER = json.loads(FILE.read_text(encoding="utf-8")).values()
+_EXCHANGES = {False: _NEWER, True: _NEWER | _OLDER}
+
+
+def recorded(name: str, *, old: bool = False) -> Any:
+    """Return a recorded answer's body: a text or a JSON document."""
+    return _EXCHANGES[old][name]["body"]
+
+
+def filled(document: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy a document with these values for its keys, nested ones too; None leaves a key out."""
+    nested = {key: filled(item, values) for key, item in document.items() if isinstance(item, dict)}
+    whole = {**document, **nested, **{key: values[key] for key in document if key in values}}
+    return {key: item for key, item in whole.items() if item is not None or key not in values}
+
+
+def play(name: str, body: Any = None, *, old: bool = False) -> Response:
+    """Answer as recorded, or with another body; a list is the lines of a stream."""
+    exchange = _EXCHANGES[old][name]
+    body = exchange["body"] if body is None else body
+    documents = body if isinstance(body, list) else [body]
+    texts = [
+        one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in documents
+    ]
+    return Response(
+        status=exchange["status"],
+        headers={"Content-Type": exchange["content_type"]},
+        chunks=tuple(f"{text}\n".encode() for text in texts),
+    )
+
+
+def refuse(name: str, words: Mapping[str, object], *, old: bool = False) -> Response:
+    """Answer with a recorded error, some of its words replaced by others."""
+    found = "|".join(map(re.escape, words))
+    text = recorded(name, old=old)["error"]
+    text = re.sub(found, lambda match: str(words[match[0]]), text)
+    return play(name, {"error": text}, old=old)
+
 
 _DIED = "80-runner-killed-nonstream"
 _TEXTS = {500: recorded(_DIED)["error"], 503: recorded("82-queue-full-cold")["error"]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong with a chat request; made by the class methods below."""
+    """One thing that goes wrong with a chat request.
+
+    Attributes:
+        name: ``hang`` (until the client goes away), ``cut_connection`` (before the first byte),
+            ``cut_stream`` and ``end_stream`` (after so many lines: the connection is dropped, or
+            the answer ends as of a server that stops its model), ``invalid_json`` (a first line
+            that is cut), ``endless`` (all but the last line again and again), ``overflow`` (the
+            prompt does not fit, whatever its length), ``status``.
+    """
 
     name: str
     status_code: int = 500
     text: str = ""
-    after: int = 0
+    after: int = 2
     retry_after: str | None = None
 
     @classmethod
     def status(cls, code: int, text: str | None = None, *, retry_after: str | None = None) -> Fault:
         """Answer with an error status; 500 and 503 have Ollama's own texts."""
         text = _TEXTS.get(code, f"fault {code} on demand") if text is None else text
-        return cls(name="status", status_code=code, text=text, retry_after=retry_after)
-
-    @classmethod
-    def hang(cls) -> Fault:
-        """Never answer; the request ends when the client goes away or the server stops."""
-        return cls(name="hang")
-
-    @classmethod
-    def cut_connection(cls) -> Fault:
-        """Drop the connection before the first byte of the answer."""
-        return cls(name="cut_connection")
-
-    @classmethod
-    def cut_stream(cls, after: int = 2) -> Fault:
-        """Drop the connection after so many lines."""
-        return cls(name="cut_stream", after=after)
-
-    @classmethod
-    def end_stream(cls, after: int = 2) -> Fault:
-        """End the answer after so many lines, as a server does that stops its model."""
-        return cls(name="end_stream", after=after)
-
-    @classmethod
-    def invalid_json(cls) -> Fault:
-        """Answer with status 200 and a first line that is cut JSON."""
-        return cls(name="invalid_json")
-
-    @classmethod
-    def overflow(cls) -> Fault:
-        """Answer that the prompt does not fit, whatever its length."""
-        return cls(name="overflow")
+        return cls("status", code, text, retry_after=retry_after)
 
 
 _DEFAULT_CTX = 4096
@@ -87,25 +123,23 @@ def pieces_of(text: str) -> list[str]:
     return _PIECE.findall(text)
 
 
-def prompt_tokens(messages: Iterable[Mapping[str, Any]], tools: Any = None) -> int:
-    """Count a prompt's tokens: each message's, 4 for its frame, the tools' JSON, and 3 more."""
+def prompt_tokens(messages: Iterable[Mapping[str, Any]]) -> int:
+    """Count a prompt's tokens: each message's, 4 for its frame, and 3 more."""
     texts = [message.get("content") or "" for message in messages]
-    count = sum(_PER_MESSAGE + len(pieces_of(text)) for text in texts) + _PER_PROMPT
-    return count + (len(pieces_of(json.dumps(tools))) if tools else 0)
+    return sum(_PER_MESSAGE + len(pieces_of(text)) for text in texts) + _PER_PROMPT
 
 
 _FOREVER = timedelta(days=106_751)
 """Go's longest duration; what a negative ``keep_alive`` stands for."""
 
 
-def _timestamp(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+def _timestamp(since: timedelta) -> str:
+    return f"{datetime.now(UTC) + since:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def full_name(name: str) -> str:
     """Return the name as Ollama lists it: with its tag, in lower case."""
-    name = name.lower().removeprefix("registry.ollama.ai/").removeprefix("library/")
-    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+    return name.lower() if ":" in name else f"{name.lower()}:latest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,28 +163,16 @@ class FakeModel:
 
     def about(self) -> dict[str, Any]:
         """Return what the server says of the model, by the keys it says it under."""
-        name = full_name(self.name)
-        return {
-            "name": name,
-            "model": name,
-            "digest": self.digest,
-            "context_length": self.context_length,
-            "llama.context_length": self.context_length,
-            "capabilities": list(self.capabilities),
-        }
+        named = dict.fromkeys(("name", "model"), full_name(self.name))
+        length = dict.fromkeys(("context_length", "llama.context_length"), self.context_length)
+        return {"digest": self.digest, "capabilities": list(self.capabilities), **named, **length}
 
     def cannot(self, body: Mapping[str, Any]) -> Response | None:
         """Return the server's error where a chat request asks what the model is not made for."""
-        full = full_name(self.name)
         if body.get("tools") and "tools" not in self.capabilities:
-            path = full if "/" in full else f"library/{full}"
-            return refuse("30-tools-unsupported", {"library/gemma3:latest": path})
-        asked = {"smollm2": body["model"]}
+            return refuse("30-tools-unsupported", {"gemma3:latest": full_name(self.name)})
         if body.get("think") and "thinking" not in self.capabilities:
-            return refuse("40-think", asked)
-        if "completion" not in self.capabilities:
-            # No recording has it; in the server's words only what is lacking differs.
-            return refuse("40-think", asked | {"thinking": "chat"})
+            return refuse("40-think", {"smollm2": body["model"]})
         return None
 
 
@@ -161,24 +183,37 @@ class TokenReply:
     places: Sequence[Mapping[str, float]]
 
 
-_NO_REPLY = object()
 Reply = str | Mapping[str, Any] | BaseModel | ChatReply | TokenReply | Fault
 Replies = Reply | Callable[[dict[str, Any]], Any] | list[Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedRequest:
-    """A chat request as it came over the wire.
+class Request:
+    """A request as it came over the wire.
 
     Attributes:
-        body: the JSON document; empty where it could not be read as one.
+        line: method and path.
+        body: the JSON document; empty where there is none.
         headers: names in lower case.
         content: the bytes of the body.
     """
 
+    line: str
     body: Mapping[str, Any]
     headers: Mapping[str, str]
     content: bytes
+
+    @classmethod
+    async def read(cls, head: bytes, reader: asyncio.StreamReader) -> Request:
+        """Read the rest of a request that begins with some bytes."""
+        head += await reader.readuntil(b"\r\n\r\n")
+        first, *rest = head.decode("latin-1").split("\r\n")
+        pairs = (line.partition(":") for line in rest)
+        headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        content = await reader.readexactly(int(headers.get("content-length", 0)))
+        body = json.loads(content) if content else {}
+        line = first.rpartition(" ")[0].partition("?")[0]
+        return cls(line=line, body=body, headers=headers, content=content)
 
 
 class FakeOllama:
@@ -201,6 +236,12 @@ class FakeOllama:
         version: ``0.32.15`` or ``0.24.0``, the two that were recorded.
         delay_s: how long each chat answer takes, seconds.
         port: where it listens; 0 for any that is free.
+
+    Attributes:
+        host: the server's address, such as ``http://127.0.0.1:40123``.
+        requests: all chat requests so far, oldest first.
+        request_lines: method and path of all requests so far, ``GET /api/tags`` and the like.
+        active: how many chat requests are being worked on.
     """
 
     def __init__(
@@ -220,15 +261,13 @@ class FakeOllama:
         self._old = tuple(map(int, version.split(".")[:2])) < (0, 30)
         self._replies = iter(reply) if isinstance(reply, list) else repeat(reply)
         self._faults: deque[Fault] = deque()
-        self._requests: list[RecordedRequest] = []
-        self._lines: list[str] = []
-        self._active = 0
-        self._changed = threading.Condition()
+        self.requests: list[Request] = []
+        self.request_lines: list[str] = []
+        self.active = 0
+        self.host = ""
         self._thread: threading.Thread
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
-        self.host = ""
-        """The server's address, such as ``http://127.0.0.1:40123``."""
 
     @staticmethod
     def tokens(places: Sequence[Mapping[str, float]]) -> TokenReply:
@@ -241,34 +280,9 @@ class FakeOllama:
         """
         return TokenReply(places)
 
-    @property
-    def requests(self) -> list[RecordedRequest]:
-        """All chat requests so far, oldest first."""
-        with self._changed:
-            return list(self._requests)
-
-    @property
-    def request_lines(self) -> list[str]:
-        """Method and path of all requests so far, ``GET /api/tags`` and the like."""
-        with self._changed:
-            return list(self._lines)
-
     def fail_next(self, *faults: Fault, times: int = 1) -> None:
         """Let the next chat requests fail, one fault each; all of them ``times`` times."""
-        with self._changed:
-            self._faults.extend(faults * times)
-
-    def wait_for(self, *, active: int, timeout_s: float = 5.0) -> None:
-        """Block until so many chat requests are being worked on.
-
-        Raises:
-            TimeoutError: it did not come to that.
-        """
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._active == active, timeout_s):
-                raise TimeoutError(
-                    f"{self._active} chat requests are active after {timeout_s:g} s, not {active}"
-                )
+        self._faults.extend(faults * times)
 
     def __enter__(self) -> Self:
         ready = threading.Event()
@@ -286,45 +300,53 @@ class FakeOllama:
     async def _run(self, ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        connections: set[Connection] = set()
-        server = await self._loop.create_server(
-            # Tests of many agents connect hundreds of clients at once.
-            lambda: Connection(self._answer, connections),
-            "127.0.0.1",
-            self._port,
-            backlog=1024,
-        )
+        talks = set[asyncio.Task[None]]()
+
+        def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.create_task(self._talk(reader, writer))
+            talks.add(task)
+            task.add_done_callback(talks.discard)
+
+        # Tests of many agents connect hundreds of clients at once.
+        server = await asyncio.start_server(talk, "127.0.0.1", self._port, backlog=1024)
         self.host = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         ready.set()
         await self._stop.wait()
         server.close()
-        for connection in list(connections):  # a copy: an aborted one removes itself
-            connection.abort()
+        for task in talks:
+            task.cancel()
+        await asyncio.gather(*talks, return_exceptions=True)
         await asyncio.sleep(0)  # the loop must run once more for the sockets to close
 
-    async def _answer(self, request: Request) -> Response:
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection; the work on a request ends when its client goes away."""
+        work = [asyncio.create_task(reader.read(1))]
         try:
-            body = json.loads(request.content)
-        except ValueError:
-            body = None
-        body = body if isinstance(body, dict) else {}
-        line = f"{request.method} {request.path}"
-        with self._changed:
-            self._lines.append(line)
-        if line != "POST /api/chat":
-            return self._look_up(line, body)
-        seen = RecordedRequest(body=body, headers=request.headers, content=request.content)
-        with self._changed:
-            self._requests.append(seen)
-            fault = self._faults.popleft() if self._faults else None
-            self._active += 1
-            self._changed.notify_all()
-        try:
-            return await self._chat(dict(body), fault)
+            while first := await work[0]:
+                request = await Request.read(first, reader)
+                work = [asyncio.create_task(reader.read(1))]
+                work.append(asyncio.create_task(self._serve(request, writer)))
+                await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+                if not work[1].done() or not work[1].result():
+                    return
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return  # the client went away
         finally:
-            with self._changed:
-                self._active -= 1
-                self._changed.notify_all()
+            for task in work:
+                task.cancel()
+            writer.transport.abort()
+
+    async def _serve(self, request: Request, writer: asyncio.StreamWriter) -> bool:
+        """Answer a request; return False if the answer was cut off."""
+        self.request_lines.append(request.line)
+        if request.line != "POST /api/chat":
+            return await _send(writer, self._look_up(request.line, request.body))
+        self.requests.append(request)
+        self.active += 1
+        try:
+            return await _send(writer, await self._chat(dict(request.body)))
+        finally:
+            self.active -= 1
 
     def _look_up(self, line: str, body: Mapping[str, Any]) -> Response:
         """Answer a request that is about the server or its models."""
@@ -332,12 +354,11 @@ class FakeOllama:
             case "GET /api/version":
                 return play("02-version", {"version": self._version})
             case "GET /api/tags":
-                now = datetime.now(UTC)
-                pulled = [
-                    _timestamp(now - timedelta(hours=age)) for age in range(len(self._models))
-                ]
-                models = zip(self._models.values(), pulled, strict=True)
-                return self._list("03-tags", [m.about() | {"modified_at": at} for m, at in models])
+                ages = enumerate(self._models.values())
+                return self._list(
+                    "03-tags",
+                    [m.about() | {"modified_at": _timestamp(timedelta(hours=-n))} for n, m in ages],
+                )
             case "GET /api/ps":
                 loaded = [self._models[name].about() | how for name, how in self._loaded.items()]
                 return self._list("10-ps-loaded", loaded)
@@ -353,23 +374,26 @@ class FakeOllama:
         [entry] = recorded(name, old=self._old)["models"]
         return play(name, {"models": [filled(entry, model) for model in models]})
 
-    async def _chat(self, body: dict[str, Any], fault: Fault | None) -> Response:
-        if fault and fault.name == "hang":
+    async def _chat(self, body: dict[str, Any]) -> Response:
+        fault = self._faults.popleft() if self._faults else None
+        if fault is not None and fault.name == "hang":
             await self._stop.wait()
         await asyncio.sleep(self._delay_s)
         if fault is None:
             return self._reply(body)
         if fault.name == "status":
             return _failure(fault)
-        if fault.name in ("cut_connection", "hang"):
-            return Response(cut=True)
         if fault.name == "overflow":
             return self._overflow(_DEFAULT_CTX, _DEFAULT_CTX)
-        # The closing line is never among what is left, however short the answer.
         response = self._reply(body)
-        lines = response.chunks[:-1][: fault.after]
+        if fault.name == "cut_connection":
+            return replace(response, chunks=(), cut=True)
         if fault.name == "invalid_json":
-            lines = (response.chunks[0][:20] + b"\n",)
+            return replace(response, chunks=(response.chunks[0][:20] + b"\n",))
+        # The closing line is never among what is left, however short the answer.
+        if fault.name == "endless":
+            return replace(response, chunks=response.chunks[:-1], endless=True)
+        lines = response.chunks[:-1][: fault.after]
         return replace(response, chunks=lines, cut=fault.name == "cut_stream")
 
     def _reply(self, body: dict[str, Any]) -> Response:
@@ -384,9 +408,9 @@ class FakeOllama:
         asked = int((body.get("options") or {}).get("num_ctx") or _DEFAULT_CTX)
         num_ctx = min(asked, model.context_length)
         lasts = _FOREVER if body.get("keep_alive") == -1 else timedelta(minutes=5)
-        expires_at = _timestamp(datetime.now(UTC) + lasts)
-        self._loaded[full_name(name)] = {"expires_at": expires_at, "context_length": num_ctx}
-        read = prompt_tokens(body.get("messages") or (), body.get("tools"))
+        how = {"expires_at": _timestamp(lasts), "context_length": num_ctx}
+        self._loaded[full_name(name)] = how
+        read = prompt_tokens(body.get("messages") or ())
         if read >= num_ctx:
             return self._overflow(read, num_ctx)
         reply = self._next_reply(body)
@@ -394,22 +418,18 @@ class FakeOllama:
 
     def _next_reply(self, body: dict[str, Any]) -> ChatReply | TokenReply | Response:
         """Return the next reply, or the error that is answered in its place."""
-        given = next(self._replies, _NO_REPLY)  # only the server's thread gets here: no lock
-        if given is _NO_REPLY:
-            return _error("FakeOllama has no reply: the list of replies is used up")
-        if callable(given):
-            try:
-                given = given(body)
-            except Exception as fault:  # noqa: BLE001 - the client sees what a user's function raises
-                return _error(f"FakeOllama has no reply: {fault!r}")
+        try:
+            given = next(self._replies)
+            given = given(body) if callable(given) else given
+        except Exception as fault:  # noqa: BLE001 - the client sees what a user's function raises
+            return _failure(Fault.status(500, f"FakeOllama has no reply: {fault!r}"))
         if isinstance(given, Fault):
-            if given.name == "status":
-                return _failure(given)
-            return _error(f"FakeOllama: give Fault.{given.name} to fail_next(), not as a reply")
+            return _failure(given)
         if isinstance(given, ChatReply | TokenReply):
             return given
         if given is None:
-            given = default_reply(body.get("format"))
+            wanted = body.get("format")
+            given = example(wanted) if wanted else "This is a fake answer."
         if isinstance(given, BaseModel):
             given = given.model_dump(mode="json")
         return ChatReply(text=given if isinstance(given, str) else json.dumps(given, indent=2))
@@ -420,22 +440,27 @@ class FakeOllama:
         return refuse("50-ctx-truncate-false-stream", words, old=self._old)
 
 
-def _error(text: str, status: int = 500) -> Response:
-    return replace(play(_DIED, {"error": text}), status=status)
-
-
 def _failure(fault: Fault) -> Response:
-    answer = _error(fault.text, fault.status_code)
-    if fault.retry_after is None:
-        return answer
-    return replace(answer, headers={**answer.headers, "Retry-After": fault.retry_after})
+    later = {} if fault.retry_after is None else {"Retry-After": fault.retry_after}
+    answer = play(_DIED, {"error": fault.text})
+    return replace(answer, status=fault.status_code, headers={**answer.headers, **later})
 
 
-def default_reply(wanted: Any) -> str:
-    """Return what is answered where the user gave no reply: the least that has the form asked."""
-    if wanted == "json" or wanted == {}:
-        return "{}"
-    return json.dumps(example(wanted), indent=2) if wanted else "This is a fake answer."
+async def _send(writer: asyncio.StreamWriter, response: Response) -> bool:
+    """Send an answer in chunks, one by one as from a model; return False if it was cut."""
+    if response.chunks or not response.cut:
+        lines = [f"{name}: {value}" for name, value in response.headers.items()]
+        lines = [f"HTTP/1.1 {response.status} said", *lines, "Transfer-Encoding: chunked"]
+        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+    chunks = cycle(response.chunks) if response.endless else response.chunks
+    for chunk in chunks:
+        writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+        await asyncio.sleep(0.001 if response.endless else 0)
+        await writer.drain()
+    if not response.cut:
+        writer.write(b"0\r\n\r\n")
+    await writer.drain()
+    return not response.cut
 
 
 _CALLED = recorded("31-toolcall")["message"]
@@ -446,10 +471,6 @@ _CHAT = recorded("35-logprobs-top") | {
 """All that a line can say, in its order; what has nothing to say is left out of it."""
 _UNSAID = dict.fromkeys(_CHAT.keys() - {"model", "created_at", "message", "done"})
 _UNSAID |= {"thinking": None, "tool_calls": None}
-
-
-def _said(place: Mapping[str, float]) -> str:
-    return next(iter(place))
 
 
 def _call(index: int, call: ToolCall) -> dict[str, Any]:
@@ -485,10 +506,10 @@ def _stream(
     thinking = "" if body.get("think") is False else reply.thinking
     top = (body.get("top_logprobs") or 0) if body.get("logprobs") else None
     lines: list[dict[str, Any]] = [{"thinking": piece} for piece in pieces_of(thinking)]
-    lines += [{"content": _said(place)} | _odds(place, top) for place in places]
+    lines += [{"content": next(iter(place))} | _odds(place, top) for place in places]
     lines += [{"tool_calls": calls}] if calls else []
-    always = {"model": name, "created_at": _timestamp(datetime.now(UTC)), "content": ""}
-    unfinished = _UNSAID | always | {"done": False}
+    always = {"model": name, "created_at": _timestamp(timedelta()), "content": "", "done": False}
+    unfinished = _UNSAID | always
     return play("12-chat-stream", [filled(_CHAT, unfinished | line) for line in [*lines, ending]])
 
 
@@ -498,21 +519,19 @@ def _odds(place: Mapping[str, float], top: int | None) -> dict[str, Any]:
         return {}
     likeliest = sorted(place.items(), key=lambda pair: -pair[1])[:top]
     alternatives = [{"token": piece, "logprob": value} for piece, value in likeliest]
-    said = _said(place)
-    return {"logprobs": [{"token": said, "logprob": place[said], "top_logprobs": alternatives}]}
+    said, value = next(iter(place.items()))
+    return {"logprobs": [{"token": said, "logprob": value, "top_logprobs": alternatives}]}
 
 
 def example(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) -> Any:
     """Return a small value that a reply's schema allows: first choices, lower bounds."""
-    root = schema if root is None else root
+    root = root or schema
     if "$ref" in schema:
         return example(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
-    if "const" in schema:
-        return schema["const"]
-    for key in ("enum", "anyOf"):
-        if schema.get(key):
-            first = schema[key][0]
-            return example(first, root) if key == "anyOf" else first
+    if "anyOf" in schema:
+        return example(schema["anyOf"][0], root)
+    if "const" in schema or "enum" in schema:
+        return schema.get("const", schema.get("enum", [None])[0])
     match schema.get("type", "object"):
         case "object":
             return {key: example(part, root) for key, part in schema.get("properties", {}).items()}

@@ -5,84 +5,46 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
+import random
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from builders import make_client, requests_of
+from client_kit import GOOD, SITE, decide, decided, failure_of, say
 from pydantic import BaseModel
 
-from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.llm import LLMClient, LLMConfig
+from llmsim_lab.llm._retry import retry_after_s
+from llmsim_lab.llm._scope import scoped
 from llmsim_lab.models import PolicyDecision
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.types import CallSite, ChatReply, ChatRequest
+from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
-GOOD = {"action": "Raise the interest rate", "reasoning": "Prices rise fast.", "confidence": 0.8}
-SITE = CallSite(component="agent", agent="Atlantis", turn=3)
 BUSY = BackendError("busy", reason="server_error", status_code=503, retry=True)
 
 
-def make_client(replies: Any, **settings: Any) -> tuple[LLMClient, ScriptedBackend]:
-    backend = ScriptedBackend(replies)
-    config = LLMConfig(**{"model": "test", "retry_wait_s": 0, **settings})
-    return LLMClient(config, backend), backend
-
-
-async def ask(client: LLMClient, prompt: str = "What now?", **more: Any) -> PolicyDecision:
-    return await client.call_with_retry(
-        prompt=prompt, response_model=PolicyDecision, **{"site": SITE, **more}
-    )
-
-
-async def failure_of(client: LLMClient, **more: Any) -> LLMFailureException:
-    with pytest.raises(LLMFailureException) as caught:
-        await ask(client, **more)
-    return caught.value
-
-
 async def test_a_valid_reply_becomes_a_decision_with_its_provenance() -> None:
-    reply = ChatReply(
-        text=PolicyDecision(**GOOD).model_dump_json(), prompt_tokens=120, reply_tokens=30
-    )
-    client, _ = make_client([reply])
-    decision = await ask(client)
+    reply = ChatReply(text=json.dumps(GOOD), prompt_tokens=120, reply_tokens=30)
+    decision = await decide(make_client([reply]))
     assert decision == PolicyDecision(**GOOD)
     assert decision.call is not None
-    assert decision.call.status == "ok"
-    assert decision.call.attempts == 1
-    assert decision.call.tokens == 150
-    assert decision.call.reply is reply
-    assert decision.call.request.site == SITE
+    assert (decision.call.status, decision.call.attempts, decision.call.tokens) == ("ok", 1, 150)
+    assert (decision.call.reply, decision.call.request.site) == (reply, SITE)
 
 
 async def test_every_option_reaches_the_backend() -> None:
-    client, backend = make_client(
-        GOOD, temperature=0.3, seed=7, num_ctx=2048, max_tokens=99, options={"top_p": 0.5}
-    )
-    await ask(client)
-    assert dict(backend.requests[0].options) == {
-        "temperature": 0.3,
-        "seed": 7,
-        "num_ctx": 2048,
-        "num_predict": 99,
-        "top_p": 0.5,
-    }
-
-
-async def test_a_rendered_prompt_goes_out_as_system_and_user_message() -> None:
-    client, backend = make_client(GOOD)
-    prompt = Prompt("State: {{ x }}", system="You advise.").render(x=1)
-    await ask(client, prompt=prompt)
-    assert [(m.role, m.content) for m in backend.requests[0].messages] == [
-        ("system", "You advise."),
-        ("user", "State: 1"),
-    ]
+    options = {"temperature": 0.3, "seed": 7, "num_ctx": 2048}
+    client = make_client(GOOD, **options, max_tokens=99, options={"top_p": 0.5})
+    await decide(client)
+    assert requests_of(client)[0].options == {**options, "num_predict": 99, "top_p": 0.5}
 
 
 async def test_the_schema_bounds_texts_and_offers_a_grid_of_confidences() -> None:
-    client, backend = make_client(GOOD, max_text_chars=80)
-    await ask(client)
-    schema = backend.requests[0].schema
+    client = make_client(GOOD, max_text_chars=80)
+    await decide(client)
+    schema = requests_of(client)[0].schema
     assert schema is not None
     assert schema["properties"]["reasoning"]["maxLength"] == 80
     assert schema["properties"]["confidence"]["enum"][:3] == [0.0, 0.05, 0.1]
@@ -90,53 +52,80 @@ async def test_the_schema_bounds_texts_and_offers_a_grid_of_confidences() -> Non
 
 
 async def test_choices_for_a_field_that_is_not_there_are_an_error_naming_it() -> None:
-    client, _ = make_client(GOOD)
     with pytest.raises(ConfigError, match="'rate', which PolicyDecision lacks"):
-        await ask(client, choices={"rate": (1, 2)})
+        await decide(make_client(GOOD), choices={"rate": (1, 2)})
+
+
+async def test_whole_and_decimal_limits_of_one_field_are_told_apart() -> None:
+    class Gift(BaseModel):
+        amount: float
+
+    client = make_client({"amount": 3})
+    for limits in ((0, 20), (0.0, 20.0)):
+        await decide(client, response_model=Gift, limits={"amount": limits})
+    whole, decimal = (json.dumps(request.schema) for request in requests_of(client))
+    assert ('"maximum": 20}' in whole, '"maximum": 20.0}' in decimal) == (True, True)
+
+
+# The second request
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason", "status_code"),
+    ("fault", "reason", "attempts"),
     [
-        (TimeoutError(), "timeout", None),
-        (ConnectionError("refused"), "connection_error", None),
-        (BUSY, "server_error", 503),
+        (TimeoutError(), "timeout", 2),
+        (ConnectionError("refused"), "connection_error", 2),
+        (BUSY, "server_error", 2),
+        (BackendError("wrong", reason="client_error", status_code=500), "client_error", 1),
+        (BackendError("long", reason="context_overflow", status_code=400), "context_overflow", 1),
     ],
 )
-async def test_a_passing_fault_is_retried_exactly_once(
-    fault: Exception, reason: str, status_code: int | None
+async def test_a_passing_fault_is_retried_once_and_one_of_the_request_itself_is_not(
+    fault: Exception, reason: str, attempts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client, backend = make_client([fault, GOOD])
-    decision = await ask(client)
-    assert decision.call is not None
-    assert decision.call.attempts == 2
-    assert decision.call.status == "ok"
-    assert decision.call.history[0].reason == reason
-    assert backend.requests[0].messages == backend.requests[1].messages
-    assert [request.attempt for request in backend.requests] == [1, 2]
-
-    client, backend = make_client([fault, fault, GOOD])
+    if attempts == 2:
+        client = make_client([fault, GOOD])
+        call = await decided(client)
+        assert (call.attempts, call.status, call.history[0].reason) == (2, "ok", reason)
+        first, second = requests_of(client)
+        assert second == replace(first, attempt=2)
+    client = make_client([fault, fault, GOOD])
     failure = await failure_of(client)
-    assert (failure.reason, failure.attempts, failure.status_code) == (reason, 2, status_code)
-    assert failure.component == "agent"
-    assert len(backend.requests) == 2
+    status = getattr(fault, "status_code", None)
+    assert (failure.reason, failure.attempts, failure.status_code) == (reason, attempts, status)
+    assert (failure.component, len(requests_of(client))) == ("agent", attempts)
+    [line] = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
+    assert line.startswith("LLM_FAILURE component=agent agent=Aland turn=1")
+    assert f"reason={reason} attempts={attempts}" in line
+
+
+AGAIN = "Reply again with one complete JSON object of the required form and nothing else."
+NO_JSON = "the reply is not valid JSON: there is no JSON object in it"
+WRONG = json.dumps(GOOD | {"confidence": 1.2})
+LONG = " ".join(f"point {number}," for number in range(200))
+COMPLAINT = "confidence: Input should be less than or equal to 1 (it is 1.2)."
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason"),
+    ("reply", "shown", "told"),
     [
+        (WRONG, WRONG, f"That reply was not valid: {COMPLAINT}\n"),
         (
-            BackendError("wrong option type", reason="client_error", status_code=500),
-            "client_error",
+            ChatReply(text=LONG, done_reason="length"),
+            LONG[:400].rstrip() + " …",
+            "That reply was too long and was cut off. Be brief.\n",
         ),
-        (BackendError("too long", reason="context_overflow", status_code=400), "context_overflow"),
     ],
+    ids=["invalid", "cut by the limit of tokens"],
 )
-async def test_a_fault_of_the_request_itself_is_not_retried(fault: Exception, reason: str) -> None:
-    client, backend = make_client([fault, GOOD])
-    failure = await failure_of(client)
-    assert (failure.reason, failure.attempts) == (reason, 1)
-    assert len(backend.requests) == 1
+async def test_an_invalid_reply_is_shown_with_what_was_wrong(
+    reply: Any, shown: str, told: str
+) -> None:
+    client = make_client([reply, GOOD])
+    assert (await decided(client)).status == "repaired"
+    first, second = requests_of(client)
+    after = (*first.messages, Message("assistant", shown), Message("user", told + AGAIN))
+    assert second == replace(first, messages=after, attempt=2)
 
 
 async def test_a_reply_whose_content_is_rejected_is_repaired_or_handed_over() -> None:
@@ -144,82 +133,164 @@ async def test_a_reply_whose_content_is_rejected_is_repaired_or_handed_over() ->
         return None if "rate" in decision.action else "say something about rates"
 
     off_topic = {**GOOD, "action": "Sing"}
-    client, backend = make_client([off_topic, GOOD])
-    decision = await ask(client, check=check)
-    assert decision.action == GOOD["action"]
-    assert "say something about rates" in backend.requests[1].messages[-1].content
-
-    client, _ = make_client([off_topic, off_topic])
-    failure = await failure_of(client, check=check)
+    client = make_client([off_topic, GOOD])
+    assert (await decide(client, check=check)).action == GOOD["action"]
+    assert "say something about rates" in requests_of(client)[1].messages[-1].content
+    failure = await failure_of(make_client([off_topic, off_topic]), check=check)
     assert failure.rejected == PolicyDecision(**off_topic)
 
 
-async def test_a_slow_reply_times_out_and_is_stopped() -> None:
-    stopped = 0
-
-    async def hang(_: ChatRequest) -> str:
-        nonlocal stopped
-        try:
-            await asyncio.sleep(30)
-        except asyncio.CancelledError:
-            stopped += 1
-            raise
-        return ""
-
-    client, _ = make_client(hang, timeout_s=0.05)
-    failure = await failure_of(client)
-    assert (failure.reason, failure.attempts) == ("timeout", 2)
-    assert "0.05 s" in str(failure)
-    assert stopped == 2
-
-
-async def test_a_failed_call_logs_one_error_line(caplog: pytest.LogCaptureFixture) -> None:
-    client, _ = make_client([BUSY] * 2)
-    await failure_of(client)
-    lines = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
-    assert len(lines) == 1
-    assert lines[0].startswith("LLM_FAILURE component=agent agent=Atlantis turn=3")
-    assert "reason=server_error attempts=2 status_code=503" in lines[0]
+async def test_of_two_faults_the_last_is_reported_and_one_of_both_once() -> None:
+    client = make_client([WRONG, "I would rather not."])
+    assert str(await failure_of(client)) == f"agent: invalid_response after 2 attempts: {NO_JSON}"
+    full = ChatReply(text="I would", done_reason="length", prompt_tokens=950, reply_tokens=74)
+    assert str(await failure_of(make_client([full, full], num_ctx=1024))) == (
+        "agent: invalid_response after 2 attempts: the reply was cut off after 74 tokens, the "
+        "prompt having 950 (max_tokens=512, num_ctx=1024); raise the limit that was reached, "
+        f"shorten the prompt, or ask for less ({NO_JSON})"
+    )
 
 
 async def test_a_bug_in_a_backend_is_not_hidden_behind_a_model_failure() -> None:
-    client, backend = make_client([KeyError("oops")])
+    client = make_client([KeyError("oops")])
     with pytest.raises(KeyError, match="oops"):
-        await ask(client)
-    assert len(backend.requests) == 1
+        await decide(client)
+    assert len(requests_of(client)) == 1
+
+
+# A conversation with tools
+
+
+async def test_a_conversations_messages_tools_and_options_reach_the_backend() -> None:
+    wants = ChatReply(text="", tool_calls=(ToolCall(name="look", arguments={"at": ["sky", 1]}),))
+    talk = [Message("system", "Be brief."), Message("user", "What is up?")]
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    client = make_client([wants, "The sky."], seed=7)
+    reply, call = await client.converse(
+        talk,
+        tools=[tool],
+        options={"temperature": 0.0, "num_predict": 50},
+        site=SITE,
+        check=lambda reply: "say it in words" if reply.tool_calls else None,
+    )
+    assert (reply.text, call.status, call.attempts) == ("The sky.", "repaired", 2)
+    first, second = requests_of(client)
+    assert (first.messages, first.tools, first.schema, first.site) == (
+        tuple(talk),
+        (tool,),
+        None,
+        SITE,
+    )
+    assert first.options == {"temperature": 0.0, "seed": 7, "num_ctx": 4096, "num_predict": 50}
+    assert second.messages[2:] == (
+        Message("assistant", "", wants.tool_calls),
+        Message("user", "That reply was not valid: say it in words.\nReply again."),
+    )
+
+
+# Limits of time
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits asked for, none of which is waited out."""
+    asked: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        asked.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        *[("7", 7.0), (" 0 ", 0.0), ("-7", None), ("1.5", None), ("\u0667", None), ("", None)],
+        *[("Sun, 22 Nov 2026 12:00:30 GMT", None), (None, None)],
+    ],
+)
+def test_a_header_holds_whole_seconds(header: str | None, seconds: float | None) -> None:
+    assert retry_after_s(header) == seconds
+
+
+async def test_the_wait_draws_nothing_from_the_numbers_of_a_users_own_code(
+    waits: list[float],
+) -> None:
+    before = random.getstate()
+    await say(make_client([TimeoutError(), "Hi"], retry_wait_s=(2.0, 3.0)))
+    assert (len(waits), random.getstate()) == (1, before)
+
+
+@pytest.mark.parametrize(("wanted", "waited"), [(7.0, 7.0), (3_600.0, 30.0)])
+async def test_the_server_is_given_the_time_it_asks_for_up_to_the_timeout(
+    waits: list[float], wanted: float, waited: float
+) -> None:
+    busy = BackendError("busy", reason="rate_limited", retry=True, retry_after_s=wanted)
+    _, call = await say(make_client([busy, "Hi"], retry_wait_s=(0.0, 5.0), timeout_s=30.0))
+    assert (waits, call.attempts) == ([waited], 2)
+
+
+async def hang(_: ChatRequest) -> str:
+    await asyncio.sleep(60)
+    return "too late"
+
+
+async def test_a_slow_reply_times_out_and_is_stopped() -> None:
+    stopped = []
+
+    async def hang_and_note(request: ChatRequest) -> str:
+        try:
+            return await hang(request)
+        finally:
+            stopped.append(request)
+
+    failure = await failure_of(make_client(hang_and_note, timeout_s=0.02))
+    assert (failure.reason, failure.attempts, len(stopped)) == ("timeout", 2, 2)
+    assert "0.02 s" in str(failure)
+
+
+@pytest.mark.parametrize(("replies", "attempts"), [([hang], 1), ([ConnectionError(), hang], 2)])
+async def test_a_call_is_given_up_at_the_callers_limit_and_not_made_again(
+    replies: Any, attempts: int
+) -> None:
+    with scoped(deadline=time.monotonic() + 0.05):
+        failure = await failure_of(make_client(replies, timeout_s=60.0))
+    assert (failure.reason, failure.attempts) == ("timeout", attempts)
+    assert "the caller waits no longer" in str(failure)
+    assert failure.call is not None
+    last = failure.call.history[-1]
+    assert (last.reason, last.retry, last.reply) == ("timeout", False, None)
+
+
+async def test_waiting_for_ones_turn_counts_for_the_callers_limit() -> None:
+    client = make_client(hang, timeout_s=60.0, max_concurrency=1)
+    first = asyncio.create_task(say(client))
+    await asyncio.sleep(0)
+    with scoped(deadline=time.monotonic() + 0.05):
+        assert (await failure_of(client)).reason == "timeout"
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+# Settings and backends
 
 
 async def test_no_more_requests_are_in_flight_than_allowed() -> None:
-    in_flight = highest = 0
+    in_flight, seen = 0, []
 
     async def answer(_: ChatRequest) -> dict[str, Any]:
-        nonlocal in_flight, highest
+        nonlocal in_flight
         in_flight += 1
-        highest = max(highest, in_flight)
+        seen.append(in_flight)
         await asyncio.sleep(0.001)
         in_flight -= 1
         return GOOD
 
-    client, _ = make_client(answer, max_concurrency=3)
-    await asyncio.gather(*[ask(client) for _ in range(20)])
-    assert highest == 3
-
-
-def test_one_client_serves_several_event_loops_at_once() -> None:
-    client, backend = make_client(GOOD, max_concurrency=1)
-
-    def work() -> None:
-        async def many() -> None:
-            await asyncio.gather(*[ask(client) for _ in range(5)])
-
-        asyncio.run(many())
-
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=10)
-    assert len(backend.requests) == 15
+    client = make_client(answer, max_concurrency=3)
+    await asyncio.gather(*[decide(client) for _ in range(20)])
+    assert max(seen) == 3
 
 
 @pytest.mark.parametrize(
@@ -240,45 +311,27 @@ def test_wrong_settings_are_rejected_with_the_reason(
         LLMConfig(**settings)
 
 
-async def test_a_backend_of_ones_own_needs_only_chat() -> None:
+async def test_a_backend_of_ones_own_needs_only_chat_and_learns_what_is_wanted() -> None:
     class Mine:
-        async def chat(self, request: ChatRequest) -> ChatReply:
-            return ChatReply(text=PolicyDecision(**GOOD).model_dump_json())
+        said: Any = ChatReply(text=json.dumps(GOOD))
+
+        async def chat(self, request: ChatRequest) -> Any:
+            return self.said
 
     async with LLMClient(LLMConfig(model="mine"), Mine()) as client:  # type: ignore[arg-type]
-        assert (await ask(client)).action == GOOD["action"]
+        assert (await decide(client)).action == GOOD["action"]
         info = await client.model_info()
-    assert (info.name, info.backend) == ("mine", "Mine")
-
-
-async def test_a_backend_that_answers_with_something_else_learns_what_is_wanted() -> None:
-    class Mine:
-        async def chat(self, request: ChatRequest) -> str:
-            return "Hold"
-
-    client = LLMClient(LLMConfig(model="mine"), Mine())  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"Mine.chat returned str; it must return ChatReply"):
-        await ask(client)
-
-
-async def test_whole_and_decimal_limits_of_one_field_are_told_apart() -> None:
-    class Gift(BaseModel):
-        amount: float
-
-    client, backend = make_client({"amount": 3})
-    for limits in ((0, 20), (0.0, 20.0)):
-        await client.call_with_retry(
-            prompt="How much?", response_model=Gift, limits={"amount": limits}
-        )
-    whole, decimal = (json.dumps(request.schema) for request in backend.requests)
-    assert ('"maximum": 20}' in whole, '"maximum": 20.0}' in decimal) == (True, True)
+        assert (info.name, info.backend) == ("mine", "Mine")
+        Mine.said = "Hold"
+        with pytest.raises(ConfigError, match=r"Mine.chat returned str; it must return ChatReply"):
+            await decide(client)
 
 
 async def test_a_client_with_other_settings_shares_what_is_known_of_the_server() -> None:
-    client, backend = make_client(GOOD)
+    client = make_client(GOOD)
     other = client.with_config(client.config.model_copy(update={"seed": 5}))
-    await ask(other)
+    await decide(other)
     assert other.limits is client.limits
-    assert backend.requests[0].options["seed"] == 5
+    assert requests_of(client)[0].options["seed"] == 5
     fixed = client.with_config(client.config.model_copy(update={"max_concurrency": 7}))
     assert (fixed.limits.at_once, client.limits.at_once) == (7, 1)

@@ -7,26 +7,25 @@ from pathlib import Path
 
 import ollama
 import pytest
+from client_kit import GOOD, decide, decided
 from fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import EmbeddedBackend, LLMConfig, OllamaBackend, _connect, connect
 from llmsim_lab.llm._ollama import OllamaProbe, look
-from llmsim_lab.models import PolicyDecision
 
-NOBODY = "127.0.0.1:9"
+EMBEDDER = FakeModel(name="embedder", capabilities=("embedding",))
 
 
 @pytest.fixture(autouse=True)
 def no_weights_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LLMSIM_MODELS", str(tmp_path / "models"))
-    monkeypatch.setenv("OLLAMA_HOST", NOBODY)
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
 
 
 @pytest.fixture
 def server() -> Iterator[FakeOllama]:
-    reply = {"action": "Hold the rate", "reasoning": "All is calm.", "confidence": 0.5}
-    with FakeOllama(models=["llama3.2", "qwen3:4b"], reply=reply) as fake:
+    with FakeOllama(["llama3.2", "qwen3:4b"], reply=GOOD) as fake:
         yield fake
 
 
@@ -35,8 +34,7 @@ async def test_auto_takes_ollama_where_it_answers_and_has_a_model(
 ) -> None:
     async with connect("auto", host=server.host, seed=7) as client:
         assert isinstance(client.backend, OllamaBackend)
-        decision = await client.call_with_retry(prompt="What now?", response_model=PolicyDecision)
-    assert decision.action == "Hold the rate"
+        assert (await decide(client)).action == GOOD["action"]
     assert client.config.seed == 7
     said = capsys.readouterr().err
     assert said == f"{client.chosen}\n"
@@ -59,19 +57,24 @@ def test_a_model_that_ollama_lacks_is_named_with_those_it_has(server: FakeOllama
 
 
 def test_a_server_without_a_chat_model_is_an_error_with_the_way_out() -> None:
-    models = [FakeModel(name="embedder", capabilities=("embedding",))]
     with (
-        FakeOllama(models=models) as server,
+        FakeOllama([EMBEDDER]) as server,
         pytest.raises(ConfigError, match=r"'ollama pull llama3\.1:8b' gets one"),
     ):
         connect("ollama", host=server.host)
 
 
-def test_no_server_is_an_error_with_the_ways_out() -> None:
-    with pytest.raises(
-        ConfigError, match=r"no Ollama server answers at http://127.0.0.1:9; start it"
-    ):
-        connect("ollama:llama3.2")
+@pytest.mark.parametrize(
+    ("model", "ways"),
+    [
+        ("ollama:llama3.2", ["no Ollama server answers at http://127.0.0.1:9; start it"]),
+        ("auto", ["ollama pull llama3.1:8b", "llmsim-lab model get", "$LLMSIM_MODEL"]),
+    ],
+)
+def test_nothing_to_talk_to_is_an_error_with_the_ways_out(model: str, ways: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        connect(model)
+    assert [way for way in ways if way not in str(caught.value)] == []
 
 
 def test_a_server_that_is_named_has_longer_to_answer_than_one_that_may_be_there(
@@ -91,8 +94,7 @@ def test_a_server_that_is_named_has_longer_to_answer_than_one_that_may_be_there(
 
 @pytest.mark.parametrize("model", ["auto", "ollama"])
 def test_what_is_chosen_says_why(model: str) -> None:
-    models = [FakeModel(name="embedder", capabilities=("embedding",)), "qwen3:4b", "smollm2"]
-    with FakeOllama(models) as server:
+    with FakeOllama([EMBEDDER, "qwen3:4b", "smollm2"]) as server:
         where = f"on Ollama 0.32.15 at {server.host}: "
         chosen = connect(model, host=server.host, quiet=True).chosen
         assert chosen == f"Using qwen3:4b {where}the model pulled last there."
@@ -100,15 +102,6 @@ def test_what_is_chosen_says_why(model: str) -> None:
             list(other.chat("smollm2", [{"role": "user", "content": "Hi"}], stream=True))
         chosen = connect(model, host=server.host, quiet=True).chosen
     assert chosen == f"Using smollm2:latest {where}it is loaded there."
-
-
-def test_nothing_to_talk_to_names_three_ways_out() -> None:
-    with pytest.raises(ConfigError) as caught:
-        connect("auto")
-    said = str(caught.value)
-    assert "ollama pull llama3.1:8b" in said
-    assert "llmsim-lab model get" in said
-    assert "$LLMSIM_MODEL" in said
 
 
 def test_without_the_runtime_the_way_to_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,11 +126,7 @@ async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
         "'ollama pull llama3.1:8b' gets a larger one for 'ollama:llama3.1:8b'."
     )
     async with client:
-        decision = await client.call_with_retry(
-            prompt="Inflation is at 9%. What now?", response_model=PolicyDecision
-        )
-    assert decision.call is not None
-    assert decision.call.reply_tokens > 5
+        assert (await decided(client, prompt="Inflation is at 9%. What now?")).reply_tokens > 5
 
 
 @pytest.mark.parametrize("text", ["llama3.2", "gpt:4", "", "auto:x"])

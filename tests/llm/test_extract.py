@@ -24,17 +24,6 @@ WANTED = PolicyDecision(action="Cut taxes", reasoning="Demand is {weak}.", confi
         '{"confidence": 0.5, "new": [1], "action": "Cut taxes", "reasoning": "Demand is {weak}."}',
         f"A set {{a, b}} of things, then {GOOD} and {{an open end",
     ],
-    ids=[
-        "plain",
-        "whitespace",
-        "fence",
-        "think",
-        "draft in thinking",
-        "no opening tag",
-        "draft",
-        "order",
-        "braces",
-    ],
 )
 def test_the_decision_is_found(text: str) -> None:
     assert parse_reply(text, PolicyDecision) == WANTED
@@ -55,16 +44,12 @@ def test_the_decision_is_found(text: str) -> None:
         (GOOD.replace("Cut taxes", " "), "action: String should have at least 1 character"),
         ("[" * 100_000, "no JSON object"),
         ('{"a":' * 5_000, "not valid JSON"),
+        ("{" * 200_000, "not valid JSON"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
     with pytest.raises(InvalidReply, match=complaint):
         parse_reply(text, PolicyDecision)
-
-
-def test_a_reply_of_braces_is_given_up_soon() -> None:
-    with pytest.raises(InvalidReply):
-        parse_reply("{" * 200_000, PolicyDecision)
 
 
 @pytest.mark.parametrize(

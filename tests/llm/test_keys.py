@@ -108,9 +108,7 @@ async def test_what_a_function_returns_in_place_of_a_key_is_not_in_the_error(val
     [
         ("openai:m", {"base_url": f"https://127.0.0.1:9/v1?api_key={KEY}"}),
         ("openai:m", {"base_url": f"127.0.0.1:9?key=a@{KEY}"}),
-        ("openai:m", {"base_url": f"https://127.0.0.1:9/v1#{KEY}"}),
         ("openai:m", {"base_url": f"https://me:{KEY}@127.0.0.1:9/v1"}),
-        ("openai:m", {"base_url": f"https://me:{KEY}?x@127.0.0.1:9/v1"}),
         ("openai:m", {"base_url": "http://127.0.0.1:9/v1", "host": f"http://x?key={KEY}"}),
         ("openai:m", {"base_url": "http://127.0.0.1:9/v1", "api_key": KEY}),
         ("openai:m", {"base_url": "http://127.0.0.1:9/v1", "api_key": f"{KEY} …"}),

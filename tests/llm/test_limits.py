@@ -7,11 +7,13 @@ import heapq
 import random
 
 import pytest
+from builders import make_client
+from client_kit import say
 
 from llmsim_lab.errors import LLMFailureException
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._limits import Limits
-from llmsim_lab.types import ChatReply, ChatRequest, Message, OnText
+from llmsim_lab.types import ChatReply, ChatRequest, OnText
 
 
 def play(
@@ -87,39 +89,30 @@ def test_a_server_that_has_become_slower_is_sent_fewer() -> None:
     assert limit.at_once <= 2
 
 
-def test_a_given_number_stays() -> None:
-    limit = Limits(3)
-    play(limit, slots=8)
-    assert limit.at_once == 3
-
-
 async def test_the_queue_of_a_server_is_not_charged_to_the_model() -> None:
     """Each answer takes half of ``timeout_s``, and the fourth comes after two of them."""
     one_at_a_time = asyncio.Lock()
 
     async def answer(_: ChatRequest) -> ChatReply:
         async with one_at_a_time:
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.05)
         return ChatReply(text="Yes.")
 
-    config = LLMConfig(timeout_s=0.4, retry_wait_s=0, max_concurrency=4)
-    client = LLMClient(config, ScriptedBackend(answer))
-    asked = [Message("user", "Is it?")]
-    answers = await asyncio.gather(*(client.converse(asked) for _ in range(4)))
+    client = make_client(answer, timeout_s=0.1, max_concurrency=4)
+    answers = await asyncio.gather(*(say(client) for _ in range(4)))
     assert [call.attempts for _, call in answers] == [1] * 4
 
 
 async def test_a_request_that_hangs_ends_beside_others_that_are_answered() -> None:
     async def answer(request: ChatRequest) -> ChatReply:
-        await asyncio.sleep(30 if "hang" in request.prompt else 0.01)
+        await asyncio.sleep(30 if "hang" in request.prompt else 0.005)
         return ChatReply(text="Yes.")
 
-    config = LLMConfig(timeout_s=0.2, retry_wait_s=0, max_concurrency=2)
-    client = LLMClient(config, ScriptedBackend(answer))
-    hanging = asyncio.create_task(client.converse([Message("user", "hang")]))
+    client = make_client(answer, timeout_s=0.1, max_concurrency=2)
+    hanging = asyncio.create_task(say(client, "hang"))
     for _ in range(20):
-        await client.converse([Message("user", "Is it?")])
-    with pytest.raises(Exception, match="no reply within"):
+        await say(client)
+    with pytest.raises(LLMFailureException, match="no reply within"):
         await hanging
 
 
@@ -130,8 +123,8 @@ async def test_who_gives_up_in_the_queue_leaves_the_place_to_others() -> None:
         await going.wait()
         return ChatReply(text="Yes.")
 
-    client = LLMClient(LLMConfig(max_concurrency=1), ScriptedBackend(answer))
-    calls = [asyncio.create_task(client.converse([Message("user", "Is it?")])) for _ in range(4)]
+    client = make_client(answer, max_concurrency=1)
+    calls = [asyncio.create_task(say(client)) for _ in range(4)]
     await asyncio.sleep(0)
     calls[1].cancel()
     going.set()
@@ -148,13 +141,12 @@ async def test_a_slow_reply_is_not_late_as_long_as_something_comes() -> None:
         async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
             assert on_text is not None
             for _ in range(6):
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.03)
                 on_text("")
             return ChatReply(text="At last.")
 
-    config = LLMConfig(model="m", timeout_s=0.2, retry_wait_s=0)
-    reply, _ = await LLMClient(config, Slow()).converse([Message("user", "And?")])
-    assert reply.text == "At last."
-    hurried = LLMClient(config.model_copy(update={"total_timeout_s": 0.1}), Slow())
-    with pytest.raises(LLMFailureException, match=r"no reply within 0\.1 s"):
-        await hurried.converse([Message("user", "And?")])
+    config = LLMConfig(model="m", timeout_s=0.12, retry_wait_s=0)
+    assert (await say(LLMClient(config, Slow())))[0].text == "At last."
+    hurried = LLMClient(config.model_copy(update={"total_timeout_s": 0.05}), Slow())
+    with pytest.raises(LLMFailureException, match=r"no reply within 0\.05 s"):
+        await say(hurried)

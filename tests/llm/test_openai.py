@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import traceback
-from dataclasses import dataclass, field, replace
+import re
+from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx
 import pytest
+from client_kit import Answer, Served
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import OpenAIBackend, _openai, connect
@@ -34,56 +34,13 @@ HELD = replace(REQUEST, schema=SCHEMA)
 DONE = b"data: [DONE]\n\n"
 
 
-@dataclass
-class Answer:
-    body: bytes
-    status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class Server:
-    """A server without a socket: each request gets the next answer, the last one over and over."""
-
-    answers: list[Answer] = field(default_factory=list)
-    requests: list[httpx.Request] = field(default_factory=list)
-
-    def handle(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        stream = httpx.ByteStream(answer.body)
-        return httpx.Response(answer.status, headers=answer.headers, stream=stream)
-
-    @property
-    def bodies(self) -> list[dict[str, Any]]:
-        """What was asked of the model."""
-        return [json.loads(request.content) for request in self.requests if request.content]
-
-    async def ask(self, *answers: Answer, request: ChatRequest = REQUEST, **settings: Any) -> Any:
-        """Return a new backend's reply to a request."""
-        self.answers = list(answers)
-        return await OpenAIBackend("m", base_url=URL, **settings).chat(request)
-
-    async def failure(self, *answers: Answer, **settings: Any) -> BackendError:
-        with pytest.raises(BackendError) as caught:
-            await self.ask(*answers, **settings)
-        return caught.value
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    server = Server()
-    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(server.handle))
-    return server
-
-
 def streamed(*events: dict[str, Any] | bytes) -> Answer:
-    return Answer(
-        b"".join(
-            event if isinstance(event, bytes) else f"data: {json.dumps(event)}\n\n".encode()
-            for event in events
-        )
-    )
+    lines = [one if isinstance(one, bytes) else b"data: %b\n\n" % as_bytes(one) for one in events]
+    return Answer(b"".join(lines))
+
+
+def as_bytes(value: Any) -> bytes:
+    return json.dumps(value).encode()
 
 
 def delta(*, finish: str | None = None, **values: Any) -> dict[str, Any]:
@@ -100,7 +57,7 @@ def said(content: str | None = "Hm.", *, finish: str = "stop", **more: Any) -> A
 
 
 def document(value: Any, status: int = 200) -> Answer:
-    return Answer(json.dumps(value).encode(), status)
+    return Answer(as_bytes(value), status)
 
 
 def refused(status: int, message: str, **more: Any) -> Answer:
@@ -108,42 +65,44 @@ def refused(status: int, message: str, **more: Any) -> Answer:
     return replace(document({"error": {"message": message, **more}}, status), headers=headers)
 
 
-def everything(error: BaseException) -> str:
-    """Return all that a traceback could show of an error, and what its causes hold."""
-    texts, at = ["".join(traceback.format_exception(error))], error
-    while at is not None:
-        texts += [repr(at), repr(vars(at))]
-        at = at.__cause__ or at.__context__  # type: ignore[assignment]
-    return "\n".join(texts)
-
-
 # The request
+
+
+@dataclass
+class Server:
+    """Asks new backends of the server that says what it is told to."""
+
+    says: Served
+
+    async def ask(self, *answers: Answer, request: ChatRequest = REQUEST, **settings: Any) -> Any:
+        """Return a new backend's reply to a request."""
+        self.says.answers = list(answers)
+        return await OpenAIBackend("m", base_url=URL, **settings).chat(request)
+
+    async def failure(self, *answers: Answer, **settings: Any) -> BackendError:
+        with pytest.raises(BackendError) as caught:
+            await self.ask(*answers, **settings)
+        return caught.value
+
+
+@pytest.fixture
+def server(says: Served) -> Server:
+    return Server(says)
 
 
 async def test_a_request_has_every_option_and_no_other_field(server: Server) -> None:
     options = {**REQUEST.options, "top_p": 0.9, "min_p": None, "top_k": 3}
     await server.ask(said(), request=replace(HELD, options=options))
-    [body] = server.bodies
-    assert body == {
-        "model": "m",
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "messages": [
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": "A secret plan."},
-        ],
-        "temperature": 0.5,
-        "seed": 7,
-        "max_tokens": 64,
-        "top_p": 0.9,
-        "top_k": 3,
-        "chat_template_kwargs": {"enable_thinking": False},
-        "response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": "reply", "strict": True, "schema": SCHEMA},
-        },
-    }
-    [request] = server.requests
+    [body] = server.says.bodies
+    held = {"name": "reply", "strict": True, "schema": SCHEMA}
+    assert body.pop("response_format") == {"type": "json_schema", "json_schema": held}
+    roles = [(it["role"], it["content"]) for it in body.pop("messages")]
+    assert roles == [(it.role, it.content) for it in REQUEST.messages]
+    assert body.pop("stream_options") == {"include_usage": True}
+    assert body.pop("chat_template_kwargs") == {"enable_thinking": False}
+    sent = {"temperature": 0.5, "seed": 7, "max_tokens": 64, "top_p": 0.9, "top_k": 3}
+    assert body == {"model": "m", "stream": True, **sent}
+    [request] = server.says.requests
     assert str(request.url) == f"{URL}/chat/completions"
     assert request.headers["accept-encoding"] == "identity"
     assert request.headers["user-agent"] == "llmsim-lab"
@@ -163,28 +122,17 @@ async def test_thinking_is_asked_for_in_the_servers_words(
 ) -> None:
     await server.ask(said(), request=replace(REQUEST, think=think))
     known = {"reasoning_effort", "chat_template_kwargs"}
-    assert {name: value for name, value in server.bodies[0].items() if name in known} == fields
+    assert {name: value for name, value in server.says.bodies[0].items() if name in known} == fields
 
 
 async def test_a_conversation_with_tools_names_the_call_that_each_result_is_of() -> None:
-    calls = (
-        ToolCall(name="find", arguments={"x": "é"}),
-        ToolCall(name="add", arguments={}, id="abc"),
-        ToolCall(name="find", arguments={"x": 2}),
-    )
-    messages = (
-        Message("assistant", "", calls),
-        Message("tool", "added", tool_name="add"),
-        Message("tool", "first", tool_name="find"),
-        Message("tool", "second", tool_name="find"),
-    )
-    asked, *results = as_json(messages)
+    find = ToolCall(name="find", arguments={"x": "é"})
+    calls = (find, ToolCall(name="add", arguments={}, id="abc"), find)
+    results = [Message("tool", "so", tool_name=name) for name in ("add", "find", "find")]
+    asked, *results = as_json([Message("assistant", "", calls), *results])
     assert [call["id"] for call in asked["tool_calls"]] == ["call_1", "abc", "call_3"]
-    assert asked["tool_calls"][0] == {
-        "id": "call_1",
-        "type": "function",
-        "function": {"name": "find", "arguments": '{"x": "é"}'},
-    }
+    function = {"name": "find", "arguments": '{"x": "é"}'}
+    assert asked["tool_calls"][0] == {"id": "call_1", "type": "function", "function": function}
     assert [result["tool_call_id"] for result in results] == ["abc", "call_1", "call_3"]
 
 
@@ -194,20 +142,12 @@ async def test_openai_itself_is_asked_in_its_own_words(
     monkeypatch.setattr(_openai, "HOSTED", URL)
     caplog.set_level(logging.INFO, logger="llmsim_lab")
     await server.ask(said(), request=HELD, api_key=KEY)
-    [body] = server.bodies
+    [body] = server.says.bodies
     assert body["max_completion_tokens"] == 64
     assert not {"max_tokens", "chat_template_kwargs"} & set(body)
     held = body["response_format"]["json_schema"]
     assert (held["strict"], held["schema"]) == (True, SIMPLER)
     assert caplog.messages == []
-
-
-async def test_the_owner_of_a_server_may_change_what_is_sent(server: Server) -> None:
-    def add(request: ChatRequest, body: dict[str, Any]) -> None:
-        body["priority"] = len(request.messages)
-
-    await server.ask(said(), extend=add)
-    assert server.bodies[0]["priority"] == 2
 
 
 # The reply
@@ -219,7 +159,7 @@ async def test_a_reply_has_text_thinking_tokens_and_calls(server: Server) -> Non
     answer = said("Yes.", finish="length", tool_calls=[call], reasoning_content="Hm.", usage=usage)
     tools = ({"type": "function", "function": {"name": "f", "parameters": {}}},)
     reply = await server.ask(answer, request=replace(REQUEST, tools=tools))
-    assert server.bodies[0]["tools"] == list(tools)
+    assert server.says.bodies[0]["tools"] == list(tools)
     assert reply == ChatReply(
         text="Yes.",
         thinking="Hm.",
@@ -233,14 +173,11 @@ async def test_a_reply_has_text_thinking_tokens_and_calls(server: Server) -> Non
 
 
 async def test_alternatives_of_the_first_token_are_asked_for_and_read(server: Server) -> None:
-    tokens = [
-        {"token": "B", "logprob": -2.0, "bytes": [66]},
-        {"token": "A", "logprob": -0.25, "bytes": [65]},
-    ]
+    tokens = [{"token": "B", "logprob": -2.0, "bytes": [66]}, {"token": "A", "logprob": -0.25}]
     first = {"token": "A", "logprob": -0.25, "top_logprobs": tokens}
     answer = said("A", logprobs={"content": [first, {"token": "!", "top_logprobs": []}]})
     reply = await server.ask(answer, request=replace(REQUEST, top_logprobs=5))
-    assert (server.bodies[0]["logprobs"], server.bodies[0]["top_logprobs"]) == (True, 5)
+    assert (server.says.bodies[0]["logprobs"], server.says.bodies[0]["top_logprobs"]) == (True, 5)
     assert reply.top_logprobs == (("B", -2.0), ("A", -0.25))
 
 
@@ -254,7 +191,7 @@ async def test_a_model_that_the_server_stopped_is_a_failure_with_what_came(serve
 
 async def test_a_stream_is_handed_on_and_put_together(server: Server) -> None:
     usage = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}
-    server.answers = [
+    server.says.answers = [
         streamed(
             b": a comment, as some send while they wait\n\n",
             delta(reasoning_content="Well"),
@@ -293,12 +230,6 @@ async def test_calls_that_come_in_pieces_are_put_together(server: Server) -> Non
         ToolCall(name="g", arguments={}, id="c"),
         ToolCall(name="h", arguments={}, id="c"),
     )
-
-
-async def test_a_stream_that_ends_early_is_a_lost_connection(server: Server) -> None:
-    error = await server.failure(streamed(delta(content="So")))
-    assert (error.reason, error.retry) == ("connection_error", True)
-    assert str(error) == f"the reply of the server at {URL} ended before it was done"
 
 
 @pytest.mark.parametrize(
@@ -347,13 +278,13 @@ async def test_a_server_without_structured_outputs_gets_the_schema_as_text_and_i
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refused(400, "This response_format type is unavailable now", type="invalid_request_error")
-    server.answers = [no, no, said('{"word": "yes"}')]
+    server.says.answers = [no, no, said('{"word": "yes"}')]
     backend = OpenAIBackend("m", base_url=URL)
     await backend.chat(HELD)
     await backend.chat(replace(HELD, messages=(Message("user", "Go."),)))
-    assert ["response_format" in body for body in server.bodies] == [True, True, False, False]
-    assert [message["role"] for message in server.bodies[3]["messages"]] == ["system", "user"]
-    system = server.bodies[2]["messages"][0]
+    assert ["response_format" in body for body in server.says.bodies] == [True, True, False, False]
+    assert [message["role"] for message in server.says.bodies[3]["messages"]] == ["system", "user"]
+    system = server.says.bodies[2]["messages"][0]
     assert system["role"] == "system"
     assert system["content"].startswith("Be brief.\n\nReply with one JSON object")
     assert json.dumps(SCHEMA) in system["content"]
@@ -366,11 +297,11 @@ async def test_a_schema_that_is_turned_down_is_sent_without_what_strict_mode_lac
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = "Invalid schema for response_format 'reply': 'maxLength' is not permitted."
-    server.answers = [refused(400, text, param="response_format"), said('{"word": "yes"}')]
+    server.says.answers = [refused(400, text, param="response_format"), said('{"word": "yes"}')]
     backend = OpenAIBackend("m", base_url=URL)
     await backend.chat(HELD)
     await backend.chat(HELD)
-    sent = [body["response_format"]["json_schema"]["schema"] for body in server.bodies]
+    sent = [body["response_format"]["json_schema"]["schema"] for body in server.says.bodies]
     assert sent == [SCHEMA, SIMPLER, SIMPLER]
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
@@ -389,13 +320,13 @@ async def test_what_a_server_does_not_take_is_left_out_from_then_on(
 ) -> None:
     caplog.set_level(logging.INFO, logger="llmsim_lab")
     request = replace(REQUEST, top_logprobs=3)
-    server.answers = [refused(400, message), said()]
+    server.says.answers = [refused(400, message), said()]
     backend = OpenAIBackend("m", base_url=URL)
     await backend.chat(request)
     await backend.chat(request)
-    assert gone in server.bodies[0]
-    assert gone not in server.bodies[-1]
-    assert ("max_completion_tokens" in server.bodies[-1]) == (gone == "max_tokens")
+    assert gone in server.says.bodies[0]
+    assert gone not in server.says.bodies[-1]
+    assert ("max_completion_tokens" in server.says.bodies[-1]) == (gone == "max_tokens")
     assert sum(f"lacks={gone} " in line for line in caplog.messages) == 1
 
 
@@ -405,18 +336,9 @@ async def test_what_a_server_does_not_take_is_left_out_from_then_on(
 @pytest.mark.parametrize(
     ("answer", "reason", "told"),
     [
-        (
-            refused(401, "no"),
-            "client_error",
-            "rejects the request for 'm': no; set OPENAI_API_KEY, or give",
-        ),
-        (
-            refused(404, "The model `m` does not exist."),
-            "model_not_found",
-            "has no model 'm': The model `m` does not exist.",
-        ),
+        (refused(401, "no"), "client_error", "rejects the request for 'm': no; set OPENAI_API_KEY"),
+        (refused(404, "The model `m` does not exist."), "model_not_found", "has no model 'm': The"),
         (refused(404, "Not Found"), "client_error", "is the address of an OpenAI-compatible"),
-        (refused(400, "bad \x1b[31mred"), "client_error", "bad [31mred"),
         (document({"detail": "no body"}, 422), "client_error", "no body"),
         (document({"message": "bare"}, 400), "client_error", ": bare"),
         (document(["odd"], 500), "server_error", '["odd"]'),
@@ -440,78 +362,51 @@ async def test_a_missing_model_comes_with_the_list_of_those_there_are(server: Se
     assert str(error).endswith("model-11 and 2 more")
 
 
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [
-        (
-            refused(
-                400,
-                "request (4031 tokens) exceeds the available context size (2048 tokens)",
-                type="exceed_context_size_error",
-                n_prompt_tokens=4031,
-                n_ctx=2048,
-            ),
-            "the prompt has 4031 tokens, more than the context window of 2048 tokens can hold",
-        ),
-        (
-            refused(
-                400,
-                "This model's maximum context length is 4096 tokens. However, you requested 5000.",
-                code="context_length_exceeded",
-            ),
-            "the prompt has 25 characters, more than the context window",
-        ),
-        (
-            refused(400, "The prompt is longer than the maximum model length of 512."),
-            "(The prompt is longer than the maximum model length of 512.)",
-        ),
-    ],
-)
+LLAMA = {"type": "exceed_context_size_error", "n_prompt_tokens": 4031, "n_ctx": 2048}
+NOT_FIT = [
+    (refused(400, "(2048 tokens)", **LLAMA), "has 4031 tokens, more than .* window of 2048 tokens"),
+    (refused(400, "maximum", code="context_length_exceeded"), "has 25 characters, more than the c"),
+    (refused(400, "The prompt is longer than the maximum model length of 512."), "of 512"),
+]
+
+
+@pytest.mark.parametrize(("answer", "told"), NOT_FIT)
 async def test_a_prompt_that_does_not_fit_is_told_apart(
     server: Server, answer: Answer, told: str
 ) -> None:
     error = await server.failure(answer, request=HELD)
     assert (error.reason, error.status_code, error.retry) == ("context_overflow", 400, False)
-    assert told in str(error)
-    assert "start the server with a larger window" in str(error)
+    assert re.search(f"{told}.*start the server with a larger window", str(error))
 
 
 # The key
 
 
-async def _given(kind: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    if kind == "environment":
-        monkeypatch.setenv("OPENAI_API_KEY", f" {KEY}\n")
-        return None
-
-    async def fetched() -> str:
-        return KEY
-
-    return {"text": KEY, "function": lambda: KEY, "async function": fetched}[kind]
+async def fetched() -> str:
+    return KEY
 
 
-@pytest.mark.parametrize("kind", ["environment", "text", "function", "async function"])
+@pytest.mark.parametrize("given", [None, KEY, lambda: KEY, fetched])
 async def test_the_key_goes_to_the_server_and_nowhere_else(
-    server: Server, kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: Server, given: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    backend = OpenAIBackend("m", base_url=URL, api_key=await _given(kind, monkeypatch))
-    server.answers = [refused(401, f"Incorrect API key: Bearer {KEY}", param=KEY)]
-    with pytest.raises(BackendError) as caught:
+    if given is None:
+        monkeypatch.setenv("OPENAI_API_KEY", f" {KEY}\n")
+    backend = OpenAIBackend("m", base_url=URL, api_key=given)
+    server.says.answers = [refused(401, f"Incorrect API key: Bearer {KEY}", param=KEY)]
+    with pytest.raises(BackendError, match=r"Incorrect API key: Bearer \*\*\*"):
         await backend.chat(REQUEST)
-    [request] = server.requests
+    [request] = server.says.requests
     assert request.headers["authorization"] == f"Bearer {KEY}"
-    assert "Incorrect API key: Bearer ***" in str(caught.value)
-    assert KEY not in everything(caught.value)
     assert KEY not in repr(backend) + repr(vars(backend)) + repr(await backend._secret())
     assert KEY not in caplog.text
 
 
 @pytest.mark.parametrize("key", ["sk-with\nbreak", "sk-…", "two words", " "])
 def test_a_key_that_cannot_be_one_is_not_shown(key: str) -> None:
-    with pytest.raises(ConfigError, match=r"API key \(str, not shown\)") as caught:
+    with pytest.raises(ConfigError, match=r"API key \(str, not shown\)"):
         OpenAIBackend("m", base_url=URL, api_key=key)
-    assert key.strip() == "" or key not in everything(caught.value)
 
 
 def test_openai_itself_is_not_asked_without_a_key() -> None:
@@ -524,14 +419,14 @@ def test_openai_itself_is_not_asked_without_a_key() -> None:
 
 async def test_model_info_says_what_the_server_tells_and_no_digest(server: Server) -> None:
     models = [{"id": "other"}, {"id": "m", "owned_by": "vllm", "max_model_len": 32768}]
-    server.answers = [document({"data": models})]
+    server.says.answers = [document({"data": models})]
     info = await OpenAIBackend("m", base_url=URL).model_info()
     assert (info.name, info.backend, info.digest) == ("m", "openai", None)
     assert info.context_length == 32768
 
 
 def test_connect_reports_the_server_and_the_names_it_lists(server: Server) -> None:
-    server.answers = [document({"data": [{"id": "a"}, {"id": "b"}]})]
+    server.says.answers = [document({"data": [{"id": "a"}, {"id": "b"}]})]
     known = connect("openai:a", base_url=URL, quiet=True)
     other = connect("openai:c", host=URL, quiet=True)
     with pytest.raises(ConfigError, match=r"name the model, as 'openai:NAME': .* has a, b"):
@@ -586,6 +481,7 @@ def test_a_base_url_is_understood(given: str | None, url: str) -> None:
         ({"oneOf": [{"type": "integer"}, {"type": "null"}]}, False),
         ({"type": "array", "prefixItems": [{"type": "integer"}]}, False),
         ({"type": "object", "additionalProperties": {"type": "integer"}}, False),
+        ({"type": "object", "properties": {"a": {}}, "additionalProperties": False}, False),
     ],
 )
 def test_only_a_schema_that_strict_mode_takes_is_called_strict(it: Any, strict: bool) -> None:
@@ -594,28 +490,27 @@ def test_only_a_schema_that_strict_mode_takes_is_called_strict(it: Any, strict: 
 
 
 def test_a_portable_schema_has_only_what_strict_mode_knows() -> None:
+    def whole(**properties: Any) -> dict[str, Any]:
+        return {"properties": properties, "required": [*properties], "additionalProperties": False}
+
+    texts = {"type": "array", "items": {"type": "string", "maxLength": 3}, "maxItems": 4}
+    either = [{"type": "integer", "minimum": 1}, {"type": "null"}]
     schema = {
         "title": "Reply",
-        "type": "object",
         "$defs": {"One": {"type": "string", "title": "One", "minLength": 2}},
-        "properties": {
-            "one": {"$ref": "#/$defs/One", "description": "beside a reference"},
-            "many": {"type": "array", "items": {"type": "string", "maxLength": 3}, "maxItems": 4},
-            "either": {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]},
-            "title": {"type": "string", "default": "x"},
-        },
-        "required": ["one", "many", "either", "title"],
-        "additionalProperties": False,
+        **whole(
+            one={"$ref": "#/$defs/One", "description": "beside a reference"},
+            many=texts,
+            either={"oneOf": either},
+            title={"type": "string", "default": "x"},
+        ),
     }
     assert portable(schema) == {
-        "type": "object",
         "$defs": {"One": {"type": "string"}},
-        "properties": {
-            "one": {"$ref": "#/$defs/One"},
-            "many": {"type": "array", "items": {"type": "string"}, "maxItems": 4},
-            "either": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]},
-            "title": {"type": "string"},
-        },
-        "required": ["one", "many", "either", "title"],
-        "additionalProperties": False,
+        **whole(
+            one={"$ref": "#/$defs/One"},
+            many=texts | {"items": {"type": "string"}},
+            either={"anyOf": either},
+            title={"type": "string"},
+        ),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -18,131 +19,81 @@ ASKED = ChatRequest(
     model="m", messages=(Message("user", "Hello"),), options={"num_ctx": 4096, "num_predict": 8}
 )
 URL = "http://box:1/v1"
-Answer = httpx.Response | Exception
+LOST, FAILED, WRONG = "connection_error", "server_error", "client_error"
+AWAY, LATER = {"Location": "http://other/"}, {"Retry_After": "7"}
+PACKED = {"Content_Encoding": "gzip"}
+GZIP = gzip.compress(b" " * 5_000_000, 1)
+DEEP = b"data:" + b"[" * 300 + b"]" * 300
 
 
-def refusal(status: int, text: str, **headers: str) -> httpx.Response:
-    return httpx.Response(status, json={"error": {"message": text}}, headers=headers)
+def error(text: str) -> bytes:
+    return json.dumps({"error": {"message": text}}).encode()
 
 
-FAULTS: dict[str, tuple[Answer, FailureReason, bool, str]] = {
-    "refused": (httpx.ConnectError("refused"), "connection_error", True, "no KIND answers at URL"),
-    "broke": (
-        httpx.ReadError("gone"),
-        "connection_error",
-        True,
-        "connection to WHO broke: gone",
-    ),
-    "late": (httpx.ConnectTimeout(""), "connection_error", True, "no KIND answers at URL"),
-    "redirect": (
-        httpx.Response(307, headers={"Location": "http://other/"}),
-        *("client_error", False, "WHO redirects to http://other/, which is not followed"),
-    ),
-    "gzip": (
-        httpx.Response(
-            200,
-            headers={"Content-Encoding": "gzip"},
-            stream=httpx.ByteStream(gzip.compress(b" " * 50_000_000, 1)),
-        ),
-        *("server_error", True, "the answer of URL is not JSON as an KIND sends it"),
-    ),
-    "large": (
-        httpx.Response(200, content=b"x" * 2**21),
-        *("server_error", False, "WHO sent more than 1,048,576 bytes"),
-    ),
-    "deep": (
-        httpx.Response(200, content=b"data:" + b"[" * 300 + b"]" * 300),
-        *("server_error", True, "the answer of URL is not JSON as an KIND sends it"),
-    ),
-    "busy": (
-        refusal(429, "slow down", **{"Retry-After": "7"}),
-        *("rate_limited", True, "WHO limits the rate: slow down"),
-    ),
-    "down": (refusal(503, "later"), "server_error", True, "WHO failed for 'm': later"),
-    "wrong": (refusal(422, "bad"), "client_error", False, "WHO rejects the request for 'm': bad"),
-    "terminal": (
-        refusal(500, "\x1b[31mred"),
-        "server_error",
-        True,
-        "WHO failed for 'm': [31mred",
-    ),
-    "empty": (httpx.Response(200, content=b""), "connection_error", True, "before it was done"),
+FAULTS: dict[str, tuple[Any, int, dict[str, str], Any, bool, str]] = {
+    "refused": (httpx.ConnectError("no"), 200, {}, LOST, True, "no KIND answers at URL"),
+    "broke": (httpx.ReadError("gone"), 200, {}, LOST, True, "connection to WHO broke: gone"),
+    "late": (httpx.ConnectTimeout(""), 200, {}, LOST, True, "no KIND answers at URL"),
+    "empty": (b"", 200, {}, LOST, True, "before it was done"),
+    "redirect": (b"", 307, AWAY, WRONG, False, "WHO redirects to http://other/, which is not foll"),
+    "gzip": (GZIP, 200, PACKED, FAILED, True, "the answer of URL is not JSON as an KIND sends it"),
+    "large": (b"x" * 2**21, 200, {}, FAILED, False, "WHO sent more than 1,048,576 bytes"),
+    "deep": (DEEP, 200, {}, FAILED, True, "the answer of URL is not JSON as an KIND sends it"),
+    "busy": (error("slow"), 429, LATER, "rate_limited", True, "WHO limits the rate: slow"),
+    "down": (error("later"), 503, {}, FAILED, True, "WHO failed for 'm': later"),
+    "wrong": (error("bad"), 422, {}, WRONG, False, "WHO rejects the request for 'm': bad"),
+    "terminal": (error("\x1b[31mred"), 500, {}, FAILED, True, "WHO failed for 'm': [31mred"),
 }
 
 
-def backend_of(kind: str) -> tuple[Any, dict[str, str]]:
+def backend_of(kind: str) -> Any:
     if kind == "ollama":
-        backend: Any = OllamaBackend("m", host="http://box:1")
-    else:
-        backend = OpenAIBackend("m", base_url=URL, extend=extend if kind == "embedded" else None)
-    server = backend.server
-    return backend, {server.who: "WHO", server.kind: "KIND", server.url: "URL"}
+        return OllamaBackend("m", host="http://box:1")
+    return OpenAIBackend("m", base_url=URL, extend=extend if kind == "embedded" else None)
 
 
 @pytest.mark.parametrize("kind", ["ollama", "openai", "embedded"])
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_fault_is_the_same_failure_in_the_same_words(
-    kind: str, fault: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, fault: str, says: Callable[..., None]
 ) -> None:
-    answer, reason, retry, words = FAULTS[fault]
-
-    def handle(request: httpx.Request) -> httpx.Response:
-        if request.url.path == "/api/version":
-            return httpx.Response(200, json={"version": "0.32.15"})
-        if isinstance(answer, Exception):
-            raise answer
-        stream = httpx.ByteStream(answer.content) if answer.is_stream_consumed else answer.stream
-        return httpx.Response(answer.status_code, headers=answer.headers, stream=stream)
-
-    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(handle))
-    backend, names = backend_of(kind)
+    body, status, headers, reason, retry, words = FAULTS[fault]
+    says(body, status, **headers)
+    backend = backend_of(kind)
     with pytest.raises(BackendError) as caught:
         await backend.chat(ASKED)
-    text = str(caught.value)
-    for name, word in names.items():
-        text = text.replace(name, word)
-    assert words in text
+    text = str(caught.value).replace(backend.server.who, "WHO").replace(backend.server.url, "URL")
+    assert words in text.replace(backend.server.kind, "KIND")
     assert (caught.value.reason, caught.value.retry) == (reason, retry)
     assert caught.value.retry_after_s == (7.0 if fault == "busy" else None)
 
 
-def said(code: str | None, message: str, kind: str = "invalid_request_error") -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
-
-
-DOCUMENTED: list[tuple[int, dict[str, Any], FailureReason, bool]] = [
-    (401, said("invalid_api_key", "Incorrect API key provided"), "client_error", False),
-    (401, said(None, "You must be a member of an organization"), "client_error", False),
-    (403, said("unsupported_country_region_territory", "not supported"), "client_error", False),
-    (404, said("model_not_found", "The model `m` does not exist"), "model_not_found", False),
-    (
-        400,
-        said("context_length_exceeded", "maximum context length"),
-        "context_overflow",
-        False,
-    ),
-    (429, said("rate_limit_exceeded", "Rate limit reached", "requests"), "rate_limited", True),
-    (429, said("insufficient_quota", "You exceeded your quota"), "rate_limited", False),
-    (500, said(None, "The server had an error", "server_error"), "server_error", True),
-    (503, said(None, "The engine is currently overloaded"), "server_error", True),
+DOCUMENTED: list[tuple[int, str | None, str, FailureReason, bool]] = [
+    (401, "invalid_api_key", "Incorrect API key provided", "client_error", False),
+    (401, None, "You must be a member of an organization", "client_error", False),
+    (403, "unsupported_country_region_territory", "not supported", "client_error", False),
+    (404, "model_not_found", "The model `m` does not exist", "model_not_found", False),
+    (400, "context_length_exceeded", "maximum context length", "context_overflow", False),
+    (429, "rate_limit_exceeded", "Rate limit reached", "rate_limited", True),
+    (429, "insufficient_quota", "You exceeded your quota", "rate_limited", False),
+    (500, None, "The server had an error", "server_error", True),
+    (503, None, "The engine is currently overloaded", "server_error", True),
 ]
 """OpenAI's error codes: https://platform.openai.com/docs/guides/error-codes, November 2026."""
 
 
-@pytest.mark.parametrize(("status", "body", "reason", "retry"), DOCUMENTED)
+@pytest.mark.parametrize(("status", "code", "message", "reason", "retry"), DOCUMENTED)
 async def test_what_openai_documents_has_one_reason_each(
     status: int,
-    body: dict[str, Any],
+    code: str | None,
+    message: str,
     reason: FailureReason,
     retry: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    says: Callable[..., None],
 ) -> None:
-    def handle(request: httpx.Request) -> httpx.Response:
-        if request.url.path.endswith("/models"):
-            return httpx.Response(200, json={"data": [{"id": "other"}]})
-        return httpx.Response(status, stream=httpx.ByteStream(json.dumps(body).encode()))
-
-    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(handle))
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    said = {"message": message, "type": kind, "param": None, "code": code}
+    says(json.dumps({"error": said}).encode(), status)
     with pytest.raises(BackendError) as caught:
         await OpenAIBackend("m", base_url=URL).chat(ASKED)
     assert (caught.value.reason, caught.value.retry) == (reason, retry)

@@ -8,7 +8,7 @@ import pytest
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import ScriptedBackend
-from llmsim_lab.models import PolicyDecision
+from llmsim_lab.models import GlobalState
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message
 
 REQUEST = ChatRequest(
@@ -32,10 +32,7 @@ async def test_a_list_is_used_up_in_order_and_its_end_is_an_error() -> None:
     [
         ("plain", "plain"),
         ({"a": 1}, '{"a": 1}'),
-        (
-            PolicyDecision(action="Hold", reasoning="Calm", confidence=1),
-            '{"action":"Hold","reasoning":"Calm","confidence":1.0}',
-        ),
+        (GlobalState(), GlobalState().model_dump_json()),
         (ChatReply(text="whole"), "whole"),
         (lambda request: request.messages[0].content, "Hi"),
     ],
@@ -49,17 +46,9 @@ async def test_a_function_may_be_async_and_stand_in_a_list() -> None:
     async def answer(request: ChatRequest) -> str:
         return request.messages[0].content * 2
 
-    assert await text_of(ScriptedBackend([answer])) == "HiHi"
-
-
-async def test_what_cannot_be_a_reply_is_rejected() -> None:
+    backend = ScriptedBackend([answer, 42], name="puppet")
+    assert (await text_of(backend), backend.requests) == ("HiHi", [REQUEST])
     with pytest.raises(ConfigError, match="not 42"):
-        await ScriptedBackend([42]).chat(REQUEST)
-
-
-async def test_requests_are_kept_and_the_model_says_what_it_is() -> None:
-    backend = ScriptedBackend("x", name="puppet")
-    await backend.chat(REQUEST)
-    assert backend.requests == [REQUEST]
+        await backend.chat(REQUEST)
     assert (await backend.model_info()).name == "puppet"
-    assert repr(backend) == "<ScriptedBackend 'puppet', 1 requests>"
+    assert repr(backend) == "<ScriptedBackend 'puppet', 2 requests>"

@@ -1,159 +1,135 @@
-"""Replies that are read while they are written: who gets the text, and that giving up stops."""
+"""Replies that are read while they are written: who sees them, and that giving up stops them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_ollama import FakeOllama
+from builders import answer, make_client, make_simulation
+from client_kit import GOOD, SITE, decide, until
+from fake_ollama import FakeOllama, Fault
 
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._scope import InFlight, scoped
-from llmsim_lab.models import PolicyDecision
-from llmsim_lab.types import CallSite, ChatReply, ChatRequest, Message, OnText
+from llmsim_lab.run import replay
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.types import ChatReply, ChatRequest, Message, OnText
 
-TEXT = "Raise the rate, and say why."
-GOOD = {"action": "Raise the rate", "reasoning": "Prices rise.", "confidence": 0.8}
-SITE = CallSite(component="agent", agent="Aland", turn=1)
+TEXT = json.dumps(GOOD)
 REQUEST = ChatRequest(model="llama3.2", messages=(Message("user", "What now?"),))
 
 
-class Writer:
-    """A backend that writes its text in small pieces."""
-
-    streams = True
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
-        assert on_text is not None
-        for at in range(0, len(self.text), 5):
-            on_text(self.text[at : at + 5])
-            await asyncio.sleep(0)
-        return ChatReply(text=self.text)
-
-
-def client_of(backend: Any, **config: Any) -> LLMClient:
-    return LLMClient(LLMConfig(**{"model": "llama3.2", "retry_wait_s": 0} | config), backend)
-
-
-async def decide(client: LLMClient) -> PolicyDecision:
-    return await client.call_with_retry(
-        prompt="What now?", response_model=PolicyDecision, site=SITE
-    )
-
-
-# Ollama
-
-
-async def ask(server: FakeOllama, on_text: OnText | None = None) -> ChatReply:
-    backend = OllamaBackend(host=server.host)
-    return await backend.chat(REQUEST, on_text=on_text)
-
-
-@pytest.mark.parametrize(
-    "reply", [TEXT, "", ChatReply(text="Raise.", thinking="Hm, well."), "Zwölf Prüfungen 🎉"]
-)
+@pytest.mark.parametrize("reply", ["", ChatReply(text="Ja 🎉", thinking="Hm, well."), TEXT])
 async def test_a_streamed_reply_is_the_same_reply(reply: Any) -> None:
     pieces: list[str] = []
     with FakeOllama(reply=reply) as server:
-        plain, streamed = await ask(server), await ask(server, pieces.append)
+        backend = OllamaBackend(host=server.host)
+        plain = await backend.chat(REQUEST)
+        streamed = await backend.chat(REQUEST, on_text=pieces.append)
     for field in ("text", "thinking", "done_reason", "prompt_tokens", "reply_tokens"):
         assert getattr(streamed, field) == getattr(plain, field)
     thought = f"<think>{plain.thinking}</think>" if plain.thinking else ""
     assert "".join(pieces) == thought + plain.text
 
 
-class Endless:
-    """An Ollama that writes without end: its address, and by request whether its client left."""
-
-    def __init__(self) -> None:
-        self.host = ""
-        self.asked = asyncio.Event()
-        self.left: list[asyncio.Event] = []
-
-    async def are_all_gone(self) -> bool:
-        """Wait until all clients have left; returns True if there was one."""
-        for left in self.left:
-            await left.wait()
-        return bool(self.left)
-
-
-@asynccontextmanager
-async def endless(piece: str) -> AsyncIterator[Endless]:
-    """Run such a server."""
-    ollama = Endless()
-    line = {"model": "llama3.2", "message": {"role": "assistant", "content": piece}, "done": False}
-    chunk = json.dumps(line).encode() + b"\n"
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        left = asyncio.Event()
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n"
-        await reader.read(65536)
-        ollama.left.append(left)
-        ollama.asked.set()
-        writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
-        try:
-            while not reader.at_eof():
-                writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
-                await writer.drain()
-                await asyncio.sleep(0.001)
-        except ConnectionError:
-            pass
-        finally:
-            left.set()
-            writer.transport.abort()
-
-    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
-        ollama.host = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        yield ollama
-
-
-@pytest.mark.parametrize("how", ["cancelled", "timeout", "deadline"])
-async def test_giving_up_closes_the_connection_at_once(how: str) -> None:
-    async with endless(" ") as ollama:
-        backend = OllamaBackend(host=ollama.host)
-        client = client_of(backend, total_timeout_s=0.1 if how == "timeout" else 60)
-        with scoped(deadline=time.monotonic() + (0.1 if how == "deadline" else 60)):
+@pytest.mark.parametrize(
+    ("how", "fault"),
+    [("cancelled", "hang"), *((how, "endless") for how in ("cancelled", "timeout", "deadline"))],
+)
+async def test_giving_up_closes_the_connection_at_once_and_frees_the_server(
+    how: str, fault: str
+) -> None:
+    with FakeOllama() as server:
+        server.fail_next(Fault(fault), times=2)
+        limit_s = 0.4 if how == "timeout" else 60
+        config = LLMConfig(model="llama3.2", total_timeout_s=limit_s, retry_wait_s=0)
+        client = LLMClient(config, OllamaBackend(host=server.host))
+        with scoped(deadline=time.monotonic() + (0.4 if how == "deadline" else 60)):
             task = asyncio.create_task(decide(client))
-            await ollama.asked.wait()
+            await until(lambda: bool(server.requests))
             if how == "cancelled":
                 task.cancel()
             with pytest.raises((asyncio.CancelledError, LLMFailureException)) as caught:
                 await task
-        assert await ollama.are_all_gone()
+        await until(lambda: server.active == 0)
         await client.aclose()
     assert (caught.type is asyncio.CancelledError) == (how == "cancelled")
-    if isinstance(caught.value, LLMFailureException):
-        assert caught.value.reason == "timeout"
 
 
-# Who gets the text
+# Who sees them
 
 
-async def test_whoever_watches_sees_the_text_grow() -> None:
-    calls, seen = InFlight(), list[str]()
+class Seen(InFlight):
+    """Notes all that it is told."""
 
-    class Seen(Writer):
-        async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
-            assert on_text is not None
+    def __init__(self) -> None:
+        super().__init__()
+        self.began_with: list[ChatRequest] = []
+        self.ended_with: list[ChatRequest] = []
 
-            def and_look(piece: str) -> None:
-                on_text(piece)
-                seen.append(calls.waiting[0].text)
+    def began(self, request: ChatRequest) -> None:
+        super().began(request)
+        self.began_with.append(request)
 
-            return await super().chat(request, on_text=and_look)
+    def ended(self, request: ChatRequest) -> None:
+        super().ended(request)
+        self.ended_with.append(request)
 
+
+class Writer:
+    """A backend that writes in pieces, notes what is seen of them, and answers when it is let."""
+
+    streams = True
+
+    def __init__(self, calls: InFlight) -> None:
+        self.calls, self.seen, self.let = calls, list[str](), asyncio.Event()
+
+    async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
+        assert on_text is not None
+        for at in range(0, len(TEXT), 5):
+            on_text(TEXT[at : at + 5])
+            self.seen.append(self.calls.waiting[0].text)
+        await self.let.wait()
+        return ChatReply(text=TEXT)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_what_is_in_flight_is_seen_with_its_place_time_and_text_until_it_ends(
+    cancelled: bool,
+) -> None:
+    calls = Seen()
+    backend = Writer(calls)
     with scoped(watch=calls):
-        await decide(client_of(Seen(json.dumps(GOOD))))
-    assert seen == [json.dumps(GOOD)[: 5 * n] for n in range(1, len(seen) + 1)]
-    assert len(seen) > 10
-    assert calls.waiting == ()
+        task = asyncio.create_task(decide(LLMClient(LLMConfig(), backend)))  # type: ignore[arg-type]
+        await until(lambda: len(backend.seen) > 10)
+    [waiting] = calls.waiting
+    assert (waiting.site, waiting.attempt, str(waiting)) == (SITE, 1, "agent of Aland")
+    assert waiting.since + waiting.seconds <= time.monotonic()
+    assert backend.seen == [TEXT[: 5 * n] for n in range(1, len(backend.seen) + 1)]
+    assert (calls.finished, calls.began_with[0].site) == (0, SITE)
+    if cancelled:
+        task.cancel()
+    else:
+        backend.let.set()
+    await asyncio.wait([task])
+    assert (calls.waiting, calls.finished) == ((), 1)
+    assert calls.ended_with[0] is calls.began_with[0]
+
+
+def test_a_runs_calls_are_seen_and_those_of_a_replay_end_without_having_begun(
+    tmp_path: Path,
+) -> None:
+    config, calls = make_simulation(names=("Aland",)).config, Seen()
+    taped = Simulation(config, llm_client=make_client(answer), tape=tmp_path / "x.tape")
+    with scoped(watch=calls):
+        taped.run(1)
+        assert (len(calls.began_with), calls.finished) == (3, 3)
+        taped.close()
+        replay(tmp_path / "x.tape")
+    assert (len(calls.began_with), calls.finished) == (3, 6)

@@ -14,48 +14,41 @@ from llmsim_lab.prompts import Prompt
 SIZES = (500, 1_000, 3_000, 9_000, 60_000)
 MANY = 10**9
 
-REPEATED = {
-    "brackets": ("{{ ", "(", "1", ")", " }}"),
-    "items": ("{{ ", "a[", "1", "]", " }}"),
-    "not": ("{{ ", "not ", "1", "", " }}"),
-    "minus": ("{{ ", "-", "1", "", " }}"),
-    "ifs": ("", "{% if a %}", "", "{% endif %}", ""),
-    "else": ("", "{% if a %}{% else %}", "", "{% endif %}", ""),
-    "loops": ("", "{% for b in a %}", "", "{% endfor %}", ""),
-    "loops in else": ("", "{% for b in a %}{% else %}", "", "{% endfor %}", ""),
-    "points": ("{{ a", ".b", "", "", " }}"),
-    "under": ("{{ a", ".__class__", "", "", " }}"),
-    "filters": ("{{ a", "|upper", "", "", " }}"),
-    "joins": ("{{ a", "|join(a", "", ")", " }}"),
-    "defaults": ("{{ a", "|default(a", "", ")", " }}"),
-    "ands": ("{{ a", " and a", "", "", " }}"),
-    "ors": ("{{ a", " or a", "", "", " }}"),
-    "calls": ("{{ ", "a(", "1", ")", " }}"),
-    "lists": ("{{ ", "[", "", "]", " }}"),
-    "dicts": ("{{ ", "{1:", "1", "}", " }}"),
-    "tuples": ("{{ ", "a,", "", "", " }}"),
-    "power": ("{{ 9", "**9", "", "", " }}"),
-    "times": ("{{ 'x'", "*9", "", "", " }}"),
-    "tildes": ("{{ a", "~a", "", "", " }}"),
-    "is": ("{{ a", " is a", "", "", " }}"),
-    "if else": ("{{ a", " if a else a", "", "", " }}"),
-    "slices": ("{{ a", "[1:]", "", "", " }}"),
-    "open braces": ("", "{{", "", "", ""),
-    "open tags": ("", "{% ", "", "", ""),
-    "comments": ("", "{#", "", "", ""),
-    "raw": ("", "{% raw %}", "", "", ""),
-    "quotes": ("{{ '", "''", "", "", " }}"),
-    "macros": ("", "{% macro a() %}", "{{ a() }}", "{% endmacro %}", ""),
-    "blocks": ("", "{% block a %}", "", "{% endblock %}", ""),
-    "includes": ("", "{% include 'a' %}", "", "", ""),
-    "sets": ("", "{% set a = a ~ a %}", "", "", ""),
-    "range": ("{% for a in range(", "9", "", "", ") %}{% endfor %}"),
-    "digits": ("{{ " + "9" * 5_000, "9", "", "", " }}"),
-    "hex digits": ("{{ 0x" + "f" * 5_000, "f", "", "", " }}"),
-    "exponents": ("{{ 1e1", "9", "", "", " }}"),
-    "minus exponents": ("{% if a < -1e1", "9", "", "", " %}{% endif %}"),
-}
-"""What stands before, what is repeated, what stands between, what closes each, and what all."""
+IN_BRACES = [("(", "1", ")"), ("a[", "1", "]"), ("not ", "1", ""), ("-", "1", ""), ("a,", "", "")]
+IN_BRACES += [("a(", "1", ")"), ("[", "", "]"), ("{1:", "1", "}")]
+"""What is repeated, what stands between, and what closes each."""
+AFTER_A = [(it, "") for it in (".b", ".__class__", "|upper", "[1:]")]
+AFTER_A += [(it, "") for it in (" and a", " or a", "~a", " is a", " if a else a")]
+AFTER_A += [("|join(a", ")"), ("|default(a", ")")]
+TAGS = [("{% if a %}", "{% endif %}"), ("{% if a %}{% else %}", "{% endif %}")]
+TAGS += [("{% for b in a %}", "{% endfor %}"), ("{% for b in a %}{% else %}", "{% endfor %}")]
+TAGS += [("{% block a %}", "{% endblock %}"), ("{% include 'a' %}", ""), ("{% raw %}", "")]
+TAGS += [("{% macro a() %}", "{{ a() }}{% endmacro %}"), ("{% set a = a ~ a %}", "")]
+TAGS += [("{{", ""), ("{% ", ""), ("{#", "")]
+IN_ONE = [
+    ("{{ 9", "**9", " }}"),
+    ("{{ 'x'", "*9", " }}"),
+    ("{{ '", "''", " }}"),
+    ("{{ 1e1", "9", " }}"),
+]
+IN_ONE += [("{{ " + "9" * 5_000, "9", " }}"), ("{{ 0x" + "f" * 5_000, "f", " }}")]
+IN_ONE += [
+    ("{% for a in range(", "9", ") %}{% endfor %}"),
+    ("{% if a < -1e1", "9", " %}{% endif %}"),
+]
+
+
+def repeated(size: int) -> Iterator[str]:
+    """Yield templates in which something is repeated so often."""
+    for each, between, closing in IN_BRACES:
+        yield "{{ " + each * size + between + closing * size + " }}"
+    for each, closing in AFTER_A:
+        yield "{{ a" + each * size + closing * size + " }}"
+    for each, closing in TAGS:
+        yield each * size + closing * size
+    for before, each, after in IN_ONE:
+        yield before + each * size + after
+
 
 BODIES = {
     "upper": "{% if text|upper %}{% endif %}",
@@ -131,9 +124,8 @@ def values() -> dict[str, Any]:
 
 
 def bombs() -> Iterator[tuple[str, str]]:
-    for (name, parts), size in itertools.product(REPEATED.items(), SIZES):
-        before, each, between, closing, after = parts
-        yield f"{size} {name}", before + each * size + between + closing * size + after
+    for size in SIZES:
+        yield from ((f"{size} {text[:24]}…{text[-12:]}", text) for text in repeated(size))
     yield "length", "x" * 300_000
     for text in ("{{ a.b }}", "{{ a }}", "{% if a %}{% endif %}", "{{ a < a }}", "{# #}{{ 1 }}"):
         yield f"many {text}", text * 9_000

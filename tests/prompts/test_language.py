@@ -59,11 +59,6 @@ def filled(text: str, **values: Any) -> str:
         ("{% for x in xs %}{{ x }}{% else %}none{% endfor %}", {"xs": []}, "none"),
         ("{% for x in xs if x > 1 %}{{ x }}{% endfor %}", {"xs": [1, 2, 3]}, "23"),
         ("{% for k, v in m | items %}{{ k }}={{ v }} {% endfor %}", {"m": {"a": 1}}, "a=1 "),
-        (
-            "{% for x in xs %}{% for y in x %}{{ y }}{% endfor %};{% endfor %}",
-            {"xs": ["ab"]},
-            "ab;",
-        ),
         ("{% for x in x %}{{ x }}{% endfor %}{{ x }}", {"x": "ab"}, "abab"),
         ("{% for loop in xs %}{{ loop }}{% endfor %}", {"xs": "ab"}, "ab"),
         ("{% for x in xs %}{{ loop }}{{ x }}{% endfor %}", {"xs": "ab", "loop": 1}, "1a1b"),
@@ -72,11 +67,7 @@ def filled(text: str, **values: Any) -> str:
         ("{{ a | upper }}{{ a | lower }}", {"a": "x Y"}, "X Yx y"),
         ("{{ a | title }}{{ a | capitalize }}", {"a": "x Y"}, "X YX y"),
         ("<{{ a | trim }}>{{ a | length }}", {"a": " x "}, "<x>3"),
-        (
-            "{{ a | first }}{{ a | last }}{{ a | join('-') }}{{ a | join }}",
-            {"a": [1, 2]},
-            "121-212",
-        ),
+        ("{{ a | first }}{{ a | last }}{{ a | join('-') }}", {"a": [1, 2]}, "121-2"),
         ("{{ a | round(1) }} {{ a | round }} {{ b | round }}", {"a": 2.345, "b": 7}, "2.3 2.0 7"),
         ("{{ a.b | default('?') }}{{ a.b | default }}", {"a": {}}, "?"),
         ("{{ a | default('?') }}{{ a | default('!', true) }}", {"a": ""}, "!"),
@@ -112,18 +103,17 @@ def test_names_that_python_takes_for_one_another_are_different_slots() -> None:
     assert prompt.render(**values).user == "1234"
 
 
-def test_a_lookup_that_fails_is_an_error_wherever_it_stands() -> None:
-    for use in (
-        "{{ a.b.c }}",
-        "{{ a[a.b] }}",
-        "{{ a.b | upper }}",
-        "{{ a | join(a.b) }}",
-        "{% if a.b %}{% endif %}",
-        "{% if a.b in a.none %}{% endif %}",
+@pytest.mark.parametrize(
+    "use",
+    [
+        *("{{ a.b.c }}", "{{ a[a.b] }}", "{{ a.b | upper }}", "{{ a | join(a.b) }}"),
+        *("{% if a.b %}{% endif %}", "{% if a.b in a.none %}{% endif %}"),
         "{% for x in a.b %}{% endfor %}",
-    ):
-        with pytest.raises(PromptError, match="has no item 'b'"):
-            filled(use, a={"none": []})
+    ],
+)
+def test_a_lookup_that_fails_is_an_error_wherever_it_stands(use: str) -> None:
+    with pytest.raises(PromptError, match="has no item 'b'"):
+        filled(use, a={"none": []})
     assert filled("{{ a.b.c | upper | default('none') }}", a={}) == "none"
 
 
@@ -141,13 +131,13 @@ def test_slots_come_in_order_also_out_of_loops_and_conditions() -> None:
     ("text", "what"),
     [
         ("{{ a() }}", "a call is not allowed in a prompt; work it out before"),
-        ("{{ a + 1 }}", r"arithmetic \(\+\) is not allowed in a prompt; work it out before"),
+        (
+            "{{ a + 1 }}",
+            r"arithmetic \(\+\) is not .*; work it out before.* Allowed are names, a\.b",
+        ),
         ("{{ a - 1 }}", r"arithmetic \(-\)"),
         ("{{ -a }}", r"arithmetic \(-\)"),
-        ("{{ a * 2 }}", r"arithmetic \(\*\)"),
-        ("{{ a / 0 }}", r"arithmetic \(/\)"),
-        ("{{ a // 2 }}", r"arithmetic \(//\)"),
-        ("{{ a % 2 }}", r"arithmetic \(%\)"),
+        ("{{ a * 2 }}{{ a / 0 }}{{ a // 2 }}{{ a % 2 }}", r"arithmetic \(\*\)"),
         ("{{ a ** 2 }}", r"arithmetic \(\*\*\)"),
         ("{{ a ~ b }}", "'~' is not allowed"),
         ("{{ 'x' if a else 'y' }}", "'x if y else z' is not allowed"),
@@ -187,13 +177,6 @@ def test_a_prompt_does_not_have(text: str, what: str) -> None:
         Prompt(f"Hello\n{text}")
 
 
-def test_what_is_not_allowed_is_told_with_what_is() -> None:
-    with pytest.raises(
-        PromptError, match=r"Allowed are names, a\.b, .*filters capitalize, default"
-    ):
-        Prompt("{{ a + 1 }}")
-
-
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -220,11 +203,7 @@ def test_only_items_and_fields_are_looked_up(text: str, value: object) -> None:
     [
         ("{% if x < 'a' %}b{% endif %}", 1, "'<' not supported"),
         ("{% for y in x %}b{% endfor %}", 1, "not iterable"),
-        (
-            "{% for y, z in x %}b{% endfor %}",
-            [[1]],
-            r"not enough values to unpack \(expected 2, got 1\)",
-        ),
+        ("{% for y, z in x %}b{% endfor %}", [[1]], "not enough values to unpack"),
         ("{{ x | length }}", 1, "has no len"),
         ("{{ x | round(0.5) }}", 1, "integer"),
         ("{{ x | round }}", "a", "could not convert"),
@@ -243,18 +222,22 @@ def test_a_value_that_does_not_fit_is_a_prompt_error(
 # Limits
 
 
-def test_loops_end() -> None:
-    loops = "{% for a in x %}{% for b in x %}{% for c in x %}{% endfor %}{% endfor %}{% endfor %}"
-    with pytest.raises(PromptError, match="more than 200,000 steps"):
-        filled(loops, x=range(10**9))
-    with pytest.raises(PromptError, match="more than 200,000 steps"):
-        filled(loops, x=range(1_000))
+LOOPS = "{% for y in x %}{% for z in x %}{% for a in x %}{% endfor %}{% endfor %}{% endfor %}"
+EACH = "{%% for y in z %%}{%% if %s %%}{%% endif %%}{%% endfor %%}"
 
 
-def test_work_on_long_texts_counts_as_steps() -> None:
-    for body in ("{% if x | upper %}{% endif %}", "{% if x < x %}{% endif %}"):
-        with pytest.raises(PromptError, match="more than 200,000 steps"):
-            filled("{% for y in z %}" + body + "{% endfor %}", x="a" * 900_000, z=range(9_999))
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        (LOOPS, {"x": range(10**9)}),
+        (LOOPS, {"x": range(1_000)}),
+        (EACH % "x | upper", {"x": "a" * 900_000, "z": range(9_999)}),
+        (EACH % "x < x", {"x": "a" * 900_000, "z": range(9_999)}),
+    ],
+)
+def test_loops_end_and_work_on_long_texts_counts_as_steps(text: str, values: Any) -> None:
+    with pytest.raises(PromptError, match="more than 200,000 steps"):
+        filled(text, **values)
 
 
 def test_output_ends() -> None:

@@ -31,13 +31,9 @@ def site(name: str, turn: int) -> CallSite:
 
 
 def asked(prompt: RenderedPrompt, place: CallSite | None) -> ChatRequest:
-    messages = tuple(
-        Message(role, text)
-        for role, text in (("system", prompt.system), ("user", prompt.user))
-        if text
-    )
-    origin = prompt.origin(place)
-    return ChatRequest(model="m", messages=messages, site=place, origin=origin)
+    texts = {"system": prompt.system, "user": prompt.user}
+    messages = tuple(Message(role, text) for role, text in texts.items() if text)
+    return ChatRequest(model="m", messages=messages, site=place, origin=prompt.origin(place))
 
 
 @pytest.mark.parametrize("place", [site("Aland", 3), site("Borduria", 9), None])

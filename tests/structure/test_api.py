@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from structure_kit import nodes
 
 import llmsim_lab
 
@@ -67,16 +68,8 @@ def test_every_name_that_is_offered_exists() -> None:
 
 def test_private_modules_offer_nothing() -> None:
     assert len(PRIVATE) > 50, "next to no module found"
-    assigned = {
-        (name, target.id)
-        for name in PRIVATE
-        if "__all__" in MODULES[name].read_text(encoding="utf-8")
-        for node in body_of(name)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    assert [name for name, target in assigned if target == "__all__"] == []
+    texts = {name: MODULES[name].read_text(encoding="utf-8") for name in PRIVATE}
+    assert [name for name in PRIVATE if re.search(r"^__all__", texts[name], re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -132,7 +125,7 @@ NAMED_BY_TWO_CONTRACTS = {
 def test_no_two_classes_share_a_name_unless_contracts_ask_for_it() -> None:
     where: dict[str, list[str]] = {}
     for name, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 where.setdefault(node.name, []).append(name)
     assert len(where) > 200, "next to no class found"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structure_kit import nodes
 
 # Used without an import: programs, pytest's plugins, and stubs for mypy.
 NOT_IMPORTED = {
@@ -65,7 +66,7 @@ def imported(folder: Path) -> frozenset[str]:
     local = {name for path in folder.rglob("*.py") for name in (path.stem, path.parent.name)}
     found = set()
     for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]

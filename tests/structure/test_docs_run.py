@@ -97,6 +97,24 @@ with_python = pytest.mark.parametrize(
 every_page = pytest.mark.parametrize("page", [p for p in PAGES if p.exists()], ids=page_id)
 
 
+def run(command: list[str], folder: Path) -> str:
+    """Run a command with a fake Ollama, without this machine's settings; return its output."""
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {name: value for name, value in os.environ.items() if "LLMSIM" not in name}
+    with FakeOllama() as server:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment | {"OLLAMA_HOST": server.host, "PATH": programs, "MPLBACKEND": "Agg"},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.process
 @with_python
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
@@ -107,21 +125,10 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     script = (
         f"{NO_NETWORK}\nexec(compile({code!r}, {str(page)!r}, 'exec'), {{'__name__': '__main__'}})"
     )
-    environment = {name: value for name, value in os.environ.items() if "LLMSIM" not in name}
-    with FakeOllama() as server:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", script],
-            cwd=tmp_path,
-            env=environment | {"OLLAMA_HOST": server.host, "MPLBACKEND": "Agg"},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    for block, printed in zip(blocks(page, "python"), done.stdout.split(PRINTED), strict=False):
+    printed = run([sys.executable, "-W", "error", "-c", script], tmp_path).split(PRINTED)
+    for block, text in zip(blocks(page, "python"), printed, strict=False):
         if block.prints is not None:
-            assert _plain(printed) == _plain(block.prints), f"line {block.line} of {page.name}"
+            assert _plain(text) == _plain(block.prints), f"line {block.line} of {page.name}"
 
 
 def _plain(printed: str) -> list[str]:
@@ -140,19 +147,7 @@ def test_the_commands_around_a_tape_follow_from_one_another(tmp_path: Path) -> N
     [block] = [it for it in blocks(REPO / "docs" / "tapes.md", "bash") if "tape prune" in it.code]
     for name in ("data", "llmsim_lab"):
         (tmp_path / name).symlink_to(REPO / name)
-    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {name: value for name, value in os.environ.items() if "LLMSIM" not in name}
-    with FakeOllama() as server:
-        done = subprocess.run(
-            ["bash", "-exc", block.code],
-            cwd=tmp_path,
-            env=environment | {"OLLAMA_HOST": server.host, "PATH": programs, "MPLBACKEND": "Agg"},
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
+    run(["bash", "-exc", block.code], tmp_path)
     with Tape(tmp_path / "my.tape", read_only=True) as tape:
         assert [(info.id, info.parent) for info in tape.runs()] == [(1, None), (3, 1)]
         prompts = tape.run(3).manifest["prompts"].values()

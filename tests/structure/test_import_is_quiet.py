@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.process
 
 HEAVY = ("IPython", "ipywidgets", "jupyter_client", "matplotlib", "mcp", "nest_asyncio", "pandas")
-HEAVY += ("huggingface_hub", "xllamacpp", "typer")
+HEAVY += ("huggingface_hub", "xllamacpp", "typer", "httpx", "ollama")
 
 WATCHED = """
 import json, logging, os, sys, threading, warnings
@@ -33,7 +33,7 @@ sys.addaudithook(hook)
 before = {"path": list(sys.path), "filters": len(warnings.filters), "environ": dict(os.environ)}
 
 import llmsim_lab
-for name in llmsim_lab.__all__ if LOAD_ALL else ():
+for name in llmsim_lab.__all__ if LOAD_ALL else ["Run"]:
     getattr(llmsim_lab, name)
 
 logger = logging.getLogger("llmsim_lab")

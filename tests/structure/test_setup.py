@@ -47,12 +47,6 @@ def path(tmp_path: Path) -> Path:
     return folder
 
 
-def program(path: Path, code: str) -> None:
-    with path.open("x") as file:  # never through a link to the machine's own
-        file.write(f"#!/bin/sh\n{code}\n")
-    path.chmod(0o755)
-
-
 def run_make(checkout: Path, path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     assert make
     return subprocess.run(
@@ -66,11 +60,7 @@ def run_make(checkout: Path, path: Path, *arguments: str) -> subprocess.Complete
     )
 
 
-def assert_refused(done: subprocess.CompletedProcess[str], checkout: Path, *words: str) -> None:
-    assert done.returncode != 0
-    assert [word for word in words if word not in done.stderr] == [], done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (checkout / ".venv").exists()
+WITHOUT_VENV = 'case "$2" in *ensurepip*) exit 1 ;; *) echo 3.12 ;; esac'
 
 
 def test_every_target_sets_up_before_it_runs(checkout: Path, path: Path) -> None:
@@ -81,40 +71,25 @@ def test_every_target_sets_up_before_it_runs(checkout: Path, path: Path) -> None
         assert done.stdout.splitlines()[0].startswith("sh scripts/setup-venv.sh install"), target
 
 
-def test_coverage_is_measured_by_make_coverage_alone(checkout: Path, path: Path) -> None:
-    [tests] = pytest_lines(run_make(checkout, path, "--dry-run", "test"))
-    assert ("--cov" in tests, "-n logical" in tests) == (False, True)
-    checked = pytest_lines(run_make(checkout, path, "--dry-run", "check"))
-    assert tests in checked
-    assert not [line for line in checked if "--cov" in line]
-    quick, processes = pytest_lines(run_make(checkout, path, "--dry-run", "coverage"))
-    assert quick == f"{tests} --cov --cov-report="
-    assert " -m process " in processes
-    assert processes.endswith("--cov --cov-append --cov-report=term --cov-fail-under=90")
-
-
-def pytest_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
-    lines = done.stdout.replace("\\\n", "").splitlines()
-    return [" ".join(line.split()) for line in lines if ".venv/bin/python -m pytest" in line]
-
-
 @pytest.mark.parametrize(
     ("python3", "words"),
     [
         ("", ("3.11", "none was found", "apt")),
         ("echo 3.9", ("3.11", "python3 is 3.9", "make PYTHON=")),
-        (
-            'case "$2" in *ensurepip*) exit 1 ;; *) echo 3.12 ;; esac',
-            ("python3 (3.12)", "apt install python3-venv"),
-        ),
+        (WITHOUT_VENV, ("python3 (3.12)", "apt install python3-venv")),
     ],
 )
 def test_a_machine_without_a_fit_python_is_told_so(
     checkout: Path, path: Path, python3: str, words: tuple[str, ...]
 ) -> None:
     if python3:
-        program(path / "python3", python3)
-    assert_refused(run_make(checkout, path, "demo"), checkout, *words)
+        (path / "python3").write_text(f"#!/bin/sh\n{python3}\n")
+        (path / "python3").chmod(0o755)
+    done = run_make(checkout, path, "demo")
+    assert done.returncode != 0
+    assert [word for word in words if word not in done.stderr] == [], done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (checkout / ".venv").exists()
 
 
 def test_a_folder_of_someone_elses_is_not_removed(checkout: Path, path: Path) -> None:
@@ -126,30 +101,19 @@ def test_a_folder_of_someone_elses_is_not_removed(checkout: Path, path: Path) ->
     assert (checkout / ".venv" / "precious").exists()
 
 
-@pytest.fixture
-def offline(checkout: Path, path: Path) -> Path:
-    """A checkout with a real Python and no package to be had."""
-    (path / "python3").symlink_to(Path(sys.executable).resolve())
-    (checkout / "pip.conf").write_text("[global]\nno-index = true\nfind-links = nowhere\n")
-    return checkout
-
-
-def make_offline(checkout: Path, path: Path) -> subprocess.CompletedProcess[str]:
-    return run_make(checkout, path, "demo", f"PIP_CONFIG_FILE={checkout / 'pip.conf'}")
-
-
 def test_without_a_network_the_way_on_is_named_and_the_next_try_goes_on(
-    offline: Path, path: Path
+    checkout: Path, path: Path
 ) -> None:
+    (path / "python3").symlink_to(Path(sys.executable).resolve())
     nobody = "http://127.0.0.1:9/simple"
-    (offline / "pip.conf").write_text(f"[global]\nindex-url = {nobody}\nretries = 1\n")
+    (checkout / "pip.conf").write_text(f"[global]\nindex-url = {nobody}\nretries = 1\n")
     for _ in range(2):
-        done = make_offline(offline, path)
+        done = run_make(checkout, path, "demo", f"PIP_CONFIG_FILE={checkout / 'pip.conf'}")
         assert done.returncode != 0
         assert "It could not reach its package index" in done.stderr
         assert "run the same command again" in done.stderr
-        assert (offline / ".venv" / "bin" / "python").exists()
-        assert not list((offline / ".venv").glob(".ready-*"))
+        assert (checkout / ".venv" / "bin" / "python").exists()
+        assert not list((checkout / ".venv").glob(".ready-*"))
 
 
 def test_conda_takes_its_packages_from_pyproject(repo: Path) -> None:

@@ -17,30 +17,11 @@ from llmsim_lab.tape import Tape, verify
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
-__all__ = [
-    "LATE",
-    "MANIFEST",
-    "add_run",
-    "ask",
-    "begun",
-    "findings",
-    "lines_of",
-    "make_small",
-    "program",
-    "record",
-    "run_program",
-    "sealed",
-]
+__all__ = ["LATE", "MANIFEST", "add_run", "ask", "begun", "findings", "hear", "lines_of"]
+__all__ += ["make_small", "program", "record", "run_program", "sealed", "tell"]
 
-MANIFEST: dict[str, Any] = {
-    "kind": "counter",
-    "package": "0",
-    "config": {},
-    "prompts": {},
-    "given": [],
-    "llm": None,
-    "model": None,
-}
+MANIFEST: dict[str, Any] = {"kind": "counter", "package": "0", "config": {}, "prompts": {}}
+MANIFEST |= {"given": [], "llm": None, "model": None}
 FOLDERS = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 
@@ -139,7 +120,7 @@ def findings(path: Path) -> list[str]:
 
 def _command(code: str, arguments: tuple[object, ...]) -> list[str]:
     head = f"import sys\nsys.path[:0] = {FOLDERS}\n"
-    return [sys.executable, "-c", head + textwrap.dedent(code), *map(str, arguments)]
+    return [sys.executable, "-W", "error", "-c", head + textwrap.dedent(code), *map(str, arguments)]
 
 
 @contextmanager
@@ -155,9 +136,20 @@ def program(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+def hear(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def tell(process: subprocess.Popen[str], line: str = "go\n") -> None:
+    assert process.stdin is not None
+    process.stdin.write(line)
+    process.stdin.flush()
+
+
 def run_program(code: str, *arguments: object) -> str:
     """Run code in a process of its own; return what it printed."""
     command = _command(code, arguments)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     return done.stdout

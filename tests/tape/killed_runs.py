@@ -1,6 +1,6 @@
 """Runs that are killed again and again, for ``test_tape_crashes``; a process of its own.
 
-``python killed_runs.py FOLDER WORLD SEED KILLS`` forks a child that begins or resumes the run and
+``main([FOLDER, WORLD, SEED, KILLS])`` forks a child that begins or resumes the run and
 kills it after a random time, so many times over, then lets one child finish. The model writes a
 line to ``paid.log``, down to the disk, for each answer, before it gives it.
 """
@@ -157,21 +157,19 @@ def play(folder: Path, world: World, life: int) -> None:
 
 def _wait_for_answers(log: Path, child: int, count: int) -> None:
     """Wait until a log has grown by so many lines, or the child has ended."""
-
-    def lines() -> int:
-        return log.read_bytes().count(b"\n") if log.exists() else 0
-
-    wanted = lines() + count
-    while lines() < wanted:
+    log.touch()
+    wanted = log.read_bytes().count(b"\n") + count
+    while log.read_bytes().count(b"\n") < wanted:
         # WNOWAIT leaves the child to be waited for.
         if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             return
         time.sleep(0.001)
 
 
-def main(folder: Path, name: str, seed: int, kills: int) -> None:
+def main(arguments: list[str]) -> None:
     """Kill so many times, then let the run finish."""
-    delays, world = random.Random(seed), WORLDS[name]
+    folder, (seed, kills), world = Path(arguments[0]), map(int, arguments[2:]), WORLDS[arguments[1]]
+    delays = random.Random(seed)
     # What is imported and compiled here, the children need not.
     world.cls(**world.parts(), llm_client=hash_client(world.backend())).run(1)
     killed = 0
@@ -204,7 +202,3 @@ def main(folder: Path, name: str, seed: int, kills: int) -> None:
             sys.exit(f"life {life} ended with status {status}")
         break
     (folder / "lives.json").write_text(json.dumps({"killed": killed}))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -18,18 +18,8 @@ from llmsim_lab.run._turn import Answer
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, ModelInfo
 
-__all__ = [
-    "HashBackend",
-    "asked",
-    "bytes_in",
-    "content",
-    "hash_client",
-    "identity",
-    "make_recorded",
-    "repeated",
-    "steady_config",
-    "timeless",
-]
+__all__ = ["HashBackend", "asked", "bytes_in", "content", "hash_client", "identity"]
+__all__ += ["make_recorded", "repeated", "steady_config", "timeless"]
 
 
 def identity(request: ChatRequest) -> str:

@@ -76,33 +76,23 @@ def text_twice(lines: list[bytes]) -> list[bytes]:
     return [*lines[:place], text.replace(b"Ann", b"Eve"), *lines[place:]]
 
 
-def more(*lines: bytes, times: int = 1) -> Edit:
-    return lambda known: [*known, *lines * times]
+def record_with(value: bytes) -> tuple[bytes, bytes]:
+    return b'"record":{', b'"record":{"x":' + value + b","
 
 
 DEEP = b"[" * 200_000 + b"]" * 200_000
 DEEP_OBJECT = b'{"a":' * 99_999 + b"1" + b"}" * 99_999
+NINES, FORK = b"9" * 300_000, b'"parent":%d,"fork_turn":0,"verb":"fork"'
+FORGET = b'{"run":1,"is":"forget","turn":2,"calls":[' + b"1" * 4_000_000 + b'],"sum":""}\n'
 KINDS: dict[str, tuple[Edit, str]] = {
     "a deep list in a reply": (put("call", b'"reply":{', b'"reply":{"x":%b,' % DEEP), "deeply"),
-    "a deep list in a record": (
-        put("turn", b'"record":{', b'"record":{"x":%b,' % DEEP, 1),
-        "deeply",
-    ),
-    "a deep object in the manifest": (
-        put("run", b'"manifest":{', b'"manifest":{"x":%b,' % DEEP_OBJECT),
-        "deeply",
-    ),
-    "a number of seconds with 2,000,000 digits": (
-        put("call", b'"seconds":', b'"seconds":' + b"9" * 2_000_000),
-        "number out of range",
-    ),
-    "a number in a record with 2,000,000 digits": (
-        put("turn", b'"record":{', b'"record":{"x":' + b"9" * 2_000_000 + b",", 1),
-        "2000000 digits",
-    ),
+    "a deep list in a record": (put("turn", *record_with(DEEP), 1), "deeply"),
+    "a deep object": (put("run", b'"manifest":{', b'"manifest":{"x":%b,' % DEEP_OBJECT), "deeply"),
+    "300,000 digits": (put("call", b'"seconds":', b'"seconds":' + NINES), "number out of range"),
+    "300,000 digits in a record": (put("turn", *record_with(NINES), 1), "300000 digits"),
     "seconds beyond numbers": (put("call", b'"seconds":', b'"seconds":1e999,"x":'), "seconds: "),
     "seconds that are NaN": (put("call", b'"seconds":', b'"seconds":NaN,"x":'), "NaN"),
-    "NaN in a record": (put("turn", b'"record":{', b'"record":{"x":NaN,', 1), "NaN"),
+    "NaN in a record": (put("turn", *record_with(b"NaN"), 1), "NaN"),
     "-Infinity in a row": (put("turn", b'"row":{', b'"row":{"x":-Infinity,', 1), "-Infinity"),
     "a call's number twice": (put("call", b',"seconds"', b',"no":7,"seconds"'), "twice"),
     "a reply twice": (put("call", b',"seconds"', b',"reply":{"text":"x"},"seconds"'), "twice"),
@@ -110,27 +100,15 @@ KINDS: dict[str, tuple[Edit, str]] = {
     "a turn twice": (put("turn", b',"row":', b',"turn":99,"row":', 1), "twice"),
     "an unknown kind": (put("call", b'"is":"call"', b'"is":"exec"'), "not a line of a tape"),
     "an unknown member": (put("call", b',"seconds"', b',"cmd":"rm","seconds"'), "cmd: Extra"),
-    "messages that are a text": (
-        put("call", b'"messages":[', b'"messages":"x","m":['),
-        "messages: ",
-    ),
+    "a text for messages": (put("call", b'"messages":[', b'"messages":"x","m":['), "messages: "),
     "bytes that are not UTF-8": (put("call", b'"content":"', b'"content":"\xff\xfe'), "utf-8"),
-    "a run that is its own parent": (
-        put("run", b'"verb":"run"', b'"parent":1,"fork_turn":0,"verb":"fork"'),
-        "its parent, run 1, is not above it",
-    ),
-    "runs that are each other's parents": (
-        put("run", b'"verb":"run"', b'"parent":2,"fork_turn":1,"verb":"fork"'),
-        "its parent, run 2, is not above it",
-    ),
+    "its own parent": (put("run", b'"verb":"run"', FORK % 1), "its parent, run 1, is not above it"),
+    "each other's parents": (put("run", b'"verb":"run"', FORK % 2), "run 2, is not above it"),
     "a run that begins twice": (put("run", b'{"run":2', b'{"run":1', 1), "run 1 begins twice"),
     "texts missing": (without_texts, "is not above it"),
     "a text twice": (text_twice, "it was changed"),
-    "a call of a forgotten number with 4,000,000 digits": (
-        more(b'{"run":1,"is":"forget","turn":2,"calls":[' + b"1" * 4_000_000 + b'],"sum":""}\n'),
-        "digits",
-    ),
-    "a state that is a text": (put("turn", b'"state":{', b'"state":"x","y":{', 1), "record.state"),
+    "a forgotten number of 4,000,000 digits": (lambda known: [*known, FORGET], "digits"),
+    "a text for a state": (put("turn", b'"state":{', b'"state":"x","y":{', 1), "record.state"),
 }
 HARMLESS: dict[str, Edit] = {
     "nothing": lambda lines: lines,
@@ -187,32 +165,28 @@ LARGE: dict[str, Callable[[], list[bytes]]] = {
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("kind", LARGE)
-def test_a_large_file_takes_bounded_time_and_memory(
-    recorded: list[bytes], tmp_path: Path, kind: str
-) -> None:
+def test_large_files_take_bounded_time_and_memory(recorded: list[bytes], tmp_path: Path) -> None:
     path = tmp_path / "x.tape"
     path.write_bytes(b"".join(recorded))
-    path.with_name("large.tape").write_bytes(b"".join(sealed([*recorded, *LARGE[kind]()])))
     code = """
-        import json, resource, time
+        import resource, time
         from pathlib import Path
-        from test_tape_hostile import use_all
-        from llmsim_lab.tape import verify
+        from test_tape_hostile import CPU_S, LARGE, sealed, use_all, verify
         path = Path(sys.argv[1])
+        recorded, large = path.read_bytes().splitlines(keepends=True), path.with_name("large.tape")
         use_all(path)  # imports what it needs
-        before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-        found = len(verify(path.with_name("large.tape")))
-        seconds = time.process_time() - begun
-        use_all(path.with_name("large.tape"))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for kind, lines in LARGE.items():
+            large.write_bytes(b"".join(sealed([*recorded, *lines()])))
+            begun = time.process_time()
+            assert verify(large), kind
+            assert time.process_time() - begun < CPU_S, kind
+            use_all(large)
+            assert time.process_time() - begun < 10 * CPU_S, kind  # of some twenty ways to read it
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        print(json.dumps([found, seconds, time.process_time() - begun, used / 1024]))
-        """
-    found, seconds, all_seconds, megabytes = json.loads(run_program(code, path))
-    assert found > 0
-    assert seconds < CPU_S
-    assert all_seconds < 10 * CPU_S  # of some twenty ways to read it
-    assert megabytes < 512
+        print(used / 1024)  # and of those who write the files
+    """
+    assert float(run_program(code, path)) < 512
 
 
 # --- packed ------------------------------------------------------------------------------------
@@ -222,7 +196,7 @@ def test_a_large_file_takes_bounded_time_and_memory(
     ("content", "what"),
     [
         (b"\0" * 10_000_000, "is not a tape"),
-        (b"HEAD" + b"\0" * 100_000_000, "more than 33,554,432 bytes"),
+        (b"HEAD" + b"\0" * 40_000_000, "more than 33,554,432 bytes"),
         (b"HEAD" + b"\n" * 3_000_000, "more than 128 MiB unpacked; gunzip it"),
     ],
     ids=["zeros", "one line", "lines"],
@@ -254,18 +228,11 @@ def test_a_packed_tape_that_is_damaged_is_an_error(recorded: list[bytes], tmp_pa
 
 # --- prompts -----------------------------------------------------------------------------------
 
-TEMPLATES = {
-    "power": "{{ 9**(9**9) }}",
-    "text": "{{ 'x'*3*10**9 }}",
-    "brackets": "{{ " + "(" * 3_000 + "1" + ")" * 3_000 + " }}",
-}
 
-
-@pytest.mark.parametrize("kind", TEMPLATES)
-def test_a_template_that_would_take_hours_or_gigabytes_is_named_by_every_verb(
-    recorded: list[bytes], tmp_path: Path, kind: str
+def test_a_template_that_would_take_gigabytes_is_named_by_every_verb(
+    recorded: list[bytes], tmp_path: Path
 ) -> None:
-    text = TEMPLATES[kind]
+    text = "{{ 'x'*3*10**9 }}"
     entry = {"name": "x", "text": f"## User\n\n{text}\n", "parent": None}
     prompts = json.dumps({"adder:Ann": entry | {"digest": digest_of("", text)}}).encode()
     path = tmp_path / "x.tape"
@@ -273,7 +240,7 @@ def test_a_template_that_would_take_hours_or_gigabytes_is_named_by_every_verb(
     lines = [raw.replace(b'"manifest":{', b'"manifest":{"prompts":%b,' % prompts) for raw in bare]
     path.write_bytes(b"".join(sealed(lines)))
     for verb in (load, replay, lambda path, run: fork(path, run, llm_client=counter_client())):
-        with pytest.raises(LabError, match=r"(arithmetic .* not allowed|nested too deeply)"):
+        with pytest.raises(LabError, match=r"arithmetic .* not allowed"):
             verb(path, 1)
 
 
@@ -334,7 +301,7 @@ def test_random_changes_raise_errors_of_ours_or_do_no_harm(
     change: Callable[[list[bytes], random.Random], list[bytes]],
 ) -> None:
     path = tmp_path / "x.tape"
-    for seed in range(15):
+    for seed in range(12):
         lines = change(recorded, random.Random(seed))
         content = b"".join(lines if seed % 3 == 0 else sealed(lines))
         path.write_bytes(content)

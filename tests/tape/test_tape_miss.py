@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,39 +53,35 @@ def missed(path: Path, agent: NationAgent) -> str:
     return str(caught.value)
 
 
-def other_model(**llm: Any) -> Callable[[], NationAgent]:
-    return lambda: NationAgent("Aland", never(**llm))
+def agent(name: str = "Aland", **llm: Any) -> NationAgent:
+    return NationAgent(name, never(**llm))
 
 
 def other_prompt() -> NationAgent:
-    prompt = Prompt.load("agent_policy")
-    edited = prompt.edit(prompt.text.replace("most pressing", "least urgent"))
-    return NationAgent("Aland", never(), prompt=edited)
+    prompt = Prompt.load("agent_policy").replace("most pressing", "least urgent")
+    return NationAgent("Aland", never(), prompt=prompt)
 
 
 @pytest.mark.parametrize(
-    ("agent", "words"),
+    ("other", "words"),
     [
-        (other_prompt, ["the [-most-]{+least+} [-pressing-]{+urgent+} economic issue"]),
-        (other_model(temperature=0.1), ["options differs: recorded {", '"temperature": 0.7']),
-        (other_model(options={"top_k": 3}), ["options differs: recorded {", '"top_k": 3']),
-        (other_model(model="llama"), ['model differs: recorded "hash", asked "llama"']),
-        (other_model(max_text_chars=50), ["schema differs: recorded {"]),
-        (
-            lambda: NationAgent("Elbonia", never()),
-            ["the place differs: recorded", "'Aland'", "'Elbonia'"],
-        ),
+        (other_prompt(), ["the [-most-]{+least+} [-pressing-]{+urgent+} economic issue"]),
+        (agent(temperature=0.1), ["options differs: recorded {", '"temperature": 0.7']),
+        (agent(options={"top_k": 3}), ["options differs: recorded {", '"top_k": 3']),
+        (agent(model="llama"), ['model differs: recorded "hash", asked "llama"']),
+        (agent(max_text_chars=50), ["schema differs: recorded {"]),
+        (agent("Elbonia"), ["the place differs: recorded", "'Aland'", "'Elbonia'"]),
     ],
     ids=["prompt", "option", "own option", "model", "form", "agent"],
 )
 def test_what_differs_is_named_with_both_values_and_the_way_out(
-    tmp_path: Path, agent: Callable[[], NationAgent], words: list[str]
+    tmp_path: Path, other: NationAgent, words: list[str]
 ) -> None:
     record(tmp_path / "x.tape")
-    message = missed(tmp_path / "x.tape", agent())
+    message = missed(tmp_path / "x.tape", other)
     assert "run 1 has no recorded call for agent of " in message
     assert [word for word in words if word not in message] == []
-    assert ("the prompt differs" in message) == (agent is other_prompt or "Elbonia" in message)
+    assert ("the prompt differs" in message) == ("urgent" in message or "Elbonia" in message)
     assert "Analyze the current economic state" not in message
     assert "to continue with other ones, fork the run" in message
 
@@ -125,37 +120,21 @@ def test_a_turn_more_than_was_recorded_is_refused_with_the_way_out(tmp_path: Pat
     assert replayed.turn_number == 2
 
 
-def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return a change of turn 2."""
-
-    def change(line: dict[str, Any]) -> dict[str, Any]:
-        if line.get("is") == "turn" and line["turn"] == 2:
-            part: Any = line
-            for name in path[:-1]:
-                part = part[name]
-            part[path[-1]] = value
-        return line
-
-    return change
-
-
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("part", "name", "complaint"),
     [
-        (
-            put("record", "noted", "accepted", value=9),
-            r"turn 2 of run 1 came out .* noted\.accepted was 9 and is ",
-        ),
-        (
-            put("row", "inflation", value=99.0),
-            r"in its row of the frame, inflation was 99\.0 and is ",
-        ),
+        ("noted", "accepted", r"turn 2 of run 1 came out .* noted\.accepted was 9 and is "),
+        ("row", "inflation", r"in its row of the frame, inflation was 9 and is "),
     ],
-    ids=["record", "row"],
 )
 def test_a_turn_that_was_tampered_with_is_found_out_by_a_replay(
-    tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], complaint: str
+    tmp_path: Path, part: str, name: str, complaint: str
 ) -> None:
+    def change(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("is") == "turn" and line["turn"] == 2:
+            {"row": line["row"], "noted": line["record"]["noted"]}[part][name] = 9
+        return line
+
     make_recorded(tmp_path / "x.tape", turns=2).close()
     rewrite(tmp_path / "x.tape", change)
     with pytest.raises(TapeError, match=complaint):

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 from counter_kit import Addition, answer, counter_client
+from journal_kit import MANIFEST
 from pydantic import BeforeValidator
 from tape_text import rewrite
 
@@ -96,14 +97,11 @@ def test_a_record_is_read_strictly_by_its_types(
     [
         (
             {"prompts": {}, "given": []},
-            "its manifest: kind: Field required; its manifest: package: Field required; "
-            "its manifest: config: Field required",
+            "; ".join(
+                f"its manifest: {it}: Field required" for it in ("kind", "package", "config")
+            ),
         ),
-        (
-            {"kind": "x", "package": "0", "config": {}, "prompts": {}, "llm": None, "model": None}
-            | {"given": ["agents"]},
-            "it was given something that no run takes",
-        ),
+        (MANIFEST | {"given": ["agents"]}, "it was given something that no run takes"),
     ],
 )
 def test_of_a_manifests_faults_three_are_named(manifest: dict[str, Any], faults: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import asyncio
 import platform
 import re
 from datetime import datetime
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import in_words, make_client, policy, verdict
+from builders import in_words, policy, verdict
 from tape_kit import (
     HashBackend,
     asked,
@@ -23,7 +21,7 @@ from tape_kit import (
 )
 
 import llmsim_lab
-from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
+from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork, replay, rerun, resume
@@ -44,14 +42,8 @@ def test_a_manifest_says_all_that_a_run_depends_on(tmp_path: Path) -> None:
     assert manifest["seed"] == 11
     assert SimulationConfig.model_validate(manifest["config"]) == steady_config()
     assert LLMConfig(**manifest["llm"]) == hash_client().config
-    assert manifest["model"] == {
-        "name": "hash",
-        "backend": "hash",
-        "digest": "d1",
-        "context_length": None,
-        "capabilities": [],
-        "version": "1.0",
-    }
+    known = {"name": "hash", "backend": "hash", "digest": "d1", "version": "1.0"}
+    assert manifest["model"] == known | {"context_length": None, "capabilities": []}
     assert manifest["given"] == []
     entries = {place.partition("#")[0]: entry for place, entry in manifest["prompts"].items()}
     assert set(entries) == {"agent_policy", "validator_economic", "engine_interest_rate"}
@@ -63,39 +55,6 @@ def test_a_manifest_says_all_that_a_run_depends_on(tmp_path: Path) -> None:
     assert began <= ended
     assert (info.name, info.verb, info.parent, info.outcome) == ("steady", "run", None, "done")
     assert (info.turns, info.calls) == (1, len(asked(simulation)))
-
-
-@pytest.mark.parametrize(
-    ("fault", "outcome"),
-    [
-        (ConnectionError("gone"), "failed: agent: connection_error after 2 attempts"),
-        (ZeroDivisionError("a bug"), "failed: a bug"),
-        (KeyboardInterrupt(), "interrupted"),
-        (asyncio.CancelledError(), "interrupted"),
-    ],
-    ids=["model", "bug", "ctrl-c", "cancelled"],
-)
-def test_the_outcome_says_how_a_run_ended(
-    tmp_path: Path, fault: BaseException, outcome: str
-) -> None:
-    faults: list[BaseException] = [fault, fault]
-
-    def reply(request: ChatRequest) -> Any:
-        assert request.site is not None
-        if request.site.turn == 2 and faults:
-            raise faults.pop()
-        return policy() if request.site.component == "agent" else verdict(False)
-
-    config = in_words(nations=("Aland",))
-    simulation = Simulation(config, llm_client=make_client(reply), tape=tmp_path / "x.tape")
-    with pytest.raises(BaseException) as caught:  # noqa: PT011 - the parameters say which
-        simulation.run(3)
-    assert isinstance(caught.value, LLMFailureException | type(fault))
-    assert simulation.tape is not None
-    assert str(simulation.tape.run().outcome).startswith(outcome)
-    faults.clear()
-    simulation.run(1)
-    assert simulation.tape.run().outcome == "done"
 
 
 # --- run and resume ----------------------------------------------------------------------------
@@ -163,27 +122,18 @@ def test_a_run_forks_into_another_file_with_a_copy_of_what_it_came_from(tmp_path
     assert not (tmp_path / "z.tape").exists()
 
 
-@pytest.mark.parametrize("turn", [-1, 3, 99])
+@pytest.mark.parametrize("turn", [-1, 3])
 def test_a_turn_that_was_not_played_cannot_be_forked_from(tmp_path: Path, turn: int) -> None:
     root = make_recorded(tmp_path / "x.tape", turns=2)
-    with pytest.raises(ConfigError, match=f"turn={turn} must be a whole number, 0 to "):
-        root.fork(turn)
-    with pytest.raises(ConfigError, match="must be a whole number, 0 to 2"):
-        fork(tmp_path / "x.tape", turn=turn, llm_client=hash_client())
+    for again in (root.fork, lambda turn: fork(tmp_path / "x.tape", turn=turn)):
+        with pytest.raises(ConfigError, match=f"turn={turn} must be a whole number, 0 to 2"):
+            again(turn)
     assert len(Tape(tmp_path / "x.tape", read_only=True)) == 1
 
 
 # --- untrusted tapes ---------------------------------------------------------------------------
 
-HOSTILE = (
-    "<script>alert(1)</script>",
-    "\x1b[2J\x1b]0;owned\x07",
-    "{{ 7 * 7 }} {% raw %} {{ ''.__class__.__mro__ }}",
-    "'; DROP TABLE calls; --",
-    "__import__('os').system('true')",
-    "A\u202eB\x00C\r\n\tD",
-    "é" * 50_000,
-)
+HOSTILE = ("{{ 7 * 7 }} {% raw %} {{ ''.__class__ }}", "\x1b[2JA\u202eB\x00C\r\n\tD", "é" * 50_000)
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -210,19 +160,11 @@ def test_hostile_text_is_text_and_comes_back_as_it_was(tmp_path: Path, text: str
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", str(tape.tree()))
 
 
-def test_reading_a_tape_needs_nothing_that_executes_data() -> None:
-    package = Path(llmsim_lab.__file__).parent
-    files = [
-        path for part in ("tape", "run", "simulation") for path in (package / part).glob("*.py")
-    ]
-    assert len(files) > 15
-    forbidden = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "runpy", "code"}
-    forbidden |= {"eval", "exec", "compile", "__import__"}
-    for path in files:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                named = [node.module or ""]
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                named = [node.func.id]
-            assert not forbidden & {name.split(".")[0] for name in named}, path
+@pytest.mark.parametrize("part", ["tape", "run", "simulation"])
+def test_reading_a_tape_needs_nothing_that_executes_data(part: str) -> None:
+    modules = "pickle|marshal|shelve|dill|cloudpickle|joblib|runpy|code"
+    executes = rf"^\s*(import|from) ({modules})\b|(?<![\w.])(eval|exec|compile|__import__)\("
+    files = [*(Path(llmsim_lab.__file__).parent / part).glob("*.py")]
+    assert files
+    texts = {path.name: path.read_text(encoding="utf-8") for path in files}
+    assert [name for name, text in texts.items() if re.search(executes, text, re.MULTILINE)] == []

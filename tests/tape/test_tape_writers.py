@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 from counter_kit import answer, counter_client, make_counter
-from journal_kit import add_run, findings, make_small, program, run_program
+from journal_kit import add_run, findings, hear, make_small, program, run_program, tell
 from tape_kit import bytes_in
 
 from llmsim_lab.errors import TapeError
@@ -51,9 +50,7 @@ def test_a_second_writer_is_told_which_process_writes_and_readers_read(small: Pa
     """
     run_program(begun, small)
     with program(HOLD, small) as other:
-        assert other.stdin is not None
-        assert other.stdout is not None
-        assert other.stdout.readline() == "begun\n"
+        assert hear(other) == "begun\n"
         what = (
             rf"another process writes to {small} \(run 1 was last begun by process {other.pid}\): "
             "stop the run there, or record on another file"
@@ -64,9 +61,8 @@ def test_a_second_writer_is_told_which_process_writes_and_readers_read(small: Pa
                     write(tape)
             for _ in range(3):
                 lines = tape.journal.index.lines
-                other.stdin.write("more\n")
-                other.stdin.flush()
-                assert other.stdout.readline() == "more\n"
+                tell(other)
+                assert hear(other) == "go\n"
                 assert tape.run(1).outcome is None
                 assert tape.journal.index.lines == lines + 1
                 assert findings(small) == []
@@ -87,15 +83,10 @@ def test_processes_that_make_a_tape_at_the_same_time_get_the_same_one(tmp_path: 
     path = tmp_path / "x.tape"
     with ExitStack() as stack:
         children = [stack.enter_context(program(code, path)) for _ in range(3)]
+        assert [hear(child) for child in children] == ["ready\n"] * 3
         for child in children:
-            assert child.stdout is not None
-            assert child.stdout.readline() == "ready\n"
-            assert child.stdin is not None
-            child.stdin.write("go\n")
-        for child in children:
-            assert child.stdin is not None
-            child.stdin.flush()
-        heads = [child.communicate()[0] for child in children]
+            tell(child)
+        heads = [hear(child) for child in children]
     assert heads == [f"{path.read_bytes()!r}\n"] * 3
     assert findings(path) == []
 
@@ -129,23 +120,19 @@ def test_a_forked_child_neither_writes_nor_keeps_the_lock(small: Path) -> None:
             os._exit(0)  # as killed: nothing is released
     """
     with program(code, small) as parent:
-        assert parent.stdin is not None
-        assert parent.stdout is not None
-        first, second, third = (parent.stdout.readline() for _ in range(3))
+        first, second, third = (hear(parent) for _ in range(3))
         assert "was opened before this process forked; open it anew" in first
         assert "another process writes to" in second
         assert third == "child\n"
         with pytest.raises(TapeError, match="another process writes to"), Tape(small) as tape:
             add_run(tape)
-        parent.stdin.write("go\n")
-        parent.stdin.flush()
-        assert parent.stdout.readline() == "4\n"
+        tell(parent)
+        assert hear(parent) == "4\n"
         parent.wait()
         with Tape(small) as tape:
             assert add_run(tape) == 5
-        parent.stdin.write("go\n")
-        parent.stdin.flush()
-        assert parent.stdout.readline() == "6\n"
+        tell(parent)
+        assert hear(parent) == "6\n"
     assert findings(small) == []
 
 
@@ -169,23 +156,9 @@ def test_a_second_simulation_of_this_process_hears_of_the_first_and_close_lets_i
 OTHER = b'{"tape":3,"by":"llmsim_lab 0.1.0","id":"0123456789abcdef","sum":"00000000"}\n'
 
 
-def deleted(path: Path, _content: bytes) -> None:
-    path.unlink()
-
-
-def renamed(path: Path, _content: bytes) -> None:
-    path.rename(path.with_name("moved.tape"))
-
-
 def replaced(path: Path, content: bytes) -> None:
     path.with_name("other").write_bytes(content)
     path.with_name("other").replace(path)
-
-
-def overwritten(path: Path, content: bytes) -> None:
-    path.with_name("other").write_bytes(content)
-    shutil.copyfile(path.with_name("other"), path)
-    path.with_name("other").unlink()
 
 
 SIZES: dict[str, Callable[[bytes], bytes]] = {
@@ -195,11 +168,11 @@ SIZES: dict[str, Callable[[bytes], bytes]] = {
     "an older copy": lambda own: own[: own.rindex(b"\n", 0, -1) + 1],
     "an edited copy": lambda own: own.replace(b"Ann", b"Eva"),
 }
-SWAPS = [
-    (deleted, "shorter"),
-    (renamed, "shorter"),
+SWAPS: list[tuple[Callable[[Path, bytes], object], str]] = [
+    (lambda path, _: path.unlink(), "shorter"),
+    (lambda path, _: path.rename(path.with_name("moved.tape")), "shorter"),
     *((replaced, size) for size in SIZES),
-    *((overwritten, size) for size in SIZES if size != "an edited copy"),
+    *((Path.write_bytes, size) for size in SIZES if size != "an edited copy"),
 ]
 
 
@@ -282,34 +255,27 @@ def test_a_user_who_may_only_read_replays_and_is_told_so_when_writing(
     assert {name.removesuffix(".lock") for name in bytes_in(shared)} == {"x.tape"}
 
 
-FULL = """
-    import os, resource
-    from pathlib import Path
-    from llmsim_lab.errors import TapeError
-    from llmsim_lab.tape import Tape
-    def limited(size, act):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-        try:
-            act()
-        except TapeError as error:
-            print(error, flush=True)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-"""
-
-
 @pytest.mark.process
 def test_a_tape_that_cannot_be_made_or_pruned_for_a_full_disk_leaves_what_was_there(
     small: Path,
 ) -> None:
-    code = (
-        FULL
-        + """
-    path = Path(sys.argv[1])
-    limited(50, lambda: Tape(path.with_name("new.tape")))
-    with Tape(path) as tape:
-        limited(500, lambda: tape.prune([3]))
+    code = """
+        import resource
+        from pathlib import Path
+        from llmsim_lab.errors import TapeError
+        from llmsim_lab.tape import Tape
+        def limited(size, act):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+            try:
+                act()
+            except TapeError as error:
+                print(error, flush=True)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        path = Path(sys.argv[1])
+        limited(50, lambda: Tape(path.with_name("new.tape")))
+        with Tape(path) as tape:
+            limited(500, lambda: tape.prune([3]))
     """
-    )
     before = small.read_bytes()
     said = run_program(code, small)
     assert said.splitlines() == [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,44 +22,29 @@ THE_CLIENTS_OWN = {"model", "max_concurrency", "keep_alive"}
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what imports a recording script; it records only when run."""
     monkeypatch.syspath_prepend(TAPES)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before = set(sys.modules)
-    yield importlib.import_module
-    for name in set(sys.modules) - before:
-        if name.startswith("record_"):
-            del sys.modules[name]
+    return importlib.import_module
 
 
 def tape(name: str) -> Tape:
     return Tape(TAPES / name, read_only=True)
 
 
-def asked_with(name: str, run: int) -> dict[str, Any]:
-    """The settings that the model of a run was asked with."""
-    with tape(name) as opened:
-        recorded: dict[str, Any] = opened.run(run).manifest["llm"]
+def settings(recorded: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in recorded.items() if key not in THE_CLIENTS_OWN}
 
 
-def settings(config: Any) -> dict[str, Any]:
-    return {
-        key: value
-        for key, value in config.model_dump(mode="json").items()
-        if key not in THE_CLIENTS_OWN
-    }
-
-
 def holds(name: str, run: int, config: Any, turns: int) -> None:
-    """Return True if a run has a configuration and was played so far with the model it names."""
+    """Check that a run has a configuration and was played so far with the model it names."""
     with tape(name) as opened:
         info = opened.run(run)
     # They are from before each call had a sampling seed of its own.
     assert config_of(info) == config.model_copy(update={"replicate": None})
     assert info.turns == turns
-    assert asked_with(name, run) == settings(config.llm)
+    assert settings(info.manifest["llm"]) == settings(config.llm.model_dump(mode="json"))
 
 
 def test_every_tape_has_a_script_that_says_how_it_was_recorded() -> None:
@@ -156,9 +140,9 @@ def test_the_demonstration_is_what_its_script_records(script: Any) -> None:
 def test_the_agent_that_looks_things_up_is_what_its_script_records(script: Any) -> None:
     made = script("record_lookup")
     holds("lookup.tape", 1, made.CONFIG, made.TURNS)
-    settings = llm_config_of(Tape(TAPES / "lookup.tape", read_only=True).run(1).manifest)
-    assert settings is not None
-    silent = LLMClient(settings, ScriptedBackend([]))
+    config = llm_config_of(tape("lookup.tape").run(1).manifest)
+    assert config is not None
+    silent = LLMClient(config, ScriptedBackend([]))
     replayed = replay(TAPES / "lookup.tape", players=made.seats(silent))
     assert replayed.turn_number == made.TURNS
 
@@ -170,4 +154,4 @@ def test_the_conversation_is_what_its_script_records(script: Any) -> None:
         records = opened.turn_records(info.id)
     assert tuple(record["state"]["message"] for record in records[1:]) == made.MESSAGES
     assert config_of(info).engine == made.ENGINE
-    assert asked_with("assistant.tape", 1) == settings(made.MODEL)
+    assert settings(info.manifest["llm"]) == settings(made.MODEL.model_dump(mode="json"))

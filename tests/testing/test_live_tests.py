@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import policy
 from fake_ollama import FakeModel, FakeOllama, Fault
 from ollama_rules import refusal
 
@@ -26,11 +27,7 @@ def reply(body: dict[str, Any]) -> Any:
         call = ToolCall(name="get_weather", arguments={"city": "Paris"})
         return ChatReply(text="", tool_calls=(call,))
     if "action" in (body.get("format") or {}).get("properties", {}):
-        return {
-            "action": "Raise the interest rate by 0.25",
-            "reasoning": "Prices rise.",
-            "confidence": 0.8,
-        }
+        return policy()
     return None
 
 

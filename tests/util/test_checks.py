@@ -19,16 +19,16 @@ def test_numpys_numbers_pass_as_pythons_own() -> None:
     assert real_number("rate", 2) == 2.0
 
 
-@pytest.mark.parametrize("value", [True, np.True_, 1.0, "1", None, [1], Decimal(1)])
-def test_what_only_looks_whole_is_refused(value: object) -> None:
-    with pytest.raises(ConfigError, match=re.escape(f"turn={value!r} must be a whole number")):
-        whole_number("turn", value)
-
-
-@pytest.mark.parametrize("value", [True, "1", None, float("nan"), float("inf"), 1j])
-def test_what_is_no_finite_number_is_refused(value: object) -> None:
-    with pytest.raises(ConfigError, match=re.escape(f"rate={value!r} must be a finite number")):
-        real_number("rate", value)
+@pytest.mark.parametrize(
+    ("check", "value", "kind"),
+    [
+        *((whole_number, it, "whole") for it in (True, np.True_, 1.0, "1", None, [1], Decimal(1))),
+        *((real_number, it, "finite") for it in (True, "1", None, float("nan"), float("inf"), 1j)),
+    ],
+)
+def test_what_only_looks_like_a_number_is_refused(check: Any, value: object, kind: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"x={value!r} must be a {kind} number")):
+        check("x", value)
 
 
 @pytest.mark.parametrize(

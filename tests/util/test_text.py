@@ -32,11 +32,5 @@ def test_a_text_that_does_not_fit_ends_in_an_ellipsis_and_fits() -> None:
 
 def test_what_a_terminal_would_obey_is_taken_out_of_a_text() -> None:
     assert printable("a\x1b[2Jb\u202ec\r\nd\ud800") == "a[2Jbcd"
-
-
-def test_line_breaks_stay_where_they_are_wanted() -> None:
     assert printable("é\n\tb\x07", keep="\n\t") == "é\n\tb"
-
-
-def test_spaces_of_other_kinds_stay_spaces() -> None:
     assert printable("10\u00a0000\u202f€\u3000\u2028!") == "10 000 €  !"

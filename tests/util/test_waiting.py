@@ -9,8 +9,6 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -51,24 +49,19 @@ async def test_a_failure_cancels_the_rest_and_waits_until_it_has_stopped() -> No
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_of_two_failures_the_first_in_order_is_raised() -> None:
-    async def fail_when_cancelled() -> int:
-        try:
-            return await give(1, 60)
-        except asyncio.CancelledError:
-            raise ValueError("first in order") from None
+async def fail_when_cancelled() -> int:
+    try:
+        return await give(1, 60)
+    except asyncio.CancelledError:
+        raise ValueError("while stopping") from None
 
-    with pytest.raises(ValueError, match="first in order"):
+
+async def test_of_two_failures_the_first_in_order_is_raised() -> None:
+    with pytest.raises(ValueError, match="while stopping"):
         await gather_all([fail_when_cancelled(), fail(KeyError("first in time"))])
 
 
 async def test_a_cancelled_caller_sees_the_cancellation_not_a_failure_it_brought_about() -> None:
-    async def fail_when_cancelled() -> int:
-        try:
-            return await give(1, 60)
-        except asyncio.CancelledError:
-            raise ValueError("while stopping") from None
-
     waiting = asyncio.create_task(gather_all([give(1, 60), fail_when_cancelled()]))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -96,34 +89,19 @@ def test_waiting_inside_the_work_itself_is_refused_with_the_way_out() -> None:
         run_sync(waits_for_itself())
 
 
-@contextmanager
-def sigint_after(started: threading.Event) -> Iterator[None]:
-    def send() -> None:
-        started.wait(10)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        yield
-    finally:
-        started.set()
-        thread.join()
-
-
 @pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_stops_the_work_before_it_is_raised() -> None:
-    started, stopped = threading.Event(), threading.Event()
+    stopped = threading.Event()
 
     async def slow_to_stop() -> None:
-        started.set()
+        asyncio.get_running_loop().call_later(0.01, os.kill, os.getpid(), signal.SIGINT)
         try:
             await asyncio.sleep(60)
         finally:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)
             stopped.set()
 
-    with sigint_after(started), pytest.raises(KeyboardInterrupt) as caught:
+    with pytest.raises(KeyboardInterrupt) as caught:
         run_sync(slow_to_stop())
     assert stopped.is_set()
     assert "threading.py" not in "".join(traceback.format_exception(caught.value))
@@ -139,7 +117,7 @@ def test_work_that_ends_the_program_is_heard_of_and_the_loop_lives_on(
     assert run_sync(give(7)) == 7
 
 
-FORK = """
+PROGRAM = """
 import os
 from llmsim_lab._util.waiting import run_sync
 
@@ -155,26 +133,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), run_sync(give(2)))
 
 @pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_process_gets_a_loop_of_its_own() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.stdout.strip(), done.stderr) == ("7 2", "")
-
-
-@pytest.mark.process
-def test_a_program_that_used_the_loop_ends_quietly() -> None:
-    code = (
-        "import asyncio; from llmsim_lab._util.waiting import run_sync; run_sync(asyncio.sleep(0))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
-
-
-# where no thread can be started
+def test_a_forked_process_gets_a_loop_of_its_own_and_a_program_ends_quietly() -> None:
+    command = [sys.executable, "-W", "error", "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "7 2", "")

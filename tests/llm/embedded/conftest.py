@@ -18,7 +18,7 @@ import pytest
 from llmsim_lab.llm._embedded.weights import CatalogueModel
 
 CONTENT = bytes(range(256)) * 40
-PART = 4096
+PART = 8192
 
 MakeModel = Callable[..., CatalogueModel]
 MakeWheels = Callable[..., Path]
@@ -111,10 +111,8 @@ class Hub:
     """An HTTP server on loopback that has one file, as huggingface.co has it."""
 
     content: bytes = CONTENT
-    status: int = 200
-    requests: list[tuple[str, str | None]] = field(default_factory=list)
-    """Method and key of each request."""
-    url: str = ""
+    keys: list[str | None] = field(default_factory=list)
+    """Of each request."""
 
 
 @pytest.fixture
@@ -127,9 +125,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
             return
 
         def do_HEAD(self) -> None:
-            state.requests.append((self.command, self.headers.get("Authorization")))
+            state.keys.append(self.headers.get("Authorization"))
             known = self.path == "/maker/tiny/resolve/v1/Tiny.gguf"
-            self.send_response(state.status if known else 404)
+            self.send_response(200 if known else 404)
             self.send_header("X-Repo-Commit", "1" * 40)
             self.send_header("ETag", f'"{hashlib.sha256(state.content).hexdigest()}"')
             self.send_header("Content-Length", str(len(state.content)))
@@ -142,22 +140,14 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    state.url = f"http://127.0.0.1:{server.server_port}"
-    template = state.url + "/{repo_id}/resolve/{revision}/{filename}"
+    url = f"http://127.0.0.1:{server.server_port}"
+    template = url + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY", True)
-    monkeypatch.setenv("HF_ENDPOINT", state.url)
+    monkeypatch.setenv("HF_ENDPOINT", url)
     monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
     yield state
     huggingface_hub.close_session()
     server.shutdown()
     thread.join()
     server.server_close()
-
-
-@pytest.fixture
-def model_file(tmp_path: Path) -> Path:
-    """A file that begins like a model."""
-    path = tmp_path / "own.gguf"
-    path.write_bytes(b"GGUF" + bytes(100))
-    return path

@@ -52,7 +52,7 @@ def assert_alike(measured: Choice[Any], drawn: Choice[Any]) -> None:
 
 
 def test_letters_have_the_shares_that_drawn_answers_have(small_model: Path) -> None:
-    measured, drawn = chosen(240, ["raise", "hold", "lower"])
-    assert (measured.method, drawn.method, drawn.samples) == ("logprobs", "samples", 240)
+    measured, drawn = chosen(120, ["raise", "hold", "lower"])
+    assert (measured.method, drawn.method, drawn.samples) == ("logprobs", "samples", 120)
     assert 0.05 < measured.mass < 1
     assert_alike(measured, drawn)

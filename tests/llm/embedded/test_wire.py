@@ -12,61 +12,38 @@ from llmsim_lab.llm._openai import OpenAIBackend
 from llmsim_lab.types import ChatRequest, Message
 
 
-def request(**changes: Any) -> ChatRequest:
-    values: dict[str, Any] = {"model": "auto", "messages": (Message("user", "hi"),)}
-    return ChatRequest(**values | changes)
+def body_of(**changes: Any) -> dict[str, Any]:
+    asked = ChatRequest(**{"model": "auto", "messages": (Message("user", "hi"),)} | changes)
+    return OpenAIBackend("m", base_url="127.0.0.1:9", extend=extend).body_of("m", asked)
 
 
-def body_of(asked: ChatRequest) -> dict[str, Any]:
-    backend = OpenAIBackend("m", base_url="127.0.0.1:9", extend=extend)
-    return backend.body_of("m", asked)
+def test_options_arrive_by_the_runtimes_names_and_a_seed_that_fits_it() -> None:
+    same = {"temperature": 0.5, "top_k": 3, "top_p": 1, "repeat_penalty": 1.1}
+    sent = body_of(options={**same, "num_predict": 20, "seed": 2**63})
+    assert (same | {"max_tokens": 20, "seed": 2**63 % (2**32 - 1)}).items() <= sent.items()
 
 
-def fields(**options: Any) -> dict[str, Any]:
-    return body_of(request(options=options))
-
-
-def test_options_arrive_by_the_runtimes_names() -> None:
-    sent = fields(num_predict=20, temperature=0.5, top_k=3, top_p=1, repeat_penalty=1.1, seed=7)
-    expected = {
-        "max_tokens": 20,
-        "temperature": 0.5,
-        "top_k": 3,
-        "top_p": 1,
-        "repeat_penalty": 1.1,
-        "seed": 7,
-    }
-    assert expected.items() <= sent.items()
-
-
-def test_a_seed_fits_the_runtime() -> None:
-    assert fields(seed=2**63)["seed"] == 2**63 % (2**32 - 1)
-
-
-def test_an_unknown_option_is_rejected_by_name() -> None:
-    with pytest.raises(BackendError, match=r"the option tfs_z=1; it has cache_prompt,") as e:
-        fields(tfs_z=1)
-    assert (e.value.reason, e.value.retry) == ("client_error", False)
-
-
-def test_a_value_that_is_not_a_number_is_rejected() -> None:
-    with pytest.raises(BackendError, match=r"the option temperature='hot'; .*numbers"):
-        fields(temperature="hot")
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"options": {"tfs_z": 1}}, r"the option tfs_z=1; it has cache_prompt,"),
+        ({"options": {"temperature": "hot"}}, r"the option temperature='hot'; .*numbers"),
+        ({"tools": ({"type": "function", "function": {"name": "ls"}},)}, "does not support tools"),
+    ],
+)
+def test_what_the_runtime_lacks_is_rejected_by_name(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(BackendError, match=told) as caught:
+        body_of(**changes)
+    assert (caught.value.reason, caught.value.retry) == ("client_error", False)
 
 
 def test_a_schema_goes_out_as_a_grammar() -> None:
-    sent = body_of(request(schema={"type": "boolean"}))
+    sent = body_of(schema={"type": "boolean"})
     assert sent["grammar"].startswith("%llguidance")
     assert "response_format" not in sent
 
 
-def test_tools_are_rejected_as_by_a_model_that_cannot_call_them() -> None:
-    with pytest.raises(BackendError, match="does not support tools") as caught:
-        body_of(request(tools=({"type": "function", "function": {"name": "ls"}},)))
-    assert caught.value.reason == "client_error"
-
-
 @pytest.mark.parametrize(("think", "enabled"), [(False, False), ("low", True), (None, None)])
 def test_thinking_is_asked_for_or_not(think: Any, enabled: bool | None) -> None:
-    sent = body_of(request(think=think)).get("chat_template_kwargs", {})
+    sent = body_of(think=think).get("chat_template_kwargs", {})
     assert sent.get("enable_thinking") is enabled

@@ -36,7 +36,6 @@ MODEL_VARIABLES = (
 )
 
 os.environ["MPLBACKEND"] = "Agg"
-sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # of jsonschema, 4 s
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it in its workers, and rich would obey it
 # Else jsonschema, where it finds this beside JupyterLab, takes seconds of each process to compile
 # grammars of formats that no schema here names.

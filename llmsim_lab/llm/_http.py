@@ -355,21 +355,27 @@ class Server:
         extensions = {"timeout": httpx.Timeout(timeout_s).as_dict(), "streamed": bool(content)}
         async with self.translated(body, chat):
             key = await self.key() if self.key else None
-            request = httpx.Request(
-                "POST" if content else "GET",
-                self.url + path,
-                headers=self._headers(key),  # in no variable here: errors would show the key
-                content=content,
-                extensions=extensions,
-            )
             transport = await self.transport()
+            # In no variable here: this frame runs on while an error's locals are cleared, and what
+            # it held would show the key, which the server may repeat.
+            asking = transport.handle_async_request(
+                httpx.Request(
+                    "POST" if content else "GET",
+                    self.url + path,
+                    headers=self._headers(key),
+                    content=content,
+                    extensions=extensions,
+                )
+            )
             # Closing it closes the connection if there is more to come.
-            async with aclosing(await transport.handle_async_request(request)) as response:
+            async with aclosing(await asking) as response:
                 try:
                     if response.is_error:
-                        said = response.content.decode(errors="replace")
-                        again = response.headers.get("retry-after")
-                        raise StatusError(response.status_code, said, retry_after=again)
+                        raise StatusError(
+                            response.status_code,
+                            response.content.decode(errors="replace"),
+                            retry_after=response.headers.get("retry-after"),
+                        )
                     yield response
                 except StatusError as error:
                     if key is not None and len(key) >= _SHORTEST_SECRET:

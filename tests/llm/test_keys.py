@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import httpx
 import pytest
 
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -37,7 +38,11 @@ def everything(error: BaseException) -> str:
         at = one.__traceback__
         while at is not None:
             if at.tb_frame.f_code.co_filename != __file__:
-                texts += map(repr, at.tb_frame.f_locals.items())
+                held = at.tb_frame.f_locals
+                texts += map(repr, held.items())
+                # httpx shows a request without its headers, but they are there.
+                sent = (one.headers for one in held.values() if isinstance(one, httpx.Request))
+                texts += [headers.get("authorization", "") for headers in sent]
             at = at.tb_next
     return "\n".join(texts)
 
@@ -75,6 +80,8 @@ ANSWERS = [
     (HEAD % b"200 OK" + b"Content-Length: 4\r\n\r\nnull", "server_error"),
     (HEAD % b"307 Away" + b"Location: http://127.0.0.1:9/\r\n\r\n", "client_error"),
     (HEAD % b"401 No" + b"Content-Length: 2\r\n\r\n{}", "client_error"),
+    (HEAD % b"401 No" + b"Content-Length: 20\r\n\r\n" + KEY.encode(), "client_error"),
+    (HEAD % b"200 OK" + b"Content-Length: 23\r\n\r\n" + b'data: {"error": "full"}', "server_error"),
     (HEAD % b"500 Oops" + b"X-Key: " + KEY.encode() + b"\r\n\r\n", "server_error"),
 ]
 

@@ -720,7 +720,7 @@ class Study:
         if outcome is None:
             outcome = known[:1] if self._source is None else fields
         single = isinstance(outcome, str) or callable(outcome)
-        found = labelled("outcome", [outcome] if single else outcome) if outcome else {}
+        found = labelled("outcome", [outcome] if single else outcome) if single or outcome else {}
         known += [*fields, *of_one, *map(str, trial.to_frame().columns)]
         # A mapping in a state may be filled later, so of its columns only the field is known.
         parts = getattr(type(trial.state), "model_fields", ())

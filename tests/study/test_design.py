@@ -139,6 +139,7 @@ def test_levels_may_have_labels() -> None:
         ({"factor": [1.0, "much"]}, {}, "arm 'much': Water: factor"),
         ({"factor": {1: 1.0, "1": 2.0}}, {}, "two called '1'"),
         ({}, {"outcome": [lambda _: 1.0, lambda _: 2.0]}, "outcome has two called '<lambda>'"),
+        ({}, {"outcome": ""}, "outcome '' is not a column"),
         ({"seed": [1, 2]}, {}, "is not a factor; say Study(..., seeds="),
         ({"llm": [{"temperature": -1}]}, {}, "temperature"),
         ({"factor": [1.0, 2.0]}, {"factor": 2.0}, "both fixed and varied"),

@@ -178,7 +178,7 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 def among(name: object, known: Iterable[str]) -> str:
     """Return how a message on a wrong name ends: what it may have meant, and what there is."""
-    names = list(known)
+    names = list(dict.fromkeys(known))
     return f"{closest(str(name), names)}; there are {', '.join(names) or 'none'}"
 
 

@@ -355,12 +355,15 @@ class Run(Generic[StateT]):
     def prompts(self) -> dict[str, Prompt]:
         """The prompts in use, by their places; a world's own are known once they were asked.
 
-        ``run.prompts |= {place: prompt}`` asks with another one from now on.
+        ``run.prompts |= {place: prompt}`` asks with another one, in a run that is on no tape yet,
+        or a replay; otherwise ``fork(prompt=)`` does.
         """
         return dict(self._prompts)
 
     @prompts.setter
     def prompts(self, prompts: Mapping[str, Prompt]) -> None:
+        if isinstance(self._session, Recording):  # a replay would ask with those on the tape
+            raise ConfigError("a run on a tape keeps its prompts; fork it: run.fork(prompt=...)")
         self._prompts = dict(prompts)
         self._sources.clear()
 

@@ -202,9 +202,10 @@ class EconomicsCard(BaseModel):
     @property
     def verdict(self) -> str:
         """Whether the player passes, and why, in words."""
+        if self.outcome is None:
+            return f"Not finished: {len(self.moves)} questions were asked."
         said = {"pass": "Passes the", "fail": "Fails the", "undecided": "Undecided at the"}
-        begins = said.get(self.outcome or "", "Not finished at the")
-        return f"{begins} economic gate. {self.sentence}"
+        return f"{said[self.outcome]} economic gate. {self.sentence}"
 
     @property
     def heading(self) -> str:

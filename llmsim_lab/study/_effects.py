@@ -26,7 +26,7 @@ from scipy import special, stats
 
 from llmsim_lab._util.checks import real_number
 from llmsim_lab._util.html import table as html_table
-from llmsim_lab._util.text import counted
+from llmsim_lab._util.text import among, counted
 from llmsim_lab.errors import ConfigError
 
 SpeaksOf = Literal["new runs", "these situations", "new wordings", "new wordings and situations"]
@@ -207,7 +207,9 @@ def effects(
     for outcome, margin in margins.items():
         _place("outcome", outcome, outcomes)
         if margin is not None and real_number("sesoi", margin) <= 0:
-            raise ConfigError(f"sesoi={margin!r} must be above 0: an effect of that size matters")
+            raise ConfigError(
+                f"sesoi={margin!r} must be above 0: the size of an effect that matters"
+            )
     found = Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
     found.label = "one arm, and nothing to compare it with" * (not weights)
     return found
@@ -216,7 +218,7 @@ def effects(
 def _place(what: str, name: Any, names: Iterable[Any]) -> int:
     """Return where a name stands among names; one that does not is an error."""
     if name not in (known := list(dict.fromkeys(names))):
-        raise ConfigError(f"{what}={name!r} is unknown; there are {', '.join(map(str, known))}")
+        raise ConfigError(f"{what}={name!r} is unknown{among(name, map(str, known))}")
     return known.index(name)
 
 
@@ -234,7 +236,8 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
     levels = {str(name): list(arms[name].unique()) for name in arms}
     terms: set[tuple[int, ...]] = set()
     for part in formula.rpartition("~")[2].split("+"):
-        term = sorted({_place("factor", name.strip(), levels) for name in re.split("[*:]", part)})
+        names = [name.strip() for name in re.split("[*:]", part)]
+        term = sorted({_place(f"{formula}: factor", name, levels) for name in names})
         least = range(len(term) if ":" in part else 1, len(term) + 1)
         terms |= {some for size in least for some in combinations(term, size)}
     if len(arms) != math.prod(map(len, levels.values())) or arms.duplicated().any():

@@ -67,7 +67,8 @@ def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
     outcome = outcome or next(iter(study.outcome), "")
     if factor not in study.arms[study.reference] or outcome not in study.outcome:
         known = [*study.arms[study.reference], *study.outcome]
-        raise ConfigError(f"{factor!r}, {outcome!r}: not of this study{among(factor, known)}")
+        wrong = outcome if factor in known else factor
+        raise ConfigError(f"{wrong!r} is not of this study{among(wrong, known)}")
     levels = list(dict.fromkeys(its[factor] for its in study.arms.values()))
     if len(levels) != 2:
         raise ConfigError(f"{factor} has {len(levels)} levels, and a finding compares two")

@@ -413,8 +413,8 @@ def packed(player: StudyPlayer) -> bytes:
         found: bytes = cloudpickle.dumps((player.world, player.models.given, player.arms))
     except Exception as error:  # pickling runs code of any object's, which raises anything
         raise ConfigError(
-            f"the study cannot travel to other processes: {error}. It takes llmsim-lab[study], and "
-            "a client cannot: name the model ('ollama:NAME'), or give a function that makes one"
+            f"the study cannot travel to other processes: {error}. A client cannot: name the model "
+            "('ollama:NAME'), or give a function that makes one; cloudpickle: llmsim-lab[study]"
         ) from error
     return found
 

@@ -694,11 +694,16 @@ class Study:
     def to_xarray(self) -> xr.Dataset:
         """Return ``results`` as pandas gives it to xarray: each outcome by arm, unit, ... and turn.
 
+        The factors' levels are coordinates along ``arm``.
+
         It needs xarray: ``pip install 'llmsim-lab[study]'``.
         """
         index = [name for name in _COLUMNS if name not in ("run", "value")]
         found: xr.Dataset = self.results.set_index(index)["value"].unstack("outcome").to_xarray()
-        return found
+        of_arm = self.results.drop_duplicates("arm").set_index("arm").loc[found["arm"].values]
+        return found.assign_coords(
+            {name: ("arm", of_arm[name].to_numpy()) for name in self._world.factors}
+        )
 
     # --- outcomes ----------------------------------------------------------------------------
 
@@ -827,6 +832,7 @@ class Study:
 
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
         turns = sum(len(job.plays) * (job.end - (job.at if job.forks else 0)) for job in left)
+        turns -= sum(max(0, self._entries[job.key].turns - job.at) for job in left)
         played, where = (pilot or self).to_frame(), "the mean of the turns so far"
         costs: dict[str, Any] = {}
         if played.empty and self._source is not None:
@@ -840,10 +846,12 @@ class Study:
         else:
             where = "one turn of chance players"
             try:
-                run = _by_chance(self._trial(self._arms[self.reference]))
-                answers = run_sync(run.step(progress=False)).answers
-                seats = [run.seat(it.player, tag=it.component) for it in answers]
-                costs["calls"] = seats.count("random") * turns
+                run = self._trial(self._arms[self.reference])
+                who = run.players  # chance players that the study has make no calls
+                answers = run_sync(_by_chance(run).step(progress=False)).answers
+                seats = [(it.player, it.component, "*") for it in answers]
+                asked = [next((who[it] for it in names if it in who), "model") for names in seats]
+                costs["calls"] = asked.count("model") * turns
             except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
                 where += f" failed: {told(error)}"
         smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
@@ -920,10 +928,15 @@ class Study:
         return arms_figure(table, outcome, arms=list(self.arms))
 
     def watch(self) -> None:
-        """Show a table of the runs, and a chart of the first outcome, that follow the playing."""
+        """Show a table of the runs, and a chart of the first outcome, that follow the playing.
+
+        Outside a notebook the study is printed, once.
+        """
         from IPython.display import HTML, display
 
         handles = [display(it, display_id=True) for it in (self, HTML(""))]  # type: ignore[no-untyped-call]
+        if None in handles:
+            return
         latest = -math.inf
 
         def show() -> None:

@@ -248,7 +248,7 @@ def test_contrasts_are_with_the_reference_or_those_that_are_named() -> None:
         ({"contrasts": [("a", "d")]}, "arm='d' is unknown"),
         ({"contrasts": [("a", "a")]}, "one of them compares an arm with itself"),
         ({"formula": "rate ~ factor"}, "outcome='rate' is unknown; there are loss"),
-        ({"sesoi": {"lss": 1}}, "outcome='lss' is unknown; there are loss"),
+        ({"sesoi": {"lss": 1}}, "outcome='lss' is unknown.*; there are loss"),
         ({"sesoi": -1}, "sesoi=-1 must be above 0"),
         ({"sesoi": 0}, "sesoi=0 must be above 0"),
         ({"sesoi": math.nan}, "sesoi=nan must be a finite number"),

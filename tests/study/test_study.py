@@ -516,6 +516,7 @@ def test_arrays_are_made_of_the_results() -> None:
     assert data["arm"].values.tolist() == ["A/A", "factor=1", "factor=2"]
     there = study.simulation("factor=2", 1).state
     assert data["level"].sel(arm="factor=2", unit=1, turn=4).item() == there.level
+    assert data["factor"].sel(arm="factor=2").item() == 2
 
 
 def test_the_difference_by_turn_is_that_of_the_means() -> None:
@@ -560,6 +561,15 @@ def test_a_study_that_is_watched_updates_its_table_and_shows_a_chart(
     played(study)
     assert "6 done" in shown[-2]
     assert "factor=2" in shown[-1]
+
+
+def test_without_a_notebook_a_study_that_is_watched_is_printed_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    study = study_of()
+    study.watch()
+    played(study)
+    assert capsys.readouterr().out.count("6 left") == 1
 
 
 def test_a_chart_has_a_point_a_run_and_turns_where_there_are_any_or_a_difference() -> None:
@@ -609,12 +619,19 @@ def test_before_anything_was_played_calls_are_counted_by_chance_players() -> Non
     assert "Smallest detectable difference in level: not yet known" in text
     study = study_of(llm_client=None, players={"Ann": "rule", "*": "model"})
     assert study.plan().calls == 24
+    assert study_of(llm_client=None, players="random").plan().calls == 0
     assert "one turn of chance players failed: ValueError: 1 / 0" in str(study_of(Broken).plan())
 
 
 class Broken(Water):
     async def turn(self, state: Basin, ask: Ask) -> Basin:
         raise ValueError("1 / 0")
+
+
+def test_a_plan_leaves_out_the_turns_that_a_stopped_run_has(path: Path) -> None:
+    study = played(study_of(tape=path), budget=Budget(calls=20))
+    assert study.counts["stopped"]
+    assert study.plan().turns == 24 - int(study.runs["turns"].sum())
 
 
 def test_a_plan_counts_calls_and_power_from_the_runs_so_far(path: Path) -> None:

@@ -64,7 +64,7 @@ check-lowest: .venv/.ready-all ## run what calls libraries on the lowest version
 		--editable ".[embedded,notebooks,test]"
 	$(LOWEST)/bin/python -m pytest -p no:cacheprovider $(WORKERS) -m "not embedded and not process" \
 		$(if $(ARGS),$(ARGS),tests/test_*.py tests/contracts tests/util tests/prompts tests/cli \
-		$(addprefix tests/llm/test_,client.py ollama_wire.py openai.py streaming.py choose.py))
+		$(addprefix tests/llm/test_,client.py ollama.py openai.py streaming.py choose.py))
 
 # Charts say what is kept of a run's model: not what this machine's user measured.
 check-notebooks notebooks: export LLMSIM_CARDS = $(CURDIR)/build/no-cards

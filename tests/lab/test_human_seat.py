@@ -176,7 +176,8 @@ async def test_a_score_before_the_first_turn_says_what_is_missing_and_one_of_so_
 
 async def test_a_class_of_five_plays_a_game_each(tmp_path: Path) -> None:
     names = ["Ann", "Bob", "Cy", "Di", "Eve"]
-    for number, name in enumerate(names):
+
+    async def play(number: int, name: str) -> None:
         visitor = Visitor(HumanSeat.game(name, seed=7, tape=tmp_path / f"{name}.tape"))
         if name == "Bob":
             visitor.browser.send("advise", who="Bob")
@@ -184,9 +185,11 @@ async def test_a_class_of_five_plays_a_game_each(tmp_path: Path) -> None:
             here = visitor.fields()["rate"]
             rate = min(here["schema"]["enum"], key=lambda it: abs(it - 6 - number))
             await visitor.answer(rate=str(rate))
-        await eventually(lambda visitor=visitor: visitor.now["score"], wait_s=WAIT_S)
+        await eventually(lambda: visitor.now["score"], wait_s=WAIT_S)
         visitor.seat.close()
         visitor.seat.simulation.close()
+
+    await asyncio.gather(*(play(number, name) for number, name in enumerate(names)))
     board = leaderboard(tmp_path)
     assert sorted(board["name"]) == names
     assert board["turns"].tolist() == [16] * 5

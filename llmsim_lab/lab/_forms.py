@@ -67,7 +67,8 @@ def _made(
     about = _about(part.get("description", ""))
     for name, schema_of_it in inner.items():
         if place or name not in _NOT_HERE:
-            told = about.get(name) or ("" if about else words)
+            # What says how to write a mapping says nothing of a number in it.
+            told = about.get(name) or ("" if about or place == ("set",) else words)
             yield from _made((*place, name), schema_of_it, given.get(name), known, told)
     if place and not inner and _fits(part, value):
         limits = schema_words(part)

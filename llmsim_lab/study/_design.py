@@ -95,8 +95,10 @@ def label_of(level: Any) -> str:
     if isinstance(level, LLMClient):
         return level.config.model
     name = getattr(level, "name", getattr(level, "__name__", None))
+    if isinstance(level, str) or (isinstance(name, str) and callable(level)):
+        return name or str(level)
     text = name if isinstance(name, str) else re.sub(r" at 0x[0-9a-fA-F]+", "", str(level))
-    return text if len(text) <= 40 or isinstance(level, str) or name else f"{text[:39]}…"
+    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 def _arm(factors: Mapping[str, Mapping[str, Any]], labels: Iterable[str]) -> Arm:

@@ -27,7 +27,7 @@ SITE = CallSite(component="agent", agent="Ada")
 
 
 def a_tool(name: str = "level", ran: list[str] | None = None) -> Any:
-    """Return a tool that notes for whom it runs, and answers otherwise each time."""
+    """Return a tool that notes which player it runs for; each answer is another."""
     ran = [] if ran is None else ran
 
     def look(user_id: str, at: str = "") -> int:

@@ -105,8 +105,8 @@ def test_without_a_network_the_way_on_is_named_and_the_next_try_goes_on(
     checkout: Path, path: Path
 ) -> None:
     (path / "python3").symlink_to(Path(sys.executable).resolve())
-    nobody = "http://127.0.0.1:9/simple"
-    (checkout / "pip.conf").write_text(f"[global]\nindex-url = {nobody}\nretries = 1\n")
+    closed = "http://127.0.0.1:9/simple"
+    (checkout / "pip.conf").write_text(f"[global]\nindex-url = {closed}\nretries = 1\n")
     for _ in range(2):
         done = run_make(checkout, path, "demo", f"PIP_CONFIG_FILE={checkout / 'pip.conf'}")
         assert done.returncode != 0

@@ -12,11 +12,11 @@ How often each interval contains the true value is in ``benchmarks/coverage.json
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, combinations, product
-from operator import add
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ from llmsim_lab._util.text import among, counted
 from llmsim_lab.errors import ConfigError
 
 SpeaksOf = Literal["new runs", "these situations", "new wordings", "new wordings and situations"]
+_OF_NEW_RUNS = ("new runs", "new wordings and situations")
 Numbers = NDArray[Any]
 Tested = tuple["Effect", Numbers | None]
 """An effect, and the differences of runs where these are paired."""
@@ -93,11 +94,8 @@ class Effect:
     note: str = ""
 
     def __str__(self) -> str:
-        ends = "(no interval)" if self.low is None else f"[{self.low:.2f}, {self.high:.2f}]"
-        own, family = short_p(self.p), short_p(self.p_family)
-        p = own + f" ({family.removeprefix('= ')} in its family)" * (family != own)
-        n = f", n = {counted(self.n, self.speaks_of.split()[1].removesuffix('s'))}"
-        return self._said(f"{self.contrast}, {self.outcome}", f" {ends}", p, n)
+        n = counted(self.n, self.speaks_of.split()[1].removesuffix("s"))
+        return f"{self.sentence()} ({self.outcome}, {n})"
 
     def sentence(self, unit: str = "") -> str:
         """Return it as one reads it out, without its outcome: difference, interval, p-value.
@@ -105,17 +103,15 @@ class Effect:
         Args:
             unit: of the outcome.
         """
-        ends = f" {unit}".rstrip()
-        if self.low is not None:
-            ends += f", {100 * self.level:g} % {self.low:.2f} to {self.high:.2f}"
-        p = short_p(self.p_family) + " adjusted for all comparisons" * (self.p_family != self.p)
-        return self.contrast + re.sub(r"-(?=\d)", _MINUS, self._said("", ends, p))
-
-    def _said(self, what: str, ends: str, p: str, n: str = "") -> str:
         if self.estimate is None:
-            return f"{what}: not known ({self.note})"
-        text = f"{what}: {self.estimate:+.2f}{ends}{f', p {p}' * (self.p is not None)}{n}"
-        return "; ".join(filter(None, [text, self.verdict]))
+            return f"{self.contrast}: not known ({self.note})"
+        text = f": {self.estimate:+.2f} {unit}".rstrip()
+        if self.low is not None:
+            text += f", {100 * self.level:g} % {self.low:.2f} to {self.high:.2f}"
+        if (p := self.p_family if self.p_family is not None else self.p) is not None:
+            text += f", p {short_p(p)}" + " adjusted for all comparisons" * (p != self.p)
+        text += f"; {self.verdict}" * bool(self.verdict)
+        return self.contrast + re.sub(r"-(?=\d)", _MINUS, text)
 
 
 class Effects(list[Effect]):
@@ -129,7 +125,7 @@ class Effects(list[Effect]):
 
     def __str__(self) -> str:
         noted = [f"\n  note: {e.note}" if e.note and e.estimate is not None else "" for e in self]
-        return "\n".join(filter(None, [self.label, *map(add, map(str, self), noted)]))
+        return "\n".join(filter(None, [self.label, *map(operator.add, map(str, self), noted)]))
 
     __repr__ = __str__
 
@@ -139,9 +135,9 @@ class Effects(list[Effect]):
         return str(html_table(header, rows, caption=self.label or "effects"))
 
 
-def short_p(p: float | None) -> str:
-    """Return a p-value as journals print it, = .015 or < .001; nothing where there is none."""
-    return "" if p is None else "< .001" if p < 0.0005 else f"= {p:.3f}".replace("= 0", "= ")
+def short_p(p: float) -> str:
+    """Return a p-value as journals print it: = .015 or < .001."""
+    return "< .001" if p < 0.0005 else f"= {p:.3f}".replace("= 0", "= ")
 
 
 # --- from the table -------------------------------------------------------------------------------
@@ -206,10 +202,8 @@ def effects(
     margins = sesoi if isinstance(sesoi, Mapping) else dict.fromkeys(outcomes, sesoi)
     for outcome, margin in margins.items():
         _place("outcome", outcome, outcomes)
-        if margin is not None and real_number("sesoi", margin) <= 0:
-            raise ConfigError(
-                f"sesoi={margin!r} must be above 0: the size of an effect that matters"
-            )
+        if margin is not None:
+            real_number("sesoi", margin, least=0)
     found = Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
     found.label = "one arm, and nothing to compare it with" * (not weights)
     return found
@@ -284,7 +278,7 @@ def compare(values: Numbers, rows: Numbers, run_of: Numbers, w: Numbers, effect:
         effect: with its names, level and what it speaks of.
     """
     values, rows, w = values[w != 0], rows[w != 0], w[w != 0]
-    new = effect.speaks_of in ("new runs", "new wordings and situations")
+    new = effect.speaks_of in _OF_NEW_RUNS
     if np.isinf(values).any():
         return _noted(effect, f"some values are infinite or beyond {_LARGEST:g}"), None
     if "wordings" in effect.speaks_of and rows.any(axis=(2, 3)).sum(axis=1).max() > 1:
@@ -582,40 +576,33 @@ def energy(table: pd.DataFrame, one: str, other: str, effect: Effect) -> Effect:
     categories it is the sum of the squared differences of their shares. Source: Székely and Rizzo
     (2013), "Energy statistics: a class of statistics based on distances", Journal of Statistical
     Planning and Inference 143. What was repeated is exchanged between arms, ``RANDOM_FLIPS`` times:
-    whole runs of a seed; whole wordings; or answers of the same situation, whose own distances are
-    averaged, so that situations may differ as they like. Two values are 0 or 1 apart where at most
-    half of all are different ones, else ``word_distance``.
+    whole runs of a seed; or answers of the same situation, whose own distances are averaged, so
+    that situations may differ as they like. Two values are 0 or 1 apart where at most half of all
+    are different ones, else ``word_distance``.
 
     Args:
         table: rows of one outcome.
         one: an arm.
         other: the arm it is compared with.
-        effect: with its names, and what it is to speak of; of wordings it speaks at these
-            situations only.
+        effect: with its names, and what it is to speak of; of wordings it speaks of these only.
     """
     rows = table[table["arm"].isin([one, other]) & table["value"].notna()]
-    speaks_of: SpeaksOf = effect.speaks_of
-    if "wordings" in speaks_of:
-        few = rows.groupby("arm")["wording"].nunique().min() < ENOUGH_WORDINGS
-        speaks_of = "these situations" if few else "new wordings"
-    key = {"new runs": "run", "new wordings": "wording"}.get(speaks_of, "unit")
-    if paired := key != "wording":
-        rows = rows[rows.groupby(key)["arm"].transform("nunique") > 1]
+    new = effect.speaks_of in _OF_NEW_RUNS
+    key = "run" if new else "unit"
+    rows = rows[rows.groupby(key)["arm"].transform("nunique") > 1]
+    speaks_of: SpeaksOf = "new runs" if new else "these situations"
     effect = replace(effect, speaks_of=speaks_of, n=rows[key].nunique())
-    if rows["arm"].nunique() < 2:
+    if rows.empty:
         return _noted(effect, "there are no answers of both arms")
     # What is exchanged as a whole, with its share of each different value.
-    whole = [rows["arm"], rows[key], *[np.arange(len(rows))] * (key == "unit")]
+    whole = [rows["arm"], rows[key], *[np.arange(len(rows))] * (not new)]
     share = pd.get_dummies(rows["value"], dtype=float).groupby(whole, sort=False).mean()
-    items: list[Any] = list(share)
-    by_words = len(items) > len(rows) / 2
-    apart = np.array([[word_distance(a, b) if by_words else a != b for b in items] for a in items])
+    distance = word_distance if share.shape[1] > len(rows) / 2 else operator.ne
     arm, its = (share.index.get_level_values(level) for level in (0, 1))
-    is_one, block = (arm == one).astype(int), pd.factorize(its)[0] * paired
-    own = block * (key == "unit" and np.bincount(block, is_one).max() > 1)
-    between = (
-        share.to_numpy() @ apart @ share.to_numpy().T * (own[:, None] == own) / (own.max() + 1)
-    )
+    is_one, block = (arm == one).astype(int), pd.factorize(its)[0]
+    own = block * (not new and np.bincount(block, is_one).max() > 1)
+    apart = share @ [[distance(a, b) for b in share] for a in share] @ share.to_numpy().T
+    apart = apart.to_numpy() * (own[:, None] == own) / (own.max() + 1)
     draws = np.random.default_rng(0).random((RANDOM_FLIPS + 1, len(block)))
     order = np.argsort(block, kind="stable")
     draws[:, order] = is_one[np.argsort(block + draws, axis=1)]
@@ -623,7 +610,7 @@ def energy(table: pd.DataFrame, one: str, other: str, effect: Effect) -> Effect:
     # With shares as weights, those of the other arm negative, it is one quadratic form.
     sizes = [np.bincount(own, part)[own] for part in (is_one, 1 - is_one)]
     weight = np.where(draws > 0, 1 / sizes[0], -1 / sizes[1])
-    statistic = -((weight @ between) * weight).sum(axis=1)
+    statistic = -((weight @ apart) * weight).sum(axis=1)
     p = float((statistic >= statistic[0] - _NOTHING).mean())
     estimate = round(float(statistic[0]), 12) + 0.0  # never minus zero
     return replace(effect, estimate=estimate, p=p, method="energy distance, permuted")

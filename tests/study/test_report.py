@@ -139,10 +139,10 @@ def test_a_factorial_s_report_begins_with_the_main_effects(tmp_path: Path) -> No
     captions = [
         *(
             "main effects",
-            f"factor=2.0 {MINUS} factor=1.0, level",
-            f"taste=sour {MINUS} taste=plain, le",
+            f"factor=2.0 {MINUS} factor=1.0: ",
+            f"taste=sour {MINUS} taste=plain: ",
         ),
-        *("each arm minus factor=1 · plain", f"factor=1 · fine {MINUS} factor=1 · plain, level"),
+        *("each arm minus factor=1 · plain", f"factor=1 · fine {MINUS} factor=1 · plain: "),
     ]
     places = [page.text.index(words) for words in captions]
     assert places == sorted(places)

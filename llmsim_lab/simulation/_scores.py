@@ -10,11 +10,12 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import QuadraticLoss, TaylorRule
+from llmsim_lab.economy._macro import NO_SHOCKS
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.run import Question, Run, load
 from llmsim_lab.run._turn import reply_of
-from llmsim_lab.simulation._simulation import Hit, Nation, Simulation, seat_of
+from llmsim_lab.simulation._simulation import Nation, Simulation, seat_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -246,7 +247,7 @@ def _continued(run: Simulation, turns: int, target: float, quarters: int) -> pd.
         validator="none",
         engine=run.engine,
         economy=run.economy.model_copy(update={"mirrored": False, "shock_scale": 0}),
-        state=run.turns[turns].state.replace(shock=Hit()),
+        state=run.turns[turns].state.replace(shock=NO_SHOCKS),
     )
     successor._quiet = True  # its moves are no choice of the people's
     later = successor.run(quarters)

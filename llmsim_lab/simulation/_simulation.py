@@ -30,6 +30,7 @@ from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters,
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import (
+    NO_SHOCKS,
     EngineConfig,
     Rule,
     Shocks,
@@ -58,7 +59,7 @@ from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import MOVES_BP, SERIES, EconomyConfig, checked_moves
 from llmsim_lab.simulation._gate import EconomicsCard, card_of, gate_notes
-from llmsim_lab.simulation._lint import LintFinding, of_model, of_rule, of_targets
+from llmsim_lab.simulation._lint import LintFinding, of_rule, of_targets
 from llmsim_lab.types import Rate, Reply
 from llmsim_lab.validators._validators import verdict_prompt
 
@@ -73,13 +74,6 @@ GAP_NOISE_PERSISTENCE = 0.97
 
 
 # --- the state, and what players answer -----------------------------------------------------------
-
-
-class Hit(State):
-    """A shock on the way to the next quarter, percentage points."""
-
-    supply: float = 0.0
-    demand: float = 0.0
 
 
 class Economy(State):
@@ -101,7 +95,7 @@ class Economy(State):
     total_economic_value: Annotated[float, Field(ge=0)] = 1000.0
     lags: MacroLags | None = None
     period: str | None = None
-    shock: Hit = Hit()
+    shock: Shocks = NO_SHOCKS
     gap_error: float = 0.0
 
     @property
@@ -343,7 +337,7 @@ class Simulation(Run[Economy]):
         rate = await self._new_rate(ask, economy, {name: decisions[name] for name in accepted})
         scale, turned = self.economy.shock_scale, self.economy.mirrored
         drawn = shocks_at(ask.turn, seed=self.seed, scale=scale, mirrored=turned)
-        shocks = drawn + Shocks(**dict(state.shock))
+        shocks = drawn + state.shock
         if self.economy.fiscal_backstop:
             low = self.engine.lower
             shocks += Shocks(demand=fiscal_demand(state.actual, rate=rate, lower_bound=low))
@@ -358,7 +352,7 @@ class Simulation(Run[Economy]):
         period = next_quarter(state.period) if state.period else None
         new = sqrt(1 - GAP_NOISE_PERSISTENCE**2) * self.gap_noise * self._drawn(ask.turn)
         error = GAP_NOISE_PERSISTENCE * state.gap_error + new
-        return state.with_economy(after, period=period, shock=Hit(), gap_error=error)
+        return state.with_economy(after, period=period, shock=NO_SHOCKS, gap_error=error)
 
     async def _decided(
         self, ask: Ask, members: Sequence[str], quarters: Sequence[Economy], called: str = ""
@@ -520,19 +514,16 @@ class Simulation(Run[Economy]):
             raise ConfigError(f"{name!r} is not a member; there are {', '.join(self._nations)}")
         return run_sync(card_of(self, name, seed, progress))
 
-    def lint(self, *, rule: Rule | None = None, model: Any = None) -> list[LintFinding]:
+    def lint(self, *, rule: Rule | None = None) -> list[LintFinding]:
         """Return what is probably wrong with this run; an empty list if nothing is.
 
         No model is asked. The checks are for mistakes that published simulations have made: a rule
         that follows inflation too little, an economy that is unstable under it, percent given as a
-        fraction, a yearly rate that is applied undivided in each quarter, moves that cannot reach
-        what the rule asks for.
+        fraction, moves that cannot reach what the rule asks for.
 
         Args:
             rule: a policy rule to check instead of the run's: a ``TaylorRule``, or a function of
                 ``inflation``, ``output_gap`` and ``previous_rate``, all percent.
-            model: an economy of your own to check too: an object with the method ``advance`` of
-                ``RudebuschSvensson``.
 
         Example:
             >>> for finding in Simulation(turns=20).lint(rule=TaylorRule(inflation_weight=0.5)):
@@ -547,9 +538,9 @@ class Simulation(Run[Economy]):
             elif who == "rule":
                 ruled[name] = TaylorRule(inflation_target=nation.inflation_target)
         largest = max(map(abs, self.moves_bp)) / 100 if self.moves_bp else self.engine.max_move
-        found = [*of_targets(self.nations), *(of_model(model) if model is not None else ())]
         start = self.turns[0].state.global_state
-        return found + [it for who in ruled for it in of_rule(who, ruled[who], start, largest)]
+        of_rules = (it for who in ruled for it in of_rule(who, ruled[who], start, largest))
+        return [*of_targets(self.nations), *of_rules]
 
     def doubts(self) -> list[Mapping[str, str]]:
         """Return what to warn of before the first turn: what ``lint`` finds."""

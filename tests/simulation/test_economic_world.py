@@ -21,6 +21,7 @@ from builders import (
 )
 
 from llmsim_lab.agents import Agent, NationAgent, TaylorRuleAgent
+from llmsim_lab.economy._macro import NO_SHOCKS
 from llmsim_lab.engines import EconomicEngine
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.models import Action, GlobalState, SimulationState
@@ -28,7 +29,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
 from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._simulation import Economy, Hit
+from llmsim_lab.simulation._simulation import Economy
 from llmsim_lab.types import ChatRequest
 from llmsim_lab.validators import EconLLMValidator
 
@@ -312,7 +313,7 @@ def test_what_is_set_at_a_turn_acts_on_the_way_to_the_next() -> None:
     assert frame["inflation"].tolist()[:3] == [2, 2, 3]  # 4 points in one of four quarters
     assert frame["output_gap"].tolist()[:3] == [0, 0, 1]
     assert world.turns[1].state.shock.supply == 4
-    assert world.turns[2].state.shock == Hit()
+    assert world.turns[2].state.shock == NO_SHOCKS
 
 
 def test_what_is_set_moves_the_past_that_the_next_quarter_follows_from_and_no_more() -> None:

@@ -235,7 +235,6 @@ def _isolated(request: pytest.FixtureRequest) -> Iterator[None]:
         if not live:
             for name in MODEL_VARIABLES:
                 patch.delenv(name, raising=False)
-        # Runs say what is kept of their models, so what this machine's user measured is hidden too.
         patch.setenv("LLMSIM_CARDS", str(REPO / "build" / "no-cards"))
         if urllib.request.getproxies():  # the user's proxy is not for servers on this machine
             for name in ("NO_PROXY", "no_proxy"):

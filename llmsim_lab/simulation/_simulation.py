@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from math import sqrt
 from random import Random
@@ -42,7 +41,7 @@ from llmsim_lab.economy._macro import (
 )
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.engines._engines import dissents, minutes, update_prompt
-from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import (
     GlobalState,
@@ -58,7 +57,7 @@ from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import MOVES_BP, SERIES, EconomyConfig, checked_moves
-from llmsim_lab.simulation._gate import EconomicsCard, card_of, gate_notes
+from llmsim_lab.simulation._gate import EconomicsCard, card_of
 from llmsim_lab.simulation._lint import LintFinding, of_rule, of_targets
 from llmsim_lab.types import Rate, Reply
 from llmsim_lab.validators._validators import verdict_prompt
@@ -106,10 +105,8 @@ class Economy(State):
     @property
     def global_state(self) -> GlobalState:
         """The economy as models, rules, people and the contracts' classes read it."""
-        actual = self.actual
-        if not self.gap_error:
-            return actual
-        return set_levels(actual, output_gap=actual.output_gap + self.gap_error)
+        actual, error = self.actual, self.gap_error
+        return set_levels(actual, output_gap=actual.output_gap + error) if error else actual
 
     def with_economy(self, economy: GlobalState, **changes: Any) -> Self:
         """Return this state with the figures of an economy."""
@@ -201,10 +198,8 @@ def _in_the_data(start: str) -> str:
 
 def _in_a_seat(given: Any, info: Any) -> Any:
     if callable(given) or (isinstance(given, Mapping) and "kind" in given):
-        raise ValueError(
-            f"who answers is a player: players={{{info.field_name!r}: ...}}, a word such as "
-            "'rule', a function, a person or a client"
-        )
+        what = f"who answers is a player: players={{{info.field_name!r}: ...}}"
+        raise ValueError(f"{what}, a word such as 'rule', a function, a person or a client")
     return given
 
 
@@ -293,25 +288,17 @@ class Simulation(Run[Economy]):
         if moves is None and (briefed or self.decide):
             what = f"decide: {self.decide}" if self.decide else "an economist's briefing"
             raise ConfigError(f"{what} needs moves on offer, and moves_bp is null; set moves_bp")
-        if not briefed and not self.masked:
-            raise ConfigError("masked: false has no effect with briefing: thin; leave it out")
         for name in self._members:
             if moves and "moves" not in self._prompt_of(name).slots:
-                raise ConfigError(
-                    f"the prompt of {name!r} has no slot {{{{ moves }}}}, so the model would not "
-                    "know which changes of the rate are on offer; add it, or set moves_bp to null"
-                )
+                what = f"the prompt of {name!r} has no slot {{{{ moves }}}} for the moves on offer"
+                raise ConfigError(f"{what}; add it, or set moves_bp to null")
         chair, rate = self.committee.chair, self.start().interest_rate
         if chair is not None and chair not in self._nations:
-            raise ConfigError(
-                f"chair {chair!r} is not one of the members{among(chair, self._members)}"
-            )
+            raise ConfigError(f"chair {chair!r} is no member{among(chair, self._members)}")
         if self.economy.mirrored and rate != self.engine.inside(rate):
-            raise ConfigError(
-                f"economy.mirrored: the mirror image of {self.start_at} has an interest rate of "
-                f"{rate:.2f}, outside engine.rate_bounds {self.engine.lower:g} to "
-                f"{self.engine.upper:g}; choose another start, such as 1973Q1"
-            )
+            what = f"the mirror image of {self.start_at} has an interest rate of {rate:.2f}"
+            outside = f"outside engine.rate_bounds {self.engine.lower:g} to {self.engine.upper:g}"
+            raise ConfigError(f"{what}, {outside}; choose another start, such as 1973Q1")
 
     def start(self) -> Economy:
         """Return the quarter to start from, or its mirror image, of which none happened."""
@@ -558,14 +545,6 @@ class Simulation(Run[Economy]):
         rate, *others = SERIES
         return (replace(rate, low=self.engine.lower, high=self.engine.upper), *others)
 
-    @property
-    def notes(self) -> Sequence[str]:
-        """What the economic gate said of the run's model."""
-        if self.tape is not None and self.config.needs_model:
-            with suppress(TapeError):  # the tape may be closed, or its file gone
-                return gate_notes(self.tape.run(self.run_id).manifest)
-        return ()
-
 
 def seat_of(run: Simulation, nation: str) -> Any:
     """Return who decides for a nation, as ``players`` has it."""
@@ -578,8 +557,7 @@ def _stated(made: Any, here: float) -> Any:
     change = getattr(made, "rate_change_bp", None)
     if change is None:
         return getattr(made, "proposed_rate", None)
-    # Without the dust of binary fractions, if it is a whole number; else exactly.
-    return round(here + change / 100, 10) if isinstance(change, int) else here + change / 100
+    return round(here + change / 100, 10)  # without the dust of binary fractions
 
 
 def _basis_points(rate: float, to: float) -> float:

@@ -37,11 +37,6 @@ def test_the_steady_state_stays_put_for_fifty_years() -> None:
         assert dict(state) == pytest.approx(dict(STEADY_STATE) | expected, abs=1e-12)
 
 
-def test_any_inflation_can_last_if_the_real_rate_is_neutral() -> None:
-    at_ten = GlobalState(inflation=10.0, interest_rate=12.0)
-    assert MODEL.advance(at_ten, interest_rate=12.0).inflation == pytest.approx(10.0, abs=1e-12)
-
-
 # --- stability --------------------------------------------------------------------------------
 
 

@@ -29,6 +29,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
 from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.simulation._scores import player_by
 from llmsim_lab.simulation._simulation import Economy
 from llmsim_lab.types import ChatRequest
 from llmsim_lab.validators import EconLLMValidator
@@ -238,6 +239,10 @@ def test_the_rule_needs_no_moves_and_takes_no_rate_from_words() -> None:
     assert worded.run(progress=False)["interest_rate"].tolist() == [4, 4, 4]
 
 
+def test_a_player_of_the_demo_or_the_score_always_makes_one_move() -> None:
+    assert rates(ruled(players=player_by(ruled(), 75)), 2) == [4, 4.75, 5.5]
+
+
 # --- the committee --------------------------------------------------------------------------------
 
 
@@ -427,11 +432,13 @@ def test_charts_have_the_rates_bounds() -> None:
 
 def test_the_budget_adds_demand_at_the_bound_where_the_parameters_say_so() -> None:
     # The Taylor rule asks for -7.5 percent, and the first two points below the bound are tolerated.
-    slump = Economy().with_economy(GlobalState(interest_rate=0, inflation=-3, output_gap=-8))
-    for low, added in ((0, 0.1 * (7.5 - 2)), (-8, 0)):
-        limits = {"state": slump, "engine": {"rate_bounds": (low, 25)}}
+    for rate, added in ((0, 0.1 * (7.5 - 2)), (20, 0)):
+        slump = GlobalState(interest_rate=rate, inflation=-3, output_gap=-8)
         helped, alone = (
-            ruled(economy={"shock_scale": 0, "fiscal_backstop": on}, **limits).run(1)["output_gap"]
+            ruled(
+                economy={"shock_scale": 0, "fiscal_backstop": on},
+                state=Economy().with_economy(slump),
+            ).run(1)["output_gap"]
             for on in (True, False)
         )
         assert (helped - alone).tolist() == pytest.approx([0, added])

@@ -66,7 +66,7 @@ check-lowest: .venv/.ready-all ## run what calls libraries on the lowest version
 		$(if $(ARGS),$(ARGS),tests/test_*.py tests/contracts tests/util tests/prompts tests/cli \
 		$(addprefix tests/llm/test_,client.py ollama.py openai.py streaming.py choose.py))
 
-# Charts say what is kept of a run's model: not what this machine's user measured.
+# Cards of the economic gate that notebooks make are kept apart from the user's.
 check-notebooks notebooks: export LLMSIM_CARDS = $(CURDIR)/build/no-cards
 check-notebooks: .venv/.ready-test ## run the notebooks and compare their outputs
 	$(BIN)/python -m pytest $(NBVAL) -n 2 --dist loadfile notebooks

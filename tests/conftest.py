@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import ipaddress
-import json
 import os
 import signal
 import socket
@@ -189,7 +188,7 @@ def _may_write(path: Path) -> bool:
     )
 
 
-_WATCHED = {"open", "os.mkdir", "sqlite3.connect", "subprocess.Popen"}
+_WATCHED = {"open", "os.mkdir", "subprocess.Popen"}
 
 
 def _on_audit_event(event: str, args: tuple[Any, ...]) -> None:
@@ -205,7 +204,7 @@ def _on_audit_event(event: str, args: tuple[Any, ...]) -> None:
     if not isinstance(target, str | bytes | os.PathLike):
         return
     name = os.fsdecode(target)
-    if name == ":memory:" or name.startswith("file:") or (event == "os.mkdir" and args[2] != -1):
+    if event == "os.mkdir" and args[2] != -1:
         return
     path = Path(os.path.realpath(name))
     if not _may_write(path) and not (event == "os.mkdir" and path.is_dir()):
@@ -235,7 +234,6 @@ def _isolated(request: pytest.FixtureRequest) -> Iterator[None]:
         if not live:
             for name in MODEL_VARIABLES:
                 patch.delenv(name, raising=False)
-        # Runs say what is kept of their models, so what this machine's user measured is hidden too.
         patch.setenv("LLMSIM_CARDS", str(REPO / "build" / "no-cards"))
         if urllib.request.getproxies():  # the user's proxy is not for servers on this machine
             for name in ("NO_PROXY", "no_proxy"):
@@ -328,51 +326,21 @@ def small_model() -> Path:
     return Path(done.stdout.strip())
 
 
-_RUN_CODE = """
-import contextlib, io, json, sys
-for line in sys.stdin:
-    code, sys.argv[1:] = json.loads(line)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, "the test's code", "exec"), {"__name__": "__main__"})
-    print(json.dumps(printed.getvalue()), flush=True)
-"""
-
-
-@pytest.fixture(scope="session")
-def under_two_hash_seeds() -> Iterator[Callable[..., list[str]]]:
+@pytest.fixture
+def under_two_hash_seeds() -> Callable[..., list[str]]:
     """Run code with arguments in two interpreters that hash differently; return what each printed.
 
-    They are started once per session, with the tests' folder on their path.
+    The tests' folder is on their path.
     """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(REPO / "tests"))
-        patch.setenv("PYTHONIOENCODING", "utf-8")
-        for name in MODEL_VARIABLES:
-            patch.delenv(name, raising=False)
-        interpreters = []
-        for seed in ("1", "4711"):
-            patch.setenv("PYTHONHASHSEED", seed)
-            interpreters.append(
-                subprocess.Popen(
-                    [sys.executable, "-W", "error", "-c", _RUN_CODE],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    encoding="utf-8",
-                )
-            )
 
     def run(code: str, *arguments: object) -> list[str]:
-        job = json.dumps([code, [str(argument) for argument in arguments]])
-        for interpreter in interpreters:
-            assert interpreter.stdin
-            interpreter.stdin.write(f"{job}\n")
-            interpreter.stdin.flush()
-        answers = [interpreter.stdout.readline() for interpreter in interpreters]  # type: ignore[union-attr]
-        assert all(answers), [interpreter.communicate()[1] for interpreter in interpreters]
-        return [json.loads(answer) for answer in answers]
+        command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
+        own = {**os.environ, "PYTHONPATH": str(REPO / "tests"), "PYTHONIOENCODING": "utf-8"}
+        printed = []
+        for seed in ("1", "4711"):
+            env = own | {"PYTHONHASHSEED": seed}
+            done = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE)
+            printed.append(done.stdout.decode())
+        return printed
 
-    yield run
-    for interpreter in interpreters:
-        interpreter.communicate()
+    return run

@@ -81,8 +81,6 @@ class Agent(ABC):
     """
 
     def __init__(self, name: str) -> None:
-        if not name.strip():
-            raise ConfigError("an agent needs a name that is not empty")
         self.name = name.strip()
 
     @abstractmethod
@@ -109,10 +107,8 @@ class Agent(ABC):
         words: Any = action.policy_decision or ()
         size = action.rate_change_bp
         if size is None and "rate_change_bp" in fields:
-            raise ConfigError(
-                f"{self.name!r} states no change of the rate, and the run has moves on offer; give "
-                "the run moves_bp=None, or a TaylorRuleAgent moves_bp=run.moves_bp"
-            )
+            way_out = "give the run moves_bp=None, or a TaylorRuleAgent moves_bp=run.moves_bp"
+            raise ConfigError(f"{self.name!r} states no change, and moves are on offer; {way_out}")
         rate = action.proposed_rate if size is None else now.interest_rate + size / 100
         said = {"reasoning": "It gave no reason.", "confidence": 1.0, **dict(words)}
         said |= {"action": action.action_string, "rate_change_bp": size, "proposed_rate": rate}
@@ -130,9 +126,6 @@ class Agent(ABC):
             **size,
         )
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
-
 
 class LLMAgent(Agent):
     """An agent whose decisions a language model makes.
@@ -144,7 +137,12 @@ class LLMAgent(Agent):
     Args:
         name: unique in a run.
         llm_client: the model.
+
+    Attributes:
+        complaint: what goes back to the model when its decision does not belong.
     """
+
+    complaint = "the action does not belong to this agent's domain"
 
     def __init__(self, name: str, llm_client: LLMClient) -> None:
         super().__init__(name)
@@ -157,10 +155,6 @@ class LLMAgent(Agent):
     @abstractmethod
     def _validate_decision(self, decision: PolicyDecision) -> bool:
         """Return True if the decision belongs to the agent's domain."""
-
-    def _complaint(self) -> str:
-        """Return what goes back to the model when its decision does not belong."""
-        return "the action does not belong to this agent's domain"
 
     async def decide_action(self, state: SimulationState) -> Action:
         """Let the model propose one action for this state.
@@ -176,7 +170,7 @@ class LLMAgent(Agent):
                 total_timeout_s=self.llm_client.config.timeout_s,
                 prompt=prompt,
                 response_model=PolicyDecision,
-                check=lambda made: None if self._validate_decision(made) else self._complaint(),
+                check=lambda made: None if self._validate_decision(made) else self.complaint,
                 site=site,
             )
         except LLMFailureException as failure:
@@ -244,30 +238,21 @@ def thin_prompt(
 class EconLLMAgent(LLMAgent):
     """Advises on economic policy; knows nothing of its nation but the name.
 
-    Args:
-        name: unique in a run.
-        llm_client: the model.
-        prompt: a prompt with the slots of the shipped ``agent_policy``; that one if not given.
+    Attributes:
+        profile: what is known of the nation.
     """
 
+    complaint = NOT_ECONOMIC
     profile: NationProfile | None = None
-    """What is known of the nation."""
-
-    def __init__(self, name: str, llm_client: LLMClient, *, prompt: Prompt | None = None) -> None:
-        super().__init__(name, llm_client)
-        self.prompt = prompt or Prompt.load("agent_policy")
 
     def _construct_prompt(self, state: SimulationState) -> str:
         """Show the four indicators."""
-        seen, turn = state.global_state, state.turn
-        return thin_prompt(self.prompt, seen, name=self.name, profile=self.profile, turn=turn)
+        prompt, seen = Prompt.load("agent_policy"), state.global_state
+        return thin_prompt(prompt, seen, name=self.name, profile=self.profile, turn=state.turn)
 
     def _validate_decision(self, decision: PolicyDecision) -> bool:
         """Return True if the action's words name something of economic policy."""
         return is_economic(decision.action)
-
-    def _complaint(self) -> str:
-        return NOT_ECONOMIC
 
 
 def moves_in_words(moves_bp: Sequence[int]) -> str:
@@ -288,7 +273,6 @@ class NationAgent(EconLLMAgent):
         llm_client: the model.
         profile: how this advisor differs from others, such as ``{"mandate": "low unemployment"}``:
             ``mandate``, ``inflation_target`` (percent per year) and ``temperament``, each optional.
-        prompt: as ``EconLLMAgent`` takes it.
 
     Raises:
         ConfigError: the profile has an unknown key or a wrong value.
@@ -302,9 +286,8 @@ class NationAgent(EconLLMAgent):
         llm_client: LLMClient,
         *,
         profile: NationProfile | Mapping[str, Any] | None = None,
-        prompt: Prompt | None = None,
     ) -> None:
-        super().__init__(name, llm_client, prompt=prompt)
+        super().__init__(name, llm_client)
         self.profile = NationProfile(**dict(profile or {}))
 
 
@@ -314,7 +297,6 @@ def rule_proposal(
     limits: EngineConfig,
     *,
     moves_bp: Sequence[int] | None = None,
-    exact: bool = False,
 ) -> dict[str, Any]:
     """Return what a rule proposes, as the fields of a reply: as far as one step goes.
 
@@ -323,16 +305,12 @@ def rule_proposal(
     Args:
         rule: the rule.
         economy: the quarter.
-        limits: how far one action may move the rate; with moves, or exact, its bounds alone.
+        limits: how far one action may move the rate; with moves its bounds alone.
         moves_bp: the changes of the rate on offer, basis points.
-        exact: whether it is the very change that the rule asks for, whatever is on offer.
     """
     asked, here = rate_by(rule, economy), economy.interest_rate
-    move: float | None = None
-    if exact:
-        rate = limits.inside(asked)
-        move, further = 100 * (rate - here), rate != asked
-    elif moves_bp:
+    move: int | None = None
+    if moves_bp:
         # Of two equally close the smaller, so that a mirrored economy gets the mirrored move.
         leads_to = {it: limits.inside(here + it / 100) for it in moves_bp}
         move = min(leads_to, key=lambda it: (round(abs(leads_to[it] - asked), 9), abs(it)))
@@ -364,9 +342,6 @@ class TaylorRuleAgent(Agent):
             the engine's defaults if not given.
         moves_bp: the changes of the rate on offer, basis points; the action then states its size,
             and of the limits only the bounds matter.
-        exact: whether it states the very change that the rule asks for, within the bounds, whatever
-            is on offer. An economy under such a rule is linear off the bounds: its responses are
-            those of ``economy.closed_loop``.
     """
 
     def __init__(
@@ -376,18 +351,15 @@ class TaylorRuleAgent(Agent):
         rule: Rule | None = None,
         limits: EngineConfig | None = None,
         moves_bp: Sequence[int] | None = None,
-        exact: bool = False,
     ) -> None:
         super().__init__(name)
         self.rule = rule or TaylorRule()
         self.limits = limits or EngineConfig()
-        self.moves_bp = None if moves_bp is None else tuple(moves_bp)
-        self.exact = exact
+        self.moves_bp = moves_bp
 
     async def decide_action(self, state: SimulationState) -> Action:
         """Propose a rate by the rule."""
-        how: dict[str, Any] = {"moves_bp": self.moves_bp, "exact": self.exact}
-        said = rule_proposal(self.rule, state.global_state, self.limits, **how)
+        said = rule_proposal(self.rule, state.global_state, self.limits, moves_bp=self.moves_bp)
         why, at = said["reasoning"], state.turn + 1
         chain = LLMReasoningChain(component="agent", agent=self.name, turn=at, reasoning=why)
         size = {it: said[it] for it in ("rate_change_bp", "proposed_rate")}

@@ -19,8 +19,6 @@ from llmsim_lab.models import GlobalState
 
 SHOWN = 8
 """How many quarters the table has."""
-NEUTRAL_REAL_RATE = RudebuschSvensson().neutral_real_rate
-"""Percent per year."""
 
 _HEADER = (
     "quarter | inflation over 4 quarters, % | inflation in the quarter, % at an annual rate | "
@@ -116,8 +114,8 @@ def briefing(
         "inflation_target": target,
         "output_gap": f"{number(now.output_gap)}%",
         "real_rate": number(real_rate),
-        "stance": _distance(real_rate - NEUTRAL_REAL_RATE),
-        "neutral_real_rate": number(NEUTRAL_REAL_RATE),
+        "stance": _distance(real_rate - RudebuschSvensson.neutral_real_rate),
+        "neutral_real_rate": number(RudebuschSvensson.neutral_real_rate),
         "interest_rate": number(now.interest_rate),
     }
 

@@ -17,7 +17,7 @@ from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, few, number, printable
-from llmsim_lab.economy import history
+from llmsim_lab.economy import load_us_macro
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run._registry import file_of, is_shipped
@@ -148,7 +148,7 @@ def _write_chart(simulation: Simulation, out: Path) -> Path:
     from llmsim_lab.lab.figures import rate_figure
 
     name, first = simulation.config.name, simulation.turns[0].state.period
-    past = history(first, len(simulation.turns)) if first else None
+    past = load_us_macro().loc[first:].head(len(simulation.turns)) if first else None
     figure = rate_figure({name: simulation.to_frame()}, history=past, rule_of=name)
     return write_file(out / "rates.png", figure_bytes(figure, "png", dpi=120))
 

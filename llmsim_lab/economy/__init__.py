@@ -5,7 +5,7 @@ names its source. numpy and pandas are loaded when a function first needs them, 
 """
 
 from llmsim_lab.economy._analysis import closed_loop
-from llmsim_lab.economy._data import history, initial_state, load_us_macro
+from llmsim_lab.economy._data import initial_state, load_us_macro
 from llmsim_lab.economy._macro import QuadraticLoss, RudebuschSvensson, TaylorRule
 from llmsim_lab.economy._response import response_of
 
@@ -14,7 +14,6 @@ __all__ = [
     "RudebuschSvensson",
     "TaylorRule",
     "closed_loop",
-    "history",
     "initial_state",
     "load_us_macro",
     "response_of",

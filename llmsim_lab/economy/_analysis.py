@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab.economy._macro import STATE, STEADY_STATE, RudebuschSvensson, Rule, TaylorRule
-from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
 
-def _weights(rule: Rule) -> list[float]:
+def weights_of(rule: Rule) -> list[float]:
     """Return what a rule adds to the rate for a point of inflation, gap and previous rate.
 
     Of a Taylor rule without its lower bound. Central differences: exact in a linear rule, but for
@@ -30,22 +29,6 @@ def _weights(rule: Rule) -> list[float]:
     here = {"inflation": rest.inflation, "output_gap": 0.0, "previous_rate": rest.interest_rate}
     up, down = ([rate(**here | {n: here[n] + d}) for n in here] for d in (0.5, -0.5))
     return [above - below for above, below in zip(up, down, strict=True)]
-
-
-def long_run_response(rule: Rule) -> float:
-    """Return how far a rule raises the rate in the end, in points, per point of inflation.
-
-    The immediate response over one minus the response to the previous rate. Above 1 the real rate
-    rises with inflation: the Taylor principle. Source: Woodford (2001), "The Taylor rule and
-    optimal monetary policy", American Economic Review 91(2).
-
-    Raises:
-        ConfigError: the rule returns its previous rate or more, so that there is no long run.
-    """
-    of_inflation, _, inertia = _weights(rule)
-    if inertia >= 1:
-        raise ConfigError(f"the rule adds {inertia:g} times its previous rate; it has no long run")
-    return of_inflation / (1 - inertia)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +78,7 @@ def closed_loop(rule: Rule | None = None) -> ClosedLoop:
     import numpy as np
 
     model = RudebuschSvensson()
-    of_inflation, of_gap, inertia = _weights(rule or TaylorRule())
+    of_inflation, of_gap, inertia = weights_of(rule or TaylorRule())
     pull = model.real_rate_to_gap / 4  # of four-quarter means
     matrix = np.eye(10, k=-1)  # each lag becomes the next one
     matrix[0] = [*model.inflation_lags, model.gap_to_inflation, 0, 0, 0, 0, 0]

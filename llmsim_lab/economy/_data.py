@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.files import data_path
 from llmsim_lab.economy._macro import STEADY_STATE, economy_of
 from llmsim_lab.errors import ConfigError, DataError
@@ -21,7 +20,6 @@ from llmsim_lab.models import MacroLags, SimulationState
 if TYPE_CHECKING:
     import pandas as pd
 
-FIRST_QUARTER = "1959Q1"
 FIRST_START = "1960Q1"
 """The first quarter a run can start from: the first with four quarters of inflation."""
 LAST_QUARTER = "2009Q3"
@@ -58,20 +56,6 @@ def load_us_macro() -> pd.DataFrame:
     return pd.DataFrame(list(rows.values()), index=index, dtype="float64")
 
 
-def history(start: object, quarters: int) -> pd.DataFrame:
-    """Return the US table from ``start`` on, ``start`` included.
-
-    It is shorter than ``quarters`` where the data end before (with 2009Q3).
-
-    Args:
-        start: such as ``"1979Q3"``, or a quarterly ``pandas.Period``; 1959Q1 to 2009Q3.
-        quarters: how many rows, at least 1.
-    """
-    whole_number("quarters", quarters, least=1)
-    first = list(_quarters()).index(_known_quarter(start, FIRST_QUARTER))
-    return load_us_macro().iloc[first : first + quarters]
-
-
 def initial_state(quarter: object) -> SimulationState:
     """Return the economy of a quarter as turn 0 of a run, with its real lags and no agents.
 
@@ -81,7 +65,7 @@ def initial_state(quarter: object) -> SimulationState:
     Args:
         quarter: such as ``"1979Q3"``, or a quarterly ``pandas.Period``; 1960Q1 to 2009Q3.
     """
-    period = _known_quarter(quarter, FIRST_START)
+    period = _start(quarter)
     now, *past = [row for name, row in _quarters().items() if name <= period][:-5:-1]
     names = ("inflation_qoq_annualised", "output_gap", "interest_rate")
     inflation, gaps, rates = (tuple(row[name] for row in (now, *past)) for name in names)
@@ -120,7 +104,7 @@ def quarters_before(quarter: object, *, mirrored: bool = False) -> list[Quarter]
         mirrored: whether all deviations from the model's steady state are turned round. Dates are
             left out then, since none of it happened.
     """
-    period = _known_quarter(quarter, FIRST_START)
+    period = _start(quarter)
 
     def figures(row: dict[str, Any]) -> Iterator[Any]:
         for name in _FIGURES:
@@ -143,10 +127,11 @@ def next_quarter(quarter: object, *, steps: int = 1) -> str:
     return f"{int(found[1]) + years:04}Q{rest + 1}"
 
 
-def _known_quarter(quarter: object, first: str) -> str:
+def _start(quarter: object) -> str:
     period = next_quarter(quarter, steps=0)
-    if not first <= period <= LAST_QUARTER:
-        raise DataError(f"quarter={period} is outside the data; choose {first} to {LAST_QUARTER}")
+    if not FIRST_START <= period <= LAST_QUARTER:
+        what = f"quarter={period} is outside the data"
+        raise DataError(f"{what}; choose {FIRST_START} to {LAST_QUARTER}")
     return period
 
 

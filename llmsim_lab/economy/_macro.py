@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from itertools import pairwise
-from math import ceil, exp, floor, fsum, inf, isfinite
+from math import ceil, exp, floor, inf, isfinite
 from statistics import NormalDist, fmean
 from typing import Annotated, Any, Self
 
@@ -23,6 +23,7 @@ from pydantic import Field, FiniteFloat, model_validator
 from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.models import GlobalState, MacroLags
+from llmsim_lab.types import Rate, Value
 
 STEADY_STATE = GlobalState()
 """Where the default model stays if nothing happens: rate 4, inflation 2, gap 0, growth 2.2."""
@@ -31,13 +32,10 @@ STATE = ("inflation", "output_gap", "interest_rate")
 """What rules and policymakers respond to, and what a policy is judged by."""
 _TOLERANCE = 1e-6
 """Percentage points; smaller differences are rounding."""
-_MAX_GROWTH = 40_000.0
-"""Percent per year; only an economy that has exploded gets near. Far beyond, ``exp`` overflows."""
 _NORMAL = NormalDist()
 
 
-@dataclass(frozen=True, slots=True)
-class Shocks:
+class Shocks(Value):
     """What one quarter adds to the model's equations.
 
     Attributes:
@@ -45,11 +43,11 @@ class Shocks:
         demand: added to the output gap, percent of potential.
     """
 
-    supply: float = 0.0
-    demand: float = 0.0
+    supply: Rate = 0.0
+    demand: Rate = 0.0
 
     def __add__(self, other: Shocks) -> Shocks:
-        return Shocks(self.supply + other.supply, self.demand + other.demand)
+        return Shocks(supply=self.supply + other.supply, demand=self.demand + other.demand)
 
 
 NO_SHOCKS = Shocks()
@@ -88,10 +86,9 @@ def shocks_at(turn: int, *, seed: int, scale: float = 1.0, mirrored: bool = Fals
     # Of 64 bits the uppermost 52; half a unit keeps off 0 and 1, where the inverse is infinite.
     supply, demand = (_NORMAL.inv_cdf(((bits >> 12) + 0.5) * 2.0**-52) for bits in drawn)
     signed = -scale if mirrored else scale
-    return Shocks(signed * SUPPLY_STD * supply, signed * DEMAND_STD * demand)
+    return Shocks(supply=signed * SUPPLY_STD * supply, demand=signed * DEMAND_STD * demand)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RudebuschSvensson:
     """The small estimated model of the US economy of Rudebusch and Svensson (1999).
 
@@ -136,20 +133,13 @@ class RudebuschSvensson:
         potential_growth: percent per year.
     """
 
-    inflation_lags: tuple[float, float, float, float] = (0.70, -0.10, 0.28, 0.12)
-    gap_to_inflation: float = 0.14
-    gap_lags: tuple[float, float] = (1.16, -0.25)
-    real_rate_to_gap: float = 0.10
-    neutral_real_rate: float = 2.0
-    okun: float = 0.5
-    potential_growth: float = 2.2
-
-    def __post_init__(self) -> None:
-        if not abs((total := fsum(self.inflation_lags)) - 1) <= _TOLERANCE:
-            raise ConfigError(
-                f"inflation_lags={self.inflation_lags} sum to {total:g}, not to 1: the model has "
-                "no constant to which inflation would return"
-            )
+    inflation_lags = (0.70, -0.10, 0.28, 0.12)
+    gap_to_inflation = 0.14
+    gap_lags = (1.16, -0.25)
+    real_rate_to_gap = 0.10
+    neutral_real_rate = 2.0
+    okun = 0.5
+    potential_growth = 2.2
 
     def advance(
         self, state: GlobalState, *, interest_rate: float, shocks: Shocks = NO_SHOCKS
@@ -169,20 +159,16 @@ class RudebuschSvensson:
         past = self.gap_lags[0] * gap + self.gap_lags[1] * gap_before
         pull = self.real_rate_to_gap * (real_rate - self.neutral_real_rate)
         next_gap = past - pull + shocks.demand
-        # Percent of a quarter's output, at an annual rate.
-        growth = self.potential_growth + 4 * (next_gap - gap)
         unemployment = state.unemployment - self.okun * (next_gap - gap)
-        factor = exp(growth / 400) if abs(growth) < _MAX_GROWTH else inf
-        value = state.total_economic_value * factor
-        numbers = (inflation, next_gap, value)
-        if not (all(map(isfinite, numbers)) and 0 <= unemployment <= 100):
+        if not (isfinite(inflation) and 0 <= unemployment <= 100):
             raise EconomyError(
                 f"the next quarter would have unemployment {unemployment:.4g} percent (limits 0 "
-                f"and 100), output gap {next_gap:.4g} percent, quarterly inflation "
-                f"{inflation:.4g} percent and output {value:.4g}: policy, shocks or the run's "
-                "length have driven the model off its range; answer inflation more than one for "
-                "one, end the run earlier, or use smaller shocks"
+                f"and 100), output gap {next_gap:.4g} and quarterly inflation {inflation:.4g}; "
+                "answer inflation more than one for one, end the run earlier, or use smaller shocks"
             )
+        # Percent of a quarter's output, at an annual rate.
+        growth = self.potential_growth + 4 * (next_gap - gap)
+        value = state.total_economic_value * exp(growth / 400)
         after = MacroLags((inflation, p0, p1, p2), (next_gap, gap), (interest_rate, i0, i1, i2))
         levels = {"gdp_growth": growth, "unemployment": unemployment}
         return economy_of(after, total_economic_value=value, **levels)
@@ -224,19 +210,22 @@ def mirrored(state: GlobalState) -> GlobalState:
     Raises:
         ConfigError: unemployment would leave 0 to 100 percent.
     """
-    rest, lags = STEADY_STATE, state.lags
-    unemployment = 2 * rest.unemployment - state.unemployment
-    if not 0 <= unemployment <= 100:
+    rest = STEADY_STATE
+    turned = {
+        name: 2 * getattr(rest, name) - getattr(state, name)
+        for name in ("gdp_growth", "unemployment")
+    }
+    if not 0 <= turned["unemployment"] <= 100:
+        what = f"unemployment of {state.unemployment:g}% has no mirror image"
         raise ConfigError(
-            f"unemployment of {state.unemployment:g}% has no mirror image: on the other side of "
-            f"{rest.unemployment:g}% is {unemployment:g}%; choose another start"
+            f"{what}: that would be {turned['unemployment']:g}%; choose another start"
         )
-    p0, p1, p2, p3 = (2 * rest.inflation - value for value in lags.inflation)
-    i0, i1, i2, i3 = (2 * rest.interest_rate - value for value in lags.interest_rate)
-    gap, gap_before = (-value for value in lags.output_gap)
-    turned = MacroLags((p0, p1, p2, p3), (gap, gap_before), (i0, i1, i2, i3))
-    levels = {"gdp_growth": 2 * rest.gdp_growth - state.gdp_growth, "unemployment": unemployment}
-    return economy_of(turned, total_economic_value=state.total_economic_value, **levels)
+    lags: Any = (
+        tuple(2 * middle - value for value, middle in zip(*lag, strict=True))
+        for lag in zip(astuple(state.lags), astuple(rest.lags), strict=True)
+    )
+    value = state.total_economic_value
+    return economy_of(MacroLags(*lags), total_economic_value=value, **turned)
 
 
 def _mean(a: float, b: float, c: float, d: float) -> float:
@@ -303,10 +292,8 @@ class TaylorRule:
         asked = self.inertia * previous_rate + (1 - self.inertia) * target
         rate = max(self.lower_bound, asked)
         if not (isfinite(rate) and isfinite(asked)):
-            raise ConfigError(
-                f"no rate follows from {inflation=}, {output_gap=}, {previous_rate=} by {self}: "
-                "all must be finite numbers"
-            )
+            seen = f"{inflation=}, {output_gap=}, {previous_rate=}"
+            raise ConfigError(f"no rate follows from {seen} by {self}: all must be finite")
         return rate
 
 
@@ -347,21 +334,17 @@ class EngineConfig(Settings):
         rate_bounds: lowest and highest rate; beyond them a reply is invalid, never clamped.
         max_move: largest change by one action, percentage points.
         rate_step: the grid of rates offered to a model; central banks move in quarter points.
+            A basis point is the least: no model chooses among thousands.
     """
 
     rate_bounds: tuple[FiniteFloat, FiniteFloat] = (0.0, 25.0)
     max_move: Annotated[FiniteFloat, Field(gt=0)] = 2.0
-    rate_step: Annotated[FiniteFloat, Field(gt=0)] = 0.25
+    rate_step: Annotated[FiniteFloat, Field(ge=0.01)] = 0.25
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.lower >= self.upper:
             raise ValueError(f"rate_bounds={self.rate_bounds} are empty; swap them?")
-        if self.max_move / self.rate_step > 1000:
-            raise ValueError(
-                f"rate_step={self.rate_step} cuts max_move={self.max_move} into more than 1000 "
-                "rates; a model cannot choose among so many: raise rate_step"
-            )
         return self
 
     @property
@@ -444,14 +427,13 @@ class QuadraticLoss(Settings):
         """
         prices, gaps, rates = (list(quarters[name]) for name in STATE)
         if not len(prices) == len(gaps) == len(rates) > 1:
-            raise ConfigError(
-                f"{len(prices)}, {len(gaps)} and {len(rates)} quarters have no loss: it takes as "
-                "many of each, the one that a run starts from and at least one more"
-            )
-        of_inflation = fmean((value - self.inflation_target) ** 2 for value in prices[1:])
-        of_gap = fmean(value**2 for value in gaps[1:])
-        # The first change is from the rate that the run starts with, whose quarter does not count.
-        of_change = fmean((now - before) ** 2 for before, now in pairwise(rates))
-        total = of_inflation + self.gap_weight * of_gap + self.rate_change_weight * of_change
-        parts = {"inflation": of_inflation, "output_gap": of_gap, "rate_change": of_change}
-        return {"loss": total, **parts}
+            what = f"{len(prices)}, {len(gaps)} and {len(rates)} quarters have no loss"
+            raise ConfigError(f"{what}: it takes as many of each, and at least two")
+        parts = {
+            "inflation": fmean((value - self.inflation_target) ** 2 for value in prices[1:]),
+            "output_gap": fmean(value**2 for value in gaps[1:]),
+            # The first is from the rate that the run starts with, whose quarter does not count.
+            "rate_change": fmean((now - before) ** 2 for before, now in pairwise(rates)),
+        }
+        loss = parts["inflation"] + self.gap_weight * parts["output_gap"]
+        return {"loss": loss + self.rate_change_weight * parts["rate_change"], **parts}

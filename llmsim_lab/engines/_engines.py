@@ -16,7 +16,7 @@ from llmsim_lab._util.text import number
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import EngineConfig, RudebuschSvensson
 from llmsim_lab.engines._committee import Committee
-from llmsim_lab.errors import ConfigError, LLMFailureException
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import Action, GlobalState, SimulationState, StateUpdateDecision
@@ -119,10 +119,8 @@ class LLMEngine(Engine):
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
         """Ask the model; ``choices`` and ``check`` of its decision may be given."""
         if self.llm_client is None:
-            raise ConfigError(
-                f"the engine has no model to judge the action of {action.agent_name!r}, "
-                f"{action.action_string!r}; give the engine an llm_client"
-            )
+            what = f"no model judges the action {action.action_string!r}"
+            raise ConfigError(f"{what}; give the engine an llm_client")
         prompt = self._construct_state_update_prompt(action, current_state)
         site = CallSite(component="engine", agent=action.agent_name, turn=turn)
         decision = await self.llm_client.call_with_retry(
@@ -132,9 +130,6 @@ class LLMEngine(Engine):
             site=site,
             **bounds,
         )
-        # A client of the user's own need not run the check, and leaves no call.
-        if decision.call is None and bounds and (problem := bounds["check"](decision)):
-            raise LLMFailureException("invalid_response", 1, None, "engine", detail=problem)
         rate = decision.new_interest_rate
         chain = chain_of(decision, site, logger=logger, prompt=prompt, new_interest_rate=rate)
         return decision, chain
@@ -147,25 +142,13 @@ class EconLLMEngine(LLMEngine):
     offers it a grid of rates around the current one; a rate outside the bounds or too far away is
     an invalid response.
 
-    Args:
-        config: a ``SimulationConfig``, whose ``engine`` has the limits; the usual if not given.
-        llm_client: the model.
-        prompt: a prompt with the slots of the shipped ``engine_interest_rate``.
+    Arguments are those of ``LLMEngine``.
     """
 
-    def __init__(
-        self,
-        config: Any = None,
-        llm_client: LLMClient | None = None,
-        *,
-        prompt: Prompt | None = None,
-    ) -> None:
-        super().__init__(config, llm_client)
-        self.prompt = prompt or Prompt.load("engine_interest_rate")
-
     def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
-        words, who, turn = action.action_string, action.agent_name, self.current_state.turn
-        return update_prompt(self.prompt, self.config, current_state, words, agent=who, turn=turn)
+        about = current_state, action.action_string
+        prompt, turn = Prompt.load("engine_interest_rate"), self.current_state.turn
+        return update_prompt(prompt, self.config, *about, agent=action.agent_name, turn=turn)
 
     def _apply_state_update(
         self, decision: StateUpdateDecision, current_state: SimulationState
@@ -179,11 +162,8 @@ class EconLLMEngine(LLMEngine):
         self, action: Action, current_state: GlobalState, turn: int, **bounds: Any
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
         if action.rate_change_bp is not None or action.proposed_rate is not None:
-            raise ConfigError(
-                f"the action of {action.agent_name!r}, {action.action_string!r}, states its size, "
-                "which an engine's model must not judge; give its agent a seat in a Simulation, "
-                "which applies it"
-            )
+            what = f"the action of {action.agent_name!r}, {action.action_string!r}, states its size"
+            raise ConfigError(f"{what}; give its agent a seat in a Simulation, which applies it")
         here = round(current_state.interest_rate, 2)  # real data have more digits than are shown
         bounds["choices"] = {"new_interest_rate": tuple(self.config.choices(here))}
         bounds["check"] = lambda made: self.config.problem(made.new_interest_rate, current=here)
@@ -248,7 +228,7 @@ class EconomicEngine(EconLLMEngine):
     The actions of several agents move one common rate, in order. At the end of the turn the macro
     model leads the economy from the quarter the agents saw to the next, which has the new rate.
 
-    Arguments are those of ``EconLLMEngine``.
+    Arguments are those of ``LLMEngine``.
     """
 
     async def run_turn(self, validated_actions: Sequence[Action]) -> SimulationState:

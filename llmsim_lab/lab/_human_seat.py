@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.html import join, pre, styled, visible
 from llmsim_lab._util.text import clip
-from llmsim_lab.economy import QuadraticLoss, history
+from llmsim_lab.economy import QuadraticLoss, load_us_macro
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
 from llmsim_lab.lab._forms import read_changes
@@ -47,7 +47,7 @@ class Leaderboard(Losses):
         """The runs' rates and what became of the economy, with history where there is one."""
         first = next(iter(self.runs.values()))
         period = first["period"].iloc[0]
-        past = history(period, len(first)) if isinstance(period, str) else None
+        past = load_us_macro().loc[period:].head(len(first)) if isinstance(period, str) else None
         after = f" (the last {self.after} by the rule for all)" if self.after else ""
         return rate_figure(self.runs, history=past, title=f"The same quarters, decided by{after}")
 

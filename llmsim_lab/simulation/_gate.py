@@ -29,7 +29,6 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from llmsim_lab._util.files import kept_folder
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import clip
 from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.agents._briefing import SHOWN
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, response_of
@@ -239,16 +238,12 @@ async def card_of(
 ) -> EconomicsCard:
     """Return the card of who decides in a run; see ``Simulation.responds``."""
     if run.moves_bp is None:
-        raise ConfigError(
-            "moves_bp=None lets members put an action into words, which has no size to judge; give "
-            f"the run moves: moves_bp={list(GATE_MOVES_BP)}"
-        )
+        way_out = f"give the run moves: moves_bp={list(GATE_MOVES_BP)}"
+        raise ConfigError(f"moves_bp=None leaves words, which have no size to judge; {way_out}")
     who, prompt = run.seat(member, tag="agent"), run._prompt_of(member)
     if isinstance(getattr(who, "backend", None), Person):
-        raise ConfigError(
-            f"a person answers for {member}, who gives neither probabilities nor {DRAWS} answers "
-            "to one question, which it takes to judge a player; name a model or a rule"
-        )
+        what = f"a person answers for {member}, who gives neither probabilities nor {DRAWS} answers"
+        raise ConfigError(f"{what} to one question; name a model or a rule")
     info = await who.model_info() if hasattr(who, "call_with_retry") else None
     how, draws, moves = run.decide, 2, moves_to_choose(run.moves_bp)
 
@@ -259,8 +254,8 @@ async def card_of(
         nonlocal draws
         if info and how:
             choice = await who.choose(text(put, quarters), moves, samples=DRAWS, seed=1)
-            drawn = how == "sample"
-            move = choice.expectation if drawn else choice.decided(how, random.Random())
+            mean = how == "sample"
+            move = choice.expectation if mean else choice.decided(how, random.Random())
             return move, choice.method, len(choice.calls)
         states, answers = _states(run.state_type, put, quarters), list[float]()
         while len(answers) < draws:
@@ -291,7 +286,7 @@ async def card_of(
             which.append(who.config.model_dump(mode="json"))
         key = hashlib.sha256(json.dumps(which, sort_keys=True, default=str).encode()).hexdigest()
         plain = re.sub(r"[^\w.-]+", "-", info.name.rpartition("/")[2], flags=re.ASCII)[:60]
-        path = _folder() / f"{plain}-{key[:16]}.json"
+        path = kept_folder("cards") / "economics" / f"{plain}-{key[:16]}.json"
         if (kept := _read(path)) is not None and seed in (None, kept.seed):
             card = kept
     return card if card.outcome else await _measured(card, asks, path, progress)
@@ -325,29 +320,11 @@ async def _measured(
     return _kept(path, card, outcome=outcome, sentence=sentence)
 
 
-def _folder() -> Path:
-    return kept_folder("cards") / "economics"
-
-
 def kept_economics_cards() -> list[EconomicsCard]:
     """Return the finished cards that are kept, the newest first."""
-    done = [it for it in map(_read, _folder().glob("*.json")) if it and it.outcome]
+    kept = map(_read, kept_folder("cards").glob("economics/*.json"))
+    done = [it for it in kept if it and it.outcome]
     return sorted(done, key=attrgetter("measured_at"), reverse=True)
-
-
-def gate_notes(manifest: Mapping[str, Any]) -> list[str]:
-    """Return a sentence on a run's model if it did not pass the economic gate with its prompt.
-
-    There is none either where no card is kept.
-    """
-    model, prompts = manifest["model"] or {}, manifest.get("prompts") or {}
-    who, name = model.get("digest") or model.get("name"), clip(str(model.get("name")), 80)
-    digests = {its["digest"] for its in prompts.values()}
-    for card in kept_economics_cards():
-        if (card.digest or card.model) == who and card.prompt in digests:
-            said = f"{name}, by {card.method}: {clip(card.verdict, 300)}"
-            return [] if card.outcome == "pass" else [said]
-    return []
 
 
 def _read(path: Path) -> EconomicsCard | None:
@@ -374,8 +351,6 @@ def _kept(path: Path | None, card: EconomicsCard, **changes: Any) -> EconomicsCa
         aside.write_text(card.model_dump_json(), encoding="utf-8")
         aside.replace(path)
     except OSError as error:
-        raise ConfigError(
-            f"cannot keep the card in {path.parent}: {error.strerror}; name another folder in "
-            "$LLMSIM_CARDS"
-        ) from error
+        what = f"cannot keep the card in {path.parent}: {error.strerror}"
+        raise ConfigError(f"{what}; name another folder in $LLMSIM_CARDS") from error
     return card

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import log
 from typing import Any, NamedTuple
 
 from llmsim_lab._util.text import number
-from llmsim_lab.economy._analysis import closed_loop, long_run_response
+from llmsim_lab.economy._analysis import closed_loop, weights_of
 from llmsim_lab.economy._macro import STEADY_STATE, Rule, rate_by
-from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
 
 _FRACTION = 0.25
@@ -45,21 +43,12 @@ def of_targets(nations: Iterable[Any]) -> Iterator[LintFinding]:
             yield LintFinding("percent and fraction", what, remedy)
 
 
-def of_model(model: Any) -> Iterator[LintFinding]:
-    """Find an annual rate that is applied undivided in each quarter."""
-    quarter = model.advance(STEADY_STATE, interest_rate=STEADY_STATE.interest_rate)
-    change = 100 * log(quarter.total_economic_value / STEADY_STATE.total_economic_value)
-    growth = quarter.gdp_growth
-    if abs(4 * change - growth) > 0.05 * abs(growth):
-        yield LintFinding(
-            "annual rate in a quarter",
-            f"growth of {number(growth)}% per year raises output by {number(change)}% in a quarter",
-            "divide annual rates by 4 where a turn is a quarter",
-        )
-
-
 def of_rule(who: str, rule: Rule, start: GlobalState, largest: float) -> Iterator[LintFinding]:
     """Find what is wrong with a policy rule.
+
+    In the end a rule raises the rate by its response to inflation over one minus that to the
+    previous rate. Above 1 the real rate rises with inflation: the Taylor principle. Source:
+    Woodford (2001), "The Taylor rule and optimal monetary policy", American Economic Review 91(2).
 
     Args:
         who: whose it is.
@@ -79,12 +68,11 @@ def of_rule(who: str, rule: Rule, start: GlobalState, largest: float) -> Iterato
         )
         yield LintFinding("moves out of reach", what, "offer larger moves")
     name = "Taylor principle"
-    try:
-        response = long_run_response(rule)
-    except ConfigError as error:
-        yield LintFinding(name, f"{who}: {error}", "lower the weight on the last rate")
-        return
-    if response <= 1:
+    of_inflation, _, inertia = weights_of(rule)
+    if inertia >= 1:
+        what = f"{who} adds {inertia:g} times its previous rate, so that it has no long run"
+        yield LintFinding(name, what, "lower the weight on the last rate")
+    elif (response := of_inflation / (1 - inertia)) <= 1:
         what = (
             f"{who} raises the rate by {response:.2f} points in the end for each point of "
             "inflation, so that the real rate falls when inflation rises"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import QuadraticLoss, TaylorRule
+from llmsim_lab.economy._macro import NO_SHOCKS
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, Person, Tape
-from llmsim_lab.run import Question, Run, load
+from llmsim_lab.run import Run, load
 from llmsim_lab.run._turn import reply_of
-from llmsim_lab.simulation._simulation import Hit, Nation, Simulation, seat_of
+from llmsim_lab.simulation._simulation import Nation, Simulation, seat_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,22 +34,22 @@ _COLUMNS = ["who", "loss", "term", "inflation", "output_gap", "rate_change", "la
 _CLASS_COLUMNS = [
     *("name", "seed", "turns", "loss", "against_rule_pct", "advice_asked", "date", "tape", "note")
 ]
-_INERTIA = 0.5
-_RULE, _INERT, _HOLD = "Taylor rule", f"Taylor rule, inertia {_INERTIA:g}", "rate held"
+_RULE, _HOLD = "Taylor rule", "rate held"
+_RIVALS = {
+    _RULE: TaylorRule(),
+    "Taylor rule, inertia 0.5": TaylorRule(inertia=0.5),
+    _HOLD: None,
+}
 
 
 def player_by(run: Simulation, by: TaylorRule | int) -> Any:
     """Return a player for a run: it follows a rule, or always makes one move, basis points."""
-    if isinstance(by, TaylorRule):
-        return TaylorRuleAgent(rule=by, limits=run.engine, moves_bp=run.moves_bp)
 
-    def always(question: Question) -> dict[str, Any]:
-        action = f"Change the rate by {by:+} basis points" if by else "Hold the rate"
-        size = {"rate_change_bp": by, "proposed_rate": question.state.interest_rate + by / 100}
-        said = {"action": action, "reasoning": "As always.", "confidence": 1.0, **size}
-        return {it: said[it] for it in question.reply.model_fields}
+    def always(*, previous_rate: float, **_: float) -> float:
+        return previous_rate + cast("int", by) / 100
 
-    return always
+    rule = by if isinstance(by, TaylorRule) else always
+    return TaylorRuleAgent(rule=rule, limits=run.engine, moves_bp=run.moves_bp)
 
 
 class Losses:
@@ -79,18 +80,13 @@ class Losses:
             ConfigError: the run is not an economic one, there are no people in it, no turn was
                 played, or the model's run had another start or other shocks.
         """
-        whole_number("after", after, least=0)
         if not isinstance(simulation, Simulation):
-            raise ConfigError(
-                f"{type(simulation).__name__} is not an economic simulation and has no score to "
-                "compare; pass the people's run, a Simulation, or load('x.tape')"
-            )
+            what = f"{type(simulation).__name__} is not an economic simulation"
+            raise ConfigError(f"{what}; pass the people's run, a Simulation, or load('x.tape')")
         people, turns = people_in(simulation), simulation.turn_number - simulation.turns[0].number
         if not people:
-            raise ConfigError(
-                f"{simulation!r} has no people in it; give one a seat, players={{'Ann': 'person'}},"
-                " and play: HumanSeat(simulation)"
-            )
+            way_out = "give one a seat, players={'Ann': 'person'}, and play: HumanSeat(simulation)"
+            raise ConfigError(f"{simulation!r} has no people in it; {way_out}")
         if not turns:
             raise ConfigError("a loss needs a quarter that was decided on; play a turn first")
         target = simulation._nations[people[0]].inflation_target
@@ -106,8 +102,11 @@ class Losses:
                 self.runs[who] = _continued(run, turns, aim, after)
             except (EconomyError, LLMFailureException) as error:
                 missing[who] = f"ended at turn {run.turn_number}: {error}"
-        rows = [_row(who, frame, self.loss, after) for who, frame in self.runs.items()]
-        rows += [{"who": who, "note": note} for who, note in missing.items()]
+        rows: list[dict[str, Any]] = [{"who": who, "note": note} for who, note in missing.items()]
+        for who, played in self.runs.items():
+            term = played.iloc[: turns + 1]
+            ends = {"term": self.loss.of(term)["loss"], "last_rate": term["interest_rate"].iloc[-1]}
+            rows.append({"who": who, "note": "", **self.loss.of(played), **ends})
         frame = frame_of(rows, _COLUMNS)
         self.frame = frame.sort_values("loss", kind="stable", ignore_index=True)
 
@@ -133,26 +132,19 @@ class Losses:
     def caption(self) -> str:
         """How the runs were judged, in words."""
         loss = self.loss
-        caption = (
+        later = (
+            f" Of the term and the {self.after} quarters after it, without shocks and under the "
+            "rule; 'term' is without those."
+        )
+        return (
             f"Loss: mean of (inflation - {loss.inflation_target:g})² + {loss.gap_weight:g} · gap² "
             f"+ {loss.rate_change_weight:g} · (change of the rate)². The least is best."
+            f"{later if self.after else ''}"
         )
-        if self.after:
-            caption += (
-                f" Of the term and the {self.after} quarters after it, without shocks and under "
-                "the rule; 'term' is without those."
-            )
-        return caption
 
     def __repr__(self) -> str:
         shown = self.frame.drop(columns="note").round(2).to_string(index=False, na_rep="-")
         return "\n".join([self.caption, shown, *self.notes])
-
-
-def _row(who: str, frame: pd.DataFrame, loss: QuadraticLoss, after: int) -> dict[str, Any]:
-    term = frame.iloc[: len(frame) - after]
-    ends = {"term": loss.of(term)["loss"], "last_rate": term["interest_rate"].iloc[-1]}
-    return {"who": who, "note": "", **loss.of(frame), **ends}
 
 
 def _others(
@@ -165,17 +157,15 @@ def _others(
     # What rules propose is policy, which no model need judge.
     unjudged = {"validator": "rule"} if simulation._checked and not models else {}
     targets = {name: simulation._nations[name].inflation_target for name in people}
-    deciders: dict[str, Callable[[float], TaylorRule | int]] = {
-        _RULE: lambda aim: TaylorRule(inflation_target=aim),
-        _INERT: lambda aim: TaylorRule(inflation_target=aim, inertia=_INERTIA),
-        _HOLD: lambda _: 0,
-    }
-    for who, by in deciders.items():
+    for who, how in _RIVALS.items():
         if models and client is None:
             missing[who] = f"a model is needed for {', '.join(models)}; {_HOW}"
-        else:
-            seats = {name: player_by(simulation, by(aim)) for name, aim in targets.items()}
-            others[who] = simulation.counterfactual({**seats, **unjudged}, llm_client=client)
+            continue
+        seats = {
+            name: player_by(simulation, 0 if how is None else replace(how, inflation_target=aim))
+            for name, aim in targets.items()
+        }
+        others[who] = simulation.counterfactual({**seats, **unjudged}, llm_client=client)
     if client is not None:
         played = simulation.counterfactual(dict.fromkeys(people, "model"), llm_client=client)
         others[f"language model ({client.config.model})"] = played
@@ -211,22 +201,18 @@ def world_differs(simulation: Simulation, other: Simulation) -> str:
     turns = simulation.turn_number
     if other.turn_number < turns:
         return f"it has {other.turn_number} turns, and {turns} are compared"
-    ours, theirs = (
-        {
-            "starting state": run.turns[0].state,
-            "economy": run.economy,
-            "limits of the rate": run.engine,
-            "seed of the shocks": run.seed if run.economy.shock_scale else None,
-            "list of interventions": [
-                [{**vars(it), "note": ""} for it in turn.interventions]
-                for turn in run.turns[1 : turns + 1]
-            ],
-        }
-        for run in (simulation, other)
-    )
-    for what, value in ours.items():
-        if value != theirs[what]:
-            return f"its {what} is another: {theirs[what]!r:.120}, not {value!r:.120}"
+    compared: dict[str, Callable[[Simulation], Any]] = {
+        "starting state": lambda run: run.turns[0].state,
+        "economy": lambda run: run.economy,
+        "limits of the rate": lambda run: run.engine,
+        "seed of the shocks": lambda run: run.seed if run.economy.shock_scale else None,
+        "list of interventions": lambda run: [
+            [it.set for it in turn.interventions] for turn in run.turns[1 : turns + 1]
+        ],
+    }
+    for what, of in compared.items():
+        if (ours := of(simulation)) != (theirs := of(other)):
+            return f"its {what} is another: {theirs!r:.120}, not {ours!r:.120}"
     return ""
 
 
@@ -239,14 +225,12 @@ def _continued(run: Simulation, turns: int, target: float, quarters: int) -> pd.
     if not quarters:
         return frame
     successor = Simulation(
-        name="after the term",
         nations=(Nation(name="Successor", inflation_target=target),),
         players="rule",
         moves_bp=None,
-        validator="none",
         engine=run.engine,
         economy=run.economy.model_copy(update={"mirrored": False, "shock_scale": 0}),
-        state=run.turns[turns].state.replace(shock=Hit()),
+        state=run.turns[turns].state.replace(shock=NO_SHOCKS),
     )
     successor._quiet = True  # its moves are no choice of the people's
     later = successor.run(quarters)
@@ -260,7 +244,6 @@ def of_class(folder: Path, loss: QuadraticLoss | None, *, after: int) -> pd.Data
     Raises:
         ConfigError: there are no tapes in it.
     """
-    whole_number("after", after, least=0)
     tapes = sorted(folder.glob("*.tape"))
     if not tapes:
         raise ConfigError(f"there are no tapes in {folder}; give a folder of .tape files")

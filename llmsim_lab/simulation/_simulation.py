@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from math import sqrt
 from random import Random
@@ -30,6 +29,7 @@ from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters,
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import (
+    NO_SHOCKS,
     EngineConfig,
     Rule,
     Shocks,
@@ -41,7 +41,7 @@ from llmsim_lab.economy._macro import (
 )
 from llmsim_lab.engines._committee import Committee
 from llmsim_lab.engines._engines import dissents, minutes, update_prompt
-from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import (
     GlobalState,
@@ -57,8 +57,8 @@ from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import MOVES_BP, SERIES, EconomyConfig, checked_moves
-from llmsim_lab.simulation._gate import EconomicsCard, card_of, gate_notes
-from llmsim_lab.simulation._lint import LintFinding, of_model, of_rule, of_targets
+from llmsim_lab.simulation._gate import EconomicsCard, card_of
+from llmsim_lab.simulation._lint import LintFinding, of_rule, of_targets
 from llmsim_lab.types import Rate, Reply
 from llmsim_lab.validators._validators import verdict_prompt
 
@@ -73,13 +73,6 @@ GAP_NOISE_PERSISTENCE = 0.97
 
 
 # --- the state, and what players answer -----------------------------------------------------------
-
-
-class Hit(State):
-    """A shock on the way to the next quarter, percentage points."""
-
-    supply: float = 0.0
-    demand: float = 0.0
 
 
 class Economy(State):
@@ -101,7 +94,7 @@ class Economy(State):
     total_economic_value: Annotated[float, Field(ge=0)] = 1000.0
     lags: MacroLags | None = None
     period: str | None = None
-    shock: Hit = Hit()
+    shock: Shocks = NO_SHOCKS
     gap_error: float = 0.0
 
     @property
@@ -112,10 +105,8 @@ class Economy(State):
     @property
     def global_state(self) -> GlobalState:
         """The economy as models, rules, people and the contracts' classes read it."""
-        actual = self.actual
-        if not self.gap_error:
-            return actual
-        return set_levels(actual, output_gap=actual.output_gap + self.gap_error)
+        actual, error = self.actual, self.gap_error
+        return set_levels(actual, output_gap=actual.output_gap + error) if error else actual
 
     def with_economy(self, economy: GlobalState, **changes: Any) -> Self:
         """Return this state with the figures of an economy."""
@@ -207,10 +198,8 @@ def _in_the_data(start: str) -> str:
 
 def _in_a_seat(given: Any, info: Any) -> Any:
     if callable(given) or (isinstance(given, Mapping) and "kind" in given):
-        raise ValueError(
-            f"who answers is a player: players={{{info.field_name!r}: ...}}, a word such as "
-            "'rule', a function, a person or a client"
-        )
+        what = f"who answers is a player: players={{{info.field_name!r}: ...}}"
+        raise ValueError(f"{what}, a word such as 'rule', a function, a person or a client")
     return given
 
 
@@ -299,25 +288,17 @@ class Simulation(Run[Economy]):
         if moves is None and (briefed or self.decide):
             what = f"decide: {self.decide}" if self.decide else "an economist's briefing"
             raise ConfigError(f"{what} needs moves on offer, and moves_bp is null; set moves_bp")
-        if not briefed and not self.masked:
-            raise ConfigError("masked: false has no effect with briefing: thin; leave it out")
         for name in self._members:
             if moves and "moves" not in self._prompt_of(name).slots:
-                raise ConfigError(
-                    f"the prompt of {name!r} has no slot {{{{ moves }}}}, so the model would not "
-                    "know which changes of the rate are on offer; add it, or set moves_bp to null"
-                )
+                what = f"the prompt of {name!r} has no slot {{{{ moves }}}} for the moves on offer"
+                raise ConfigError(f"{what}; add it, or set moves_bp to null")
         chair, rate = self.committee.chair, self.start().interest_rate
         if chair is not None and chair not in self._nations:
-            raise ConfigError(
-                f"chair {chair!r} is not one of the members{among(chair, self._members)}"
-            )
+            raise ConfigError(f"chair {chair!r} is no member{among(chair, self._members)}")
         if self.economy.mirrored and rate != self.engine.inside(rate):
-            raise ConfigError(
-                f"economy.mirrored: the mirror image of {self.start_at} has an interest rate of "
-                f"{rate:.2f}, outside engine.rate_bounds {self.engine.lower:g} to "
-                f"{self.engine.upper:g}; choose another start, such as 1973Q1"
-            )
+            what = f"the mirror image of {self.start_at} has an interest rate of {rate:.2f}"
+            outside = f"outside engine.rate_bounds {self.engine.lower:g} to {self.engine.upper:g}"
+            raise ConfigError(f"{what}, {outside}; choose another start, such as 1973Q1")
 
     def start(self) -> Economy:
         """Return the quarter to start from, or its mirror image, of which none happened."""
@@ -343,7 +324,7 @@ class Simulation(Run[Economy]):
         rate = await self._new_rate(ask, economy, {name: decisions[name] for name in accepted})
         scale, turned = self.economy.shock_scale, self.economy.mirrored
         drawn = shocks_at(ask.turn, seed=self.seed, scale=scale, mirrored=turned)
-        shocks = drawn + Shocks(**dict(state.shock))
+        shocks = drawn + state.shock
         if self.economy.fiscal_backstop:
             low = self.engine.lower
             shocks += Shocks(demand=fiscal_demand(state.actual, rate=rate, lower_bound=low))
@@ -358,7 +339,7 @@ class Simulation(Run[Economy]):
         period = next_quarter(state.period) if state.period else None
         new = sqrt(1 - GAP_NOISE_PERSISTENCE**2) * self.gap_noise * self._drawn(ask.turn)
         error = GAP_NOISE_PERSISTENCE * state.gap_error + new
-        return state.with_economy(after, period=period, shock=Hit(), gap_error=error)
+        return state.with_economy(after, period=period, shock=NO_SHOCKS, gap_error=error)
 
     async def _decided(
         self, ask: Ask, members: Sequence[str], quarters: Sequence[Economy], called: str = ""
@@ -520,19 +501,16 @@ class Simulation(Run[Economy]):
             raise ConfigError(f"{name!r} is not a member; there are {', '.join(self._nations)}")
         return run_sync(card_of(self, name, seed, progress))
 
-    def lint(self, *, rule: Rule | None = None, model: Any = None) -> list[LintFinding]:
+    def lint(self, *, rule: Rule | None = None) -> list[LintFinding]:
         """Return what is probably wrong with this run; an empty list if nothing is.
 
         No model is asked. The checks are for mistakes that published simulations have made: a rule
         that follows inflation too little, an economy that is unstable under it, percent given as a
-        fraction, a yearly rate that is applied undivided in each quarter, moves that cannot reach
-        what the rule asks for.
+        fraction, moves that cannot reach what the rule asks for.
 
         Args:
             rule: a policy rule to check instead of the run's: a ``TaylorRule``, or a function of
                 ``inflation``, ``output_gap`` and ``previous_rate``, all percent.
-            model: an economy of your own to check too: an object with the method ``advance`` of
-                ``RudebuschSvensson``.
 
         Example:
             >>> for finding in Simulation(turns=20).lint(rule=TaylorRule(inflation_weight=0.5)):
@@ -547,9 +525,9 @@ class Simulation(Run[Economy]):
             elif who == "rule":
                 ruled[name] = TaylorRule(inflation_target=nation.inflation_target)
         largest = max(map(abs, self.moves_bp)) / 100 if self.moves_bp else self.engine.max_move
-        found = [*of_targets(self.nations), *(of_model(model) if model is not None else ())]
         start = self.turns[0].state.global_state
-        return found + [it for who in ruled for it in of_rule(who, ruled[who], start, largest)]
+        of_rules = (it for who in ruled for it in of_rule(who, ruled[who], start, largest))
+        return [*of_targets(self.nations), *of_rules]
 
     def doubts(self) -> list[Mapping[str, str]]:
         """Return what to warn of before the first turn: what ``lint`` finds."""
@@ -567,14 +545,6 @@ class Simulation(Run[Economy]):
         rate, *others = SERIES
         return (replace(rate, low=self.engine.lower, high=self.engine.upper), *others)
 
-    @property
-    def notes(self) -> Sequence[str]:
-        """What the economic gate said of the run's model."""
-        if self.tape is not None and self.config.needs_model:
-            with suppress(TapeError):  # the tape may be closed, or its file gone
-                return gate_notes(self.tape.run(self.run_id).manifest)
-        return ()
-
 
 def seat_of(run: Simulation, nation: str) -> Any:
     """Return who decides for a nation, as ``players`` has it."""
@@ -587,8 +557,7 @@ def _stated(made: Any, here: float) -> Any:
     change = getattr(made, "rate_change_bp", None)
     if change is None:
         return getattr(made, "proposed_rate", None)
-    # Without the dust of binary fractions, if it is a whole number; else exactly.
-    return round(here + change / 100, 10) if isinstance(change, int) else here + change / 100
+    return round(here + change / 100, 10)  # without the dust of binary fractions
 
 
 def _basis_points(rate: float, to: float) -> float:

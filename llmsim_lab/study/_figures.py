@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, told
 from llmsim_lab._util.text import counted
-from llmsim_lab.economy import history
+from llmsim_lab.economy import load_us_macro
 from llmsim_lab.study._demo import INERTIA, OIL_TURN, RULE, Demonstration, World
 
 if TYPE_CHECKING:
@@ -47,8 +47,13 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     for axes in (oil, plain, mirrored):
         plain_axes(axes, "y")
         axes.locator_params(axis="x", integer=True)
-    past = history(start, len(demonstration.path(RULE, "plain")))["interest_rate"].tolist()
-    plain.plot(past, color="#000000", linewidth=1.5, label="history, its own shocks")
+    past = load_us_macro().loc[start:].head(len(demonstration.path(RULE, "plain")))
+    plain.plot(
+        past["interest_rate"].tolist(),
+        color="#000000",
+        linewidth=1.5,
+        label="history, its own shocks",
+    )
     handles, labels = plain.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     sentence = fill(drawable(demonstration.verdict, 2000), 105)

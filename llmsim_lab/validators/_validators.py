@@ -141,24 +141,9 @@ class LLMValidator(Validator):
 class EconLLMValidator(LLMValidator):
     """Asks whether an action is economic policy.
 
-    Args:
-        llm_client: the model.
-        domain: the domain's name.
-        permissive: whether any significant economic effect is enough.
-        prompt: a prompt with the slots of the shipped ``validator_economic``.
+    Arguments are those of ``LLMValidator``.
     """
 
-    def __init__(
-        self,
-        llm_client: LLMClient,
-        domain: str = "economic",
-        *,
-        permissive: bool = True,
-        prompt: Prompt | None = None,
-    ) -> None:
-        super().__init__(llm_client, domain, permissive=permissive)
-        self.prompt = prompt or Prompt.load("validator_economic")
-
     def _construct_validation_prompt(self, action: Action) -> str:
-        about = self.prompt, self.domain, action.action_string
+        about = Prompt.load("validator_economic"), self.domain, action.action_string
         return verdict_prompt(*about, permissive=self.permissive, agent=action.agent_name)

@@ -37,15 +37,6 @@ def test_masked_quarters_are_counted_back_from_now() -> None:
     assert not any("19" in value and "Q" in value for value in found.values())
 
 
-def test_no_figure_depends_on_a_later_quarter() -> None:
-    start = initial_state("1979Q3")
-    boom = start.global_state.model_copy(update={"total_economic_value": 1100.0})
-    later = start.model_copy(update={"turn": 1, "period": "1979Q4", "global_state": boom})
-    before = rows(values(start)["history"])[2:]
-    after = rows(values(start, later)["history"])[1:8]
-    assert [row[1:] for row in before] == [row[1:] for row in after]
-
-
 def test_an_undated_run_follows_steady_growth_without_a_gap() -> None:
     slump = SimulationState(global_state=GlobalState(output_gap=-5.0))
     _, *before, now = rows(values(slump)["history"])

@@ -24,7 +24,6 @@ from llmsim_lab.cli._checks import Ability, findings
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
 from llmsim_lab.llm._embedded.weights import CATALOGUE
-from llmsim_lab.study import economics_card
 from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
 # --- what is here --------------------------------------------------------------------------------
@@ -233,21 +232,6 @@ def test_the_doctor_asks_about_economies_and_keeps_the_verdict(
     asked = len(raiser.requests)
     assert last in llmsim_lab("doctor", "ollama:smollm2-135m", "--economics")[1]
     assert len(raiser.requests) == asked
-
-
-def test_a_run_of_a_model_that_failed_the_gate_says_so(
-    llmsim_lab: Run, raiser: FakeOllama, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Path("run.yaml").write_text("turns: 1\nllm: {model: 'ollama:smollm2-135m'}\ndecide: mode\n")
-    arguments = ("run", "run.yaml", "--tape", "a.tape")
-    asked = len(raiser.requests)
-    assert economics_card(
-        connect("ollama:smollm2-135m")
-    ).outcome  # the name alone finds what was measured
-    assert len(raiser.requests) == asked
-    assert ": Fails the economic gate. " in llmsim_lab(*arguments)[1]
-    monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path / "none"))
-    assert "economic gate" not in llmsim_lab(*arguments)[1]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, closed_loop
-from llmsim_lab.economy._analysis import long_run_response
-from llmsim_lab.economy._macro import NO_SHOCKS, STEADY_STATE, Shocks
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.economy._macro import NO_SHOCKS, STEADY_STATE, Shocks, rate_by
 from llmsim_lab.models import GlobalState
 
 
@@ -23,11 +21,8 @@ def test_the_largest_root_by_the_response_to_inflation(weight: float, radius: fl
 def played(rule: TaylorRule, hit: Shocks, quarters: int) -> list[GlobalState]:
     path = [STEADY_STATE]
     for turn in range(1, quarters + 1):
-        now = path[-1]
-        rate = rule.rate(
-            inflation=now.inflation, output_gap=now.output_gap, previous_rate=now.interest_rate
-        )
-        shocks = hit if turn == 1 else NO_SHOCKS
+        now, shocks = path[-1], hit if turn == 1 else NO_SHOCKS
+        rate = rate_by(rule, now)
         path.append(RudebuschSvensson().advance(now, interest_rate=rate, shocks=shocks))
     return path
 
@@ -48,14 +43,3 @@ def test_a_rule_with_another_neutral_rate_has_the_same_responses() -> None:
     other = TaylorRule(neutral_real_rate=3.5, inflation_target=4.0)
     response = closed_loop(other).response(demand=1.0)
     np.testing.assert_allclose(response, closed_loop().response(demand=1.0), atol=1e-9)
-
-
-def test_the_long_run_response_divides_by_one_minus_inertia() -> None:
-    assert long_run_response(TaylorRule(inertia=0.9)) == pytest.approx(1.5)
-
-    def econ_agent(*, inflation: float, output_gap: float, previous_rate: float) -> float:
-        return 1.0 + 0.5 * (inflation - 2.0) + 0.5 * output_gap + 0.0 * previous_rate
-
-    assert long_run_response(econ_agent) == pytest.approx(0.5)
-    with pytest.raises(ConfigError, match="no long run"):
-        long_run_response(lambda *, inflation, output_gap, previous_rate: previous_rate + inflation)

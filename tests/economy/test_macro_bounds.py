@@ -1,10 +1,8 @@
-"""Macro models: bad input, explosions, the second model, and changing levels by hand."""
+"""The macro model: bad input, explosions, and changing levels by hand."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-from typing import Any, cast
+from math import nan
 
 import pytest
 from pydantic import ValidationError
@@ -16,13 +14,9 @@ from llmsim_lab.errors import ConfigError, EconomyError
 MODEL = RudebuschSvensson()
 
 
-# --- bad input --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rate", [math.nan, math.inf])
-def test_a_rate_that_is_not_a_number_is_an_error(rate: float) -> None:
+def test_a_rate_that_is_not_a_number_is_an_error() -> None:
     with pytest.raises(ValidationError, match="interest_rate"):
-        MODEL.advance(STEADY_STATE, interest_rate=rate)
+        MODEL.advance(STEADY_STATE, interest_rate=nan)
 
 
 @pytest.mark.parametrize("name", ["interest_rate", "output_gap", "inflation"])
@@ -32,32 +26,10 @@ def test_a_level_changed_behind_the_lags_back_is_an_error_with_the_way_out(name:
         MODEL.advance(state, interest_rate=4.0)
 
 
-def test_a_boom_beyond_full_employment_stops_with_both_limits_named() -> None:
-    with pytest.raises(
-        EconomyError, match=r" -1 percent \(limits 0 and 100\),.*length have driven"
-    ):
-        MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=12.0))
-
-
-def test_an_economy_that_explodes_stops_with_a_clear_error() -> None:
-    without_okun = RudebuschSvensson(okun=0.0)
-    with pytest.raises(EconomyError, match="one for one"):
-        without_okun.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=1e300))
-
-
-@pytest.mark.parametrize("name", ["gap_to_inflation", "okun", "potential_growth"])
-def test_a_coefficient_that_is_not_a_number_makes_no_economy(name: str) -> None:
-    with pytest.raises(EconomyError, match=r"nan|output inf"):
-        replace(MODEL, **cast("Any", {name: math.nan})).advance(STEADY_STATE, interest_rate=4.0)
-
-
-@pytest.mark.parametrize("first", [0.6, math.nan])
-def test_inflation_lags_that_do_not_sum_to_one_are_errors(first: float) -> None:
-    with pytest.raises(ConfigError, match=r"inflation_lags=.* sum to (0\.9|nan)"):
-        RudebuschSvensson(inflation_lags=(first, -0.1, 0.28, 0.12))
-
-
-# --- a second model, and changing levels ------------------------------------------------------
+@pytest.mark.parametrize("demand", [12.0, -200, 1e300])
+def test_an_economy_off_its_range_stops_with_the_limits_and_the_way_out(demand: float) -> None:
+    with pytest.raises(EconomyError, match=r"\(limits 0 and 100\).* one for one"):
+        MODEL.advance(STEADY_STATE, interest_rate=4.0, shocks=Shocks(demand=demand))
 
 
 def test_set_levels_changes_a_level_and_its_lags_together() -> None:

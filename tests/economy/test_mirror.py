@@ -17,9 +17,9 @@ def test_a_mirror_image_stays_one_under_mirrored_rates_and_shocks() -> None:
     assert mirrored(STEADY_STATE) == STEADY_STATE
     model, one = RudebuschSvensson(), initial_state("2000Q2").global_state
     other = mirrored(one)
-    for rate, shocks in ((6.5, Shocks(0.4, -0.8)), (3.0, Shocks(-1.1, 0.2))):
-        one = model.advance(one, interest_rate=rate, shocks=shocks)
-        turned = Shocks(-shocks.supply, -shocks.demand)
+    for rate, (supply, demand) in ((6.5, (0.4, -0.8)), (3.0, (-1.1, 0.2))):
+        hit, turned = (Shocks(supply=by * supply, demand=by * demand) for by in (1, -1))
+        one = model.advance(one, interest_rate=rate, shocks=hit)
         other = model.advance(other, interest_rate=8 - rate, shocks=turned)
         expected = dict(mirrored(one))
         for name in NAMES:

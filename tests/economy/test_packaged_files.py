@@ -26,14 +26,6 @@ def test_a_missing_file_is_an_error_that_names_what_there_is() -> None:
         data_path("mars.csv")
 
 
-def test_a_package_without_any_data_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "_ROOTS", (tmp_path / "nowhere",))
-    with pytest.raises(DataError, match="reinstall"):
-        data_path("us_macro_quarterly.csv")
-
-
 @pytest.mark.parametrize("name", ["../pyproject.toml", "/etc/passwd", "", "a/../../b"])
 def test_a_path_out_of_the_data_folder_is_an_error(name: str) -> None:
     with pytest.raises(ConfigError, match="inside the data folder"):

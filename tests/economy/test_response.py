@@ -46,7 +46,7 @@ def test_a_taylor_rule_passes_and_inertia_leaves_the_long_run_as_it_is(inertia: 
     [
         (np.zeros(48), "inflation", "A point more of inflation changes its move by "),
         (-rule(), "inflation", "The higher inflation, the lower it sets the rate: a point more"),
-        (rule(0.8, 0.8), "long run", "In the end it raises the rate by only 0.8 points"),
+        (rule(0.8, 0.8), "long run", "In the end it raises the rate by 0.8 points"),
         (rule(0.8, gap=-0.5), "output gap", "A point more of the output gap changes its move by"),
         (rule() + 0.75, "drift", "Whatever happens, it moves the rate by 0.7"),
     ],
@@ -74,16 +74,13 @@ def test_too_much_noise_decides_nothing_and_the_sentence_says_what_it_takes() ->
 def test_a_rule_without_a_pull_back_has_no_long_run_and_passes() -> None:
     found = response_of(AWAY, 0.5 * AWAY[:, 0] + NOISE / 10, groups=GROUPS)
     assert (found.outcome, found.in_the_end) == ("pass", None)
-    assert found.sentence.startswith("For each point of inflation it raises the rate by 0.5")
+    assert found.sentence.startswith("A point more of inflation changes its move by 0.5")
 
 
 def test_names_are_judged_by_equivalence_each_for_itself() -> None:
     names = {"Japan": NOISE[:6], "United States": 0.75 + NOISE[:6]}
     found = response_of(AWAY, rule(), groups=GROUPS, names=names)
-    assert (found["Japan"].verdict, found["United States"].verdict) == (
-        "pass",
-        "fail",
-    )
+    assert [found[name].verdict for name in names] == ["pass", "fail"]
     assert found.sentence.startswith("The name United States alone changes its move by 0.")
     ends = stats.ttest_1samp(NOISE[:6], 0).confidence_interval()
     assert (found["Japan"].low, found["Japan"].high) == pytest.approx(tuple(ends))
@@ -147,23 +144,11 @@ def bench() -> Any:
         sys.modules.pop("command", None)
 
 
-@pytest.fixture(scope="module")
-def few_situations(bench: Any) -> Any:
-    return bench["pool"](4)
-
-
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("Taylor rule", "Taylor rule, inertia .9", "long run exactly 1, inertia .8"),
-        *("long run .5, inertia .8", "no change", "always +75", "all signs flipped"),
-        *("inertia .8, and 75 by name", "random moves, ten draws"),
-    ],
+    "name", ["Taylor rule, inertia .9", "long run exactly 1, inertia .8", "no change"]
 )
-def test_players_pass_and_fail_as_they_should_in_forty_cards(
-    bench: Any, few_situations: Any, name: str
-) -> None:
-    row = bench["measure_player"](name, 40, few_situations)
+def test_players_pass_and_fail_as_they_should_in_forty_cards(bench: Any, name: str) -> None:
+    row = bench["measure_player"](name, 40, bench["pool"](4))
     if name.startswith("long run exactly"):
         assert row["pass"] <= 0.15  # of 40 cards, each with a chance of 0.05
     else:

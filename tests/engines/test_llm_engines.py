@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import AsyncMock, Mock
 
 import pytest
 from builders import make_action, make_client, make_config, make_state, rate_update, requests_of
@@ -11,17 +10,14 @@ from builders import make_action, make_client, make_config, make_state, rate_upd
 from llmsim_lab.economy import RudebuschSvensson
 from llmsim_lab.economy._macro import EngineConfig
 from llmsim_lab.engines import EconLLMEngine, EconomicEngine
-from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
+from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import GlobalState, SimulationState
-from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import ChatRequest
 
 
-def engine_at(
-    rate: float, client: LLMClient | None = None, config: Any = None, **fields: Any
-) -> EconomicEngine:
-    engine = EconomicEngine(config and make_config(engine=config), client, **fields)
+def engine_at(rate: float, client: LLMClient | None = None, config: Any = None) -> EconomicEngine:
+    engine = EconomicEngine(config and make_config(engine=config), client)
     engine.current_state = make_state(interest_rate=rate)
     return engine
 
@@ -69,13 +65,6 @@ async def test_a_rate_beyond_the_limits_twice_is_an_invalid_response_and_no_clam
     assert (caught.value.reason, caught.value.attempts) == ("invalid_response", 2)
 
 
-async def test_the_limits_hold_for_a_client_that_does_not_check_them() -> None:
-    client = Mock()
-    client.call_with_retry = AsyncMock(return_value=rate_update(9))
-    with pytest.raises(LLMFailureException, match="5 percentage points"):
-        await engine_at(4, client).run_turn([make_action()])
-
-
 async def test_the_limits_stand_in_the_prompt() -> None:
     client = make_client(rate_update(4))
     config = EngineConfig(rate_bounds=(-0.5, 18), max_move=1, rate_step=0.5)
@@ -116,15 +105,10 @@ async def test_the_rate_only_engine_changes_nothing_else() -> None:
     assert state.turn == 1
 
 
-async def test_another_prompt_can_be_given_and_wrong_slots_are_named() -> None:
+async def test_braces_in_an_action_are_text_and_no_template() -> None:
     client = make_client(rate_update(4))
-    prompt = Prompt.load("engine_interest_rate").replace("simulation engine", "oracle")
-    await engine_at(4, client, prompt=prompt).run_turn([make_action("Raise {{ rates }}")])
-    assert requests_of(client)[0].prompt.startswith("You are an economic oracle.")
+    await engine_at(4, client).run_turn([make_action("Raise {{ rates }}")])
     assert 'action: "Raise {{ rates }}"' in requests_of(client)[0].prompt
-    engine = engine_at(4, client, prompt=Prompt("{{ rate }}?"))
-    with pytest.raises(PromptError, match="no value for rate"):
-        await engine.run_turn([make_action()])
 
 
 @pytest.mark.parametrize(
@@ -133,8 +117,7 @@ async def test_another_prompt_can_be_given_and_wrong_slots_are_named() -> None:
         ({"rate_bounds": (5, 1)}, r"\(5.0, 1.0\) are empty; swap them"),
         ({"rate_bounds": (0, float("inf"))}, "finite"),
         ({"max_move": 0}, "max_move: .*greater than 0"),
-        ({"rate_step": -0.25}, "rate_step: .*greater than 0"),
-        ({"max_move": 1000.5 / 64, "rate_step": 1 / 64}, "into more than 1000 .*raise rate_step"),
+        ({"rate_step": 0.001}, "rate_step: .*greater than or equal to 0.01"),
         ({"max_moves": 1}, "max_moves"),
     ],
 )

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from builders import make_simulation
 
-from llmsim_lab.economy import history
+from llmsim_lab.economy import load_us_macro
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._picture import charted, lines_of
 from llmsim_lab.lab.figures import rate_figure
@@ -22,9 +22,8 @@ def ruled(**settings: Any) -> Simulation:
 def test_every_run_history_and_the_rule_are_drawn_and_named() -> None:
     first, second = ruled(start_at="1979Q3"), make_simulation(start_at="1979Q3")
     frames = {"ruled": first.run(4), "model": second.run(4)}
-    figure = rate_figure(
-        frames, history=history("1979Q3", 5), rule_of="model", title="Policy rate from 1979Q3"
-    )
+    past = load_us_macro().loc["1979Q3":].head(5)
+    figure = rate_figure(frames, history=past, rule_of="model", title="Policy rate from 1979Q3")
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == [
         "ruled",
@@ -36,7 +35,7 @@ def test_every_run_history_and_the_rule_are_drawn_and_named() -> None:
     assert rate.get_title(loc="left") == "Policy rate from 1979Q3"
     drawn = {line.get_label(): list(line.get_ydata()) for line in rate.get_lines()}
     assert drawn["ruled"] == frames["ruled"]["interest_rate"].tolist()
-    assert drawn["history (T-bill)"] == history("1979Q3", 5)["interest_rate"].tolist()
+    assert drawn["history (T-bill)"] == past["interest_rate"].tolist()
     quarters = [label.get_text() for label in rate.get_xticklabels()]
     assert quarters == frames["model"]["period"].tolist()
     assert {axes.get_title(loc="left").split(",")[0] for axes in figure.axes[1:]} == {

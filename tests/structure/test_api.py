@@ -26,10 +26,6 @@ PUBLIC = [name for name in MODULES if name not in PRIVATE and ".definitions" not
 PACKAGES = [name for name in PUBLIC if MODULES[name].name == "__init__.py"]
 
 
-def body_of(name: str) -> list[ast.stmt]:
-    return ast.parse(MODULES[name].read_text(encoding="utf-8")).body
-
-
 def offered_by(name: str) -> list[str]:
     return list(getattr(importlib.import_module(name), "__all__", []))
 
@@ -70,25 +66,6 @@ def test_private_modules_offer_nothing() -> None:
     assert len(PRIVATE) > 50, "next to no module found"
     texts = {name: MODULES[name].read_text(encoding="utf-8") for name in PRIVATE}
     assert [name for name in PRIVATE if re.search(r"^__all__", texts[name], re.MULTILINE)] == []
-
-
-@pytest.mark.parametrize("name", PACKAGES)
-def test_a_package_exports_what_it_imports_and_nothing_else(name: str) -> None:
-    bound: set[str] = set()
-    # Names behind TYPE_CHECKING count: a package that loads them late still offers them.
-    for top in body_of(name):
-        for node in [top, *(top.body if isinstance(top, ast.If) else [])]:
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
-                bound |= {alias.asname or alias.name for alias in node.names}
-            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-                bound.add(node.name)
-            elif isinstance(node, ast.Assign | ast.AnnAssign):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                bound |= {target.id for target in targets if isinstance(target, ast.Name)}
-    exported = set(offered_by(name))
-    assert {bound_name for bound_name in bound if not bound_name.startswith("_")} == {
-        exported_name for exported_name in exported if not exported_name.startswith("__")
-    }
 
 
 def test_what_people_read_uses_public_names_only(repo: Path) -> None:

@@ -50,12 +50,6 @@ async def test_code_under_test_cannot_swallow_the_refusal(watch: Any) -> None:
     assert "example.org" in watch.faults[0]
 
 
-def test_a_name_that_never_exists_is_not_looked_up_but_not_found(watch: Any) -> None:
-    with pytest.raises(socket.gaierror):
-        socket.create_connection(("no-such-host.invalid", 80))
-    assert watch.faults == []
-
-
 def test_writing_into_the_checkout_is_noted(watch: Any, repo: Path) -> None:
     stray = repo / "a-stray-file-of-the-tests"
     try:

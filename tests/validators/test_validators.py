@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from builders import make_action, make_client, make_state, requests_of, verdict
 
-from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.models import Action
-from llmsim_lab.prompts import Prompt
-from llmsim_lab.types import ChatReply, ChatRequest
-from llmsim_lab.validators import EconLLMValidator, LLMValidator, Validator
+from llmsim_lab.types import ChatRequest
+from llmsim_lab.validators import EconLLMValidator
 
 STATE = make_state()
 
@@ -82,21 +80,15 @@ async def test_all_actions_are_in_flight_at_once() -> None:
         (False, "only if it is a measure of this domain itself"),
     ],
 )
-async def test_a_validator_asks_as_domain_setting_and_prompt_say(
-    permissive: bool, words: str
-) -> None:
+async def test_a_validator_asks_as_domain_and_setting_say(permissive: bool, words: str) -> None:
     client = make_client(verdict())
-    prompt = Prompt.load("validator_economic").replace(
-        "Is the action that is proposed valid", "Is it sound"
-    )
-    validator = EconLLMValidator(client, "fiscal", permissive=permissive, prompt=prompt)
+    validator = EconLLMValidator(client, "fiscal", permissive=permissive)
     await validator.validate_actions(proposals("Build a dam"), STATE)
     system, user = (message.content for message in requests_of(client)[0].messages)
     assert words in system
     assert ("permissive" in system) is permissive
     assert "Domain: fiscal policy" in system
     assert user.startswith('Proposed action: "Build a dam"')
-    assert "Is it sound in this domain?" in system
 
 
 async def test_an_action_that_failed_its_own_check_is_rejected_unasked() -> None:
@@ -107,27 +99,3 @@ async def test_an_action_that_failed_its_own_check_is_rejected_unasked() -> None
     assert len(requests_of(client)) == 1
     assert marked[0].validation_result is not None
     assert "own check" in marked[0].validation_result.reasoning
-
-
-async def test_a_failed_judgement_stops_the_others() -> None:
-    answered: list[str] = []
-
-    async def first_fails(request: ChatRequest) -> Any:
-        if "war" in request.prompt:
-            return ChatReply(text="no")
-        await asyncio.sleep(5)
-        answered.append(request.prompt)
-        return verdict()
-
-    validator = EconLLMValidator(make_client(first_fails, max_concurrency=2))
-    with pytest.raises(LLMFailureException) as caught:
-        await validator.validate_actions(proposals("Cut taxes", "Go to war"), STATE)
-    assert caught.value.component == "validator"
-    assert answered == []
-    assert len(asyncio.all_tasks()) == 1
-
-
-def test_the_hierarchy_is_validator_llm_validator_econ_llm_validator() -> None:
-    assert EconLLMValidator.__bases__ == (LLMValidator,)
-    assert LLMValidator.__bases__ == (Validator,)
-    assert LLMValidator.__abstractmethods__ == {"_construct_validation_prompt"}

@@ -16,7 +16,7 @@ from llmsim_lab._util.text import number
 from llmsim_lab.economy._data import next_quarter
 from llmsim_lab.economy._macro import EngineConfig, RudebuschSvensson
 from llmsim_lab.engines._committee import Committee
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
 from llmsim_lab.models import Action, GlobalState, SimulationState, StateUpdateDecision
@@ -130,6 +130,9 @@ class LLMEngine(Engine):
             site=site,
             **bounds,
         )
+        # A client of the user's own need not run the check, and leaves no call.
+        if decision.call is None and bounds and (problem := bounds["check"](decision)):
+            raise LLMFailureException("invalid_response", 1, None, "engine", detail=problem)
         rate = decision.new_interest_rate
         chain = chain_of(decision, site, logger=logger, prompt=prompt, new_interest_rate=rate)
         return decision, chain

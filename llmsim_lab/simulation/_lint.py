@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import log
 from typing import Any, NamedTuple
 
 from llmsim_lab._util.text import number
@@ -41,6 +42,19 @@ def of_targets(nations: Iterable[Any]) -> Iterator[LintFinding]:
             what = f"the inflation target of {nation.name} is {value:g} percent"
             remedy = f"rates are in percent here: write {percent:g} if you mean {percent:g}%"
             yield LintFinding("percent and fraction", what, remedy)
+
+
+def of_model(model: Any) -> Iterator[LintFinding]:
+    """Find an annual rate that is applied undivided in each quarter."""
+    quarter = model.advance(STEADY_STATE, interest_rate=STEADY_STATE.interest_rate)
+    change = 100 * log(quarter.total_economic_value / STEADY_STATE.total_economic_value)
+    growth = quarter.gdp_growth
+    if abs(4 * change - growth) > 0.05 * abs(growth):
+        yield LintFinding(
+            "annual rate in a quarter",
+            f"growth of {number(growth)}% per year raises output by {number(change)}% in a quarter",
+            "divide annual rates by 4 where a turn is a quarter",
+        )
 
 
 def of_rule(who: str, rule: Rule, start: GlobalState, largest: float) -> Iterator[LintFinding]:

@@ -58,7 +58,7 @@ from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.run._turn import Series
 from llmsim_lab.simulation._config import MOVES_BP, SERIES, EconomyConfig, checked_moves
 from llmsim_lab.simulation._gate import EconomicsCard, card_of
-from llmsim_lab.simulation._lint import LintFinding, of_rule, of_targets
+from llmsim_lab.simulation._lint import LintFinding, of_model, of_rule, of_targets
 from llmsim_lab.types import Rate, Reply
 from llmsim_lab.validators._validators import verdict_prompt
 
@@ -501,16 +501,19 @@ class Simulation(Run[Economy]):
             raise ConfigError(f"{name!r} is not a member; there are {', '.join(self._nations)}")
         return run_sync(card_of(self, name, seed, progress))
 
-    def lint(self, *, rule: Rule | None = None) -> list[LintFinding]:
+    def lint(self, *, rule: Rule | None = None, model: Any = None) -> list[LintFinding]:
         """Return what is probably wrong with this run; an empty list if nothing is.
 
         No model is asked. The checks are for mistakes that published simulations have made: a rule
         that follows inflation too little, an economy that is unstable under it, percent given as a
-        fraction, moves that cannot reach what the rule asks for.
+        fraction, a yearly rate that is applied undivided in each quarter, moves that cannot reach
+        what the rule asks for.
 
         Args:
             rule: a policy rule to check instead of the run's: a ``TaylorRule``, or a function of
                 ``inflation``, ``output_gap`` and ``previous_rate``, all percent.
+            model: an economy of your own to check too: an object with the method ``advance`` of
+                ``RudebuschSvensson``.
 
         Example:
             >>> for finding in Simulation(turns=20).lint(rule=TaylorRule(inflation_weight=0.5)):
@@ -527,7 +530,8 @@ class Simulation(Run[Economy]):
         largest = max(map(abs, self.moves_bp)) / 100 if self.moves_bp else self.engine.max_move
         start = self.turns[0].state.global_state
         of_rules = (it for who in ruled for it in of_rule(who, ruled[who], start, largest))
-        return [*of_targets(self.nations), *of_rules]
+        of_own = of_model(model) if model is not None else ()
+        return [*of_targets(self.nations), *of_own, *of_rules]
 
     def doubts(self) -> list[Mapping[str, str]]:
         """Return what to warn of before the first turn: what ``lint`` finds."""

@@ -601,8 +601,9 @@ def energy(table: pd.DataFrame, one: str, other: str, effect: Effect) -> Effect:
     arm, its = (share.index.get_level_values(level) for level in (0, 1))
     is_one, block = (arm == one).astype(int), pd.factorize(its)[0]
     own = block * (not new and np.bincount(block, is_one).max() > 1)
-    apart = share @ [[distance(a, b) for b in share] for a in share] @ share.to_numpy().T
-    apart = apart.to_numpy() * (own[:, None] == own) / (own.max() + 1)
+    shares, kinds = share.to_numpy(), list[Any](share)
+    apart = np.array([[distance(a, b) for b in kinds] for a in kinds])
+    between = shares @ apart @ shares.T * (own[:, None] == own) / (own.max() + 1)
     draws = np.random.default_rng(0).random((RANDOM_FLIPS + 1, len(block)))
     order = np.argsort(block, kind="stable")
     draws[:, order] = is_one[np.argsort(block + draws, axis=1)]
@@ -610,7 +611,7 @@ def energy(table: pd.DataFrame, one: str, other: str, effect: Effect) -> Effect:
     # With shares as weights, those of the other arm negative, it is one quadratic form.
     sizes = [np.bincount(own, part)[own] for part in (is_one, 1 - is_one)]
     weight = np.where(draws > 0, 1 / sizes[0], -1 / sizes[1])
-    statistic = -((weight @ apart) * weight).sum(axis=1)
+    statistic = -((weight @ between) * weight).sum(axis=1)
     p = float((statistic >= statistic[0] - _NOTHING).mean())
     estimate = round(float(statistic[0]), 12) + 0.0  # never minus zero
     return replace(effect, estimate=estimate, p=p, method="energy distance, permuted")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from builders import make_action, make_client, make_config, make_state, rate_update, requests_of
@@ -63,6 +64,13 @@ async def test_a_rate_beyond_the_limits_twice_is_an_invalid_response_and_no_clam
     with pytest.raises(LLMFailureException, match="outside the bounds 0% to 25%") as caught:
         await engine.run_turn([make_action()])
     assert (caught.value.reason, caught.value.attempts) == ("invalid_response", 2)
+
+
+async def test_the_limits_hold_for_a_client_that_does_not_check_them() -> None:
+    client = Mock()
+    client.call_with_retry = AsyncMock(return_value=rate_update(9))
+    with pytest.raises(LLMFailureException, match="5 percentage points"):
+        await engine_at(4, client).run_turn([make_action()])
 
 
 async def test_the_limits_stand_in_the_prompt() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from llmsim_lab import data_path
 from llmsim_lab.agents import TaylorRuleAgent
-from llmsim_lab.economy import TaylorRule
+from llmsim_lab.economy import RudebuschSvensson, TaylorRule
+from llmsim_lab.models import GlobalState
 from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.simulation._config import MOVES_BP
@@ -77,6 +79,19 @@ def test_a_target_given_as_a_fraction_is_found() -> None:
     nations = ({"name": "Aland", "inflation_target": 0.02},)
     message = found(SimulationConfig(nations=nations))["percent and fraction"]
     assert "of Aland is 0.02 percent; rates are in percent here: write 2 if you mean 2%" in message
+
+
+def test_an_annual_rate_applied_in_each_quarter_is_found() -> None:
+    """EconAgent pays a year's interest each month; here a year's growth each quarter."""
+
+    class Undivided:
+        def advance(self, state: GlobalState, *, interest_rate: float) -> GlobalState:
+            after = RudebuschSvensson().advance(state, interest_rate=interest_rate)
+            output = state.total_economic_value * math.exp(after.gdp_growth / 100)
+            return after.model_copy(update={"total_economic_value": output})
+
+    message = found(model=Undivided())["annual rate in a quarter"]
+    assert "growth of 2.2% per year raises output by 2.2% in a quarter" in message
 
 
 def test_moves_that_cannot_reach_the_rule_are_found() -> None:

@@ -177,14 +177,9 @@ class Reasoner:
                 raise
             # Not the one shown first: a fallback must not depend on how options were shuffled.
             chosen, name = question.options[0], question.agent.name
-            what = {
-                "agent": name,
-                "turn": question.turn,
-                "chosen": chosen,
-                "reason": failure.reason,
-            }
             words = f"{name} takes the first option, {chosen}: {failure}"
-            log_event(logger, logging.WARNING, "REASONER_FALLBACK", words=words, **what)
+            what = {"turn": question.turn, "chosen": chosen, "reason": failure.reason}
+            log_event(logger, logging.WARNING, "REASONER_FALLBACK", words=words, agent=name, **what)
             self.counts["fallback"] += 1
             return chosen
         self.counts[decision.call.status if decision.call else "ok"] += 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ValidationError
 
-from llmsim_lab._util.text import clip, faults
+from llmsim_lab._util.text import faults, listed
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run
@@ -145,10 +145,8 @@ class SocialSimulation(Run[SocialState]):
             named, there = values["banned"], [person.name for person in state.people]
             banned = {named} if isinstance(named, str) else set(named)
             if unknown := banned - set(there):
-                names = clip(", ".join(there), 200)
-                raise ConfigError(
-                    f"there is no user {min(unknown)!r} to ban; the users are {names}"
-                )
+                what = f"there is no user {min(unknown)!r} to ban"
+                raise ConfigError(f"{what}; the users are {listed(there)}")
             people = (person._replace(banned=person.name in banned) for person in state.people)
             state = state.replace(people=tuple(people))
         if "post" not in values:

@@ -140,8 +140,8 @@ class Statechart:
         for row in table.transitions:
             if row.guard and row.guard not in guards:
                 what = f"chart: there is no guard {row.guard!r}{among(row.guard, guards)}"
-                way = f"class Town(SocialSimulation): guards = {{{row.guard!r}: function}}"
-                raise ConfigError(f"{what}. Derive a class: {way}")
+                own = f"SocialSimulation.guards | {{{row.guard!r}: function}}"
+                raise ConfigError(f"{what}. Write class Town(SocialSimulation): guards = {own}")
             guard = guards[row.guard] if row.guard else None
             moves.append(Transition(row.trigger, row.source, row.target, guard))
         return Statechart(table.states, moves, table.initial, timeouts=table.timeouts)

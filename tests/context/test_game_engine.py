@@ -24,10 +24,11 @@ OWN = {"Ada": {"gold": 5}, "Bo": {"gold": 2}}
 
 
 def test_a_state_is_initial_values_and_defaults_in_the_definitions_order() -> None:
-    state = GameEngine({"talks": "Closed"}, {"Ada": {"gold": 5}}, variables=DEFINED)
+    world = {"talks": "Closed", "tension": 60.0}  # which a scale holds as a whole number
+    state = GameEngine(world, {"Ada": {"gold": 5}}, variables=DEFINED)
     assert str(state.get_current_state()) == str(
         {
-            "global_vars": {"tension": 50, "talks": "Closed", "tax": 10},
+            "global_vars": {"tension": 60, "talks": "Closed", "tax": 10},
             "agent_vars": {"Ada": {"gold": 5, "angry": False}},
         }
     )

@@ -11,16 +11,6 @@ from llmsim_lab.context._scenario import CrisisScenario
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.types import ChatRequest
 
-__all__ = [
-    "answer",
-    "crisis_client",
-    "judged",
-    "make_crisis",
-    "make_scenario",
-    "said",
-    "with_modules",
-]
-
 
 def make_scenario(**fields: Any) -> CrisisScenario:
     """Return a scenario of two neighbours and a river, by default without modules."""
@@ -72,6 +62,14 @@ def crisis_client(replies: Any = answer, **config: Any) -> LLMClient:
     """Return a client that answers from a script."""
     settings = LLMConfig(model="scripted", retry_wait_s=0, **config)
     return LLMClient(settings, ScriptedBackend(replies))
+
+
+def requests_to(simulation: CrisisSimulation, player: str) -> list[ChatRequest]:
+    """Return what the simulation's script was asked in a player's name."""
+    assert simulation.llm_client is not None
+    backend = simulation.llm_client.backend
+    assert isinstance(backend, ScriptedBackend)
+    return [it for it in backend.requests if it.site and it.site.agent == player]
 
 
 def make_crisis(

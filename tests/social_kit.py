@@ -13,16 +13,6 @@ from llmsim_lab.statechart._reasoner import MoveQuestion
 from llmsim_lab.statechart._state import SocialState
 from llmsim_lab.types import ChatRequest
 
-__all__ = [
-    "OPTIONS",
-    "any_option",
-    "make_question",
-    "make_social",
-    "picks",
-    "social_client",
-    "social_values",
-]
-
 OPTIONS = [
     AgentState.SCROLLING,
     AgentState.ENGAGING_LIKE,
@@ -38,15 +28,13 @@ def any_option(request: ChatRequest) -> dict[str, str]:
     assert request.schema is not None
     fields = request.schema["properties"]
     turn = blake2b(request.prompt.encode(), digest_size=4).digest()[0]
-    answer = {}
-    if "rationale" in fields:
-        answer["rationale"] = f"because of {turn}"
-    if "next_state" in fields:
-        options = sorted(fields["next_state"]["enum"])
-        answer["next_state"] = options[turn % len(options)]
-    if "text" in fields:
-        answer["text"] = f"words of {turn}"
-    return answer
+    options = sorted(fields.get("next_state", {"enum": [""]})["enum"])
+    answers = {
+        "rationale": f"because of {turn}",
+        "next_state": options[turn % len(options)],
+        "text": f"words of {turn}",
+    }
+    return {name: answers[name] for name in fields}
 
 
 def picks(state: str) -> Answer:
@@ -56,6 +44,11 @@ def picks(state: str) -> Answer:
 
 def social_client(replies: Any = any_option) -> LLMClient:
     return LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(replies))
+
+
+def prompts_to(client: LLMClient) -> list[str]:
+    assert isinstance(client.backend, ScriptedBackend)
+    return [request.prompt for request in client.backend.requests]
 
 
 def social_values(users: int = 6, **more: Any) -> dict[str, Any]:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from llmsim_lab._util.config import YamlFile, beside
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import brief, clip
 from llmsim_lab.context._builder import AgentContextBuilder
 from llmsim_lab.context._engine import engine_output_for, engine_prompt, happenings
-from llmsim_lab.context._modules import BehaviorModule, ComposedModules, ModuleLoader
+from llmsim_lab.context._modules import ComposedModules, ModuleLoader
 from llmsim_lab.context._reply import reply_model
 from llmsim_lab.context._scenario import CrisisScenario, Happening
-from llmsim_lab.context._variables import NumericVariable, Scalar, humanise
+from llmsim_lab.context._variables import Scalar
 from llmsim_lab.context._world import ENGINE, OUTSIDE, GameEngine, apply_deterministic_updates
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import Series
 
 _TAKEN = {"events", "changes", "refused", "muted", *COMMON_COLUMNS}
 """Columns of every crisis's frame, and what an intervention sets, besides the variables."""
@@ -111,18 +110,14 @@ class CrisisSimulation(Run[CrisisState]):
     def ready(self) -> None:
         """Make what follows from the parameters: the modules, the prompts' builder, the reply."""
         self.modules = self.compose()
-        self._builder = self._speaking(self.modules.silenced(*self.silenced))
+        speaking = self.modules.silenced(*self.silenced)
+        self._builder = self.scenario.builder(speaking, stable_first=self.stable_first)
         self._reply = reply_model(self.scenario.briefing.response_format)
         self._start = self.scenario.engine(self.modules)
         self._judgement = engine_output_for(self._start, max_events=self.max_events)
-        if taken := [name for name in self._start.variables.global_vars if name in _TAKEN]:
-            raise ConfigError(
-                f"the variable {taken[0]!r} has a name that every crisis has for something else: "
-                f"{', '.join(sorted(_TAKEN))}; rename it"
-            )
-
-    def _speaking(self, modules: ComposedModules) -> AgentContextBuilder:
-        return self.scenario.builder(modules, stable_first=self.stable_first)
+        if taken := _TAKEN & self._start.variables.global_vars.keys():
+            what = "has a name that every crisis has for something else"
+            raise ConfigError(f"the variable {min(taken)!r} {what}; rename it")
 
     def start(self) -> CrisisState:
         """Return the scenario's start."""
@@ -149,7 +144,7 @@ class CrisisSimulation(Run[CrisisState]):
         replies = await ask.each(
             [agent for agent in state.agent_vars if agent not in state.muted],
             self._reply,
-            lambda agent: _read_by(agent, number, after, self._builder),
+            lambda agent: _read_by(agent, after, number, self._builder),
             tag="agent",
             otherwise=lambda _: self._reply.saying(""),
         )
@@ -167,9 +162,9 @@ class CrisisSimulation(Run[CrisisState]):
         story = [f"event: {clip(it.description, 200)}" for it in after.events]
         story += [f"engine: {clip(judged.reasoning, 300)}"] if judged.reasoning else []
         story += [f"{it.column}: {it.before} -> {it.after} ({it.source})" for it in made]
-        for it in refused:
-            asked = clip(repr(it.asked), 60)
-            story.append(f"{it.column}: {asked} REFUSED: {it.reason} ({it.source})")
+        story += [
+            f"{it.column}: {brief(it.asked)} REFUSED: {it.reason} ({it.source})" for it in refused
+        ]
         story += [f"{agent}: {clip(it, 300) or '(said nothing)'}" for agent, it in said.items()]
         for line in story:
             ask.note(text=line)
@@ -237,72 +232,13 @@ class CrisisSimulation(Run[CrisisState]):
 
     # --- views -------------------------------------------------------------------------------
 
-    def context_of(
-        self,
-        agent: str,
-        turn: int | None = None,
-        *,
-        silenced: Sequence[str] = (),
-        modules: Iterable[BehaviorModule] | None = None,
-    ) -> RenderedPrompt:
-        """Return what an agent read in a turn, or would have read without some modules' words.
+    def context_of(self, agent: str) -> RenderedPrompt:
+        """Return what an agent reads in the next turn if neither rules nor engine change anything.
 
-        Args:
-            agent: whose prompt.
-            turn: its number; the latest if not given. The next one is a preview: the prompt as it
-                would be if neither rules nor engine changed anything.
-            silenced: modules that say nothing; what they changed of the state stays changed, and
-                their variables stay listed.
-            modules: what speaks instead of the run's own modules, such as those and one more.
-
-        Raises:
-            ConfigError: there is no such agent, turn or module.
+        What it read in turns that were played is in ``calls``.
         """
-        first = self.turns[0].number
-        number = max(self.turn_number, first + 1) if turn is None else turn
-        if agent not in self.scenario.agents:
-            raise ConfigError(
-                f"there is no agent {agent!r:.60}; there are: {', '.join(self.scenario.agents)}"
-            )
-        if not first < number <= self.turn_number + 1:
-            raise ConfigError(
-                f"there is no prompt of turn {number}: turns {first + 1} to {self.turn_number} "
-                f"were played, and turn {self.turn_number + 1} can be previewed"
-            )
-        speaking = self.modules.silenced(*self.silenced) if modules is None else modules
-        builder = self._speaking(ComposedModules(speaking).silenced(*silenced))
-        return _read_by(agent, number, self._read_in(number), builder)
-
-    def _read_in(self, number: int) -> CrisisState:
-        """Return the state as a turn's agents read it: after rules and engine, without answers."""
-        place = number - self.turns[0].number
-        before: CrisisState = self.turns[place - 1].state
-        if place == len(self.turns):
-            return before.replace(events=before.pending)
-        # Done again, since what was set from outside after the prompts may have changed the state.
-        world, turn = self.world(before), self.turns[place]
-        apply_deterministic_updates(self.modules, world, number)
-        for answer in turn.answers:
-            if answer.component == ENGINE:
-                world.apply_state_updates(answer.fields["state_updates"])
-        return before.replace(**world.get_current_state(), events=turn.state.events)
-
-    @property
-    def series(self) -> Sequence[Series]:
-        """The variables that are numbers, the world's first."""
-        found, own = [], self._start.variables
-        for agent in (None, *self._start.agents):
-            for name, variable in (own.agent_vars if agent else own.global_vars).items():
-                if isinstance(variable, NumericVariable):
-                    label = variable.label or humanise(name)
-                    series = Series(
-                        column=f"{agent}.{name}" if agent else name,
-                        label=f"{agent}: {label.lower()}" if agent else label,
-                        unit=variable.suffix.strip(),
-                        short="" if agent else label.lower(),
-                    )
-                    found.append(series)
-        return found
+        now = self.state
+        return _read_by(agent, now.replace(events=now.pending), self.turn_number + 1, self._builder)
 
     @property
     def code_digests(self) -> dict[str, str]:
@@ -311,7 +247,7 @@ class CrisisSimulation(Run[CrisisState]):
 
 
 def _read_by(
-    agent: str, number: int, state: CrisisState, builder: AgentContextBuilder
+    agent: str, state: CrisisState, number: int, builder: AgentContextBuilder
 ) -> RenderedPrompt:
     own, events = state.agent_vars[agent], [item.model_dump() for item in state.events]
     return builder.build_prompt(agent, number, own, state.global_vars, state.responses, events)

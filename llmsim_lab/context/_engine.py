@@ -21,11 +21,9 @@ from llmsim_lab._util.config import Words
 from llmsim_lab._util.text import rounded
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.context._builder import event_line, quoted
-from llmsim_lab.context._modules import ModuleLoader
 from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._variables import Variable, Variables, value_text
 from llmsim_lab.context._world import GameEngine, apply_deterministic_updates
-from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -222,7 +220,6 @@ class SimulatorAgent:
     Args:
         scenario: the scenario.
         llm_client: the model that judges which variables change, what happens, and why.
-        loader: what finds the scenario's modules; they are the package's own if not given.
 
     Attributes:
         composed_modules: whose rules are applied.
@@ -230,16 +227,10 @@ class SimulatorAgent:
         context_builder: writes the prompts.
     """
 
-    def __init__(
-        self,
-        scenario: CrisisScenario,
-        llm_client: LLMClient,
-        *,
-        loader: ModuleLoader | None = None,
-    ) -> None:
+    def __init__(self, scenario: CrisisScenario, llm_client: LLMClient) -> None:
         self.scenario = scenario
         self.llm_client = llm_client
-        self.composed_modules = scenario.compose(loader)
+        self.composed_modules = scenario.compose()
         self.game_engine = scenario.engine(self.composed_modules)
         self.context_builder = scenario.builder(self.composed_modules)
         self._reply = engine_output_for(self.game_engine)
@@ -260,14 +251,10 @@ class SimulatorAgent:
         Raises:
             ModuleError: a module's code failed.
             LLMFailureException: the engine's model failed.
-            ConfigError: a response is of an unknown agent.
+            KeyError: a response is of an unknown agent.
         """
         # A copy: a turn that fails or is cancelled must not leave half of its changes.
         world = copy.deepcopy(self.game_engine)
-        if unknown := [name for name in agent_responses if name not in world.agents]:
-            raise ConfigError(
-                f"there is no agent {unknown[0]!r} to respond; there are: {', '.join(world.agents)}"
-            )
         apply_deterministic_updates(self.composed_modules, world, step_number)
         # The engine reads what agents know already and what is pending; they what is new.
         known, prompt = (*self._known, *self._pending), Prompt.load("crisis_engine")

@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, field_validator
 
 from llmsim_lab._util.config import Settings, read_config
+from llmsim_lab._util.text import among
 from llmsim_lab.context._variables import Variables
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts._prompt import digest_of
@@ -146,10 +147,8 @@ class ComposedModules:
 
         def add(name: str, *above: str) -> None:
             if name not in by_name:
-                raise ConfigError(
-                    f"module {above[-1]!r} requires {name!r}, which is not given; "
-                    f"there are: {', '.join(by_name)}"
-                )
+                what = f"module {above[-1]!r} requires {name!r}, which is not given"
+                raise ConfigError(f"{what}{among(name, by_name)}")
             if name in above:
                 circle = " -> ".join([*above, name])
                 raise ConfigError(f"modules require each other in a circle: {circle}")
@@ -171,11 +170,6 @@ class ComposedModules:
         modules = [(f"module {module.name!r}", module.variables) for module in self.modules]
         return Variables.together([("the scenario", own or Variables()), *modules])
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The modules' names, in order."""
-        return tuple(module.name for module in self.modules)
-
     def silenced(self, *names: str) -> ComposedModules:
         """Return the composition with some modules that say and change nothing.
 
@@ -185,8 +179,9 @@ class ComposedModules:
         Raises:
             ConfigError: there is no such module.
         """
-        if unknown := [name for name in names if name not in self.names]:
-            raise ConfigError(f"no module {unknown[0]!r}; there are: {', '.join(self.names)}")
+        known = [module.name for module in self.modules]
+        if unknown := [name for name in names if name not in known]:
+            raise ConfigError(f"no module {unknown[0]!r}{among(unknown[0], known)}")
         # The requirements stay too: the order of the other modules must not change.
         quiet = {"code": None, "code_text": ""}
         return ComposedModules(
@@ -206,8 +201,8 @@ class ModuleLoader:
             both: ``ModuleLoader("mine", ModuleLoader.shipped)``.
 
     Example:
-        >>> ModuleLoader().load(["trust_dynamics"]).names
-        ('agents_base', 'diplomatic_base', 'trust_dynamics')
+        >>> [module.name for module in ModuleLoader().load(["trust_dynamics"])]
+        ['agents_base', 'diplomatic_base', 'trust_dynamics']
     """
 
     shipped: ClassVar[Path] = Path(__file__).parent / "definitions"
@@ -245,10 +240,8 @@ class ModuleLoader:
         paths = [path for folder in self.folders if (path := folder / f"{name}.yaml").exists()]
         if not paths:
             there = sorted({path.stem for it in self.folders for path in it.glob("*.yaml")})
-            raise ConfigError(
-                f"there is no module {name!r} in {', '.join(map(str, self.folders))}; "
-                f"there are: {', '.join(there) or 'none'}"
-            )
+            folders = ", ".join(map(str, self.folders))
+            raise ConfigError(f"there is no module {name!r} in {folders}{among(name, there)}")
         # Not simply the first: which code is run must not depend on the order of the folders.
         if len(paths) > 1:
             raise ConfigError(f"module {name!r} is there twice: {', '.join(map(str, paths))}")

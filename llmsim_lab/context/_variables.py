@@ -1,13 +1,11 @@
 """Variables: the types that they have, and how their values are checked and written.
 
-A value from a model or from module code is accepted as it is, accepted after a conversion that is
-reported (``"65"`` for 65, ``open`` for ``Open``), or refused with a reason. It is never moved into
-its bounds.
+A value from a model or from module code is accepted as it is or refused with a reason; it is never
+moved into its bounds, and no text is read as a number.
 """
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -15,7 +13,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from llmsim_lab._util.config import Settings
-from llmsim_lab._util.text import clip, number
+from llmsim_lab._util.text import brief, number
 from llmsim_lab.errors import ConfigError
 
 Scalar: TypeAlias = bool | int | float | str
@@ -25,7 +23,6 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _Step = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
-_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 _LARGEST = 1e15
 """Beyond it, floats no longer hold cents."""
 
@@ -47,7 +44,7 @@ class BaseVariable(Settings):
 
     @abstractmethod
     def accept(self, value: Any) -> Any:
-        """Return the value as the variable takes it, converted where a model wrote it another way.
+        """Return the value as the variable takes it: 65 for 65.0, a text on one line.
 
         Raises:
             ValueError: it is of the wrong type or out of bounds; the message has value and limit.
@@ -91,16 +88,11 @@ class NumericVariable(BaseVariable):
         return self.step is not None and self.step.is_integer()
 
     def accept(self, value: Any) -> float:
-        if isinstance(value, str):  # a model may write 65 as "65" or "65/100"
-            bare = value.strip().removesuffix(self.suffix.strip()).strip()
-            if not _NUMBER.fullmatch(bare):
-                raise ValueError(f"{clip(repr(value), 60)} is not a number")
-            value = float(bare) if "." in bare else int(bare)
         # True is an int for Python.
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{clip(repr(value), 60)} is {type(value).__name__}, not a number")
+            raise ValueError(f"{brief(value)} is {type(value).__name__}, not a number")
         if not abs(value) < _LARGEST:  # "not <" rather than ">=": NaN has to end up here too
-            raise ValueError(f"{clip(repr(value), 60)} is not a number below {_LARGEST:g}")
+            raise ValueError(f"{brief(value)} is not a number below {_LARGEST:g}")
         if self.min is not None and value < self.min:
             raise ValueError(f"{value:g} is below the least value, {self.min:g}")
         if self.max is not None and value > self.max:
@@ -174,7 +166,7 @@ class TextVariable(BaseVariable):
 
     def accept(self, value: Any) -> str:
         if not isinstance(value, str):
-            raise ValueError(f"{clip(repr(value), 60)} is {type(value).__name__}, not a text")
+            raise ValueError(f"{brief(value)} is {type(value).__name__}, not a text")
         # On one line: a model wrote it, and it must not pass for a section of the next prompts.
         line = " ".join(value.split())
         if len(line) > self.max_chars:
@@ -196,7 +188,7 @@ class FlagVariable(BaseVariable):
 
     def accept(self, value: Any) -> bool:
         if not isinstance(value, bool):
-            raise ValueError(f"{clip(repr(value), 60)} is neither true nor false")
+            raise ValueError(f"{brief(value)} is neither true nor false")
         return value
 
     def json_schema(self) -> dict[str, Any]:
@@ -211,11 +203,9 @@ class ChoiceVariable(BaseVariable):
     default: str | None = None
 
     def accept(self, value: Any) -> str:
-        wanted = str(value).strip().lower()
-        for option in self.options:
-            if option.lower() == wanted:
-                return option
-        raise ValueError(f"{clip(repr(value), 60)} is not one of {', '.join(self.options)}")
+        if value not in self.options:
+            raise ValueError(f"{brief(value)} is not one of {', '.join(self.options)}")
+        return str(value)
 
     def json_schema(self) -> dict[str, Any]:
         return {"enum": list(self.options)}
@@ -242,7 +232,7 @@ def inferred(name: str, value: Any) -> Variable:
         if isinstance(value, types):
             return variable
     raise ConfigError(
-        f"{name}: {clip(repr(value), 60)} is {type(value).__name__}; a variable holds a number, a "
+        f"{name}: {brief(value)} is {type(value).__name__}; a variable holds a number, a "
         "text or true or false"
     )
 

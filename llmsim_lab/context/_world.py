@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from llmsim_lab._util.text import clip, log_event
+from llmsim_lab._util.text import among, brief, log_event
 from llmsim_lab.context._modules import ComposedModules
 from llmsim_lab.context._variables import Scalar, Variables, inferred
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.types import Status
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +34,8 @@ class UpdateRecord(NamedTuple):
         asked: the value asked for, as it came.
         before: the value until then, None if there is no such variable.
         after: the value from then on.
-        status: ``ok``; ``repaired`` if the value was converted, as ``reason`` says; ``failed`` if
-            the change was not made.
-        reason: empty if ok.
+        status: ``ok``, or ``failed`` if the change was not made.
+        reason: why not; empty if ok.
         source: who asked: ``engine``, or a module's name.
     """
 
@@ -46,7 +44,7 @@ class UpdateRecord(NamedTuple):
     asked: Any
     before: Scalar | None
     after: Scalar | None
-    status: Status
+    status: Literal["ok", "failed"]
     reason: str
     source: str
 
@@ -98,8 +96,7 @@ class GameEngine:
             values = self._values[agent] = {}
             for name in dict.fromkeys([*own, *given]):
                 if closed and name not in own:
-                    there = ", ".join(own) or "none"
-                    raise ConfigError(f"{place}.{name}: unknown variable; defined are: {there}")
+                    raise ConfigError(f"{place}.{name}: unknown variable{among(name, own)}")
                 # One definition for all agents: the type is that of the first agent's value.
                 if name not in known:
                     known[name] = inferred(f"{place}.{name}", given[name])
@@ -108,8 +105,6 @@ class GameEngine:
                     raise ConfigError(f"{place}: no value for {name!r}, which has no default")
                 try:
                     values[name] = known[name].accept(value)
-                    if name in given and (read := _read_as(value, values[name])):
-                        raise ValueError(f"{read}; write {values[name]!r}")
                 except ValueError as error:
                     raise ConfigError(f"{place}.{name}: {error}") from error
         self.variables = Variables(global_vars=world, agent_vars=shared)
@@ -156,7 +151,8 @@ class GameEngine:
         known = self.variables.global_vars if agent is None else self.variables.agent_vars
         own = self._values.get(agent, {})
         before = after = own.get(name)
-        status: Status = "failed"
+        status: Literal["ok", "failed"] = "ok"
+        reason = ""
         try:
             if agent not in self._values:
                 raise ValueError(f"unknown agent; there are: {', '.join(self.agents) or 'none'}")
@@ -167,22 +163,14 @@ class GameEngine:
             if source == ENGINE and not known[name].engine_may_set:
                 raise ValueError("only modules' code may change it")
             own[name] = after = known[name].accept(asked)
-            reason = _read_as(asked, after)
-            status = "repaired" if reason else "ok"
         except ValueError as error:
-            reason = str(error)
+            status, reason = "failed", str(error)
             # An intervention that cannot be made raises an error, which says the same.
             if source != OUTSIDE:
                 what = {"source": source, "agent": agent, "variable": name}
-                what |= {"asked": clip(repr(asked), 60), "reason": reason}
+                what |= {"asked": brief(asked), "reason": reason}
                 log_event(logger, logging.WARNING, "state_update_refused", **what)
         return UpdateRecord(agent, name, asked, before, after, status, reason, source)
-
-
-def _read_as(asked: Any, taken: Scalar) -> str:
-    """Return in words what was converted; empty for nothing."""
-    same = type(asked) is type(taken) and asked == taken
-    return "" if same else f"{asked!r:.60} was read as {taken!r:.60}"  # with its spaces
 
 
 def apply_deterministic_updates(

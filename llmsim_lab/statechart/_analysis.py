@@ -1,4 +1,4 @@
-"""What a run of the social simulation shows: states, moves, engagement, cascades.
+"""Cascades of the social simulation: how posts travelled.
 
 A cascade is a post, and all that answered or reshared it, and what answered that. Size, depth and
 breadth as in Vosoughi, Roy and Aral (2018), "The spread of true and false news online", Science
@@ -8,29 +8,10 @@ breadth as in Vosoughi, Roy and Aral (2018), "The spread of true and false news 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from llmsim_lab._util.text import clip, printable
-from llmsim_lab.run._turn import Turn
 from llmsim_lab.statechart._agent import Post
-from llmsim_lab.statechart._state import RECEIVED
-from llmsim_lab.statechart._turn import answers
-
-
-def received(turns: Sequence[Turn]) -> Counter[tuple[int | None, str]]:
-    """Return how often each post was liked, answered and reshared, by its id and the kind."""
-    # The counts of the state that the run began from hold what was done before.
-    counts: Counter[tuple[int | None, str]] = Counter()
-    for entry in turns[0].state.feed:
-        counts.update({(entry.post.id, how): n for how, n in zip(RECEIVED, entry[1:], strict=True)})
-    for turn in turns[1:]:
-        counts.update(answers(turn.state.likes, turn.state.new_posts))
-    return counts
-
-
-_SIGNS = {"original": "●", "reply": "↩", "reshare": "↻"}
 
 
 @dataclass(frozen=True)
@@ -87,19 +68,3 @@ class Cascade:
     def breadth(self) -> int:
         """Posts on the level that has most of them."""
         return max(Counter(self.levels.values()).values())
-
-    def tree(self, *, most: int = 40) -> str:
-        """Return the cascade as lines of text, indented by level.
-
-        Args:
-            most: lines; the last one says how many more there are.
-        """
-        lines, by_id = [], {post.id: post for post in self.posts}
-        for number, level in self.levels.items():
-            post = by_id[number]
-            line = f"{_SIGNS[post.kind]} {post.author} (turn {post.turn})"
-            if post.kind != "reshare":
-                line += f": {clip(printable(post.text, keep=' '), 80)}"
-            lines.append("  " * level + printable(line, keep=" "))
-        left = len(lines) - most
-        return "\n".join([*lines[:most], *([f"… and {left} more"] if left > 0 else [])])

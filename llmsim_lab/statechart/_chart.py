@@ -21,6 +21,7 @@ from pydantic import Field, StringConstraints
 
 from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.html import visible
+from llmsim_lab._util.text import among
 from llmsim_lab.errors import ConfigError
 
 TIMEOUT = "timeout"
@@ -115,8 +116,8 @@ class Statechart:
         named = [initial, *self.timeouts]
         named += [state for move in self.transitions for state in (move.source, move.target)]
         if unknown := [state for state in named if state not in self.states]:
-            there = ", ".join(self.states) or "none"
-            raise ConfigError(f"chart: there is no state {unknown[0]!s}; there are: {there}")
+            what = f"chart: there is no state {unknown[0]!s}"
+            raise ConfigError(f"{what}{among(unknown[0], self.states)}")
 
     @classmethod
     def load(
@@ -137,14 +138,11 @@ class Statechart:
             table = read_config(Path(table or _SHIPPED), ChartTable)
         moves = []
         for row in table.transitions:
-            guard = guards.get(row.guard) if row.guard else None
-            if row.guard and guard is None:
-                there = ", ".join(guards) or "none"
-                raise ConfigError(
-                    f"chart: there is no guard {row.guard!r}; there are: {there}. Derive a class: "
-                    "class Town(SocialSimulation): guards = "
-                    f"{{**SocialSimulation.guards, {row.guard!r}: function}}"
-                )
+            if row.guard and row.guard not in guards:
+                what = f"chart: there is no guard {row.guard!r}{among(row.guard, guards)}"
+                own = f"SocialSimulation.guards | {{{row.guard!r}: function}}"
+                raise ConfigError(f"{what}. Write class Town(SocialSimulation): guards = {own}")
+            guard = guards[row.guard] if row.guard else None
             moves.append(Transition(row.trigger, row.source, row.target, guard))
         return Statechart(table.states, moves, table.initial, timeouts=table.timeouts)
 

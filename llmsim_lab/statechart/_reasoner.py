@@ -81,21 +81,15 @@ class MoveQuestion:
         place = "/".join(map(str, (seed, *self.place)))
         return random.Random(place).sample(options, len(options))
 
-    @property
-    def rule_shares(self) -> dict[AgentState, float]:
-        """The rule's chance of each option: a logit on how well a post matches the interests."""
+    def by_rule(self, seed: int) -> AgentState:
+        """Return the option that the rule draws: a logit on how well a post fits the interests."""
         # Without a post there is neither a good match nor a bad one.
         post = self.context
         match = interest_match(self.agent, post) if isinstance(post, Post) else 0.5
         weights = {it: math.exp(_APPEAL[it][0] + _APPEAL[it][1] * match) for it in self.options}
-        total = sum(weights.values())
-        return {option: weight / total for option, weight in weights.items()}
-
-    def by_rule(self, seed: int) -> AgentState:
-        """Return the option that the rule draws."""
-        left = draw(seed, *self.place)
-        for option, share in self.rule_shares.items():
-            left -= share
+        left, total = draw(seed, *self.place), sum(weights.values())
+        for option, weight in weights.items():
+            left -= weight / total
             if left < 0:
                 return option
         return option  # the shares add up to a little less than 1
@@ -183,14 +177,9 @@ class Reasoner:
                 raise
             # Not the one shown first: a fallback must not depend on how options were shuffled.
             chosen, name = question.options[0], question.agent.name
-            what = {
-                "agent": name,
-                "turn": question.turn,
-                "chosen": chosen,
-                "reason": failure.reason,
-            }
             words = f"{name} takes the first option, {chosen}: {failure}"
-            log_event(logger, logging.WARNING, "REASONER_FALLBACK", words=words, **what)
+            what = {"turn": question.turn, "chosen": chosen, "reason": failure.reason}
+            log_event(logger, logging.WARNING, "REASONER_FALLBACK", words=words, agent=name, **what)
             self.counts["fallback"] += 1
             return chosen
         self.counts[decision.call.status if decision.call else "ok"] += 1

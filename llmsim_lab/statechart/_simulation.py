@@ -9,30 +9,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ValidationError
 
-from llmsim_lab._util.text import clip, faults
+from llmsim_lab._util.text import faults, listed
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run
-from llmsim_lab.run._turn import Series
 from llmsim_lab.statechart._agent import Post, interested
-from llmsim_lab.statechart._analysis import Cascade, received
+from llmsim_lab.statechart._analysis import Cascade
 from llmsim_lab.statechart._chart import AgentState, Guard, Statechart
 from llmsim_lab.statechart._config import Chart, FeedConfig, Population, PostConfig, SeedPosts
 from llmsim_lab.statechart._reasoner import ExplainedNextState, MoveQuestion, NextState, move_prompt
-from llmsim_lab.statechart._state import RECEIVED, FeedEntry, SocialState, UserState
+from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState
 from llmsim_lab.statechart._turn import circulate, make_moves, next_state, plan_turn, triggers_in
 from llmsim_lab.statechart._writer import Draft, phrase, post_prompt
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_SERIES = tuple(
-    Series(column=name, label=name.capitalize(), unit="a turn", short=name)
-    for name in ("likes", "replies", "reshares", "posts")
-) + tuple(
-    Series(column=state.value, label=state.value.replace("_", " ").capitalize(), unit="users")
-    for state in AgentState
-)
 
 
 class SocialSimulation(Run[SocialState]):
@@ -94,7 +85,9 @@ class SocialSimulation(Run[SocialState]):
 
     async def turn(self, state: SocialState, ask: Ask) -> SocialState:
         """Return the network after every user's move."""
-        due, seen = self._due(state)
+        due, seen = plan_turn(
+            state, self.config.population, chart=self.statechart, feed=self.feed, seed=self.seed
+        )
         moves = {name: move for name, move in due.items() if len(move.options) > 1}
 
         def question(name: str) -> RenderedPrompt:
@@ -152,10 +145,8 @@ class SocialSimulation(Run[SocialState]):
             named, there = values["banned"], [person.name for person in state.people]
             banned = {named} if isinstance(named, str) else set(named)
             if unknown := banned - set(there):
-                names = clip(", ".join(there), 200)
-                raise ConfigError(
-                    f"there is no user {min(unknown)!r} to ban; the users are {names}"
-                )
+                what = f"there is no user {min(unknown)!r} to ban"
+                raise ConfigError(f"{what}; the users are {listed(there)}")
             people = (person._replace(banned=person.name in banned) for person in state.people)
             state = state.replace(people=tuple(people))
         if "post" not in values:
@@ -185,43 +176,11 @@ class SocialSimulation(Run[SocialState]):
             next_post=state.next_post + len(posts),
         )
 
-    # --- what is asked -----------------------------------------------------------------------
-
     def _ordered(self, move: MoveQuestion) -> list[AgentState]:
         reads = self.seat(move.agent.name, tag="reasoner") != self.rule  # a rule reads none
         return move.ordered(self.seed if self.shuffle and reads else None)
 
-    def questions(self, turn: int | None = None) -> list[MoveQuestion]:
-        """Return what the chart leaves open in a turn, which is what users are asked.
-
-        Others can be asked the same: ``await Reasoner(client).decide(questions)``.
-
-        Args:
-            turn: one that was played, or the next one, which is the default.
-
-        Raises:
-            ConfigError: the run has no such turn.
-        """
-        before = {turn.number + 1: turn.state for turn in self.turns}
-        at = self.turn_number + 1 if turn is None else turn
-        if at not in before:
-            raise ConfigError(
-                f"turn {at} has no questions here; ask for one from {min(before)} to {max(before)}"
-            )
-        moves, _ = self._due(before[at])
-        return [move for move in moves.values() if len(move.options) > 1]
-
-    def _due(self, state: SocialState) -> tuple[dict[str, MoveQuestion], dict[str, int]]:
-        return plan_turn(
-            state, self.config.population, chart=self.statechart, feed=self.feed, seed=self.seed
-        )
-
     # --- views -------------------------------------------------------------------------------
-
-    @property
-    def series(self) -> Sequence[Series]:
-        """Engagement, then the number of users in each state."""
-        return _SERIES
 
     @property
     def posts(self) -> dict[int, Post]:
@@ -229,52 +188,20 @@ class SocialSimulation(Run[SocialState]):
         posts: dict[int, Post] = self.turns[0].state.at_hand
         return posts | {post.id: post for turn in self.turns for post in turn.state.new_posts}
 
-    def transition_matrix(self, *, shares: bool = True) -> pd.DataFrame:
-        """Return how often users went from one state (rows) to another (columns).
-
-        Args:
-            shares: of the moves out of a state, which add up to 1 in a row (a state that no one
-                left has zeros), instead of counts.
-        """
-        import pandas as pd
-
-        # Not those of a state that the run began from.
-        moves = [it._asdict() for turn in self.turns if turn.number for it in turn.state.moves]
-        frame = pd.DataFrame(moves, columns=["source", "target"]).astype(str)
-        names = [state.value for state in AgentState]
-        how: Any = "index" if shares else False
-        matrix = pd.crosstab(frame["source"], frame["target"], normalize=how)
-        return matrix.reindex(index=names, columns=names, fill_value=0)
-
-    def post_frame(self) -> pd.DataFrame:
-        """Return one row a post and how it was received; the index is its id.
-
-        Columns: ``author``, ``turn``, ``kind``, ``topics``, ``text``, ``likes``, ``replies``,
-        ``reshares``, ``engagement`` (the three together), ``root``. What answers a reshare counts
-        for the reshare. A run that began from a state continues that state's counts.
-        """
-        import pandas as pd
-
-        counts, rows = received(self.turns), []
-        for number, post in sorted(self.posts.items()):
-            about = number, post.author, post.turn, post.kind, ", ".join(post.topics), post.text
-            its = [counts[number, how] for how in RECEIVED]
-            rows.append((*about, *its, sum(its), post.root))
-        columns = ["post", "author", "turn", "kind", "topics", "text", "likes", "replies"]
-        frame = pd.DataFrame(rows, columns=[*columns, "reshares", "engagement", "root"])
-        return frame.astype({"root": "Int64"}).set_index("post")
-
     def cascades(self) -> list[Cascade]:
         """Return the run's cascades (a post with all that answered or reshared it), largest first.
 
         Of two of one size the older comes first.
         """
-        counts, together = received(self.turns), dict[int, list[Post]]()
+        # The state that the run began from has what was liked before.
+        likes = Counter({entry.post.id: entry.likes for entry in self.turns[0].state.feed})
+        likes.update(like.post for turn in self.turns[1:] for like in turn.state.likes)
+        together = dict[int | None, list[Post]]()
         # By id, so that a root, which is older, comes first in its cascade.
         for number, post in sorted(self.posts.items()):
             together.setdefault(number if post.root is None else post.root, []).append(post)
         found = [
-            Cascade(tuple(members), sum(counts[post.id, "like"] for post in members))
+            Cascade(tuple(members), sum(likes[post.id] for post in members))
             for members in together.values()
         ]
         return sorted(found, key=lambda cascade: -cascade.size)
@@ -288,7 +215,7 @@ class SocialSimulation(Run[SocialState]):
         for cascade in self.cascades():
             if post in cascade.levels:
                 return cascade
-        raise ConfigError(f"the run has no post {post}; simulation.post_frame() lists them")
+        raise ConfigError(f"the run has no post {post}; simulation.posts has them")
 
     def cascade_frame(self) -> pd.DataFrame:
         """Return one row a cascade, the largest first; the index is its first post's id.
@@ -308,9 +235,3 @@ class SocialSimulation(Run[SocialState]):
         columns = ["root", "author", "turn", "text", "size", "depth", "breadth"]
         columns += ["replies", "reshares", "likes", "users"]
         return pd.DataFrame(rows, columns=columns).set_index("root")
-
-    @property
-    def fallback_rate(self) -> float | None:
-        """Share of the users' decisions that fell back to the first option; None if none."""
-        made = [it for turn in self.turns for it in turn.answers if it.component == "reasoner"]
-        return sum(it.status == "fallback" for it in made) / len(made) if made else None

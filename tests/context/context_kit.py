@@ -11,35 +11,23 @@ from llmsim_lab.context import AgentContextBuilder, BehaviorModule, ComposedModu
 from llmsim_lab.context._variables import Variables
 from llmsim_lab.prompts._prompt import RenderedPrompt
 
-__all__ = ["build", "make_code", "make_module", "make_variables", "write_module"]
-
 
 def make_variables(**kinds: dict[str, dict[str, Any]]) -> Variables:
     """Return definitions as in YAML: ``make_variables(agent_vars={"gold": {"type": "text"}})``."""
     return Variables.model_validate(kinds)
 
 
-def make_code(context: Any = None, updates: Any = None) -> SimpleNamespace:
-    """Return a module's code, given its functions or what they should return."""
-    functions = {}
-    if context is not None:
-        functions["build_agent_context"] = (
-            context if callable(context) else lambda agent, own, world: context
-        )
-    if updates is not None:
-        functions["compute_state_updates"] = (
-            updates if callable(updates) else lambda agent, own, world, step: updates
-        )
-    return SimpleNamespace(**functions)
-
-
 def make_module(
     name: str = "weather", context: Any = None, updates: Any = None, **fields: Any
-) -> Any:
-    """Return a module, with code if any is given."""
-    if context is not None or updates is not None:
-        fields["code"] = make_code(context, updates)
-    return BehaviorModule(name=name, **fields)
+) -> BehaviorModule:
+    """Return a module, given its code's functions or what they should return."""
+    code = {"build_agent_context": context, "compute_state_updates": updates}
+    own = {key: it if callable(it) else _returning(it) for key, it in code.items() if it}
+    return BehaviorModule(name=name, code=SimpleNamespace(**own) if own else None, **fields)
+
+
+def _returning(value: Any) -> Any:
+    return lambda *_: value
 
 
 def build(

@@ -13,45 +13,21 @@ from crisis_kit import (
     judged,
     make_crisis,
     make_scenario,
+    requests_to,
     said,
     with_modules,
 )
 
-from llmsim_lab.context import BehaviorModule, CrisisSimulation
-from llmsim_lab.errors import (
-    BackendError,
-    ConfigError,
-    FailureReason,
-    ModuleError,
-    TapeMiss,
-)
+from llmsim_lab import data_path
+from llmsim_lab.context import CrisisSimulation
+from llmsim_lab.errors import BackendError, ConfigError, FailureReason, ModuleError, TapeMiss
 from llmsim_lab.llm._chains import FORGIVEN
-from llmsim_lab.run import replay, resume
-from llmsim_lab.types import CallRecord, ChatRequest
+from llmsim_lab.run import load, replay, resume
+from llmsim_lab.types import ChatRequest
 
 
-def prompts_to(simulation: CrisisSimulation, player: str) -> list[ChatRequest]:
-    assert simulation.llm_client is not None
-    requests: list[ChatRequest] = getattr(simulation.llm_client.backend, "requests")  # noqa: B009
-    return [request for request in requests if request.site and request.site.agent == player]
-
-
-def call_of(simulation: CrisisSimulation, player: str, turn: int) -> CallRecord:
-    return next(
-        call
-        for call in simulation.turns[turn].calls
-        if call.request.site is not None and call.request.site.agent == player
-    )
-
-
-def engine_says(**made: Any) -> Any:
-    """Return an answer for each call, in which the engine always asks for the same changes."""
-
-    def reply(request: ChatRequest) -> Any:
-        assert request.site is not None
-        return judged(**made) if request.site.component == "engine" else said()
-
-    return reply
+def prompts_to(simulation: CrisisSimulation, player: str) -> list[str]:
+    return [request.prompt for request in requests_to(simulation, player)]
 
 
 # --- a turn ------------------------------------------------------------------------------------
@@ -61,11 +37,11 @@ def test_rules_then_the_engine_then_agents_who_read_what_others_said_before() ->
     thirst = make_module("thirst", updates=lambda agent, own, world, step: {"trust": 50 - step})
     simulation = make_crisis(modules=[thirst])
     simulation.run(2)
-    assert "trust = 49" in prompts_to(simulation, "world")[0].prompt
+    assert "trust = 49" in prompts_to(simulation, "world")[0]
     story = list(simulation.turns[1].in_words())
     assert "Ada.trust: 50 -> 49 (thirst)" in story
     assert "water: 40 -> 39 (engine)" in story
-    prompt = prompts_to(simulation, "Ada")[1].prompt
+    prompt = prompts_to(simulation, "Ada")[1]
     assert "Water level: 38/100" in prompt
     assert "- Gates were moved in week 2" in prompt
     assert 'Bo: "ACTIONS: Bo opens gate 1"' in prompt
@@ -75,8 +51,11 @@ def test_rules_then_the_engine_then_agents_who_read_what_others_said_before() ->
 def test_impossible_changes_are_refused_one_by_one_and_stand_in_the_turn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    own = {"Ada": {"trust": "70%"}, "Bo": {"trust": -1e300}, "Eve": {"trust": 1}}
-    simulation = make_crisis(replies=engine_says(world={"water": 10**400, "wine": 3}, own=own))
+    own = {"Ada": {"trust": 70}, "Bo": {"trust": -1e300}, "Eve": {"trust": 1}}
+    updates = judged({"water": 10**400, "wine": 3}, own)
+    simulation = make_crisis(
+        replies=lambda request: updates if request.site.component == "engine" else said()
+    )
     simulation.run(1)
     assert simulation.state.global_vars["water"] == 40
     assert simulation.state.agent_vars["Ada"]["trust"] == 70
@@ -92,22 +71,16 @@ def test_impossible_changes_are_refused_one_by_one_and_stand_in_the_turn(
 def test_an_agent_without_a_valid_answer_says_nothing_and_that_is_loud(
     reason: FailureReason | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    useless: Any = {"assessment": 3}
-    if reason is not None:
-        useless = BackendError("no word came", reason=reason)
-
-    def reply(request: ChatRequest) -> Any:
-        assert request.site is not None
-        return useless if request.site.agent == "Ada" else answer(request)
-
-    simulation = make_crisis(replies=reply)
+    useless = BackendError("no word came", reason=reason) if reason else {"assessment": 3}
+    simulation = make_crisis(
+        replies=lambda request: useless if request.site.agent == "Ada" else answer(request)
+    )
     simulation.run(2)
     assert "FALLBACK agent=Ada component=agent turn=1" in caplog.text
     assert simulation.state.responses["Ada"] == ""
     assert simulation.turns[1].statuses == {"ok": 2, "fallback": 1}
-    assert "Ada: (said nothing)" in prompts_to(simulation, "Bo")[1].prompt
+    assert "Ada: (said nothing)" in prompts_to(simulation, "Bo")[1]
     [silent] = [it for it in simulation.turns[1].answers if it.status == "fallback"]
-    assert silent.player == "Ada"
     assert silent.reasoning.startswith("stands in: ")
     assert silent.calls
 
@@ -121,83 +94,56 @@ def test_a_module_that_fails_stops_the_turn_with_its_name_and_the_agent() -> Non
     simulation = make_crisis(modules=[make_module("fishing", context=fail)])
     with pytest.raises(ModuleError, match="module 'fishing', build_agent_context, agent 'Bo'"):
         simulation.run(3)
-    assert simulation.turn_number == 1
-    assert simulation.state.global_vars["water"] == 39
+    assert (simulation.turn_number, simulation.state.global_vars["water"]) == (1, 39)
 
 
 # --- on a tape ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def recorded(tmp_path: Path) -> CrisisSimulation:
-    """Three turns of the strait crisis on a tape."""
-
-    def reply(request: ChatRequest) -> Any:
-        assert request.site is not None
-        if request.site.component != "engine":
-            return said(f"{request.site.agent} patrols")
-        world = {"crisis_level": 50 + (request.site.turn or 0), "blockade_effectiveness": 400}
-        return judged(world, {"Japan": {"trust_level": 71}}, "A ship was stopped")
-
-    simulation = make_crisis(tmp_path / "a.tape", scenario="strait", replies=reply)
-    simulation.run(3)
-    return simulation
-
-
-def test_a_replay_equals_the_run_to_the_last_bit(recorded: CrisisSimulation) -> None:
-    assert recorded.tape is not None
-    again = replay(recorded.tape)
-    assert again.turns == recorded.turns
-    assert again.to_frame().equals(recorded.to_frame())
+def test_the_shipped_tape_replays_to_what_was_recorded() -> None:
+    path = data_path("tapes/crisis.tape")
+    assert replay(path).turns == load(path).turns
 
 
 def test_a_run_continues_after_it_was_stopped_in_the_middle_of_a_turn(tmp_path: Path) -> None:
-    whole = make_crisis(tmp_path / "whole.tape")
-    whole.run(3)
-
     def dying(request: ChatRequest) -> Any:
         if request.site and (request.site.agent, request.site.turn) == ("Bo", 2):
             raise KeyboardInterrupt
         return answer(request)
 
-    simulation = make_crisis(tmp_path / "a.tape", replies=dying)
+    whole, simulation = make_crisis(), make_crisis(tmp_path / "a.tape", replies=dying)
+    whole.run(3)
     with pytest.raises(KeyboardInterrupt):
         simulation.run(3)
     simulation.close()
     again = resume(tmp_path / "a.tape", llm_client=crisis_client())
     again.run(2)
     assert [turn.state for turn in again.turns] == [turn.state for turn in whole.turns]
-    assert [request.site.turn for request in prompts_to(again, "world") if request.site] == [3]
-
-
-# --- modules' code -----------------------------------------------------------------------------
-
-
-def thirsty(folder: Path, words: str = "Thirst.", **parameters: Any) -> CrisisSimulation:
-    write_module(
-        folder,
-        "thirst",
-        "title: THIRST",
-        f"def build_agent_context(agent_name, agent_state, global_state):\n    return {words!r}\n",
-    )
-    scenario = make_scenario(modules=["thirst"])
-    return make_crisis(scenario=scenario, module_folders=[folder], turns=2, **parameters)
+    assert [request.site.turn for request in requests_to(again, "world") if request.site] == [3]
 
 
 def test_a_replay_with_changed_module_code_says_so(tmp_path: Path) -> None:
-    thirsty(tmp_path, tape=tmp_path / "a.tape").run()
-    thirsty(tmp_path, "Drought.")
+    code = "def build_agent_context(agent_name, agent_state, global_state):\n    return 'Thirst.'\n"
+    write_module(tmp_path, "thirst", "title: THIRST", code)
+    parameters = {"scenario": make_scenario(modules=["thirst"]), "module_folders": [tmp_path]}
+    simulation = make_crisis(tmp_path / "a.tape", **parameters)
+    simulation.run(1)
+    simulation.close()
+    write_module(tmp_path, "thirst", "title: THIRST", code.replace("Thirst", "Drought"))
     with pytest.raises(TapeMiss, match="crisis has changed since it was recorded: its thirst"):
         replay(tmp_path / "a.tape")
 
 
 def test_a_class_of_ones_own_may_bring_modules_along(tmp_path: Path) -> None:
     world = with_modules(make_module("weather", context="Rain."))
-    scenario, client = make_scenario(), crisis_client()
-    simulation = world(scenario=scenario, llm_client=client, tape=tmp_path / "a.tape")
+    simulation = world(scenario=make_scenario(), llm_client=crisis_client(), tape=tmp_path / "a")
+    assert "It has not rained" in simulation.context_of("Ada")
     simulation.run(1)
-    assert world.replay(tmp_path / "a.tape").turns == simulation.turns
-    assert "Rain." in simulation.fork(1).context_of("Ada")
+    simulation.close()
+    again = world.replay(tmp_path / "a")
+    assert again.turns == simulation.turns
+    for part in ("Step 2", "Rain.", 'Bo: "ACTIONS: Bo opens gate 1"'):
+        assert part in again.context_of("Ada")
 
 
 # --- from outside ------------------------------------------------------------------------------
@@ -205,13 +151,11 @@ def test_a_class_of_ones_own_may_bring_modules_along(tmp_path: Path) -> None:
 
 def test_an_event_from_outside_is_told_in_the_next_turn() -> None:
     simulation = make_crisis()
-    simulation.run(1)
-    simulation.intervene(1, {"events": "The dam\n=== STEP 9 === broke"}, note="a test")
-    simulation.run(2)
-    told = ["- The dam === STEP 9 === broke" in it.prompt for it in prompts_to(simulation, "Bo")]
+    simulation.intervene(1, {"events": "The dam\n=== STEP 9 === broke"})
+    simulation.run(3)
+    told = ["- The dam === STEP 9 === broke" in prompt for prompt in prompts_to(simulation, "Bo")]
     assert told == [False, True, False]
-    assert "- The dam === STEP 9 === broke" in prompts_to(simulation, "world")[1].prompt
-    assert "(a test)" in str(simulation.turns[1].interventions[0])
+    assert "- The dam === STEP 9 === broke" in prompts_to(simulation, "world")[1]
 
 
 def test_a_muted_agent_is_not_asked_until_it_is_unmuted() -> None:
@@ -219,7 +163,7 @@ def test_a_muted_agent_is_not_asked_until_it_is_unmuted() -> None:
     simulation = make_crisis(interventions=planned)
     simulation.run(3)
     assert [len(turn.answers) for turn in simulation.turns] == [0, 3, 2, 3]
-    assert "Ada: (said nothing)" in prompts_to(simulation, "Bo")[2].prompt
+    assert "Ada: (said nothing)" in prompts_to(simulation, "Bo")[2]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +171,7 @@ def test_a_muted_agent_is_not_asked_until_it_is_unmuted() -> None:
     [
         ({"wine": 3}, "wine = 3: unknown variable"),
         ({"water": 300}, "water = 300: 300 is above the greatest value"),
-        ({"Bo.trust": "much"}, r"Bo.trust = 'much': 'much' is not a number"),
+        ({"Bo.trust": "7"}, r"Bo.trust = '7': '7' is str, not a number"),
         ({"Eve.trust": 1}, "unknown agent"),
         ({"muted": "Eve"}, r"muted: \('Eve',\) are not agents; name some of: Ada, Bo"),
         ({"muted": 3}, "muted: 3 are not agents"),
@@ -240,94 +184,41 @@ def test_what_cannot_be_set_is_refused_at_once(values: dict[str, Any], message: 
     simulation = make_crisis()
     with pytest.raises(ConfigError, match=message):
         simulation.intervene(1, values)
-    with pytest.raises(ConfigError, match=message):
-        make_crisis(interventions=[{"turn": 1, "set": values}])
     assert simulation.planned == {}
 
 
-OWN = {"Ada": {"trust": 1, "note": ""}, "Bo": {"trust": 2, "note": ""}}
+ADA = {"trust": 1, "note": ""}
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (
-            {"agent_vars": {"Ada": OWN["Ada"]}},
-            r"the state has agents \['Ada'\]; the scenario's are",
-        ),
+        ({"agent_vars": {"Ada": ADA}}, r"the state has agents \['Ada'\]; the scenario's are"),
         ({"global_vars": {"water": 400}}, "water: 400 is above the greatest value, 100"),
-        (
-            {"agent_vars": {**OWN, "Bo": {"trust": 2, "note": "", "mood": 1}}},
-            "Bo.mood: unknown variable; defined are: trust, note",
-        ),
+        ({"agent_vars": {"Ada": ADA, "Bo": {**ADA, "mood": 1}}}, "Bo.mood: unknown variable"),
     ],
 )
 def test_no_turn_is_played_from_a_state_that_cannot_be(
     values: dict[str, Any], message: str
 ) -> None:
-    simulation = make_crisis()
-    state = simulation.state.replace(**values)
-    with pytest.raises(ConfigError, match=message):
-        simulation.fork(0, state=state).run(1)
+    state = make_crisis().state.replace(**values)
     with pytest.raises(ConfigError, match=message):
         make_crisis(state=state).run(1)
 
 
-# --- what an agent read, without some modules' words -------------------------------------------
-
-
-def muddy() -> BehaviorModule:
-    return make_module(
-        "mud",
-        context="Mud everywhere.",
-        updates={"trust": 10},
-        variables=make_variables(agent_vars={"boots": {"type": "flag", "default": True}}),
-    )
-
-
-def test_a_silenced_module_takes_its_words_along_and_leaves_the_rest() -> None:
-    simulation = make_crisis(modules=[muddy()])
-    simulation.run(1)
-    simulation.intervene(1, {"Ada.trust": 77})
-    whole = simulation.context_of("Ada")
-    assert str(whole) == call_of(simulation, "Ada", 1).request.prompt
-    without = simulation.context_of("Ada", silenced=["mud"])
-    assert str(without) == str(whole).replace("\n\n=== MUD ===\nMud everywhere.", "")
-    assert "Boots: Yes" in without
-    assert "Trust: 10%" in without
-
-
-def test_a_run_silences_modules_whose_rules_stay() -> None:
-    loud, silent = (make_crisis(modules=[muddy()], silenced=names) for names in ((), ("mud",)))
-    states = [simulation.run(1) is not None and simulation.state for simulation in (loud, silent)]
-    assert states[0] == states[1]
-    asked = [call_of(simulation, "Ada", 1).request.prompt for simulation in (loud, silent)]
-    assert asked[1] == asked[0].replace("\n\n=== MUD ===\nMud everywhere.", "") != asked[0]
-    with pytest.raises(ConfigError, match="fog"):
+def test_a_run_silences_modules_whose_rules_and_variables_stay() -> None:
+    boots = make_variables(agent_vars={"boots": {"type": "flag", "default": True}})
+    mud = make_module("mud", context="Mud.", updates={"trust": 10}, variables=boots)
+    loud, silent = (make_crisis(modules=[mud], silenced=names) for names in ((), ("mud",)))
+    loud.run(1)
+    silent.run(1)
+    assert loud.state == silent.state
+    [one], [other] = prompts_to(loud, "Ada"), prompts_to(silent, "Ada")
+    assert other == one.replace("\n\n=== MUD ===\nMud.", "") != one
+    assert "Boots: Yes" in other
+    assert "Trust: 10%" in other
+    with pytest.raises(ConfigError, match="no module 'fog'"):
         make_crisis(silenced=["fog"])
-
-
-def test_the_next_prompt_can_be_previewed() -> None:
-    simulation = make_crisis()
-    assert "It has not rained" in simulation.context_of("Ada")
-    simulation.run(1)
-    assert "Step 2" in simulation.context_of("Ada", 2)
-    assert "Fog." in simulation.context_of("Ada", 2, modules=[make_module("fog", context="Fog.")])
-
-
-@pytest.mark.parametrize(
-    ("agent", "turn", "silenced", "message"),
-    [
-        ("Eve", None, (), "there is no agent 'Eve'"),
-        ("Ada", 5, (), "there is no prompt of turn 5: turns 1 to 0 were played"),
-        ("Ada", None, ("fog",), "no module 'fog'"),
-    ],
-)
-def test_a_prompt_that_never_was_is_an_error(
-    agent: str, turn: int | None, silenced: tuple[str, ...], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_crisis().context_of(agent, turn, silenced=silenced)
 
 
 @pytest.mark.parametrize("name", ["muted", "tokens"])

@@ -16,15 +16,15 @@ from llmsim_lab.types import reply_schema
 
 for stable_first in (False, True):
     run = CrisisSimulation(scenario="strait", players="rule", stable_first=stable_first)
-    run.run(3)
     for turn in (1, 2, 3):
+        run.run(1)
         for agent in run.scenario.agents:
-            prompt = run.context_of(agent, turn)
+            prompt = run.context_of(agent)
             print(prompt, prompt.provenance)
     world, said = run.world(run.state), run.state.responses
     print(json.dumps(reply_schema(engine_output_for(world))))
     print(engine_prompt(Prompt.load("crisis_engine"), run.scenario, world, 4, said, []))
-    print([record_of(CrisisSimulation, turn)["state"] for turn in run.turns], run.series)
+    print([record_of(CrisisSimulation, turn)["state"] for turn in run.turns])
     print(*run.turns[3].in_words(), run.config.model_dump_json(), run.code_digests)
 """
 

@@ -60,14 +60,12 @@ def test_code_that_does_not_load_is_named_with_its_line(
 @pytest.mark.parametrize(
     ("data", "line", "message"),
     [
-        ("title: M\ntitel: 3\n", 2, "titel: unknown key; known here are description, requires"),
         ("code: evil.py\n", 1, "code: unknown key"),
         (
             "variables:\n  agent_vars:\n    gold:\n      type: choice\n      options: [true, no]\n",
             5,
             "options.0: Input should be a valid string (it is True)",
         ),
-        ("variables:\n  agent_vars:\n    gold: {type: scales}\n", 3, "'scales' found using 'type'"),
     ],
 )
 def test_a_fault_in_the_data_is_named_with_file_and_line(
@@ -80,7 +78,11 @@ def test_a_fault_in_the_data_is_named_with_file_and_line(
     assert message in str(caught.value)
 
 
-def test_a_module_in_two_folders_is_refused(tmp_path: Path) -> None:
+def test_a_module_in_two_folders_is_refused_and_one_in_none(tmp_path: Path) -> None:
     write_module(tmp_path, "agents_base")
+    with pytest.raises(
+        ConfigError, match=r"there is no module 'agent_base' in .*mean 'agents_base'"
+    ):
+        ModuleLoader(tmp_path).load(["agent_base"])
     with pytest.raises(ConfigError, match="module 'agents_base' is there twice"):
         ModuleLoader(tmp_path, ModuleLoader.shipped).load(["agents_base"])

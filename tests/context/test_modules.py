@@ -57,9 +57,9 @@ def test_modules_are_put_after_what_they_require() -> None:
         make_module("a"),
         make_module("z"),
     ]
-    composed = ComposedModules(modules)
-    assert composed.names == ("a", "b", "c", "z")
-    assert [module.name for module in composed] == list(composed.names)
+    assert [module.name for module in ComposedModules(modules)] == ["a", "b", "c", "z"]
+    with pytest.raises(ConfigError, match="module 'c' requires 'b', which is not given"):
+        ComposedModules([modules[0], modules[2]])
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ import pytest
 from context_kit import make_variables
 from pydantic import TypeAdapter, ValidationError
 
-from llmsim_lab.context import GameEngine
 from llmsim_lab.context._variables import Variable
 from llmsim_lab.errors import ConfigError
+
+OPEN = {"type": "choice", "options": ["Open", "Shut"]}
 
 
 def variable(**definition: Any) -> Any:
@@ -20,40 +21,19 @@ def variable(**definition: Any) -> Any:
     ("definition", "value", "text"),
     [
         ({"type": "scale"}, 65, "65/100"),
+        ({"type": "scale"}, 65.0, "65/100"),
         ({"type": "scale", "min": 1, "max": 7}, 5, "5 on a scale from 1 to 7"),
         ({"type": "percent"}, 55, "55%"),
         ({"type": "number", "unit": "bn"}, 12.345, "12.35 bn"),
         ({"type": "flag"}, True, "Yes"),
-        ({"type": "choice", "options": ["Open", "Closed"]}, "Open", "Open"),
-        ({"type": "text"}, "all calm", "all calm"),
+        (OPEN, "Open", "Open"),
+        ({"type": "text"}, "two\nlines", "two lines"),
         ({"type": "text"}, "", "none"),
     ],
 )
 def test_a_value_prints_with_its_unit_or_scale(definition: Any, value: Any, text: str) -> None:
-    assert variable(**definition).text(value) == text
-
-
-@pytest.mark.parametrize(
-    ("definition", "asked", "taken"),
-    [
-        ({"type": "scale"}, "65", 65),
-        ({"type": "scale"}, " 65/100 ", 65),
-        ({"type": "scale"}, 65.0, 65),
-        ({"type": "percent"}, "55%", 55),
-        ({"type": "number", "unit": "bn"}, "2.5 bn", 2.5),
-        ({"type": "number"}, "-3", -3),
-        ({"type": "choice", "options": ["Open", "Closed"]}, " open ", "Open"),
-        ({"type": "text"}, "two\nlines", "two lines"),
-    ],
-)
-def test_a_documented_conversion_is_made_and_reported(
-    definition: Any, asked: Any, taken: Any
-) -> None:
-    variables = make_variables(global_vars={"x": {"default": taken, **definition}})
-    engine = GameEngine({}, {}, variables=variables)
-    [record] = engine.apply_state_updates({"global_vars": {"x": asked}})
-    assert (repr(record.after), record.status) == (repr(taken), "repaired")
-    assert record.reason == f"{asked!r} was read as {taken!r}"
+    its = variable(**definition)
+    assert its.text(its.accept(value)) == text
 
 
 @pytest.mark.parametrize(
@@ -63,11 +43,13 @@ def test_a_documented_conversion_is_made_and_reported(
         ({"type": "scale"}, -1, "-1 is below the least value, 0"),
         ({"type": "scale"}, 50.5, "50.5 is not a multiple of 1"),
         ({"type": "scale"}, True, "True is bool, not a number"),
-        ({"type": "scale"}, "high", "'high' is not a number"),
+        ({"type": "scale"}, "65", "'65' is str, not a number"),
+        ({"type": "scale"}, None, "None is NoneType, not a number"),
         ({"type": "number"}, float("nan"), "nan is not a number below 1e+15"),
         ({"type": "percent", "step": 0.25}, 4.6, "4.6 is not a multiple of 0.25"),
         ({"type": "flag"}, 1, "1 is neither true nor false"),
-        ({"type": "choice", "options": ["Open", "Shut"]}, ["Open"], "is not one of Open, Shut"),
+        (OPEN, ["Open"], "['Open'] is not one of Open, Shut"),
+        (OPEN, "open", "'open' is not one of Open, Shut"),
         ({"type": "text"}, 5, "5 is int, not a text"),
         ({"type": "text", "max_chars": 3}, "four", "4 characters, more than 3"),
     ],
@@ -85,13 +67,12 @@ def test_an_impossible_value_is_refused_with_its_limit(
         ({"type": "scale"}, {"type": "integer", "minimum": 0, "maximum": 100}),
         ({"type": "percent", "step": 0.01}, {"type": "number", "minimum": 0, "maximum": 100}),
         ({"type": "number", "min": 0}, {"type": "number", "minimum": 0}),
-        ({"type": "number", "step": 1}, {"type": "integer"}),
         ({"type": "flag"}, {"type": "boolean"}),
         ({"type": "text", "max_chars": 9}, {"type": "string", "maxLength": 9}),
-        ({"type": "choice", "options": ["A", "B"]}, {"enum": ["A", "B"]}),
+        (OPEN, {"enum": ["Open", "Shut"]}),
     ],
 )
-def test_the_schema_holds_a_model_to_the_values(definition: Any, schema: Any) -> None:
+def test_the_schema_limits_a_model_to_the_values(definition: Any, schema: Any) -> None:
     assert variable(**definition).json_schema() == schema
 
 
@@ -100,7 +81,6 @@ def test_the_schema_holds_a_model_to_the_values(definition: Any, schema: Any) ->
     [
         ({"type": "scale", "default": 120}, "120 is above"),
         ({"type": "scale", "min": 5, "max": 5}, "min 5 is not below max 5"),
-        ({"type": "choice", "options": ["Open"]}, "at least 2 items"),
         ({"type": "flag", "unit": "kg"}, "Extra inputs are not permitted"),
     ],
 )

@@ -12,15 +12,7 @@ from social_kit import make_social, social_values
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import replay
 from llmsim_lab.run._registry import class_and_config
-from llmsim_lab.statechart import AgentState, SocialSimulation
-
-SMALL_CHART = """
-initial: idle
-states: [idle, scrolling]
-transitions:
-  - {trigger: opens_app, source: idle, target: scrolling}
-  - {trigger: feed_empty, source: scrolling, target: idle}
-"""
+from llmsim_lab.statechart import SocialSimulation
 
 
 def population(size: int, seed: int = 0) -> Any:
@@ -36,30 +28,18 @@ def test_a_population_begins_with_the_shipped_profiles_and_continues_with_new_on
     assert population(60, seed=5) == people[:60]
 
 
-def test_a_population_is_one_number_in_a_call_or_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "many.yaml"
-    path.write_text("kind: social\npopulation: 50\nseed_posts: 8\nplayers: rule\nseed: 2\n")
-    config = class_and_config(path)[1]
-    assert config.population == population(50, seed=2)
-    assert len(config.seed_posts) == 8
-    assert config == SocialSimulation(population=50, seed_posts=8, players="rule", seed=2).config
-    assert not config.needs_model
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"population": [{"name": "A", "interests": ["x"]}] * 2}, "different names; twice: A"),
-        ({"population": "many"}, "population: Input should be a valid tuple"),
         ({"population": -4}, "a population of -4 is not possible"),
-        ({"seed_posts": 99}, "there are 25 posts to begin with, not 99"),
+        ({"population": []}, "population"),
         ({"population": [{"name": "A\nB", "interests": ["x"]}]}, "population.0.name"),
         ({"population": [{"name": "A", "interests": ["x\u2028y"]}]}, "population.0.interests.0"),
         ({"population": [{"name": "A", "interests": []}]}, "population.0.interests"),
-        ({"population": []}, "population"),
+        ({"seed_posts": 99}, "there are 25 posts to begin with, not 99"),
         ({"seed_posts": [{"author": "A", "text": "", "topics": ["x"]}]}, "seed_posts.0.text"),
         ({"feed": {"half_life": 0}}, "feed.half_life"),
-        ({"agents": []}, "agents"),
         ({"reasoner": "rule"}, "players={'reasoner': 'rule'}"),
         ({"writer": "rule"}, "players={'writer': 'rule'}"),
     ],
@@ -69,57 +49,58 @@ def test_what_makes_no_sense_is_an_error_by_name(values: dict[str, Any], message
         make_social(**values)
 
 
-# --- charts and guards of one's own -------- ----------------------------------------------------
+# --- charts and guards of one's own --------------------------------------------------------------
 
 
-def test_a_chart_beside_the_file_is_read_into_the_configuration(tmp_path: Path) -> None:
-    (tmp_path / "small.yaml").write_text(SMALL_CHART, encoding="utf-8")
+def table(*rows: str) -> dict[str, Any]:
+    """Return a chart of moves such as ``opens_app idle scrolling``, with a guard or without."""
+    keys = ("trigger", "source", "target", "guard")
+    moves = [dict(zip(keys, row.split(), strict=False)) for row in rows]
+    return {"initial": "idle", "states": ["idle", "scrolling", "resting"], "transitions": moves}
+
+
+def test_a_file_may_say_all_in_numbers_and_name_a_chart_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(
+        "initial: idle\nstates: [idle, scrolling]\n"
+        "transitions: [{trigger: opens_app, source: idle, target: scrolling}]\n"
+    )
     path = tmp_path / "town.yaml"
-    path.write_text("kind: social\npopulation: 3\nchart: small.yaml\n")
+    path.write_text(
+        "kind: social\npopulation: 50\nseed_posts: 8\nseed: 2\nplayers: rule\nchart: small.yaml\n"
+    )
     config = class_and_config(path)[1]
-    (tmp_path / "small.yaml").unlink()
-    run = SocialSimulation(config, players="rule")
-    assert set(run.statechart.states) == {AgentState.IDLE, AgentState.SCROLLING}
+    (tmp_path / "small.yaml").unlink()  # a run on a tape needs no other file
+    assert (config.population, len(config.seed_posts)) == (population(50, seed=2), 8)
+    assert SocialSimulation(config).statechart.states == ("idle", "scrolling")
 
 
-@pytest.mark.parametrize(
-    ("trigger", "source"), [("opens_ap", "idle"), ("decides", "idle"), ("finishes", "resting")]
-)
-def test_a_trigger_that_no_turn_fires_is_an_error(trigger: str, source: str) -> None:
-    table = {
-        "initial": "idle",
-        "states": ["idle", "resting"],
-        "transitions": [
-            {"trigger": trigger, "source": source, "target": "resting"},
-            {"trigger": "opens_app", "source": "idle", "target": "resting"},
-            {"trigger": "timeout", "source": "resting", "target": "idle"},
-        ],
-    }
+@pytest.mark.parametrize("row", ["opens_ap idle resting", "finishes resting idle"])
+def test_a_trigger_that_no_turn_fires_is_an_error(row: str) -> None:
+    trigger, source, _ = row.split()
     with pytest.raises(ConfigError, match=f"no turn fires '{trigger}' in the state {source}"):
-        make_social(chart=table)
+        make_social(chart=table("opens_app idle resting", row))
 
 
-GUARDED = {
-    "initial": "idle",
-    "states": ["idle", "scrolling"],
-    "transitions": [
-        {"trigger": "opens_app", "source": "idle", "target": "scrolling", "guard": "never"},
-        {"trigger": "feed_empty", "source": "scrolling", "target": "idle"},
-    ],
-}
+GUARDED = table(
+    "opens_app idle scrolling", "timeout scrolling idle never", "feed_empty scrolling idle"
+)
 
 
 class Guarded(SocialSimulation):
-    guards = {**SocialSimulation.guards, "never": lambda agent, post: False}  # noqa: RUF012
+    guards = {"never": lambda agent, post: False}  # noqa: RUF012
 
 
-def test_a_class_of_ones_own_has_guards_of_its_own(tmp_path: Path) -> None:
-    path = tmp_path / "x.tape"
-    run = Guarded(**social_values(chart=GUARDED, players="rule"), tape=path)
+def test_a_class_of_ones_own_has_guards_and_one_may_keep_users_from_timing_out(
+    tmp_path: Path,
+) -> None:
+    values = social_values(1, chart={**GUARDED, "timeouts": {"scrolling": 1}}, seed_posts=[])
+    run = Guarded(**values | {"players": "rule"}, tape=tmp_path / "x.tape")
     run.run(2)
-    run.fork(1).run(1)
     run.close()
-    assert {person.state for person in run.state.people} == {AgentState.IDLE}
-    assert replay(path, 1).turns == run.turns
-    with pytest.raises(ConfigError, match=r"there is no guard 'never'.*guards = \{\*\*SocialSim"):
+    assert [move.trigger for turn in run.turns for move in turn.state.moves] == [
+        "opens_app",
+        "feed_empty",
+    ]
+    assert replay(tmp_path / "x.tape").turns == run.turns
+    with pytest.raises(ConfigError, match=r"there is no guard 'never'.*class Town\("):
         make_social(chart=GUARDED)

@@ -265,10 +265,7 @@ OWN = {"Ada": {"trust": 1, "note": ""}, "Bo": {"trust": 2, "note": ""}}
 def test_no_turn_is_played_from_a_state_that_cannot_be(
     values: dict[str, Any], message: str
 ) -> None:
-    simulation = make_crisis()
-    state = simulation.state.replace(**values)
-    with pytest.raises(ConfigError, match=message):
-        simulation.fork(0, state=state).run(1)
+    state = make_crisis().state.replace(**values)
     with pytest.raises(ConfigError, match=message):
         make_crisis(state=state).run(1)
 

@@ -64,7 +64,6 @@ def test_every_call_is_in_turns_frames_and_statuses(silent: Silent) -> None:
     frame = silent.to_frame()
     assert frame["calls"].tolist() == [0, 3, 3]
     assert frame["ok"].tolist() == [0, 3, 3]
-    assert silent.statuses == {"ok": 1.0}
     decisions = silent.decisions()
     assert decisions["player"].tolist() == ["Ann", "Bob", "Cy"] * 2
     assert decisions["component"].unique().tolist() == ["adder"]

@@ -152,12 +152,10 @@ def test_run_says_what_it_waits_for_and_leaves_nothing(terminal: Terminal) -> No
     assert written.endswith(ERASED)
 
 
-async def test_arun_and_step_share_it(terminal: Terminal) -> None:
+async def test_arun_has_it_too(terminal: Terminal) -> None:
     simulation = waiting_run(terminal)
     await simulation.arun(1)
-    await simulation.step()
     assert "turn 1 of 1 · waiting" in terminal.getvalue()
-    assert "turn 2 · waiting" in terminal.getvalue()
 
 
 def _by_argument(run: Simulation, _: pytest.MonkeyPatch) -> None:

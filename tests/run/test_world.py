@@ -269,13 +269,10 @@ def test_a_tape_of_a_world_that_is_not_here_says_how_to_bring_it(tmp_path: Path)
 
 
 def test_a_run_of_a_world_has_a_manifest_that_json_can_hold(taped: Path) -> None:
-    import json
-
     manifest = json.loads(
         json.dumps(PublicGoods.load(taped, players={"Di": free_rider}).manifest())
     )
     assert (manifest["kind"], manifest["config"]["factor"]) == ("worlds:PublicGoods", 2)
-    assert (manifest["calls"], manifest["turns"], manifest["outcome"]) == (9, 3, "done")
     assert set(manifest["code"]) == {"file"}
     assert [prompt["name"] for prompt in manifest["prompts"].values()] == ["gift"]
 

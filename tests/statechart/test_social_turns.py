@@ -132,7 +132,6 @@ async def test_fallbacks_are_in_the_frame_and_the_runs_rate() -> None:
     assert simulation.fallback_rate is None
     await simulation.arun(3)
     assert simulation.fallback_rate == 0.75
-    assert simulation.statuses == {"ok": 0.25, "fallback": 0.75}
     row = simulation.to_frame().iloc[-1]
     assert (row["asked"], row["ok"], row["fallback"]) == (4, 1, 3)
 

@@ -459,7 +459,7 @@ def test_what_is_noted_or_fetched_past_the_turns_end_is_an_error() -> None:
         asyncio.ensure_future(ask.outside("clock", None, lambda: asyncio.sleep(0.05)))  # noqa: RUF006
         await asyncio.sleep(0)
 
-    with pytest.raises(ConfigError, match="clock from outside is still under way"):
+    with pytest.raises(ConfigError, match="what it asked clock is still under way"):
         world(leaving)(players="rule").run(1)
 
     forgetting = asking(lambda ask: [ask.outside("clock", None, later)])

@@ -192,9 +192,6 @@ class Question:
         """Where in the run it is asked."""
         return CallSite(component=self._batch.component, agent=self.player, turn=self._ask.turn)
 
-    def __repr__(self) -> str:
-        return f"<Question to {self.player}: {self._batch.reply.__name__}, turn {self._ask.turn}>"
-
 
 def _current_task() -> asyncio.Task[Any] | None:
     try:

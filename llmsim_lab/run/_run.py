@@ -22,7 +22,6 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 
@@ -55,7 +54,6 @@ from llmsim_lab.run._records import (
     check_manifest,
     config_of,
     entries_of,
-    interventions_of,
     llm_config_of,
     planned_in,
     prompts_of,
@@ -246,10 +244,9 @@ class Run(Generic[StateT]):
             return who
         if self.llm_client is None:
             cls = type(self).__name__
-            others = f" (there are players for {', '.join(players)})" if players else ""
             model, by_chance = "llm_client=connect('auto')", "players={'*': 'random'}"
             way_out = f"give the run a model, {cls}({model}), or other players: {cls}({by_chance})"
-            raise ConfigError(f"no one answers for {name}{others}: {way_out}")
+            raise ConfigError(f"no one answers for {name}: {way_out}")
         return self.llm_client
 
     def prompt(self, source: str | Prompt) -> Prompt:
@@ -311,7 +308,7 @@ class Run(Generic[StateT]):
         Raises:
             ConfigError: there is no such name, or a value is not one for it.
         """
-        return cast("StateT", changed_at(state, values, parameters=type(self.config).model_fields))
+        return cast("StateT", changed_at(cast("State", state), values))
 
     def start(self) -> StateT:
         """Return the state to start from; by default each field of the state has its own default.
@@ -428,7 +425,7 @@ class Run(Generic[StateT]):
     def series(self) -> Sequence[Series]:
         """The columns of ``to_frame()`` that can be charted, the most telling first."""
         names = (name for turn in self.turns for name in own_numbers(turn.columns()))
-        return plain_series(names, self.state_type)
+        return plain_series(names)
 
     @property
     def last_planned(self) -> int:
@@ -839,17 +836,9 @@ def about(run: Run, number: int, **more: Any) -> RunInfo:
         more: other fields of it.
     """
     facts: dict[str, Any] = dict.fromkeys(("parent", "fork_turn", "ended", "outcome"))
-    facts |= {
-        "id": number,
-        "name": run.name,
-        "verb": "run",
-        "started": "",
-        "turns": run.turn_number,
-        "calls": sum(call.attempts for call in run.calls),
-        "manifest": new_manifest(run),
-        **more,
-    }
-    return RunInfo(**facts)
+    facts |= {"id": number, "name": run.name, "verb": "run", "started": ""}
+    facts |= {"turns": run.turn_number, "calls": sum(call.attempts for call in run.calls)}
+    return RunInfo(**{**facts, "manifest": new_manifest(run), **more})
 
 
 def checked_state(run: Run[StateT], state: Any, verb: str = "turn returned") -> StateT:
@@ -1111,10 +1100,7 @@ def rerun(
     info = tape.run(run)
     if to is not None:
         tape = tape.copy([info.id], to)
-    records = tape.turn_records(info.id)
-    done = (interventions_of(record, "interventions") for record in records[1:])
-    planned = [*chain(*done), *interventions_of(records[-1], "planned")]
-    simulation = _rebuild(tape, info, kind, llm_client, given, live=True, up_to=0, planned=planned)
+    simulation = _rebuild(tape, info, kind, llm_client, given, live=True).counterfactual({})
     if simulation.config.replicate is not None:
         # Else a server that keeps to its seeds would give the same answers, which is no sample.
         used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
@@ -1215,17 +1201,7 @@ def run_on_tape(tape: Tape, info: RunInfo) -> AnyRun:
     try:
         return _load(tape, info, None, {})
     except LabError:
-        return Recorded(tape, info, series_on(tape, info))
-
-
-def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
-    """Return the columns of a recorded run that can be charted: the numbers recorded."""
-    state_type = None
-    with suppress(TapeError):  # the numbers on a tape can be charted without the class
-        state_type = class_of_manifest(run.id, run.manifest).state_type
-    rows = tape.frame_rows(run.id).values()
-    names = (name for row in rows if isinstance(row, dict) for name in own_numbers(row))
-    return plain_series(names, state_type)
+        return Recorded(tape, info)
 
 
 def _load(
@@ -1260,7 +1236,6 @@ def _rebuild(
     *,
     live: bool = False,
     up_to: float = math.inf,
-    planned: Iterable[StateChange] | None = None,
 ) -> AnyRun:
     """Return a run with a recorded one's configuration, prompts, settings and turns; on no tape."""
     check_manifest(info)
@@ -1285,8 +1260,7 @@ def _rebuild(
         raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
     given |= {"llm_client": _client_for(info, llm_client, live=live)}
     given |= {"prompts": prompts_of(info.manifest)}
-    planned = planned_in(records) if planned is None else planned
-    return _made(cls, config_of(info, cls), turns, planned, given)
+    return _made(cls, config_of(info, cls), turns, planned_in(records), given)
 
 
 def _ahead(run: Run, turn: int) -> list[StateChange]:

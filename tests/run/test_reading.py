@@ -142,7 +142,7 @@ def test_calls_on_a_tape_have_its_numbers_and_others_come_after(tmp_path: Path) 
 
 def test_a_number_that_json_does_not_know_is_a_word() -> None:
     assert plain({"a": [float("nan"), 0.1 + 0.2], "b": {1: (True, None)}}) == {
-        "a": ["nan", 0.3],
+        "a": ["NaN", 0.3],
         "b": {"1": [True, None]},
     }
 

@@ -843,16 +843,6 @@ def test_what_is_wrong_is_an_error_that_shows_the_way_out(wrong: Any, says: str)
         wrong()
 
 
-def test_a_parameter_that_is_to_change_on_the_way_is_sent_to_the_state() -> None:
-    run = pot()
-    with pytest.raises(
-        ConfigError, match=r"'factor'.*; a parameter stays as it is to the run's end"
-    ):
-        run.intervene(2, {"factor": 3})
-    with pytest.raises(ConfigError, match=r"nothing called 'fctor'; it has [^;]*$"):
-        run.intervene(2, {"fctor": 3})
-
-
 def test_a_fork_with_another_parameter_is_sent_to_a_new_run(tmp_path: Path) -> None:
     recorded(pot(tape=tmp_path / "pot.tape"), 1)
     with pytest.raises(

@@ -44,15 +44,6 @@ def test_these_are_all_templates() -> None:
 
 
 @each
-def test_a_template_is_short_and_names_its_source_and_what_the_textbook_says(name: str) -> None:
-    text = (TEMPLATES / f"{name}.py").read_text(encoding="utf-8")
-    assert 20 <= len(text.splitlines()) <= 60
-    docstring = text.split('"""')[1]
-    assert "Source" in docstring
-    assert "Textbook" in docstring
-
-
-@each
 def test_what_a_template_predicts_is_a_dashed_line_beside_its_run(name: str, world: Any) -> None:
     run = ruled(world(name), 2)
     main = RateChart(run).figure.axes[0]

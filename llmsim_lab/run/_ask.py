@@ -51,7 +51,6 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
 _MOST_VALUES = 101
 """In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
-_MOST_PROMPTS = 64
 _NUMBERS = ("integer", "number")
 """The types that a JSON schema has for numbers."""
 _GIVEN = ("name", "state", "run", "turn", "turns")
@@ -191,13 +190,6 @@ class Question:
     def site(self) -> CallSite:
         """Where in the run it is asked."""
         return CallSite(component=self._batch.component, agent=self.player, turn=self._ask.turn)
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # on a thread without a loop
-        return None
 
 
 class Ask:
@@ -381,13 +373,13 @@ class Ask:
             ConfigError: another task draws from it as well, so that a replay could draw in another
                 order.
         """
-        task = _current_task()
+        task = asyncio.current_task()
         if name not in self._rngs:
             # From the turn and the name alone, so that neither the order in which players are
             # asked nor a resume after this turn changes what is drawn.
             self._rngs[name] = task, Random(f"{self._run.config.seed}/{self.turn}/{name}")
         first, rng = self._rngs[name]
-        if task is None or first is not task:
+        if first is not task:
             drawn = f"ask.rng_for({name!r})" if name else "ask.rng"
             what = f"{drawn} is drawn from by two tasks or threads, whose order may change"
             way_out = "draw before the await, or give each player its own: ask.rng_for(name)"
@@ -433,7 +425,7 @@ class Ask:
         """Return what asks all, and gives their decisions by name, or that of one alone."""
         # Numbered at once, while the task that asks is the current one. Those that one task asks
         # come in the order of its code, also in a replay; 0 stands for one of another task.
-        task, numbers = _current_task(), []
+        task, numbers = asyncio.current_task(), []
         for name in names:
             key = (str(name), str(batch.tag), str(batch.by))
             first, asked = self._places.get(key, (task, 0))
@@ -967,7 +959,7 @@ def prompt_for(run: Any, source: Any, reply: type[Decision] | None) -> tuple[Pro
 
     Raises:
         PromptError: the file cannot be read, or a template is wrong.
-        ConfigError: it is not a prompt, or there are too many different ones.
+        ConfigError: it is not a prompt.
     """
     try:
         return run._sources[source, reply]  # type: ignore[no-any-return]
@@ -993,10 +985,6 @@ def prompt_for(run: Any, source: Any, reply: type[Decision] | None) -> tuple[Pro
     # A fork keeps its edited prompt at the place of the one that the source still names.
     place = f"{prompt.name}#{prompt.digest[:8]}"
     if place not in run._prompts:
-        if len(run._prompts) >= _MOST_PROMPTS:
-            what = f"{type(run).__name__} asks with more than {_MOST_PROMPTS} different prompts"
-            why = "a template is put together anew each time. Give what changes a slot"
-            raise ConfigError(f"{what}: {why}: ask(..., '... {{{{ offer }}}} ...', offer=offer)")
         run._prompts[place] = prompt if run._edit is None else run._edit(prompt)
     used: Prompt = run._prompts[place]
     run._sources[source, reply] = found = used, used.digest != prompt.digest

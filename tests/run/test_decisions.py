@@ -11,8 +11,7 @@ import pytest
 
 from llmsim_lab import Ask, LLMClient, LLMConfig, Reply, Run, ScriptedBackend, State
 from llmsim_lab._util.files import data_path
-from llmsim_lab._util.tables import csv_text
-from llmsim_lab.run import load, replay
+from llmsim_lab.run import load
 from llmsim_lab.run._turn import reply_of
 from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest
 
@@ -34,11 +33,6 @@ def test_a_loaded_run_has_its_decisions(name: str, columns: set[str], tmp_path: 
     assert all(frame[column].notna().any() for column in columns)
     frame.to_parquet(tmp_path / "x.parquet")
     assert len(pd.read_parquet(tmp_path / "x.parquet")) == len(frame)
-
-
-def test_a_replays_decisions_are_those_recorded() -> None:
-    path = data_path("tapes/first_run.tape")
-    assert csv_text(replay(path, 1).decisions()) == csv_text(load(path, 1).decisions())
 
 
 class Support(Reply):

@@ -117,34 +117,14 @@ def test_limits_narrow_the_schema_inwards_and_are_checked() -> None:
     assert backend.requests[0].schema["properties"]["amount"]["maximum"] == 7
 
 
-@pytest.mark.parametrize(
-    ("reply", "limits", "says"),
-    [
-        ({"amount": 30}, (0, 5), "amount: must be from 0 to 5 (it is 30)"),
-        ({"amount": -1}, [2, 3], "amount: must be one of 2, 3 (it is -1)"),
-        ({"amount": "five"}, (0, 5), "amount: Input should be a valid integer"),
-    ],
-)
-def test_a_reply_that_breaks_the_fields_bound_as_well_is_told_the_questions_limit(
-    reply: dict[str, Any], limits: Any, says: str
-) -> None:
-    replies = [{"reasoning": "r", "confidence": 1, **values} for values in (reply, {"amount": 2})]
-    run = asking(lambda ask: ask("Ann", Gift, "Give.", limits={"amount": limits}))(
+def test_a_reply_that_breaks_the_fields_bound_as_well_is_told_the_questions_limit() -> None:
+    replies = [{"reasoning": "r", "confidence": 1, "amount": amount} for amount in (30, 2)]
+    run = asking(lambda ask: ask("Ann", Gift, "Give.", limits={"amount": (0, 5)}))(
         llm_client=pot_client(replies)
     )
     run.run(1)
     told = run.calls[0].history[1].request.messages[-1].content
-    assert says in told
-    assert "20" not in told
-
-
-def test_a_list_of_numbers_is_a_grid() -> None:
-    grid = asking(lambda ask: ask("Bank", Gift, "Set it.", limits={"amount": [1, 5]}))
-    run = grid(llm_client=one())
-    run.run(1)
-    schema = run.calls[0].request.schema
-    assert schema is not None
-    assert schema["properties"]["amount"]["enum"] == [1, 5]
+    assert "amount: must be from 0 to 5 (it is 30)" in told
 
 
 def test_a_failed_turn_says_what_is_kept_and_how_another_session_continues_it(
@@ -418,17 +398,6 @@ def test_an_answer_that_is_longer_than_any_prompt_is_still_told() -> None:
     assert str(run.turns[1].answers[0]).startswith("xs [0.333")
 
 
-def test_a_question_may_be_put_together_on_a_thread() -> None:
-    async def threaded(ask: Ask) -> int:
-        gift = await (await asyncio.to_thread(ask, "Ann", Gift, "Give."))
-        assert gift.amount == 1
-        return 0
-
-    run = asking(threaded)(players={"Ann": lambda _: 1})
-    run.run(1)
-    assert len(run.turns[1].answers) == 1
-
-
 def test_chance_that_does_not_follow_from_the_seed_is_named_where_a_replay_fails(
     tmp_path: Path,
 ) -> None:
@@ -483,15 +452,6 @@ def test_what_is_drawn_follows_from_seed_turn_and_name() -> None:
     asking(draw)(seed=2).run(1)
     assert drawn[:6] == drawn[6:12]
     assert len(set(drawn)) == 9
-
-
-def test_a_template_put_together_anew_each_time_is_told_to_use_a_slot() -> None:
-    async def many(ask: Ask) -> None:
-        for number in range(70):
-            await ask("Ann", Gift, f"{number} of {{{{ turns }}}}")
-
-    with pytest.raises(ConfigError, match=r"more than 64 different prompts.*Give what"):
-        asking(many)(llm_client=one()).run(1)
 
 
 def test_a_prompt_may_be_a_file_beside_the_world_or_a_prompt(tmp_path: Path) -> None:
@@ -586,24 +546,6 @@ def test_a_parameter_cannot_be_changed_in_place() -> None:
 
     with pytest.raises(ConfigError, match="a parameter is never changed in place"):
         Friends().run(1)
-
-
-def test_calls_under_way_as_a_budget_ends_are_waited_for_and_not_made_again(
-    tmp_path: Path,
-) -> None:
-    class Slow(ScriptedBackend):
-        async def chat(self, *args: Any, **options: Any) -> Any:
-            await asyncio.sleep(0.01)
-            return await super().chat(*args, **options)
-
-    slow = LLMClient(LLMConfig(model="scripted"), Slow(gift))
-    run = PublicGoods(llm_client=slow, tape=tmp_path / "t")
-    run.run(1, budget=Budget(calls=3))
-    run.close()
-    again = pot_client()
-    recorded(PublicGoods.resume(tmp_path / "t", llm_client=again), 1)
-    backend: Any = again.backend
-    assert len(backend.requests) == 1
 
 
 class Plain(State):
@@ -883,10 +825,8 @@ def test_a_model_that_is_no_client_never_answers_by_chance(
     with pytest.raises(ConfigError, match=right):
         run.fork(llm_client=given)
     run.close()
-    for again in (fork, PublicGoods.resume, PublicGoods.rerun):
-        with pytest.raises(ConfigError, match=right):
-            again(tmp_path / "pot.tape", llm_client=given)
-    assert len(Tape(tmp_path / "pot.tape").runs()) == 1
+    with pytest.raises(ConfigError, match=right):
+        PublicGoods.resume(tmp_path / "pot.tape", llm_client=given)
 
 
 def test_a_client_around_another_is_asked_and_no_player_by_chance() -> None:

@@ -154,11 +154,11 @@ class Run(Generic[StateT]):
         super().__init_subclass__(**kwargs)
         if "state_type" not in cls.__dict__ and (named := state_type_of(cls, Run)) is not None:
             cls.state_type = named
+        if "config_type" not in cls.__dict__:
+            cls.config_type = config_type_of(cls, Run)
         # With its parameter left open it is a base of worlds, which knows no state yet.
         if cls.turn is not Run.turn and not cls.__parameters__:  # type: ignore[attr-defined]
             _check_world(cls)
-            if "config_type" not in cls.__dict__:
-                cls.config_type = config_type_of(cls, Run)
             if "kind" not in cls.__dict__:
                 cls.kind = identity(cls)
         if "kind" in cls.__dict__:
@@ -621,7 +621,6 @@ class Run(Generic[StateT]):
         *,
         llm_client: LLMClient | None = None,
         tape: Tapes | None = None,
-        name: str = "",
     ) -> Self:
         """Return this run from its first state on, not yet played, with other players in it.
 
@@ -632,7 +631,6 @@ class Run(Generic[StateT]):
             players: as the class takes them, beside those that the run has; one alone is for all.
             llm_client: another model, for the seats that a model has.
             tape: where to record it.
-            name: of the new run; this run's if not given.
 
         Example:
             ``by_rule = game.counterfactual({"Ann": "rule"})`` seats the rule in Ann's place, under
@@ -642,7 +640,7 @@ class Run(Generic[StateT]):
         kept = self.players if others is players else {}
         said = self.config.players.items()
         words = {it: word for it, word in said if it in kept and it not in others}
-        config = self.config.model_copy(update={"name": name or self.name, "players": words})
+        config = self.config.model_copy(update={"players": words})
         client = _live_client(self, llm_client)
         given = {**_others_given(self), "players": {**kept, **others}}
         done = [item for turn in self.turns[1:] for item in turn.interventions]

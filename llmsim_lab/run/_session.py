@@ -13,7 +13,7 @@ from typing import Any
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import _records
 from llmsim_lab.run._registry import RunClass
@@ -102,9 +102,9 @@ class Recording(Session):
 
     async def _check_models(self, run: Any) -> None:
         """Write down which models answer; a resumed run must have the same."""
-        players = {name: getattr(who, "llm_client", who) for name, who in run.players.items()}
-        for name, model in {"": run.llm_client, **players}.items():
-            if not isinstance(model, LLMClient) and (name or model is None):
+        for name, who in {"": run.llm_client, **run.players}.items():
+            model = getattr(who, "llm_client", who)
+            if not hasattr(model, "model_info"):
                 continue
             info = await model.model_info()
             # Read after the wait: another task may have changed the manifest meanwhile.

@@ -662,21 +662,16 @@ async def from_outside(
     recorder: Any = scope().recorder
     _json_ready(f"the key of {what}", key)
 
-    async def done() -> Any:
-        came: Any = work()
-        return _json_ready(f"what {what} gave", await came if isawaitable(came) else came)
-
-    if recorder is None:
-        return await done()
-    found = recorder.find_outside(what, key)
-    if found.is_done:
+    found = recorder.find_outside(what, key) if recorder is not None else None
+    if found is not None and found.is_done:
         return otherwise if found.stopped else found.result
-    how = {"nth": found.nth, **({"once": True} if once else {})}
-    record = partial(recorder.outside, what, key, **how)
+    how = {} if found is None else {"nth": found.nth, **({"once": True} if once else {})}
+    record = (lambda **_: None) if found is None else partial(recorder.outside, what, key, **how)
     if once:
         record()
     try:
-        result = await done()
+        came: Any = work()
+        result = _json_ready(f"what {what} gave", await came if isawaitable(came) else came)
     except BaseException:
         if once:
             record(stopped=True)

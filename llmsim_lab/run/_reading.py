@@ -226,8 +226,7 @@ class Reading:
 
     def _put_rest(self, run: int, source: Any, calls: Requests) -> None:
         """Add requests that no turn names: of turns that failed, and those that were made again."""
-        calls = list(calls)
-        if not calls:
+        if not (calls := list(calls)):
             return
         named = {number for turn in source.turns for call in turn.calls for number in call.numbers}
         groups: list[tuple[list[Attempt], str]] = []
@@ -242,7 +241,7 @@ class Reading:
             latest[site].append(attempt)
         rest = []
         for history, status in groups:
-            site, k = history[0].request.site, self._number(source, history[-1].number, 0)
+            k, site = self._number(source, history[-1].number, 0), history[0].request.site
             rest.append(self._call(k, run, site.turn if site else None, history, status))
         if rest:
             self._append({"calls": rest})

@@ -63,6 +63,7 @@ from llmsim_lab.run._registry import (
     class_of_manifest,
     code_digests,
     identity,
+    is_shipped,
     kind_name,
     register,
 )
@@ -366,8 +367,7 @@ class Run(Generic[StateT]):
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of code that is not the package's and that the run depends on, by name."""
-        shipped = type(self).__module__.startswith("llmsim_lab.")
-        return {} if shipped else code_digests(type(self), Run)
+        return {} if is_shipped(type(self)) else code_digests(type(self), Run)
 
     # --- what a run has been through ---------------------------------------------------------
 
@@ -953,14 +953,9 @@ async def play_turns(
             # After a failure that failure is what has to be raised, not another of the tape's.
             with nullcontext() if outcome == "done" else suppress(TapeError):
                 run._session.ended(outcome)
-        if outcome == "done":
-            _warn_of_players_never_asked(run)
-
-
-def _warn_of_players_never_asked(run: Run) -> None:
-    """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
+    # As where a name is misspelt; a budget may have stopped the run before.
     never = [name for name in run.players if name != "*" and name not in run._seats]
-    if never and run._seats and _is_live(run):
+    if outcome == "done" and never and run._seats and _is_live(run):
         reason = f"no question of this run named it{closest(never[0], run._seats)}"
         _warn("PLAYER_NEVER_ASKED", run=run.config.name, player=never[0], reason=reason)
 

@@ -111,11 +111,14 @@ class Recording(Session):
             manifest = self.tape.run(self.number).manifest
             others = manifest.get("players", {})
             recorded = others.get(name) if name else manifest["model"]
-            if difference := _records.model_differs(recorded, info):
-                self._wrong_model, whose = True, f" for {name}" if name else ""
-                what = f"run {self.number} was begun with another model{whose}: {difference}"
-                way_out = "Give that one to continue, or fork the run to continue with this one"
-                raise TapeError(f"{what}. {way_out}")
+            for key, now in asdict(info).items():
+                then = now if recorded is None else recorded.get(key)
+                if key in ("backend", "name", "digest") and then != now:
+                    self._wrong_model, whose = True, f" for {name}" if name else ""
+                    what = f"run {self.number} was begun with another model{whose}"
+                    differs = f"its {key} is {now!r}, the recorded one's is {then!r}"
+                    way_out = "Give that one to continue, or fork the run to continue with this one"
+                    raise TapeError(f"{what}: {differs}. {way_out}")
             if recorded is None:
                 mine = asdict(info)
                 self._say({"players": {**others, name: mine}} if name else {"model": mine})

@@ -138,11 +138,9 @@ def _frozen(value: Any, where: str) -> Any:
         return FrozenDict({key: _frozen(item, f"{where}.{key}") for key, item in value.items()})
     if isinstance(value, list):
         return FrozenList([_frozen(item, where) for item in value])
-    way_out = "make it @dataclass(frozen=True)"
-    if isinstance(value, set | frozenset):  # in an order that differs between processes
-        way_out = "make it a tuple: tuple(sorted(...))"
-    elif isinstance(value, BaseModel):
-        way_out = f"derive it from State: class {cls.__name__}(State)"
+    way_out = (
+        "hold it as a tuple, of a set tuple(sorted(...)), a State or a @dataclass(frozen=True)"
+    )
     raise ConfigError(
         f"{where} holds a {cls.__name__}, which can be changed in place or has no order; {way_out}"
     )

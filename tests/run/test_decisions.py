@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from builders import make_client
 
-from llmsim_lab import Ask, LLMClient, LLMConfig, Reply, Run, ScriptedBackend, State
+from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab._util.files import data_path
 from llmsim_lab.run import load
 from llmsim_lab.run._turn import reply_of
@@ -54,7 +55,7 @@ class Voters(Run[Poll]):
 
 def asked_of(world: type[Run], *replies: dict[str, Any]) -> tuple[Run, pd.DataFrame]:
     said = [{"reasoning": "r", "confidence": 1, **reply} for reply in replies]
-    run = world(llm_client=LLMClient(LLMConfig(model="s"), ScriptedBackend(said)))
+    run = world(llm_client=make_client(said))
     run.run(1)
     return run, run.decisions()
 

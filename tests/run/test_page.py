@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import make_client
 from page_kit import PageData, hostile_game, long_run
 from tape_text import changed_manifest
 from worlds import Gift, Pot, PublicGoods
@@ -17,7 +18,7 @@ from llmsim_lab import Ask
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.html import SERIES_COLOURS, STATUS_COLOURS
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.llm import Tape
 from llmsim_lab.run import load
 from llmsim_lab.run._page import module, write_page
 from llmsim_lab.run._run import page
@@ -114,11 +115,7 @@ def test_a_page_of_a_class_that_is_not_known_here_lacks_only_what_became_of_deci
 def test_slots_are_where_a_browser_counts_them_also_behind_letters_it_takes_for_two(
     tmp_path: Path,
 ) -> None:
-    client = LLMClient(
-        LLMConfig(model="s"),
-        backend=ScriptedBackend([{"reasoning": "r", "amount": 1, "confidence": 1}]),
-    )
-    run = Smiling(llm_client=client)
+    run = Smiling(llm_client=make_client([{"reasoning": "r", "amount": 1, "confidence": 1}]))
     run.run(1)
     shown = PageData(run.page(tmp_path / "names.html"))
     [call] = shown.calls.values()

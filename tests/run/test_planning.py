@@ -10,7 +10,6 @@ import pytest
 from builders import make_config
 from counter_kit import make_counter
 from crisis_kit import make_crisis
-from worlds import PublicGoods
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import replay
@@ -118,13 +117,3 @@ def test_a_forks_interventions_are_a_list_of_dicts(intervene: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         make_counter().fork(intervene=intervene)
     assert "must be new values by name, {'coins.Ann': 5}, or a list of" in str(caught.value)
-
-
-def test_a_forks_new_values_by_name_are_set_in_the_turn_that_it_begins_at() -> None:
-    economy = economic(turns=3)
-    pot = PublicGoods(players={"*": "random"})
-    for run in (economy, pot):
-        run.run(2)
-    assert economy.fork(1, intervene={"inflation": 9}).state.global_state.inflation == 9
-    assert pot.fork(1, intervene={"coins.Ann": 5}).turns[1].state.coins["Ann"] == 5
-    assert make_counter().fork(intervene={"value": 3}).state.value == 3

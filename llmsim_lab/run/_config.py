@@ -156,8 +156,11 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
         ConfigError: a field has a name that is taken, or a default that does not fit.
     """
     taken = {*inspect.signature(base).parameters, "given", "unrecorded"}  # as instances have them
+    # Of the class itself get_type_hints would return those of all its bases as well.
+    own = {"__annotations__": dict(inspect.get_annotations(cls)), "__module__": cls.__module__}
+    shim, localns = type("Annotations", (), own), dict(vars(cls))
     fields: dict[str, Any] = {}
-    for name, hint in _annotations(cls).items():
+    for name, hint in get_type_hints(shim, localns=localns, include_extras=True).items():
         default = cls.__dict__.get(name, ...)
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue
@@ -180,13 +183,6 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     # Pickle looks a class up by module and name, and finds this one through the class it is for.
     made.__qualname__ = f"{cls.__qualname__}.config_type"
     return made
-
-
-def _annotations(cls: type) -> Mapping[str, Any]:
-    # Of the class itself get_type_hints would return those of all its bases as well.
-    own = dict(inspect.get_annotations(cls))
-    shim = type("Annotations", (), {"__annotations__": own, "__module__": cls.__module__})
-    return get_type_hints(shim, localns=dict(vars(cls)), include_extras=True)
 
 
 def _check_names(cls: RunClass, base: RunClass) -> None:

@@ -537,7 +537,7 @@ class Run(Generic[StateT]):
             budget: what may be spent on calls. When it is, the run stops at its last whole turn
                 and a WARNING says so; ``resume`` continues from there, and makes no call again
                 that was answered.
-            progress: False for no such line.
+            progress: False for no such line; so does ``LLMSIM_PROGRESS=0`` in the environment.
 
         Raises:
             ConfigError: a negative number of turns.

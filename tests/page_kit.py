@@ -108,6 +108,15 @@ def fake_turn(number: int, row: Mapping[str, Any], calls: Sequence[CallRecord] =
     return Turn(number=number, state=RowState({}, row), calls=tuple(calls))
 
 
+def answered(request: ChatRequest, reply: ChatReply) -> CallRecord:
+    return CallRecord(history=(Attempt(request=request, reply=reply, seconds=1.0),), status="ok")
+
+
+def run_info(number: int, name: str, **more: Any) -> RunInfo:
+    origin: dict[str, Any] = dict.fromkeys(("parent", "fork_turn", "ended"))
+    return RunInfo(id=number, name=name, verb="run", started="", **origin, **more)
+
+
 def add_odd_run(reading: Reading, number: int, names: Sequence[str], texts: Sequence[str]) -> None:
     """Add a run of one turn in which each name is a player, a column and a setting.
 
@@ -122,21 +131,11 @@ def add_odd_run(reading: Reading, number: int, names: Sequence[str], texts: Sequ
         site = CallSite(component="player", agent=names[at % len(names)], turn=1)
         asked = (Message("user", f"{number} {text}"),)
         request = ChatRequest(model="scripted", messages=asked, options={}, site=site)
-        attempt = Attempt(request=request, reply=ChatReply(text=text), seconds=1.0)
-        calls.append(CallRecord(history=(attempt,), status="ok"))
+        calls.append(answered(request, ChatReply(text=text)))
     nested = {name: {name: name} for name in names} if number == 1 else {}
-    info = RunInfo(
-        id=number,
-        name=names[0],
-        parent=None,
-        fork_turn=None,
-        verb="run",
-        started="",
-        ended=None,
-        outcome=names[-1],
-        turns=1,
-        calls=len(calls),
-        manifest={"kind": "odd", "seed": 1, **nested, "prompts": nested},
+    manifest = {"kind": "odd", "seed": 1, **nested, "prompts": nested}
+    info = run_info(
+        number, names[0], outcome=names[-1], turns=1, calls=len(calls), manifest=manifest
     )
     turns = [fake_turn(at, dict.fromkeys(names, at + 0.5), calls * at) for at in range(2)]
     reading.add(info, FakeRun(turns, names))
@@ -165,22 +164,10 @@ def long_run(*, turns: int = 250, players: int = 40) -> Reading:
                 site=CallSite(component="player", agent=f"player {player}", turn=number),
             )
             reply = ChatReply(text=json.dumps(gift), prompt_tokens=700, reply_tokens=60)
-            attempt = Attempt(request=request, reply=reply, seconds=1.0)
-            calls.append(CallRecord(history=(attempt,), status="ok"))
+            calls.append(answered(request, reply))
         played.append(fake_turn(number, {"given": rng.random()}, calls))
-    info = RunInfo(
-        id=1,
-        name="a long run",
-        parent=None,
-        fork_turn=None,
-        verb="run",
-        started="",
-        ended=None,
-        outcome="done",
-        turns=turns,
-        calls=turns * players,
-        manifest={"kind": "town", "seed": 1},
-    )
+    played_by = {"outcome": "done", "turns": turns, "calls": turns * players}
+    info = run_info(1, "a long run", **played_by, manifest={"kind": "town", "seed": 1})
     reading = Reading("a long run")
     reading.add(info, FakeRun(played, ["given"]))
     return reading

@@ -44,15 +44,6 @@ def test_these_are_all_templates() -> None:
 
 
 @each
-def test_a_template_is_short_and_names_its_source_and_what_the_textbook_says(name: str) -> None:
-    text = (TEMPLATES / f"{name}.py").read_text(encoding="utf-8")
-    assert 20 <= len(text.splitlines()) <= 60
-    docstring = text.split('"""')[1]
-    assert "Source" in docstring
-    assert "Textbook" in docstring
-
-
-@each
 def test_what_a_template_predicts_is_a_dashed_line_beside_its_run(name: str, world: Any) -> None:
     run = ruled(world(name), 2)
     main = RateChart(run).figure.axes[0]
@@ -148,7 +139,6 @@ def test_traders_by_chance_come_near_the_price_of_the_textbook_and_all_gains(wor
     ("buyers", "sellers"),
     [
         ((90, 75, 60, 45), (10, 25, 40, 55)),
-        ((90, 80, 70), (30, 60)),
         ((50,), (10, 20, 45, 70)),
         ((88, 31), (5, 29, 30)),
     ],
@@ -181,16 +171,8 @@ def test_a_trade_is_at_the_price_of_who_came_first_and_never_at_a_loss(world: An
 # --- opinions ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "links",
-    [
-        (("Ann", "Bob"), ("Ann", "Cy"), ("Ann", "Di"), ("Di", "Ed")),
-        (("Ann", "Bob"), ("Bob", "Cy"), ("Cy", "Di"), ("Di", "Ed"), ("Ed", "Ann")),
-    ],
-)
-def test_all_come_to_the_mean_weighted_by_the_stationary_distribution(
-    links: tuple[tuple[str, str], ...], world: Any
-) -> None:
+def test_all_come_to_the_mean_weighted_by_the_stationary_distribution(world: Any) -> None:
+    links = (("Ann", "Bob"), ("Ann", "Cy"), ("Ann", "Di"), ("Di", "Ed"))
     run = ruled(world("opinion_dynamics"), 150, links=links)
     names = list(run.opening)
     heard = np.array(

@@ -234,7 +234,7 @@ class Chat(Run[ChatState]):
                 f"{self.run_id} is {inbox!r:.200}, not {message!r:.200}; fork the run to say "
                 "something else"
             )
-        turn = await self.step(progress=False)
+        turn = await self.step()
         decision: AgentDecision = turn.state.decision
         return decision
 

@@ -451,7 +451,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         await playing
 
     async def _step(self, simulation: Run) -> None:
-        await simulation.step(progress=False)
+        await simulation.step()
 
     def pause(self) -> None:
         """Stop after the turn under way."""

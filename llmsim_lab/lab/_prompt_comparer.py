@@ -154,7 +154,7 @@ class PromptComparer(StudyBoard):
             backend = ScriptedBackend(lambda asked: known.get(asked.site) or ConnectionError("end"))
             trial = self._source.branch(turn, LLMClient(backend=backend), [traced])
             with suppress(LabError):
-                await trial.step(progress=False)
+                await trial.step()
             said = traced.first.user if traced.first else None
             for asked in (it for it in backend.requests if it.messages[-1].content == said):
                 shown = self.reading.attempt(Attempt(request=asked, reply=None, seconds=0.0))

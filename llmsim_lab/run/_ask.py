@@ -51,7 +51,6 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
 _MOST_VALUES = 101
 """In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
-_MOST_PROMPTS = 64
 _NUMBERS = ("integer", "number")
 """The types that a JSON schema has for numbers."""
 _GIVEN = ("name", "state", "run", "turn", "turns")
@@ -80,14 +79,10 @@ class _Batch:
         limits = (self.limits(player) if callable(self.limits) else self.limits) or {}
         if not limits:
             return _ALL
-        try:
-            for name, its in limits.items():
-                if not isinstance(its, tuple | list | Mapping | str):
-                    limits = {**limits, name: list(its)}
-        except (TypeError, AttributeError) as error:
+        if not isinstance(limits, Mapping):
             way_out = "by field, (lowest, highest) or a list: limits={'amount': (0, 5)}"
             what = f"limits of {player} are {limits!r:.80}"
-            raise ConfigError(f"{what}; write what is allowed {way_out}") from error
+            raise ConfigError(f"{what}; write what is allowed {way_out}")
         key = repr(limits)  # as a text, since 1, 1.0 and True are equal
         if key not in self.known:
             self.known[key] = _allowed(player, self.reply, limits)
@@ -196,45 +191,6 @@ class Question:
         """Where in the run it is asked."""
         return CallSite(component=self._batch.component, agent=self.player, turn=self._ask.turn)
 
-    def __repr__(self) -> str:
-        return f"<Question to {self.player}: {self._batch.reply.__name__}, turn {self._ask.turn}>"
-
-
-class _GuardedRandom(Random):
-    """Random numbers for one task, since several would draw in another order in a replay.
-
-    How long an answer takes decides which task goes first, and a replay takes no time at all.
-    All of Random's methods draw through the two that are overridden here.
-    """
-
-    def __init__(self, seed: str, name: str) -> None:
-        self._name = name
-        self._owner: asyncio.Task[Any] | None = None
-        super().__init__(seed)
-
-    def _check(self) -> None:
-        task = _current_task()
-        self._owner = self._owner or task
-        if task is None or self._owner is not task:
-            what = f"{self._name} is drawn from by two tasks or threads, whose order may change"
-            way_out = "draw before the await, or give each player its own: ask.rng_for(name)"
-            raise ConfigError(f"{what}; {way_out}")
-
-    def random(self) -> float:
-        self._check()
-        return super().random()
-
-    def getrandbits(self, k: int, /) -> int:
-        self._check()
-        return super().getrandbits(k)
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # on a thread without a loop
-        return None
-
 
 class Ask:
     """How a turn asks its players; ``turn`` gets one.
@@ -253,14 +209,13 @@ class Ask:
         self.turn = turn
         """The number of the turn being played."""
         self._asked: set[tuple[Any, ...]] = set()
-        self._rngs: dict[str, _GuardedRandom] = {}
+        self._rngs: dict[str, tuple[object, Random]] = {}
         self._places: dict[tuple[str, str, str], tuple[object, int]] = {}
         self._answers: list[Answer] = []
         self._noted: dict[str, Any] = {}
         self._became: dict[str, dict[str, Any]] = {}
         self._story: list[str] = []
         self._open: list[tuple[str, Coroutine[Any, Any, Any]]] = []
-        self._under_way: list[str] = []
         self._over = False
 
     def __call__(
@@ -372,17 +327,10 @@ class Ask:
             ConfigError: the turn is over, or the key or the result is not ready for JSON.
             TapeMiss: a replay has no such thing.
         """
-
-        async def coming() -> Any:
-            if self._over:
-                raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
-            self._under_way.append(what)
-            try:
-                return await from_outside(what, key, work, once=once, otherwise=otherwise)
-            finally:
-                self._under_way.remove(what)
-
-        self._open.append((what, asking := coming()))
+        if self._over:
+            raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
+        asking = from_outside(what, key, work, once=once, otherwise=otherwise)
+        self._open.append((what, asking))
         return asking
 
     def note(self, player: str = "", /, *, text: str = "", **columns: Any) -> None:
@@ -420,13 +368,23 @@ class Ask:
         """Return random numbers of one player in this turn, which follow from the run's seed.
 
         The same generator each time: it continues where it was left.
+
+        Raises:
+            ConfigError: another task draws from it as well, so that a replay could draw in another
+                order.
         """
+        task = asyncio.current_task()
         if name not in self._rngs:
             # From the turn and the name alone, so that neither the order in which players are
             # asked nor a resume after this turn changes what is drawn.
-            seed = f"{self._run.config.seed}/{self.turn}/{name}"
-            self._rngs[name] = _GuardedRandom(seed, f"ask.rng_for({name!r})" if name else "ask.rng")
-        return self._rngs[name]
+            self._rngs[name] = task, Random(f"{self._run.config.seed}/{self.turn}/{name}")
+        first, rng = self._rngs[name]
+        if first is not task:
+            drawn = f"ask.rng_for({name!r})" if name else "ask.rng"
+            what = f"{drawn} is drawn from by two tasks or threads, whose order may change"
+            way_out = "draw before the await, or give each player its own: ask.rng_for(name)"
+            raise ConfigError(f"{what}; {way_out}")
+        return rng
 
     # --- the turn's end ----------------------------------------------------------------------
 
@@ -434,14 +392,11 @@ class Ask:
         """Raise ConfigError for a question that was asked without waiting for the answer."""
         # A question begins when it is awaited, as everywhere in Python: one without an await would
         # never be asked, without a word.
-        left = []
-        for whom, asking in self._open:
-            if inspect.getcoroutinestate(asking) == inspect.CORO_CREATED:
-                asking.close()  # else Python warns of it as well
-                left.append(whom)
-        self._open.clear()
+        left = [it for it in self._open if inspect.getcoroutinestate(it[1]) == inspect.CORO_CREATED]
+        for _, asking in left:
+            asking.close()  # else Python warns of it as well
         if left:
-            what = f"{type(self._run).__name__}.turn asked {left[0]}"
+            what = f"{type(self._run).__name__}.turn asked {left[0][0]}"
             way_out = "write await before it: gift = await ask(...), gifts = await ask.each(...)"
             raise ConfigError(f"{what} and did not wait for the answer; {way_out}")
 
@@ -449,13 +404,14 @@ class Ask:
         """End the turn; return what its record has of it, in an order that any replay has too.
 
         Raises:
-            ConfigError: a question was not awaited, or something from outside is under way.
+            ConfigError: a question was not awaited, or its answer is still to come.
         """
         self.check_awaited()
         self._over = True
-        if self._under_way:
-            what = f"turn {self.turn} is over, and {self._under_way[0]} from outside is still"
-            raise ConfigError(f"{what} under way: await every ask.outside in the turn that asks")
+        for whom, asking in self._open:
+            if inspect.getcoroutinestate(asking) != inspect.CORO_CLOSED:
+                what = f"turn {self.turn} is over, and what it asked {whom} is still under way"
+                raise ConfigError(f"{what}: await every question in the turn that asks it")
         # Rules that await something finish in any order.
         self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
         noted = {"noted": self._noted, "became": self._became, "story": tuple(self._story)}
@@ -469,7 +425,7 @@ class Ask:
         """Return what asks all, and gives their decisions by name, or that of one alone."""
         # Numbered at once, while the task that asks is the current one. Those that one task asks
         # come in the order of its code, also in a replay; 0 stands for one of another task.
-        task, numbers = _current_task(), []
+        task, numbers = asyncio.current_task(), []
         for name in names:
             key = (str(name), str(batch.tag), str(batch.by))
             first, asked = self._places.get(key, (task, 0))
@@ -706,21 +662,16 @@ async def from_outside(
     recorder: Any = scope().recorder
     _json_ready(f"the key of {what}", key)
 
-    async def done() -> Any:
-        came: Any = work()
-        return _json_ready(f"what {what} gave", await came if isawaitable(came) else came)
-
-    if recorder is None:
-        return await done()
-    found = recorder.find_outside(what, key)
-    if found.is_done:
+    found = recorder.find_outside(what, key) if recorder is not None else None
+    if found is not None and found.is_done:
         return otherwise if found.stopped else found.result
-    how = {"nth": found.nth, **({"once": True} if once else {})}
-    record = partial(recorder.outside, what, key, **how)
+    how = {} if found is None else {"nth": found.nth, **({"once": True} if once else {})}
+    record = (lambda **_: None) if found is None else partial(recorder.outside, what, key, **how)
     if once:
         record()
     try:
-        result = await done()
+        came: Any = work()
+        result = _json_ready(f"what {what} gave", await came if isawaitable(came) else came)
     except BaseException:
         if once:
             record(stopped=True)
@@ -762,20 +713,16 @@ class _Allowed(NamedTuple):
         """Return what is wrong with a reply's content, for whoever gave it; None if nothing is."""
         for name, (lowest, highest) in self.ranges.items():
             value = getattr(decision, name)
-            if value is None and name == "confidence":
-                continue  # a rule need not give its confidence
-            if not lowest <= value <= highest:
+            # None is a rule's confidence, which it need not give.
+            if value is not None and not lowest <= value <= highest:
                 return f"{name} must be {self.words[name]}, and it is {value:g}"
         for name, values in self.choices.items():
             value = _plain(getattr(decision, name))
-            if value is None and name == "confidence":
+            if value in values or (value is None and name == "confidence"):
                 continue
             # A model writes 0.1 + 0.2 as 0.3, which is not the float that a grid was computed to.
-            near = isinstance(value, int | float) and any(
-                isinstance(allowed, int | float) and math.isclose(value, allowed, abs_tol=1e-9)
-                for allowed in values
-            )
-            if not near and value not in values:
+            numbers = filter(_is_number, values if _is_number(value) else ())
+            if not any(math.isclose(value, number, abs_tol=1e-9) for number in numbers):
                 return f"{name} must be {self.words[name]}, and it is {value!s:.60}"
         return None
 
@@ -867,7 +814,11 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
             given, is_range = [it for it in schema["enum"] if given[0] <= it <= given[1]], False
         if is_range and kind in _NUMBERS:
             ranges[name] = _range(player, name, schema, given)
-        elif is_range or isinstance(given, str) or not given or kind in ("array", "object"):
+        elif (
+            is_range
+            or not (isinstance(given, tuple | list | Mapping) and given)
+            or kind in ("array", "object")
+        ):
             form = "(lowest, highest) of a number, or a list of values for a field that holds one"
             raise ConfigError(f"limits of {name} for {player} are {given!r:.60}; give {form}")
         else:
@@ -1003,7 +954,7 @@ def prompt_for(run: Any, source: Any, reply: type[Decision] | None) -> tuple[Pro
 
     Raises:
         PromptError: the file cannot be read, or a template is wrong.
-        ConfigError: it is not a prompt, or there are too many different ones.
+        ConfigError: it is not a prompt.
     """
     try:
         return run._sources[source, reply]  # type: ignore[no-any-return]
@@ -1029,10 +980,6 @@ def prompt_for(run: Any, source: Any, reply: type[Decision] | None) -> tuple[Pro
     # A fork keeps its edited prompt at the place of the one that the source still names.
     place = f"{prompt.name}#{prompt.digest[:8]}"
     if place not in run._prompts:
-        if len(run._prompts) >= _MOST_PROMPTS:
-            what = f"{type(run).__name__} asks with more than {_MOST_PROMPTS} different prompts"
-            why = "a template is put together anew each time. Give what changes a slot"
-            raise ConfigError(f"{what}: {why}: ask(..., '... {{{{ offer }}}} ...', offer=offer)")
         run._prompts[place] = prompt if run._edit is None else run._edit(prompt)
     used: Prompt = run._prompts[place]
     run._sources[source, reply] = found = used, used.digest != prompt.digest

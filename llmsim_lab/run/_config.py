@@ -7,7 +7,7 @@ they can be given by keyword, read from a file and written on a tape.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -156,24 +156,16 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
         ConfigError: a field has a name that is taken, or a default that does not fit.
     """
     taken = {*inspect.signature(base).parameters, "given", "unrecorded"}  # as instances have them
-    # Those of a class between, which has no turn and so no configuration, are the world's as well.
-    lineage: Sequence[RunClass] = cls.__mro__
-    between = [
-        one
-        for one in lineage[1:]
-        if issubclass(one, base) and one is not base and one.config_type is base.config_type
-    ]
-    annotated = [
-        (name, hint, one.__dict__.get(name, ...))
-        for one in (*reversed(between), cls)
-        for name, hint in _annotations(one).items()
-    ]
+    # Of the class itself get_type_hints would return those of all its bases as well.
+    own = {"__annotations__": dict(inspect.get_annotations(cls)), "__module__": cls.__module__}
+    shim, localns = type("Annotations", (), own), dict(vars(cls))
     fields: dict[str, Any] = {}
-    for name, hint, default in annotated:
+    for name, hint in get_type_hints(shim, localns=localns, include_extras=True).items():
+        default = cls.__dict__.get(name, ...)
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue
         if hasattr(base, name) or name in WorldConfig.model_fields or name in taken:
-            raise _taken(cls, name, "the parameter")
+            raise _taken(cls, name, "call the parameter")
         fields[name] = (hint, default)
         if isinstance(default, FieldInfo):
             default = default.get_default(call_default_factory=True)
@@ -193,18 +185,6 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     return made
 
 
-def _annotations(cls: type) -> Mapping[str, Any]:
-    # Of the class itself get_type_hints would return those of all its bases as well.
-    own = dict(inspect.get_annotations(cls))
-    shim = type("Annotations", (), {"__annotations__": own, "__module__": cls.__module__})
-    try:
-        return get_type_hints(shim, localns=dict(vars(cls)), include_extras=True)
-    except (NameError, TypeError) as error:
-        way_out = "write types of parameters at the top of the file, or of the cell"
-        what = f"an annotation of {cls.__name__} cannot be read: {error}"
-        raise ConfigError(f"{what}; {way_out}, where they are known") from error
-
-
 def _check_names(cls: RunClass, base: RunClass) -> None:
     """Raise ConfigError for attributes without annotation whose names mean something else."""
     for name, value in cls.__dict__.items():
@@ -212,18 +192,19 @@ def _check_names(cls: RunClass, base: RunClass) -> None:
             continue
         known = inspect.getattr_static(base, name, None)  # of a property, the property itself
         is_method = hasattr(type(value), "__get__")  # or a property, or what else is like one
-        if isinstance(known, property) if is_method else name in cls.config_type.model_fields:
-            if not hasattr(type(value), "__set__"):
-                what = f"{cls.__name__}.{name}: {name} is something that every run has"
-                form = f"{name}: {type(value).__name__} = {value!r:.60}"
-                raise ConfigError(f"{what}; rename yours; a new default is annotated: {form}")
-        elif not is_method and known is not None and name not in base.__annotations__:
-            raise _taken(cls, name, "it")
+        if is_method:
+            wrong = isinstance(known, property) and not hasattr(type(value), "__set__")
+        else:
+            its = name in cls.config_type.model_fields or known is not None
+            wrong = its and name not in base.__annotations__
+        if wrong:
+            form = f"{name}: {type(value).__name__} = {value!r:.60}"
+            raise _taken(cls, name, f"a new default is annotated, {form}; or call it")
 
 
-def _taken(cls: type, name: str, what: str) -> ConfigError:
+def _taken(cls: type, name: str, way_out: str) -> ConfigError:
     taken = f"{cls.__name__}.{name}: the name {name!r} is taken, as every run has one"
-    return ConfigError(f"{taken}; call {what} something else, such as {name}_")
+    return ConfigError(f"{taken}; {way_out} something else, such as {name}_")
 
 
 def state_type_of(cls: RunClass, base: RunClass) -> type | None:

@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from itertools import chain, repeat
 from typing import Any
 
@@ -32,7 +32,7 @@ _HUMAN = "human"
 
 @asynccontextmanager
 async def progress_line(
-    unit: str, *, number: int, last: int | None, enabled: bool
+    unit: str, *, number: int, last: int, enabled: bool
 ) -> AsyncIterator[Callable[[], None]]:
     """Show a line while the work inside takes long; yields a function to call as a unit is done.
 
@@ -41,15 +41,15 @@ async def progress_line(
     Args:
         unit: what the work consists of, such as ``turn``.
         number: of the first unit.
-        last: the number of the last; None for a single one.
+        last: the number of the last.
         enabled: False for no line. The environment variable ``LLMSIM_PROGRESS=0`` does the same.
     """
-    # The task's context says whether a line counts already: step() inside run(), or run() inside
-    # a comparison, is part of what that one counts.
+    # The task's context says whether a line counts already: run() inside a study is part of what
+    # that one counts.
     around = scope()
     show = _screen() if enabled and not around.counted and around.watch is None else None
     if show is None:
-        with nullcontext() if around.counted else scoped(counted=True):
+        with scoped(counted=True):
             yield lambda: None
         return
     line = ProgressLine(show, unit=unit, number=number, last=last)
@@ -69,10 +69,10 @@ class ProgressLine(InFlight):
         show: shows a text.
         unit: what the work consists of.
         number: of the first unit.
-        last: the number of the last; None for a single one.
+        last: the number of the last.
     """
 
-    def __init__(self, show: Show, *, unit: str, number: int, last: int | None) -> None:
+    def __init__(self, show: Show, *, unit: str, number: int, last: int) -> None:
         super().__init__()
         self._show, self._shown = show, False
         self._unit, self._first, self._number, self._last = unit, number, number, last
@@ -112,12 +112,10 @@ class ProgressLine(InFlight):
         """
         waiting, last = self.waiting, self._last
         seconds, word = time.monotonic() - self._began, "so far"
+        if done := self._number - self._first:
+            seconds, word = seconds / done * max(0, last - self._number + 1), "left"
         # After the last one it stays on that, while a callback or a file takes its time.
-        parts = [f"{self._unit} {self._number}"]
-        if last is not None:
-            parts = [f"{self._unit} {min(self._number, last)} of {last}"]
-            if done := self._number - self._first:
-                seconds, word = seconds / done * max(0, last - self._number + 1), "left"
+        parts = [f"{self._unit} {min(self._number, last)} of {last}"]
         if waiting:
             whom = str(waiting[0]) if len(waiting) == 1 else f"{len(waiting)} answers"
             parts.append(f"waiting for {clip(printable(whom), 40)}")

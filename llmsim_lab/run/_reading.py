@@ -10,7 +10,6 @@ after those it has.
 from __future__ import annotations
 
 import json
-import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +23,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.run._registry import kind_name
 from llmsim_lab.run._session import load_turns
 from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import Series, Turn, outside_in_words, own_numbers, told_of
+from llmsim_lab.run._turn import Series, Turn, outside_in_words, own_numbers, plain_series, told_of
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
@@ -56,23 +55,22 @@ class Recorded:
     Args:
         tape: the tape.
         info: the run.
-        series: the columns to chart first.
     """
 
     state_type = dict[str, Any]
 
-    def __init__(self, tape: Tape, info: RunInfo, series: Sequence[Series]) -> None:
+    def __init__(self, tape: Tape, info: RunInfo) -> None:
         self.tape, self.run_id, self.name = tape, info.id, info.name
-        self.series = series
         self.notes = [
             f"Run {info.id} is shown as it was recorded, without its class, "
             f"{kind_name(info.manifest)}: what its class would add is not told."
         ]
         self.last_planned = info.turns
-        rows = tape.frame_rows(info.id)
+        rows = {turn: as_mapping(row) for turn, row in tape.frame_rows(info.id).items()}
+        self.series = plain_series(name for row in rows.values() for name in own_numbers(row))
         self.turns = []
         for turn in load_turns(Recorded, tape, info.id, tape.turn_records(info.id)):
-            state = RowState(turn.state, as_mapping(rows.get(turn.number)))
+            state = RowState(turn.state, rows.get(turn.number, {}))
             self.turns.append(replace(turn, state=state, noted={}))
 
     def prediction(self) -> Mapping[str, float]:
@@ -205,7 +203,7 @@ class Reading:
             if self.calls.get(k, {}).get("run", run) == run:
                 calls.append(self._call(k, run, turn.number, call.history, status))
         words = [self.keep_text(it) for it in _words(source, turn)] if turn.number else []
-        row_now = [plain(row.get(name)) for name in columns]
+        row_now = plain([row.get(name) for name in columns])
         told: Record = {"run": run, "n": turn.number, "row": row_now, "words": words}
         told |= {"done": [str(it) for it in turn.interventions], "seconds": round(turn.seconds, 2)}
         told |= {"tokens": turn.tokens, "decisions": decisions}
@@ -228,8 +226,7 @@ class Reading:
 
     def _put_rest(self, run: int, source: Any, calls: Requests) -> None:
         """Add requests that no turn names: of turns that failed, and those that were made again."""
-        calls = list(calls)
-        if not calls:
+        if not (calls := list(calls)):
             return
         named = {number for turn in source.turns for call in turn.calls for number in call.numbers}
         groups: list[tuple[list[Attempt], str]] = []
@@ -244,7 +241,7 @@ class Reading:
             latest[site].append(attempt)
         rest = []
         for history, status in groups:
-            site, k = history[0].request.site, self._number(source, history[-1].number, 0)
+            k, site = self._number(source, history[-1].number, 0), history[0].request.site
             rest.append(self._call(k, run, site.turn if site else None, history, status))
         if rest:
             self._append({"calls": rest})
@@ -382,14 +379,12 @@ def _units(text: str, place: int) -> int:
     return place + sum(letter > "\uffff" for letter in head)
 
 
+_encode = json.JSONEncoder(default=str).encode
+_decode = json.JSONDecoder(
+    parse_float=lambda text: float(f"{float(text):.10g}"), parse_constant=str
+).decode
+
+
 def plain(value: Any) -> Any:
     """Return a value as JSON can hold it; fractions with ten digits."""
-    if isinstance(value, float):
-        return float(f"{value:.10g}") if math.isfinite(value) else str(value)
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return str(value)
+    return _decode(_encode(value))

@@ -26,7 +26,7 @@ from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._registry import RunClass, class_of_manifest
 from llmsim_lab.run._turn import Turn, turn_row
 from llmsim_lab.tape._lines import RunInfo
-from llmsim_lab.types import Attempt, CallRecord, ModelInfo, Places
+from llmsim_lab.types import Attempt, CallRecord, Places
 
 _OWN = ("by_code", "noted", "became", "story")
 """What a record has of a turn beside its state, its calls, and what was done from outside."""
@@ -194,15 +194,6 @@ def entries_of(prompts: Mapping[str, Prompt]) -> dict[str, dict[str, Any]]:
         place: {part: getattr(prompt, part) for part in ("name", "digest", "parent", "text")}
         for place, prompt in prompts.items()
     }
-
-
-def model_differs(recorded: Mapping[str, Any] | None, info: ModelInfo) -> str | None:
-    """Return how a model differs from the recorded one, if any; None for the same one."""
-    for key in ("backend", "name", "digest"):
-        now = getattr(info, key)
-        if recorded is not None and (then := recorded.get(key)) != now:
-            return f"its {key} is {now!r}, the recorded one's is {then!r}"
-    return None
 
 
 def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:

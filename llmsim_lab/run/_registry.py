@@ -200,16 +200,10 @@ def class_and_config(path: str | Path, *, kind: str = "") -> tuple[RunClass, Any
     if not isinstance(name, str):
         what = f"must be a name such as crisis, not {brief(name)}"
         raise ConfigError(source.fault(("kind",), what))
-    if ":" in name:  # a world in a user's file, which would have to be run
-        way = f"name the class: llmsim-lab run {name} --config {path}"
-        raise ConfigError(source.fault(("kind",), f"{name}: data never make code run; {way}"))
     try:
         cls = find_class(name)
     except ConfigError as error:
         raise ConfigError(source.fault(("kind",), str(error))) from error
-    if "world" in source.values and "world" not in cls.config_type.model_fields:
-        what = f"{path} describes a study, and this takes a run's configuration"
-        raise ConfigError(f"{what}; llmsim-lab study {path} run plays it")
     values = {**cls.parameters_in(source)}
     values.pop("kind", None)
     return cls, replace(source, values=values).parse(cls.config_type)

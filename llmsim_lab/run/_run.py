@@ -17,13 +17,11 @@ import logging
 import math
 import platform
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 
@@ -56,7 +54,6 @@ from llmsim_lab.run._records import (
     check_manifest,
     config_of,
     entries_of,
-    interventions_of,
     llm_config_of,
     planned_in,
     prompts_of,
@@ -66,6 +63,7 @@ from llmsim_lab.run._registry import (
     class_of_manifest,
     code_digests,
     identity,
+    is_shipped,
     kind_name,
     register,
 )
@@ -81,7 +79,7 @@ from llmsim_lab.run._turn import (
     turn_row,
 )
 from llmsim_lab.tape._lines import RunInfo
-from llmsim_lab.types import CallRecord, FrozenDict, Status
+from llmsim_lab.types import CallRecord, FrozenDict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,11 +155,11 @@ class Run(Generic[StateT]):
         super().__init_subclass__(**kwargs)
         if "state_type" not in cls.__dict__ and (named := state_type_of(cls, Run)) is not None:
             cls.state_type = named
+        if "config_type" not in cls.__dict__:
+            cls.config_type = config_type_of(cls, Run)
         # With its parameter left open it is a base of worlds, which knows no state yet.
         if cls.turn is not Run.turn and not cls.__parameters__:  # type: ignore[attr-defined]
             _check_world(cls)
-            if "config_type" not in cls.__dict__:
-                cls.config_type = config_type_of(cls, Run)
             if "kind" not in cls.__dict__:
                 cls.kind = identity(cls)
         if "kind" in cls.__dict__:
@@ -247,10 +245,9 @@ class Run(Generic[StateT]):
             return who
         if self.llm_client is None:
             cls = type(self).__name__
-            others = f" (there are players for {', '.join(players)})" if players else ""
             model, by_chance = "llm_client=connect('auto')", "players={'*': 'random'}"
             way_out = f"give the run a model, {cls}({model}), or other players: {cls}({by_chance})"
-            raise ConfigError(f"no one answers for {name}{others}: {way_out}")
+            raise ConfigError(f"no one answers for {name}: {way_out}")
         return self.llm_client
 
     def prompt(self, source: str | Prompt) -> Prompt:
@@ -312,7 +309,7 @@ class Run(Generic[StateT]):
         Raises:
             ConfigError: there is no such name, or a value is not one for it.
         """
-        return cast("StateT", changed_at(state, values, parameters=type(self.config).model_fields))
+        return cast("StateT", changed_at(cast("State", state), values))
 
     def start(self) -> StateT:
         """Return the state to start from; by default each field of the state has its own default.
@@ -370,8 +367,7 @@ class Run(Generic[StateT]):
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of code that is not the package's and that the run depends on, by name."""
-        shipped = type(self).__module__.startswith("llmsim_lab.")
-        return {} if shipped else code_digests(type(self), Run)
+        return {} if is_shipped(type(self)) else code_digests(type(self), Run)
 
     # --- what a run has been through ---------------------------------------------------------
 
@@ -389,13 +385,6 @@ class Run(Generic[StateT]):
     def calls(self) -> list[CallRecord]:
         """Every model call so far, oldest first, whoever made it."""
         return [call for turn in self.turns for call in turn.calls]
-
-    @property
-    def statuses(self) -> Mapping[Status, float]:
-        """Share of the model decisions so far by status; empty if no model was asked."""
-        counts: Counter[Status] = sum((turn.statuses for turn in self.turns), Counter())
-        total = counts.total()
-        return {status: count / total for status, count in counts.items()}
 
     def listen(self, callback: Callable[[Turn], object]) -> Callable[[], None]:
         """Register a callback for each turn played from now on, whoever plays it.
@@ -436,7 +425,7 @@ class Run(Generic[StateT]):
     def series(self) -> Sequence[Series]:
         """The columns of ``to_frame()`` that can be charted, the most telling first."""
         names = (name for turn in self.turns for name in own_numbers(turn.columns()))
-        return plain_series(names, self.state_type)
+        return plain_series(names)
 
     @property
     def last_planned(self) -> int:
@@ -506,11 +495,8 @@ class Run(Generic[StateT]):
 
     # --- playing -----------------------------------------------------------------------------
 
-    async def step(self, *, progress: bool = True) -> Turn:
+    async def step(self) -> Turn:
         """Play one turn and return its record.
-
-        Args:
-            progress: whether a line says what is waited for, if it takes long; see ``arun``.
 
         Raises:
             LLMFailureException: a model call failed; the run is where it was before.
@@ -521,10 +507,8 @@ class Run(Generic[StateT]):
             raise ConfigError("a step of this run is under way; wait for it before the next")
         self._stepping = True
         try:
-            at = self.turn_number + 1
-            async with progress_line("turn", number=at, last=None, enabled=progress):
-                with self._session.playing():
-                    turn = await _next_turn(self)
+            with self._session.playing():
+                turn = await _next_turn(self)
         except BaseException as error:  # also a cancellation: what was answered is kept either way
             self._session.failed(error)
             if isinstance(error, LLMFailureException | asyncio.CancelledError):
@@ -540,7 +524,6 @@ class Run(Generic[StateT]):
         self,
         turns: int | None = None,
         *,
-        on_turn: Callable[[Turn], object] | None = None,
         budget: Budget | None = None,
         progress: bool = True,
     ) -> pd.DataFrame:
@@ -551,7 +534,6 @@ class Run(Generic[StateT]):
 
         Args:
             turns: how many more; the configuration's number if not given.
-            on_turn: called with each turn's record as it is done; may be async.
             budget: what may be spent on calls. When it is, the run stops at its last whole turn
                 and a WARNING says so; ``resume`` continues from there, and makes no call again
                 that was answered.
@@ -563,7 +545,7 @@ class Run(Generic[StateT]):
         """
         self._purse = Purse(budget) if budget is not None else None
         try:
-            await play_turns(self, turns, on_turn=on_turn, progress=progress)
+            await play_turns(self, turns, progress=progress)
         finally:
             self._purse = None
         return self.to_frame()
@@ -572,13 +554,12 @@ class Run(Generic[StateT]):
         self,
         turns: int | None = None,
         *,
-        on_turn: Callable[[Turn], object] | None = None,
         budget: Budget | None = None,
         progress: bool = True,
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
         try:
-            return run_sync(self.arun(turns, on_turn=on_turn, budget=budget, progress=progress))
+            return run_sync(self.arun(turns, budget=budget, progress=progress))
         except KeyboardInterrupt as error:
             explain(error, _what_now(self))
             raise
@@ -590,7 +571,6 @@ class Run(Generic[StateT]):
         turn: int | None = None,
         *,
         prompt: Prompt | Sequence[Prompt] = (),
-        state: Any = None,
         intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
         llm_client: LLMClient | None = None,
         to: str | Path | None = None,
@@ -604,7 +584,6 @@ class Run(Generic[StateT]):
         Args:
             turn: the turn to continue from; the latest if not given.
             prompt: an edited prompt, or several; each takes the place of those of its name.
-            state: the state instead of that turn's.
             intervene: new values in the state of that turn, ``{"coins.Ann": 5}``; or a list of
                 interventions, each a dict as ``intervene`` takes it: ``[{"turn": 3, ...}]``.
             llm_client: another model; a replay's fork needs one.
@@ -622,25 +601,19 @@ class Run(Generic[StateT]):
             what = f"prompt={prompt!r:.60} is not an edited prompt"
             raise ConfigError(f"{what}; edit one of the run's: {way_out}")
         client = _live_client(self, llm_client)
-        new = self.branch(at, client, prompts, state=state)
+        new = self.branch(at, client, prompts)
         for values in from_outside:
             new.intervene(**values)
         # After the rest, which is wrong with a model as well.
         if client is None and self.llm_client is not None and self.config.needs_model:
             raise ConfigError("a fork is played live; give it a model: llm_client=connect('auto')")
-        new.unrecorded = self.unrecorded
+        origin: dict[str, Any] = {"verb": "fork", "parent": self.run_id, "fork_turn": at}
+        if to is None:
+            return _beside(self, new, **origin)
         if self.tape is None:
-            if to is not None:
-                raise ConfigError("to= copies the run's tape, and it has none: give it a tape=")
-            return new
-        if to is None and self.tape.read_only:
-            new.unrecorded = f"the tape {self.tape.path} is open for reading only"
-            _warn("FORK_NOT_RECORDED", reason=new.unrecorded)
-            return new
-        tape, parent = self.tape, self.run_id
-        if to is not None:
-            tape = tape.copy([tape.run(parent).id], to, up_to=at)
-        return record(new, tape, verb="fork", parent=parent, fork_turn=at)
+            raise ConfigError("to= copies the run's tape, and it has none: give it a tape=")
+        tape = self.tape.copy([self.tape.run(self.run_id).id], to, up_to=at)
+        return record(new, tape, **origin)
 
     def counterfactual(
         self,
@@ -648,19 +621,16 @@ class Run(Generic[StateT]):
         *,
         llm_client: LLMClient | None = None,
         tape: Tapes | None = None,
-        name: str = "",
     ) -> Self:
         """Return this run from its first state on, not yet played, with other players in it.
 
         Parameters, seed and prompts are the same, and what was set from outside so far is set
-        again, whether it was planned or not: what differs is who decides. A state that a fork put
-        in a turn's place was not set, and is not repeated.
+        again, whether it was planned or not: what differs is who decides.
 
         Args:
             players: as the class takes them, beside those that the run has; one alone is for all.
             llm_client: another model, for the seats that a model has.
             tape: where to record it.
-            name: of the new run; this run's if not given.
 
         Example:
             ``by_rule = game.counterfactual({"Ann": "rule"})`` seats the rule in Ann's place, under
@@ -668,9 +638,9 @@ class Run(Generic[StateT]):
         """
         others = by_name(players)
         kept = self.players if others is players else {}
-        said: Mapping[str, str] = getattr(self.config, "players", {})
-        words = {it: word for it, word in said.items() if it in kept and it not in others}
-        config = self.config.model_copy(update={"name": name or self.name, "players": words})
+        said = self.config.players.items()
+        words = {it: word for it, word in said if it in kept and it not in others}
+        config = self.config.model_copy(update={"players": words})
         client = _live_client(self, llm_client)
         given = {**_others_given(self), "players": {**kept, **others}}
         done = [item for turn in self.turns[1:] for item in turn.interventions]
@@ -679,19 +649,8 @@ class Run(Generic[StateT]):
         new: Self = _made(type(self), config, self.turns[:1], planned, given)
         return new if tape is None else record(new, tape)
 
-    def branch(
-        self,
-        at: int,
-        client: LLMClient | None,
-        prompts: Sequence[Prompt] = (),
-        *,
-        state: Any = None,
-    ) -> Self:
+    def branch(self, at: int, client: LLMClient | None, prompts: Sequence[Prompt] = ()) -> Self:
         """Return a run that continues from one of this run's turns, on no tape; see ``fork``."""
-        turns = self.turns[: at + 1]
-        if state is not None:
-            state = checked_state(self, state, "is to be forked with")
-            turns[-1] = replace(turns[-1], state=state)
         wanted = {prompt.name: prompt for prompt in prompts}
         used = {prompt.name for prompt in self.prompts.values()}
         if lost := wanted.keys() - used:
@@ -701,7 +660,7 @@ class Run(Generic[StateT]):
             raise ConfigError(f"{what}; its prompts are: {known}")
         edited = {place: wanted.get(prompt.name, prompt) for place, prompt in self.prompts.items()}
         given = {**_others_given(self), "llm_client": client, "prompts": edited}
-        made: Self = _made(type(self), self.config, turns, _ahead(self, at), given)
+        made: Self = _made(type(self), self.config, self.turns[: at + 1], _ahead(self, at), given)
         return made
 
     @classmethod
@@ -767,22 +726,9 @@ class Run(Generic[StateT]):
         """Return what defines the run, JSON-ready: what it takes to make the same one again.
 
         Keys: ``kind``, ``config``, ``seed``, ``prompts`` with their texts and digests, ``code``
-        digests, ``model`` with its digest where it is known, versions; and of
-        the run itself ``name``, ``turns``, ``calls``, ``tokens``, ``statuses``, ``outcome``,
-        ``tape`` and ``run``, where it is recorded.
+        digests, ``model`` with its digest where it is known, and versions.
         """
-        info = None if self.tape is None else self.tape.run(self.run_id)
-        return {
-            **(new_manifest(self) if info is None else info.manifest),
-            "name": self.config.name,
-            "turns": self.turn_number,
-            "calls": len(self.calls),
-            "tokens": sum(call.tokens for call in self.calls),
-            "statuses": dict(self.statuses),
-            "outcome": info.outcome if info else None,
-            "tape": None if self.tape is None else str(self.tape.path),
-            "run": self.run_id,
-        }
+        return new_manifest(self) if self.tape is None else {**self.tape.run(self.run_id).manifest}
 
     def close(self) -> None:
         """Let others write to this run on its tape; the run can still be looked at."""
@@ -888,17 +834,9 @@ def about(run: Run, number: int, **more: Any) -> RunInfo:
         more: other fields of it.
     """
     facts: dict[str, Any] = dict.fromkeys(("parent", "fork_turn", "ended", "outcome"))
-    facts |= {
-        "id": number,
-        "name": run.name,
-        "verb": "run",
-        "started": "",
-        "turns": run.turn_number,
-        "calls": sum(call.attempts for call in run.calls),
-        "manifest": new_manifest(run),
-        **more,
-    }
-    return RunInfo(**facts)
+    facts |= {"id": number, "name": run.name, "verb": "run", "started": ""}
+    facts |= {"turns": run.turn_number, "calls": sum(call.attempts for call in run.calls)}
+    return RunInfo(**{**facts, "manifest": new_manifest(run), **more})
 
 
 def checked_state(run: Run[StateT], state: Any, verb: str = "turn returned") -> StateT:
@@ -922,10 +860,17 @@ def checked_state(run: Run[StateT], state: Any, verb: str = "turn returned") -> 
 def anew(run: Run, config: Any, client: LLMClient | None) -> Run:
     """Return a run that begins anew with another configuration, recorded on the same tape."""
     new = type(run)(config, llm_client=client, prompts=run.prompts, **_others_given(run))
-    if run.tape is not None and run.tape.read_only:
+    return _beside(run, new)
+
+
+def _beside(run: Run, new: RunT, **origin: Any) -> RunT:
+    """Begin a run on another's tape, as ``record`` does, where that may be written to."""
+    if run.tape is not None and not run.tape.read_only:
+        return record(new, run.tape, **origin)
+    new.unrecorded = run.unrecorded
+    if run.tape is not None:
         new.unrecorded = f"the tape {run.tape.path} is open for reading only"
-    elif run.tape is not None:
-        record(new, run.tape)
+        _warn("FORK_NOT_RECORDED", reason=new.unrecorded)
     return new
 
 
@@ -974,7 +919,6 @@ async def play_turns(
     run: Run,
     turns: int | None = None,
     *,
-    on_turn: Callable[[Turn], object] | None = None,
     progress: bool = True,
     beyond_done: bool = False,
 ) -> None:
@@ -994,11 +938,8 @@ async def play_turns(
                 while run.turn_number < last and (beyond_done or not run.done(run.state)):
                     if run._purse is not None:
                         run._purse.check()
-                    turn = await run.step()
+                    await run.step()
                     advance()
-                    returned = on_turn(turn) if on_turn is not None else None
-                    if inspect.isawaitable(returned):
-                        await returned
                     # Where nothing waits, as for rules: let others run too.
                     await asyncio.sleep(0)
             outcome = "done"
@@ -1012,14 +953,9 @@ async def play_turns(
             # After a failure that failure is what has to be raised, not another of the tape's.
             with nullcontext() if outcome == "done" else suppress(TapeError):
                 run._session.ended(outcome)
-        if outcome == "done":
-            _warn_of_players_never_asked(run)
-
-
-def _warn_of_players_never_asked(run: Run) -> None:
-    """Log a WARNING for players who were given and not asked, as where a name is misspelt."""
+    # As where a name is misspelt; a budget may have stopped the run before.
     never = [name for name in run.players if name != "*" and name not in run._seats]
-    if never and run._seats and _is_live(run):
+    if outcome == "done" and never and run._seats and _is_live(run):
         reason = f"no question of this run named it{closest(never[0], run._seats)}"
         _warn("PLAYER_NEVER_ASKED", run=run.config.name, player=never[0], reason=reason)
 
@@ -1157,10 +1093,7 @@ def rerun(
     info = tape.run(run)
     if to is not None:
         tape = tape.copy([info.id], to)
-    records = tape.turn_records(info.id)
-    done = (interventions_of(record, "interventions") for record in records[1:])
-    planned = [*chain(*done), *interventions_of(records[-1], "planned")]
-    simulation = _rebuild(tape, info, kind, llm_client, given, live=True, up_to=0, planned=planned)
+    simulation = _rebuild(tape, info, kind, llm_client, given, live=True).counterfactual({})
     if simulation.config.replicate is not None:
         # Else a server that keeps to its seeds would give the same answers, which is no sample.
         used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
@@ -1174,7 +1107,6 @@ def fork(
     *,
     turn: int | None = None,
     prompt: Prompt | Sequence[Prompt] = (),
-    state: Any = None,
     intervene: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     llm_client: LLMClient | None = None,
     to: str | Path | None = None,
@@ -1189,7 +1121,6 @@ def fork(
         run: the run's number; the latest if not given.
         turn: the turn to continue from; the run's last if not given.
         prompt: see ``Run.fork``.
-        state: see ``Run.fork``.
         intervene: see ``Run.fork``.
         llm_client: the model.
         to: a new file to record on; what the new run comes from is copied to it, with its numbers.
@@ -1200,7 +1131,7 @@ def fork(
     """
     tape = existing_tape(tape) if to is None else _reading(tape)
     recorded = _load(tape, tape.run(run), llm_client, given)
-    return recorded.fork(turn, prompt=prompt, state=state, intervene=intervene, to=to)
+    return recorded.fork(turn, prompt=prompt, intervene=intervene, to=to)
 
 
 def load(
@@ -1263,17 +1194,7 @@ def run_on_tape(tape: Tape, info: RunInfo) -> AnyRun:
     try:
         return _load(tape, info, None, {})
     except LabError:
-        return Recorded(tape, info, series_on(tape, info))
-
-
-def series_on(tape: Tape, run: RunInfo) -> Sequence[Series]:
-    """Return the columns of a recorded run that can be charted: the numbers recorded."""
-    state_type = None
-    with suppress(TapeError):  # the numbers on a tape can be charted without the class
-        state_type = class_of_manifest(run.id, run.manifest).state_type
-    rows = tape.frame_rows(run.id).values()
-    names = (name for row in rows if isinstance(row, dict) for name in own_numbers(row))
-    return plain_series(names, state_type)
+        return Recorded(tape, info)
 
 
 def _load(
@@ -1308,7 +1229,6 @@ def _rebuild(
     *,
     live: bool = False,
     up_to: float = math.inf,
-    planned: Iterable[StateChange] | None = None,
 ) -> AnyRun:
     """Return a run with a recorded one's configuration, prompts, settings and turns; on no tape."""
     check_manifest(info)
@@ -1333,8 +1253,7 @@ def _rebuild(
         raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
     given |= {"llm_client": _client_for(info, llm_client, live=live)}
     given |= {"prompts": prompts_of(info.manifest)}
-    planned = planned_in(records) if planned is None else planned
-    return _made(cls, config_of(info, cls), turns, planned, given)
+    return _made(cls, config_of(info, cls), turns, planned_in(records), given)
 
 
 def _ahead(run: Run, turn: int) -> list[StateChange]:

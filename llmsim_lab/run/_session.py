@@ -13,7 +13,7 @@ from typing import Any
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm import LLMClient, Tape
+from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import _records
 from llmsim_lab.run._registry import RunClass
@@ -102,20 +102,23 @@ class Recording(Session):
 
     async def _check_models(self, run: Any) -> None:
         """Write down which models answer; a resumed run must have the same."""
-        players = {name: getattr(who, "llm_client", who) for name, who in run.players.items()}
-        for name, model in {"": run.llm_client, **players}.items():
-            if not isinstance(model, LLMClient) and (name or model is None):
+        for name, who in {"": run.llm_client, **run.players}.items():
+            model = getattr(who, "llm_client", who)
+            if not hasattr(model, "model_info"):
                 continue
             info = await model.model_info()
             # Read after the wait: another task may have changed the manifest meanwhile.
             manifest = self.tape.run(self.number).manifest
             others = manifest.get("players", {})
             recorded = others.get(name) if name else manifest["model"]
-            if difference := _records.model_differs(recorded, info):
-                self._wrong_model, whose = True, f" for {name}" if name else ""
-                what = f"run {self.number} was begun with another model{whose}: {difference}"
-                way_out = "Give that one to continue, or fork the run to continue with this one"
-                raise TapeError(f"{what}. {way_out}")
+            for key, now in asdict(info).items():
+                then = now if recorded is None else recorded.get(key)
+                if key in ("backend", "name", "digest") and then != now:
+                    self._wrong_model, whose = True, f" for {name}" if name else ""
+                    what = f"run {self.number} was begun with another model{whose}"
+                    differs = f"its {key} is {now!r}, the recorded one's is {then!r}"
+                    way_out = "Give that one to continue, or fork the run to continue with this one"
+                    raise TapeError(f"{what}: {differs}. {way_out}")
             if recorded is None:
                 mine = asdict(info)
                 self._say({"players": {**others, name: mine}} if name else {"model": mine})

@@ -8,9 +8,8 @@ what an intervention sets.
 
 from __future__ import annotations
 
-import math
 import operator
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Self, get_args
 
@@ -139,11 +138,9 @@ def _frozen(value: Any, where: str) -> Any:
         return FrozenDict({key: _frozen(item, f"{where}.{key}") for key, item in value.items()})
     if isinstance(value, list):
         return FrozenList([_frozen(item, where) for item in value])
-    way_out = "make it @dataclass(frozen=True)"
-    if isinstance(value, set | frozenset):  # in an order that differs between processes
-        way_out = "make it a tuple: tuple(sorted(...))"
-    elif isinstance(value, BaseModel):
-        way_out = f"derive it from State: class {cls.__name__}(State)"
+    way_out = (
+        "hold it as a tuple, of a set tuple(sorted(...)), a State or a @dataclass(frozen=True)"
+    )
     raise ConfigError(
         f"{where} holds a {cls.__name__}, which can be changed in place or has no order; {way_out}"
     )
@@ -210,28 +207,22 @@ def values_in(state: State) -> dict[str, tuple[tuple[str, ...], Any]]:
     return found
 
 
-def changed_at(state: Any, values: Mapping[str, Any], *, parameters: Collection[str] = ()) -> Any:
+def changed_at(state: State, values: Mapping[str, Any]) -> Any:
     """Return a state with other values at some names, such as ``coins.Ann``.
 
     Args:
         state: the state.
         values: by name.
-        parameters: the run's; the error says so where one of them is named.
 
     Raises:
         ConfigError: there is no such name, or a value is not one for it.
     """
-    if not isinstance(state, State):
-        raise ConfigError(f"values of a {type(state).__name__} have no names; it is not a State")
     places = values_in(state)
     dumped: dict[str, Any] = state.model_dump()  # a copy, whose dicts can be changed
     for name, value in values.items():
         if name not in places:
-            kept = "; a parameter stays as it is to the run's end" if name in parameters else ""
             what = f"the state has nothing called {name!r}{closest(name, places)}"
-            raise ConfigError(f"{what}; it has {listed([*places])}{kept}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"{name}={value!r} is not a number that a state can hold")
+            raise ConfigError(f"{what}; it has {listed([*places])}")
         *path, last = places[name][0]
         inside = dumped
         for part in path:

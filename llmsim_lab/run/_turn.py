@@ -241,21 +241,10 @@ class Series:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-def plain_series(names: Iterable[str], state_type: Any = None) -> Sequence[Series]:
-    """Return columns under their own names, each once, the first dozen of them.
-
-    Args:
-        names: the columns'.
-        state_type: where the columns' bounds are looked up: the fields' ``ge`` and ``le``.
-    """
-    fields = getattr(state_type, "model_fields", {})
-    found = []
-    for name in list(dict.fromkeys(names))[:_MOST_SERIES]:
-        low = high = None
-        for item in fields[name].metadata if name in fields else ():
-            low, high = getattr(item, "ge", low), getattr(item, "le", high)
-        found.append(Series(column=name, label=name, low=low, high=high))
-    return found
+def plain_series(names: Iterable[str]) -> Sequence[Series]:
+    """Return columns under their own names, each once, the first dozen of them."""
+    own = list(dict.fromkeys(names))[:_MOST_SERIES]
+    return [Series(column=name, label=name) for name in own]
 
 
 def own_numbers(row: Mapping[str, Any]) -> list[str]:

@@ -425,7 +425,7 @@ class Study:
                     continue
                 try:
                     while edits.missing and run.turn_number < end and not run.done(run.state):
-                        await _by_chance(run).step(progress=False)
+                        await _by_chance(run).step()
                     edits.check()
                 except PromptError as error:
                     raise ConfigError(f"arm {arm.name!r}: {error}") from error
@@ -848,7 +848,7 @@ class Study:
             try:
                 run = self._trial(self._arms[self.reference])
                 who = run.players  # chance players that the study has make no calls
-                answers = run_sync(_by_chance(run).step(progress=False)).answers
+                answers = run_sync(_by_chance(run).step()).answers
                 seats = [(it.player, it.component, "*") for it in answers]
                 asked = [next((who[it] for it in names if it in who), "model") for names in seats]
                 costs["calls"] = asked.count("model") * turns

@@ -60,8 +60,6 @@ def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
         (("run", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),
         (("run", "bad.yaml"), "bad.yaml, line 3: engine.max_moves: unknown key"),
         (("run", SCENARIO, "--model", "rule", "--out", "bad.yaml/out"), "write to the folder bad."),
-        (("run", "plan.yaml"), "plan.yaml describes a study, and this takes a run's"),
-        (("lint", "plan.yaml"), "llmsim-lab study plan.yaml run plays it"),
         (("lint", CRISIS), "describes a run of kind 'crisis', and this takes an economic run's"),
         (("model", "get", "gpt-9"), "gpt-9"),
     ],
@@ -70,7 +68,6 @@ def test_bad_input_ends_with_one_message_and_status_1(
     llmsim_lab: Run, arguments: tuple[str, ...], message: str
 ) -> None:
     Path("bad.yaml").write_text("turns: 2\nengine:\n  max_moves: 1\n")
-    Path("plan.yaml").write_text("world: economic\nseeds: 2\n")
     status, _, err = llmsim_lab(*arguments)
     assert (status, err.count("\n")) == (1, 1)
     assert err.startswith("error: ")

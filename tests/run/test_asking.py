@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import recorded
+from builders import make_client, recorded
 from pydantic import Field
 from worlds import Gift, Pot, PublicGoods
 
-from llmsim_lab import Ask, LLMClient, LLMConfig, Prompt, Question, Reply, Run, State
+from llmsim_lab import Ask, Prompt, Question, Reply, Run, State
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeMiss
-from llmsim_lab.llm import ScriptedBackend
 from llmsim_lab.run import fork
 from llmsim_lab.run._config import StateChange
 from llmsim_lab.types import ChatReply, ChatRequest
@@ -57,10 +56,6 @@ def asking(*questions: Callable[[Ask], Any]) -> type[Run[Village]]:
                 await answer
 
     return world(turn)
-
-
-def client(replies: Any) -> LLMClient:
-    return LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(replies))
 
 
 def by_schema(request: ChatRequest) -> dict[str, Any]:
@@ -112,7 +107,7 @@ def test_the_name_comes_before_the_kind_and_the_kind_before_all_others() -> None
 def test_a_function_gives_the_text_itself_which_is_no_template() -> None:
     text = "{name}: {{{{ state }}}} {{% nonsense"
     run = asking(lambda ask: ask("Ann", Gift, lambda name: text.format(name=name)))(
-        llm_client=client(by_schema)
+        llm_client=make_client(by_schema)
     )
     run.run(1)
     assert run.calls[0].request.prompt == "Ann: {{ state }} {% nonsense"
@@ -124,7 +119,7 @@ def test_a_fork_replaces_the_prompt_that_a_function_asks_the_run_for() -> None:
     async def turn(run: Run[Village], state: Village, ask: Ask) -> None:
         await ask("Ann", Gift, lambda name: run.prompt(own).render(who=name))
 
-    run = world(turn)(llm_client=client(by_schema))
+    run = world(turn)(llm_client=make_client(by_schema))
     run.run(1)
     again = run.fork(0, prompt=own.edit("Dear {{ who }}!"))
     again.run(1)
@@ -136,7 +131,7 @@ def test_a_fork_replaces_the_prompt_that_a_function_asks_the_run_for() -> None:
 
 def test_an_edited_prompt_may_leave_a_slot_out_and_the_worlds_own_may_not() -> None:
     own = asking(lambda ask: ask.each(NAMES, Gift, "Give {{ much }}.", much="a lot"))
-    run = own(llm_client=client(by_schema))
+    run = own(llm_client=make_client(by_schema))
     run.run(1)
     [prompt] = run.prompts.values()
     again = run.fork(0, prompt=prompt.edit("Give."))
@@ -145,7 +140,7 @@ def test_an_edited_prompt_may_leave_a_slot_out_and_the_worlds_own_may_not() -> N
 
     unused = asking(lambda ask: ask.each(NAMES, Gift, "Give, {{ name }}.", much="a lot"))
     with pytest.raises(PromptError, match="no slot for much"):
-        unused(llm_client=client(by_schema)).run(1)
+        unused(llm_client=make_client(by_schema)).run(1)
 
 
 TEMPLATE = """{% if turn > 0 %}It is turn {{ turn }}. {% endif %}You are {{ name }}.
@@ -169,7 +164,7 @@ def test_what_all_share_of_a_prompt_is_filled_once_and_nothing_comes_out_otherwi
 
     calls = []
     for turn in (together, alone):
-        run = world(turn)(llm_client=client(by_schema))
+        run = world(turn)(llm_client=make_client(by_schema))
         run.run(1)
         calls.append([call.request for call in run.calls])
     assert [it.prompt for it in calls[0]] == [it.prompt for it in calls[1]]
@@ -190,7 +185,7 @@ def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, tmp_
     def replies(request: ChatRequest) -> Any:
         return "I will not." if "Bob" in request.messages[0].content else by_schema(request)
 
-    run = world(turn)(llm_client=client(replies), tape=tmp_path / "run.tape")
+    run = world(turn)(llm_client=make_client(replies), tape=tmp_path / "run.tape")
     run.run(1)
     assert run.state.coins == {"Ann": 3, "Bob": 0, "Cy": 3}
     assert run.turns[1].statuses == {"ok": 2, "fallback": 1}
@@ -205,7 +200,7 @@ def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, tmp_
 def test_nothing_stands_in_for_a_model_that_cannot_be_reached() -> None:
     own = asking(lambda ask: ask("Ann", Gift, "Give.", otherwise=0))
     with pytest.raises(LLMFailureException) as caught:
-        own(llm_client=client(ConnectionError("refused"))).run(1)
+        own(llm_client=make_client(ConnectionError("refused"))).run(1)
     assert caught.value.reason == "connection_error"
 
 
@@ -230,10 +225,10 @@ def test_equal_questions_are_measured_once_and_each_value_has_its_words(tmp_path
         assert "raise by 25 points" in request.prompt
         return ChatReply(text="A", top_logprobs=(("A", math.log(0.6)), ("B", math.log(0.3))))
 
-    run = world(turn)(llm_client=client(drawn), tape=tmp_path / "run.tape", seed=3)
+    run = world(turn)(llm_client=make_client(drawn), tape=tmp_path / "run.tape", seed=3)
     run.run(2)
     first, second = (len(turn.calls) for turn in run.turns[1:])
-    alone = world(turn)(llm_client=client(drawn), state=Village(coins={"Ann": 1.0}), seed=3)
+    alone = world(turn)(llm_client=make_client(drawn), state=Village(coins={"Ann": 1.0}), seed=3)
     alone.run(1)
     assert first == second == len(alone.calls)
     frame = run.decisions()
@@ -397,7 +392,7 @@ def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again
         )
         return state.replace(coins={name: it.points for name, it in picks.items()})
 
-    run = world(turn)(llm_client=client("none of these"), tape=tmp_path / "run.tape")
+    run = world(turn)(llm_client=make_client("none of these"), tape=tmp_path / "run.tape")
     frame = run.run(2)
     assert run.decisions()["status"].tolist() == ["fallback"] * 6
     assert frame["fallback"].tolist() == [0, 3, 3]
@@ -411,7 +406,7 @@ def test_what_stands_in_keeps_to_the_limits() -> None:
     with pytest.raises(
         ConfigError, match=r"otherwise= of Ann answered Gift, amount must be .*from 0 to 5"
     ):
-        own(llm_client=client("no")).run(1)
+        own(llm_client=make_client("no")).run(1)
 
 
 HALF = "a \ud83d b"
@@ -442,7 +437,7 @@ def test_what_cannot_be_asked_is_an_error_that_names_it(
     question: Callable[[Ask], Awaitable[Any]], says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):
-        asking(question)(llm_client=client(by_schema)).run(1)
+        asking(question)(llm_client=make_client(by_schema)).run(1)
 
 
 async def later(name: str = "") -> str:
@@ -459,7 +454,7 @@ def test_what_is_noted_or_fetched_past_the_turns_end_is_an_error() -> None:
         asyncio.ensure_future(ask.outside("clock", None, lambda: asyncio.sleep(0.05)))  # noqa: RUF006
         await asyncio.sleep(0)
 
-    with pytest.raises(ConfigError, match="clock from outside is still under way"):
+    with pytest.raises(ConfigError, match="what it asked clock is still under way"):
         world(leaving)(players="rule").run(1)
 
     forgetting = asking(lambda ask: [ask.outside("clock", None, later)])

@@ -10,7 +10,7 @@ from builders import in_words, make_client, recorded, requests_of
 from pydantic import Field
 
 from llmsim_lab import Ask, Reply, Run, State
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import rerun, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import ChatRequest
@@ -38,17 +38,13 @@ class Auction(Run[Purse]):
 ANSWER = {"reasoning": "So.", "amount": 3, "confidence": 0.5}
 
 
-def client_of(reply: Any = ANSWER, **config: Any) -> LLMClient:
-    return LLMClient(LLMConfig(retry_wait_s=0, **config), ScriptedBackend(reply))
-
-
 def seeds_of(client: LLMClient) -> list[Any]:
     return [request.options.get("seed") for request in requests_of(client)]
 
 
 def seeds(turns: int = 2, *, reply: Any = ANSWER, llm: Any = None, **parameters: Any) -> list[Any]:
     """The sampling seeds that a run's calls are made with."""
-    client = client_of(reply, **(llm or {}))
+    client = make_client(reply, **(llm or {}))
     Auction(llm_client=client, **parameters).run(turns)
     return seeds_of(client)
 
@@ -93,7 +89,7 @@ def first_fails(fault: str | None) -> Any:
 
 
 def test_a_turn_that_is_played_again_asks_with_the_same_seeds() -> None:
-    client = client_of([ANSWER, ANSWER, *[ConnectionError("gone")] * 2, *[ANSWER] * 3])
+    client = make_client([ANSWER, ANSWER, *[ConnectionError("gone")] * 2, *[ANSWER] * 3])
     run = Auction(llm_client=client)
     with pytest.raises(Exception, match="connection_error"):
         run.run(1)
@@ -102,17 +98,17 @@ def test_a_turn_that_is_played_again_asks_with_the_same_seeds() -> None:
 
 
 def test_a_resumed_run_asks_as_one_that_never_stopped(tmp_path: Path) -> None:
-    recorded(Auction(llm_client=client_of(), tape=tmp_path / "a.tape"), 1)
-    client = client_of()
+    recorded(Auction(llm_client=make_client(ANSWER), tape=tmp_path / "a.tape"), 1)
+    client = make_client(ANSWER)
     resume(tmp_path / "a.tape", llm_client=client, kind=Auction).run(1)
     assert seeds_of(client) == seeds()[3:]
 
 
 def test_each_rerun_is_another_replicate(tmp_path: Path) -> None:
-    recorded(Auction(llm_client=client_of(), tape=tmp_path / "a.tape"), 1)
+    recorded(Auction(llm_client=make_client(ANSWER), tape=tmp_path / "a.tape"), 1)
     drawn = [seeds(1)]
     for replicate in (1, 2):
-        client = client_of()
+        client = make_client(ANSWER)
         again = recorded(rerun(tmp_path / "a.tape", 1, llm_client=client, kind=Auction), 1)
         assert again.config.replicate == replicate
         drawn.append(seeds_of(client))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from builders import make_client, make_config
-from social_kit import make_social
 from worlds import PublicGoods
 
 from llmsim_lab import Person, Run, Simulation, replay
@@ -29,16 +28,11 @@ def economy() -> Run:
     return Simulation(make_config(nations=["Ann", "Bob"], interventions=planned, **SHOCKS))
 
 
-def network() -> Run:
-    return make_social(users=5, players="rule")
-
-
 SET: list[tuple[Callable[[], Run], dict[str, Any]]] = [
     (pot, {"coins.Ann": 99}),
     (economy, {"inflation": 7, "shock.demand": -1}),
-    (network, {"post": {"author": "Press", "text": "Late news", "topics": ["tea"]}}),
 ]
-WORLDS = pytest.mark.parametrize(("begun", "values"), SET, ids=["own", "economy", "network"])
+WORLDS = pytest.mark.parametrize(("begun", "values"), SET, ids=["own", "economy"])
 
 
 def played(run: Run, values: dict[str, Any]) -> Run:
@@ -71,25 +65,13 @@ def test_with_another_decider_what_was_set_is_set_again(
     begun: Callable[[], Run], values: dict[str, Any], tmp_path: Path
 ) -> None:
     run = played(begun(), values)
-    other = run.counterfactual("random", tape=tmp_path / "other.tape", name="by chance")
+    other = run.counterfactual("random", tape=tmp_path / "other.tape")
     other.run(4)
-    assert other.name == "by chance"
     assert [it.interventions for it in other.turns] == [it.interventions for it in run.turns]
     assert other.turns[4].state != run.turns[4].state
     assert dict(other.players) == {"*": "random"}
     other.close()
     assert replay(tmp_path / "other.tape").turns == other.turns
-
-
-def test_the_shocks_of_the_economy_are_those_of_the_run() -> None:
-    held = economy().counterfactual(lambda question: {**HOLD, "rate_change_bp": 0})
-    frames = [run.run(2) for run in (economy(), held)]
-    # A rate takes a quarter to reach output, and more to reach prices.
-    assert frames[0]["inflation"].equals(frames[1]["inflation"])
-    assert not frames[0]["interest_rate"].equals(frames[1]["interest_rate"])
-
-
-HOLD = {"action": "Hold the rate", "reasoning": "All is calm.", "confidence": 1.0}
 
 
 def test_some_seats_change_and_the_others_stay() -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from builders import make_client
 from pydantic import Field
 
 from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import TurnStepper
-from llmsim_lab.llm import ChatReply, LLMClient, LLMConfig, Person, ScriptedBackend
+from llmsim_lab.llm import ChatReply, Person
 from llmsim_lab.types import ChatRequest
 
 CHANCES = {"0": 0.1, "5": 0.5, "10": 0.2, "up": 0.6, "down": 0.2, "yes": 0.1, "no": 0.7}
@@ -66,8 +67,7 @@ def asking(reply: type[Reply], tape: Path | None = None, *, turns: int = 1, **qu
             replies = await ask.each(["Ann", "Bob"], reply, "You are {{ name }}.", **question)
             return Said(answers={name: it.model_dump(mode="json") for name, it in replies.items()})
 
-    client = LLMClient(LLMConfig(model="scripted"), ScriptedBackend(answer))
-    run = Once(llm_client=client, tape=tape, turns=turns)
+    run = Once(llm_client=make_client(answer), tape=tape, turns=turns)
     run.run(turns)
     return run
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from builders import make_client
 
-from llmsim_lab import Ask, LLMClient, LLMConfig, Reply, Run, ScriptedBackend, State
+from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab._util.files import data_path
-from llmsim_lab._util.tables import csv_text
-from llmsim_lab.run import load, replay
+from llmsim_lab.run import load
 from llmsim_lab.run._turn import reply_of
 from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest
 
@@ -36,11 +36,6 @@ def test_a_loaded_run_has_its_decisions(name: str, columns: set[str], tmp_path: 
     assert len(pd.read_parquet(tmp_path / "x.parquet")) == len(frame)
 
 
-def test_a_replays_decisions_are_those_recorded() -> None:
-    path = data_path("tapes/first_run.tape")
-    assert csv_text(replay(path, 1).decisions()) == csv_text(load(path, 1).decisions())
-
-
 class Support(Reply):
     support: int
     share: float = 0.0
@@ -60,7 +55,7 @@ class Voters(Run[Poll]):
 
 def asked_of(world: type[Run], *replies: dict[str, Any]) -> tuple[Run, pd.DataFrame]:
     said = [{"reasoning": "r", "confidence": 1, **reply} for reply in replies]
-    run = world(llm_client=LLMClient(LLMConfig(model="s"), ScriptedBackend(said)))
+    run = world(llm_client=make_client(said))
     run.run(1)
     return run, run.decisions()
 

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import make_client
 from page_kit import PageData, hostile_game, long_run
-from tape_text import changed_manifest, rewrite
+from tape_text import changed_manifest
 from worlds import Gift, Pot, PublicGoods
 
 from llmsim_lab import Ask
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.html import SERIES_COLOURS, STATUS_COLOURS
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.llm import Tape
 from llmsim_lab.run import load
 from llmsim_lab.run._page import module, write_page
 from llmsim_lab.run._run import page
@@ -111,51 +112,14 @@ def test_a_page_of_a_class_that_is_not_known_here_lacks_only_what_became_of_deci
     assert made == [turn["decisions"] for turn in known.turns.values()]
 
 
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (7, "by_code.0: Input should be an object"),
-        ({"player": "a", "calls": ["ok"]}, "by_code.0.calls.0: 'ok' does not name a call"),
-    ],
-)
-def test_a_turn_whose_answers_are_damaged_has_no_page(
-    tmp_path: Path, answer: Any, message: str
-) -> None:
-    PublicGoods(players={"*": "random"}, tape=tmp_path / "run.tape").run(1)
-
-    def edit(line: dict[str, Any]) -> dict[str, Any]:
-        if "record" in line and line["turn"] == 1:
-            line["record"]["by_code"] = [answer]
-        return line
-
-    rewrite(tmp_path / "run.tape", edit)
-    with pytest.raises(TapeError, match=f"turn 1 on the tape is damaged: {message}"):
-        page(tmp_path / "run.tape", tmp_path / "run.html")
-
-
 def test_slots_are_where_a_browser_counts_them_also_behind_letters_it_takes_for_two(
     tmp_path: Path,
 ) -> None:
-    client = LLMClient(
-        LLMConfig(model="s"),
-        backend=ScriptedBackend([{"reasoning": "r", "amount": 1, "confidence": 1}]),
-    )
-    run = Smiling(llm_client=client)
+    run = Smiling(llm_client=make_client([{"reasoning": "r", "amount": 1, "confidence": 1}]))
     run.run(1)
     shown = PageData(run.page(tmp_path / "names.html"))
     [call] = shown.calls.values()
     assert shown.slots(call["tries"][0]) == {"who": f"A{SMILE}nn", "more": "x"}
-
-
-def test_a_run_in_memory_has_a_page_too(tmp_path: Path) -> None:
-    shown = PageData(hostile_game().page(tmp_path / "game.html"))
-    assert {call["n"] for call in shown.calls.values()} == {1, 2}
-    assert list(shown.turns) == [(1, 0), (1, 1), (1, 2)]
-    named = [
-        k for turn in shown.turns.values() for made in turn["decisions"] for k in made["calls"]
-    ]
-    assert named == list(shown.calls)
-    assert len(named) == 8
 
 
 def test_a_run_is_shown_with_its_family_and_first(tmp_path: Path) -> None:
@@ -215,11 +179,6 @@ def test_the_front_ends_files_can_be_joined() -> None:
     assert len(own) == len(set(own)), "they share one scope"
     assert "</script" not in module().lower()
     assert module().count("export ") == module().count("export default ") == 1
-
-
-def test_what_moves_with_the_pointer_is_not_read_out_and_the_theme_asks_for_no_host() -> None:
-    assert '"output"' not in module(), "a live region, which would talk at each hover"
-    assert ":host-context" not in module(), "which not every browser has"
 
 
 def test_the_page_has_the_colours_of_all_charts() -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from builders import make_client, recorded
 from worlds import Gift, PublicGoods
 
 from llmsim_lab import Ask, Person, Run, Simulation, State
 from llmsim_lab.errors import LLMFailureException
-from llmsim_lab.run import fork, resume
+from llmsim_lab.run import resume
 from llmsim_lab.run._people import foreseen, people_of
 
 FIVE = {"reasoning": "So.", "amount": 5, "confidence": 0.5}
@@ -69,24 +67,6 @@ class Begins(Run[Talk]):
 def test_no_more_is_known_than_the_first_questions(how: str, known: int) -> None:
     run = Begins(how=how, players={"*": "person", "Cy": lambda _: pytest.fail("it was asked")})
     assert len(foreseen(run)) == known
-
-
-def test_a_fork_with_another_model_leaves_the_person_in_the_seat(tmp_path: Path) -> None:
-    path, asked = tmp_path / "a.tape", []
-
-    def replies(request: Any) -> Any:
-        asked.append(request.site.agent)
-        return FIVE
-
-    client = make_client(FIVE)
-    recorded(PublicGoods(players={"Ann": Person(lambda _: FIVE)}, llm_client=client, tape=path), 2)
-    branch = fork(path, turn=1, llm_client=make_client(replies, model="another"))
-    [person] = people_of(branch)
-    person.ask = lambda _: FIVE | {"amount": 7}
-    branch.run(1)
-    assert asked == ["Bob", "Cy", "Di"]
-    assert branch.state.given["Ann"] == 7
-    branch.close()
 
 
 async def test_what_was_answered_before_a_stop_is_not_asked_again(tmp_path: Path) -> None:

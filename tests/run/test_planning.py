@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,6 @@ import pytest
 from builders import make_config
 from counter_kit import make_counter
 from crisis_kit import make_crisis
-from social_kit import make_social
-from worlds import PublicGoods
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import replay
@@ -25,27 +22,8 @@ def economic(**config: Any) -> Simulation:
     return Simulation(make_config(**config))
 
 
-def social(**config: Any) -> Any:
-    return make_social(players="rule", **config)
-
-
-KINDS = [
-    pytest.param(economic, {"set": {"shock.supply": 2}}, id="economic"),
-    pytest.param(social, {"set": {"banned": ["User 1"]}}, id="social"),
-]
-
-
 def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if EVENT in record.getMessage()]
-
-
-@pytest.mark.parametrize(("make", "done"), KINDS)
-def test_what_the_configuration_plans_after_its_turns_is_warned_of_at_once(
-    make: Callable[..., Any], done: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    make(turns=3, interventions=[{"turn": 2, **done}, {"turn": 9, **done}])
-    (line,) = warned(caplog)
-    assert " 9: " in line
 
 
 def test_what_is_set_in_the_state_that_run_ends_with_acts_on_nothing_and_is_warned_of(
@@ -64,14 +42,11 @@ def test_what_is_set_in_the_state_that_run_ends_with_acts_on_nothing_and_is_warn
     assert len(warned(caplog)) == 2
 
 
-@pytest.mark.parametrize(("make", "done"), KINDS)
-def test_what_is_planned_for_a_turn_that_was_played_is_an_error(
-    make: Callable[..., Any], done: dict[str, Any]
-) -> None:
-    simulation = make(turns=3)
+def test_what_is_planned_for_a_turn_that_was_played_is_an_error() -> None:
+    simulation = economic(turns=3)
     simulation.run(2)
     with pytest.raises(ConfigError, match=r"turn 1 has been played .*\(the run is at turn 2\)"):
-        simulation.intervene(1, **done)
+        simulation.intervene(1, {"inflation": 9})
 
 
 def test_a_replay_raises_without_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -142,20 +117,3 @@ def test_a_forks_interventions_are_a_list_of_dicts(intervene: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         make_counter().fork(intervene=intervene)
     assert "must be new values by name, {'coins.Ann': 5}, or a list of" in str(caught.value)
-
-
-def test_a_forks_new_values_by_name_are_set_in_the_turn_that_it_begins_at() -> None:
-    economy = economic(turns=3)
-    pot = PublicGoods(players={"*": "random"})
-    for run in (economy, pot):
-        run.run(2)
-    assert economy.fork(1, intervene={"inflation": 9}).state.global_state.inflation == 9
-    assert pot.fork(1, intervene={"coins.Ann": 5}).turns[1].state.coins["Ann"] == 5
-    assert make_counter().fork(intervene={"value": 3}).state.value == 3
-
-
-def test_a_turn_may_be_one_of_a_frame() -> None:
-    made = make_counter()
-    turn = made.run(1)["turn"].iloc[-1]
-    assert made.intervene(turn, {"value": 3}).turn == 1
-    assert made.state.value == 3

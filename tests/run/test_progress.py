@@ -6,15 +6,12 @@ import asyncio
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from builders import answer, make_simulation
-from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import start_new_kernel
+from IPython.display import DisplayHandle
 
 from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.run import _progress
@@ -152,113 +149,48 @@ def test_run_says_what_it_waits_for_and_leaves_nothing(terminal: Terminal) -> No
     assert written.endswith(ERASED)
 
 
-async def test_arun_and_step_share_it(terminal: Terminal) -> None:
-    simulation = waiting_run(terminal)
-    await simulation.arun(1)
-    await simulation.step()
-    assert "turn 1 of 1 · waiting" in terminal.getvalue()
-    assert "turn 2 · waiting" in terminal.getvalue()
-
-
-def _by_argument(run: Simulation, _: pytest.MonkeyPatch) -> None:
-    run.run(1, progress=False)
-
-
-def _by_environment(run: Simulation, patch: pytest.MonkeyPatch) -> None:
-    patch.setenv("LLMSIM_PROGRESS", "0")
-    run.run(1)
-
-
-def _by_a_pipe(run: Simulation, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Terminal, "isatty", lambda _: False)
-    run.run(1)
-
-
-def _by_being_done_at_once(run: Simulation, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_progress, "_PATIENCE_S", 60)
-    run.run(2)
-
-
-def _by_a_watch(run: Simulation, _: pytest.MonkeyPatch) -> None:
-    with scoped(watch=InFlight()):
-        run.run(1)
-
-
-@pytest.mark.parametrize(
-    "silent", [_by_argument, _by_environment, _by_a_pipe, _by_being_done_at_once, _by_a_watch]
-)
+@pytest.mark.parametrize("how", ["argument", "environment", "pipe", "watch", "done at once"])
 def test_it_is_silent_on_request_and_where_nobody_looks(
-    terminal: Terminal,
-    monkeypatch: pytest.MonkeyPatch,
-    silent: Callable[[Simulation, pytest.MonkeyPatch], None],
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     async def reply(request: ChatRequest) -> Any:
         for _ in range(50):
             await asyncio.sleep(0)
         return answer(request)
 
-    silent(make_simulation(reply, names=("Aland",)), monkeypatch)
+    if how == "environment":
+        monkeypatch.setenv("LLMSIM_PROGRESS", "0")
+    if how == "pipe":
+        monkeypatch.setattr(Terminal, "isatty", lambda _: False)
+    if how == "done at once":
+        monkeypatch.setattr(_progress, "_PATIENCE_S", 60)
+    with scoped(watch=InFlight() if how == "watch" else None):
+        make_simulation(reply, names=("Aland",)).run(1, progress=how != "argument")
     assert terminal.getvalue() == ""
-
-
-async def test_two_runs_at_once_share_one_terminal(terminal: Terminal) -> None:
-    both = [waiting_run(terminal) for _ in range(2)]
-    await asyncio.gather(*(run.arun(1) for run in both))
-    assert terminal.getvalue().endswith(ERASED)
 
 
 # In a notebook
 
-TESTS = Path(__file__).resolve().parents[1]
 
-SET_UP = f"""
-import asyncio, sys
-sys.path.insert(0, {str(TESTS)!r})
-from builders import answer, make_simulation
-from llmsim_lab.run import _progress
-_progress._PATIENCE_S = _progress._TICK_S = 0
-
-async def reply(request):
-    for _ in range(50):
-        await asyncio.sleep(0)
-    return answer(request)
-"""
-
-
-@pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockingKernelClient]:
-    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
-        monkeypatch.setenv(name, str(tmp_path))
-    manager, client = start_new_kernel(cwd=str(tmp_path))
-    try:
-        yield client
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
-
-
-@pytest.mark.process
+@pytest.mark.parametrize("by_hand", [True, False])
 def test_in_a_notebook_it_is_an_output_that_ends_empty_and_only_for_a_person(
-    kernel: BlockingKernelClient,
+    by_hand: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def outputs(code: str, *, by_hand: bool) -> list[str]:
-        seen: list[str] = []
+    shown: list[tuple[str, Any]] = []
 
-        def hook(message: dict[str, Any]) -> None:
-            if message["msg_type"] in ("display_data", "update_display_data", "stream", "error"):
-                seen.append(f"{message['msg_type']}: {message['content']}")
+    def shows(how: str) -> Any:
+        return lambda _, data, raw: shown.append((how, data["text/plain"]))
 
-        kernel.execute_interactive(code, output_hook=hook, allow_stdin=by_hand, timeout=60)
-        return seen
-
-    assert outputs(SET_UP, by_hand=True) == []
-    run = "make_simulation(reply, names=('Aland',)).run(2);"
-    assert outputs(run, by_hand=False) == []  # as nbconvert, nbval and papermill do
-    for code in (run, f"await {run.replace('.run', '.arun')}"):
-        seen = outputs(code, by_hand=True)
-        assert [text.partition(":")[0] for text in seen[:2]] == [
-            "display_data",
-            "update_display_data",
-        ]
-        assert "turn 1 of 2 · waiting for agent of Aland · 0 s so far" in seen[0] + seen[1]
-        assert "{'text/plain': ''}" in seen[-1]
+    for how in ("display", "update"):
+        monkeypatch.setattr(DisplayHandle, how, shows(how))
+    request = {"content": {"allow_stdin": by_hand}}  # as nbconvert, nbval and papermill do not
+    kernel = SimpleNamespace(get_parent=lambda _: request)
+    ipython = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=kernel))
+    around = SimpleNamespace(stderr=Terminal(), modules={"IPython": ipython})
+    monkeypatch.setattr(_progress, "sys", around)
+    monkeypatch.setattr(_progress, "_PATIENCE_S", 0)
+    make_simulation(lambda it: asyncio.sleep(0.01, answer(it)), names=("Aland",)).run(1)
+    says = "turn 1 of 1 · waiting for agent of Aland · 0 s so far"
+    assert shown[:1] == [("display", says)] * by_hand
+    assert shown[-1:] == [("update", "")] * by_hand
+    assert around.stderr.getvalue() == ""

@@ -7,20 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import make_client
 from worlds import PublicGoods
 
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.run import Ask, Run, State
 from llmsim_lab.run._reading import Reading, plain
 from llmsim_lab.run._run import about
 from llmsim_lab.run._turn import Turn
-
-
-def client(*replies: Any) -> LLMClient:
-    return LLMClient(
-        LLMConfig(model="scripted", seed=5, retry_wait_s=0), ScriptedBackend(list(replies))
-    )
-
 
 GIFT = {"amount": 3, "reasoning": "So.", "confidence": 0.5}
 
@@ -32,7 +25,7 @@ def read(run: PublicGoods) -> Reading:
 
 
 def test_records_hold_what_a_turn_was_in_json() -> None:
-    run = PublicGoods(llm_client=client(*[GIFT] * 4), state=None, name="gifts")
+    run = PublicGoods(llm_client=make_client([GIFT] * 4, seed=5), state=None, name="gifts")
     run.run(1)
     reading = read(run)
     assert json.loads(json.dumps(reading.records)) == reading.records
@@ -46,7 +39,7 @@ def test_records_hold_what_a_turn_was_in_json() -> None:
     [tried] = reading.calls[ann["calls"][0]]["tries"]
     assert json.loads(reading.text(tried["reply"])) == GIFT
     settings = json.loads(reading.text(tried["settings"]))
-    assert settings["model"] == "scripted"
+    assert settings["model"] == "auto"
     assert "amount" in settings["schema"]["properties"]
     assert tried["seed"] == 5
 
@@ -77,7 +70,7 @@ def test_what_came_from_outside_ends_a_turns_story(tmp_path: Path) -> None:
 
 
 def test_a_repaired_call_has_both_attempts_with_what_was_wrong() -> None:
-    run = PublicGoods(llm_client=client({"amount": 99}, *[GIFT] * 4))
+    run = PublicGoods(llm_client=make_client([{"amount": 99}, *[GIFT] * 4]))
     run.run(1)
     reading = read(run)
     [repaired] = [call for call in reading.calls.values() if call["status"] == "repaired"]
@@ -130,9 +123,9 @@ def test_numbers_that_come_later_can_be_charted() -> None:
 
 
 def test_calls_on_a_tape_have_its_numbers_and_others_come_after(tmp_path: Path) -> None:
-    taped = PublicGoods(llm_client=client(*[GIFT] * 4), tape=tmp_path / "a.tape")
+    taped = PublicGoods(llm_client=make_client([GIFT] * 4, seed=5), tape=tmp_path / "a.tape")
     taped.run(1)
-    loose = PublicGoods(llm_client=client(*[GIFT] * 4))
+    loose = PublicGoods(llm_client=make_client([GIFT] * 4, seed=5))
     loose.run(1)
     reading = read(taped)
     reading.add(about(loose, 2), loose)
@@ -142,7 +135,7 @@ def test_calls_on_a_tape_have_its_numbers_and_others_come_after(tmp_path: Path) 
 
 def test_a_number_that_json_does_not_know_is_a_word() -> None:
     assert plain({"a": [float("nan"), 0.1 + 0.2], "b": {1: (True, None)}}) == {
-        "a": ["nan", 0.3],
+        "a": ["NaN", 0.3],
         "b": {"1": [True, None]},
     }
 

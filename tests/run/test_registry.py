@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_config, recorded
-from counter_kit import CounterSimulation, make_counter
+from builders import make_config
+from counter_kit import CounterSimulation
 from tape_text import changed_manifest
 
 from llmsim_lab.errors import ConfigError, TapeError
@@ -30,11 +30,6 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def announce(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     entry = EntryPoint(name=name, value=value, group=_registry.ENTRY_POINTS)
     monkeypatch.setattr(_registry, "entry_points", lambda group: [entry] * (group == entry.group))
-
-
-def test_a_class_that_names_its_kind_is_known() -> None:
-    assert find_class("counter") is CounterSimulation
-    assert find_class("economic") is Simulation
 
 
 def test_a_kind_that_another_class_has_is_an_error() -> None:
@@ -69,13 +64,6 @@ def test_a_kind_that_a_package_announces_is_imported_when_needed(
     announce(monkeypatch, "counter", "counter_kit:CounterSimulation")
     monkeypatch.setattr(EntryPoint, "load", lambda _: known.update(counter=CounterSimulation))
     assert find_class("counter") is CounterSimulation
-
-
-def test_a_tape_of_an_unknown_kind_cannot_be_played(tmp_path: Path) -> None:
-    recorded(make_counter(tmp_path / "x.tape"), 1)
-    changed_manifest(tmp_path / "x.tape", 1, kind="weather")
-    with pytest.raises(TapeError, match=r"run 1 .* cannot be played: no kind .* 'weather'"):
-        load(tmp_path / "x.tape")
 
 
 def test_a_manifest_without_a_kind_is_a_fault_of_the_tape(tmp_path: Path) -> None:

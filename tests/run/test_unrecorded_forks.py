@@ -32,10 +32,3 @@ def test_a_fork_of_a_run_from_a_file_to_read_is_live_in_memory_and_says_so(
     assert new.turn_number == 3
     assert (new.tape, new.run_id) == (None, None)
     assert path.read_bytes() == before
-
-
-def test_a_fork_of_a_run_that_is_on_no_tape_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    made = make_counter()
-    made.run(1)
-    assert "NOT RECORDED" not in repr(made.fork())
-    assert caplog.messages == []

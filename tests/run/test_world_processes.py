@@ -87,14 +87,7 @@ def test_a_class_from_a_cell_is_recorded_defined_again_and_replayed(
         again = replay("pot.tape")
         print(again.to_frame().equals(frame), PublicGoods.replay("pot.tape").kind)
     """
-    sources = (
-        defined,
-        record,
-        same,
-        defined,
-        same,
-        "from llmsim_lab import lab; lab.TurnStepper('pot.tape')",
-    )
+    sources = (defined, record, same, defined, same)
     cells = [nbformat.v4.new_code_cell(textwrap.dedent(source)) for source in sources]
     notebook = nbformat.v4.new_notebook(cells=cells)
     folder = {"metadata": {"path": str(tmp_path)}}
@@ -102,4 +95,3 @@ def test_a_class_from_a_cell_is_recorded_defined_again_and_replayed(
     said = [cell.outputs for cell in notebook.cells]
     for place in (2, 4):
         assert said[place][0]["text"] == "True notebook:PublicGoods\n"
-    assert "coins.Ann" in str(said[5])

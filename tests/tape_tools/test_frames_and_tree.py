@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import GlobalState
 from llmsim_lab.run import fork, load, replay
+from llmsim_lab.run._run import record
 from llmsim_lab.simulation import Simulation
 
 
@@ -192,8 +194,10 @@ def test_two_forks_are_told_apart_by_what_was_done_to_them(tape: Tape) -> None:
 
 
 def test_another_state_is_named_by_its_values(tape: Tape) -> None:
-    economy = load(tape, 1).turns[1].state.with_economy(GlobalState(inflation=9.5))
-    fork(tape, 1, turn=1, llm_client=make_client(), state=economy)
+    run = load(tape, 1).branch(1, make_client())
+    economy = run.state.with_economy(GlobalState(inflation=9.5))
+    run.turns[-1] = replace(run.turns[-1], state=economy)  # as a study does
+    record(run, tape, verb="fork", parent=1, fork_turn=1)
     [change] = tape.changes(2)
     assert change.startswith("state: interest_rate 4.5 → 4, ")
     assert "inflation 2 → 9.5" in change

@@ -36,9 +36,7 @@ def changes_of(runs: Sequence[RunInfo], turns: Sequence[Sequence[Any]]) -> list[
     if len(runs) == 1:
         return _few(_done(turns[0]).elements())
     (info, parent), (records, before) = runs, turns
-    was, now = _done(before), _done(records)
-    undone = [f"without {words}" for words in (was - now).elements()]
-    done, own = _few([*(now - was).elements(), *undone]), []
+    done, own = _few((_done(records) - _done(before)).elements()), []
     if info.fork_turn is not None and before[0]["interventions"] == records[0]["interventions"]:
         fields = _few(_changed(before[0]["state"], records[0]["state"]))
         own = [_line(f"state: {', '.join(fields)}")] if fields else []
@@ -47,8 +45,7 @@ def changes_of(runs: Sequence[RunInfo], turns: Sequence[Sequence[Any]]) -> list[
 
 def _done(records: Sequence[Any]) -> Counter[str]:
     """Return the interventions of turns, and those that are planned in the end, in words."""
-    parts = [record["interventions"] for record in records]
-    parts += [record["planned"] for record in records[-1:]]
+    parts = [*(record["interventions"] for record in records), records[-1]["planned"]]
     return Counter(_words(one) for part in parts for one in part)
 
 

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from counter_kit import make_counter
@@ -17,7 +16,7 @@ from tape_kit import bytes_in
 from llmsim_lab.errors import TapeError
 from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.tape import Tape
-from llmsim_lab.tape._journal import MAX_LINE, Index, Journal
+from llmsim_lab.tape._journal import MAX_LINE, Journal
 from llmsim_lab.tape._recorder import LiveRecorder
 
 
@@ -93,37 +92,26 @@ def test_a_line_has_at_most_32_mib(journal: Journal) -> None:
     assert another(journal).index.faulty == 0
 
 
-@pytest.mark.parametrize("kind", ["turn", "call"])
-def test_numbers_that_a_line_cannot_have_are_refused(journal: Journal, kind: str) -> None:
+def test_numbers_that_a_line_cannot_have_are_refused(journal: Journal) -> None:
     before = journal.path.read_bytes()
-    for run, turn in ((10**9, 1), (0, 1), (1, 10**9), (1, -(10**9))):
+    for run, turn, number in (
+        (10**9, 1, 1),
+        (0, 1, 1),
+        (1, 10**9, 1),
+        (1, -(10**9), 1),
+        (1, 1, 10**15),
+    ):
+        journal.index.next_call = number
         with pytest.raises(TapeError, match="than a tape can number"):
-            journal.append(run, kind, b"", turn=turn)
+            journal.append(run, "call", b"", turn=turn)
     assert journal.path.read_bytes() == before
-
-
-def test_a_ctrl_c_while_a_line_is_taken_in_leaves_the_index_right(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add = Index.add
-
-    def interrupted(*arguments: Any) -> None:
-        add(*arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Index, "add", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        journal.append(1, "set", b',"process":7')
-    monkeypatch.undo()
-    assert journal.append(1, "call", b',"seconds":1', turn=1) == 1
-    assert (journal.index.lines, journal.index.faulty) == (len(lines_of(journal.path)), 0)
 
 
 def test_lines_that_somebody_else_wrote_stop_the_writer_and_stay(journal: Journal) -> None:
     with journal.path.open("ab") as file:
         file.write(b"mine\n")
     before = journal.path.read_bytes()
-    with pytest.raises(TapeError, match="Nothing was written to the one that is there"):
+    with pytest.raises(TapeError, match=r"another file by now.* Nothing was written there"):
         journal.append(1, "set", b',"process":7')
     assert journal.path.read_bytes() == before
 
@@ -180,7 +168,7 @@ def test_no_verb_makes_a_tape_of_a_file_that_is_missing_or_empty(
     assert path.stat().st_size == 0
 
 
-@pytest.mark.parametrize("name", ["with space.tape", "a?b#c%20d.tape", "töpfe 磁带.tape", "x"])
+@pytest.mark.parametrize("name", ["a? b#c%20d.tape", "töpfe 磁带.tape", "x"])
 def test_a_tape_may_have_any_name_and_reading_leaves_no_trace(tmp_path: Path, name: str) -> None:
     run = make_counter(tmp_path / name)
     run.run(1)
@@ -234,11 +222,11 @@ def test_nothing_is_written_through_a_tape_that_is_packed_closed_or_for_reading_
     assert bytes_in(tmp_path) == before
 
 
-@pytest.mark.parametrize("run", [0, 4, -1, True])
-def test_a_run_that_is_not_there_is_named_with_those_that_are(tmp_path: Path, run: int) -> None:
-    path = make_small(tmp_path / "x.tape")
-    with Tape(path) as tape, pytest.raises(TapeError, match=f"has no run {run}; it has: 1, 2, 3"):
-        tape.run(run)
+def test_a_run_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    tape = Tape(make_small(tmp_path / "x.tape"))
+    for run in (0, 4, -1, True):
+        with pytest.raises(TapeError, match=f"has no run {run}; it has: 1, 2, 3"):
+            tape.run(run)
 
 
 def test_a_run_with_a_turn_missing_is_refused_by_the_gap(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def interrupt_each(folder: Path) -> None:
     alike, counted = begun(folder / "y.tape", HashBackend(faulty=True)), Lines()
     with counted.watched():
         asyncio.run(alike.arun(TURNS))
-    for number, name in enumerate(FUNCTIONS * 2):
+    for number, name in enumerate(FUNCTIONS):
         interrupt(folder / f"{number}", name, number, counted, alike)
 
 

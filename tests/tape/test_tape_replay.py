@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from builders import in_words, make_client, policy
+from journal_kit import run_program
 from tape_kit import asked, make_recorded
 
 from llmsim_lab.agents import Agent
@@ -41,10 +41,18 @@ def test_rules_models_their_faults_shocks_and_interventions_replay_to_the_last_b
     assert (asked(replayed), len(asked(simulation))) == ([], before)
 
 
-# --- forks, reruns, resumed runs ---------------------------------------------------------------
-
-
-# --- parts of one's own ------------------------------------------------------------------------
+@pytest.mark.process
+def test_a_replay_in_another_process_gives_the_same(tmp_path: Path) -> None:
+    simulation = make_recorded(tmp_path / "x.tape", turns=3, faulty=True)
+    code = """
+        from llmsim_lab.run import replay
+        run = replay(sys.argv[1])
+        print(run.to_frame().to_csv(), run.decisions().to_csv())
+        print([turn.state.model_dump_json() for turn in run.turns])
+    """
+    states = [turn.state.model_dump_json() for turn in simulation.turns]
+    frames = f"{simulation.to_frame().to_csv()} {simulation.decisions().to_csv()}"
+    assert run_program(code, tmp_path / "x.tape") == f"{frames}\n{states}\n"
 
 
 class Careless(Agent):
@@ -64,10 +72,7 @@ class Careless(Agent):
         return Action(agent_name=self.name, action_string=decision.action, policy_decision=decision)
 
 
-@pytest.mark.parametrize(
-    "site",
-    [None, CallSite(component="mine", agent="me", turn=0)],
-)
+@pytest.mark.parametrize("site", [None, CallSite(component="mine", agent="me", turn=0)])
 def test_agents_that_do_not_say_where_they_call_from_replay_and_resume(
     tmp_path: Path, site: CallSite | None
 ) -> None:
@@ -90,24 +95,3 @@ def test_agents_that_do_not_say_where_they_call_from_replay_and_resume(
     assert len(set(actions)) == len(actions) == 8
     never = make_client(TapeError("called"))
     assert replay(tmp_path / "x.tape", players=seats(never)).turns == simulation.turns
-
-
-# --- other processes, other orders -------------------------------------------------------------
-
-
-@pytest.mark.process
-def test_a_replay_in_another_process_gives_the_same(
-    tmp_path: Path, under_two_hash_seeds: Callable[..., list[str]]
-) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=3, faulty=True)
-    code = (
-        "import sys\n"
-        "from llmsim_lab.run import replay\n"
-        "run = replay(sys.argv[1])\n"
-        "print(run.to_frame().to_csv(), run.decisions().to_csv())\n"
-        "print([turn.state.model_dump_json() for turn in run.turns])\n"
-    )
-    printed = under_two_hash_seeds(code, tmp_path / "x.tape")
-    states = [t.state.model_dump_json() for t in simulation.turns]
-    expected = f"{simulation.to_frame().to_csv()} {simulation.decisions().to_csv()}\n{states}\n"
-    assert printed == [expected, expected]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,16 +56,13 @@ def test_texts_that_went_with_another_run_are_written_again(recorder: LiveRecord
 # --- turns ---------------------------------------------------------------------------------------
 
 
-def interrupted(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bool = True
-) -> None:
-    """Let a Ctrl-C come before a function is called, or after its work."""
+def interrupted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+    """Let a Ctrl-C come after a function's work."""
     whole = getattr(owner, name)
 
     def once(*arguments: Any, **named: Any) -> Any:
         monkeypatch.undo()
-        if after:
-            whole(*arguments, **named)
+        whole(*arguments, **named)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(owner, name, once)
@@ -116,20 +112,3 @@ def test_a_turn_that_ctrl_c_met_at_its_commit_is_left_as_it_is(
     assert ask(recorder, "b") == 2
     recorder.commit_turn(*record(2))
     assert findings(tape.path) == []
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_a_turn_whose_restart_met_ctrl_c_as_well_begins_again_with_its_answers(
-    recorder: LiveRecorder, monkeypatch: pytest.MonkeyPatch, after: bool
-) -> None:
-    assert [ask(recorder, text) for text in "aa"] == [1, 2]
-    assert ask(recorder, "b", **LATE) == 3
-    interrupted(monkeypatch, recorder.tape.journal, "append", after=after)
-    with pytest.raises(KeyboardInterrupt):
-        recorder.restart_turn(KeyboardInterrupt())
-    recorder.begin_turn(1)
-    assert [ask(recorder, text) for text in "aab"] == [1, 2, 4]
-    recorder.commit_turn(*record(1))
-    assert findings(recorder.tape.path) == []
-    forgets = re.findall(rb'"is":"forget"[^}]*"calls":\[3\]', recorder.tape.path.read_bytes())
-    assert len(forgets) == 1

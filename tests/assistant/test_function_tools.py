@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import threading
 from collections.abc import Callable
 from datetime import date
@@ -70,23 +69,6 @@ async def test_faults_are_results(
     result = await FunctionTools(series, unready).execute(name, parameters, user)
     assert (result.success, result.error_code) == (False, code)
     assert error in (result.error or "")
-
-
-async def test_a_function_works_in_a_thread_and_sees_the_callers_context() -> None:
-    user: contextvars.ContextVar[str] = contextvars.ContextVar("user")
-    user.set("ann")
-
-    def where() -> list[Any]:
-        """Say where it runs."""
-        return [user.get(), threading.current_thread() is threading.main_thread()]
-
-    async def here() -> bool:
-        """Say where it runs."""
-        return threading.current_thread() is threading.main_thread()
-
-    tools = FunctionTools(where, here)
-    assert (await tools.execute("where", {}, "ann")).data == ["ann", False]
-    assert (await tools.execute("here", {}, "ann")).data is True
 
 
 async def test_a_tool_that_hangs_holds_up_neither_the_loop_nor_the_answer() -> None:

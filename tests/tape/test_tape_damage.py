@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from counter_kit import counter_client, make_counter
-from journal_kit import add_run, findings, lines_of, make_small, record, sealed
+from counter_kit import make_counter
+from journal_kit import add_run, findings, lines_of, make_small, record
+from tape_text import sealed
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.errors import TapeError
-from llmsim_lab.run import replay, resume
 from llmsim_lab.tape import Tape, repair, verify
 from llmsim_lab.tape._recorder import LiveRecorder
 
@@ -164,24 +164,6 @@ def test_cut_anywhere_in_its_last_lines_a_tape_is_the_one_without_that_line(
             beside.unlink()
         kept += raw
     assert kept == whole
-
-
-@pytest.mark.parametrize("lost", [0, 2, 4])
-def test_a_run_whose_last_lines_were_cut_is_resumed_to_the_same_turns(
-    tmp_path: Path, lost: int
-) -> None:
-    path = tmp_path / "x.tape"
-    run = make_counter(path)
-    run.run(3)
-    run.close()
-    lines = lines_of(path)
-    path.write_bytes(b"".join(lines[: len(lines) - lost - 1]) + lines[-lost - 1][:-9])
-    resumed = resume(path, llm_client=counter_client())
-    resumed.run(3 - resumed.turn_number)
-    resumed.close()
-    states = [[turn.state for turn in one.turns] for one in (resumed, run, replay(path))]
-    assert states[0] == states[1] == states[2]
-    assert findings(path) == []
 
 
 def test_whole_lines_at_the_end_that_are_none_of_a_tape_are_cut_too(small: Path) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from counter_kit import counter_client, make_counter
-from journal_kit import lines_of, run_program, sealed
+from journal_kit import lines_of, run_program
+from tape_text import sealed
 
 from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.prompts._prompt import digest_of

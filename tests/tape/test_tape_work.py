@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.tape import _recorder
 from llmsim_lab.tape._lines import read_line
 from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.types import CallSite, ChatRequest, Message
 
 
 @pytest.fixture
@@ -36,6 +38,13 @@ def test_what_calls_share_is_on_the_tape_once(tmp_path: Path) -> None:
     assert sum(len(str(line["origin"][1])) for line in calls) / len(calls) < 60
     texts = [line["text"] for line in lines if "text" in line]
     assert len(texts) == len(set(texts))
+
+
+def test_a_call_that_does_not_say_where_it_comes_from_has_its_turn(recorder: LiveRecorder) -> None:
+    request = ChatRequest(model="m", messages=(Message("user", "Hi"),))
+    assert recorder.place(request).site == CallSite(component="call", turn=1)
+    mine = CallSite(component="mine", agent="me", turn=0)
+    assert recorder.place(replace(request, site=mine)).site == replace(mine, turn=1)
 
 
 # --- runs beside each other ----------------------------------------------------------------------

@@ -6,21 +6,21 @@ is one printable line a change, cut to a length.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from difflib import SequenceMatcher
 from typing import Any
 
 from llmsim_lab._util.jsontext import as_mapping, dumps, flat
 from llmsim_lab._util.text import clip, few, printable
+from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.tape._lines import RunInfo
 
 _MAX_TEXT = 60
 _MAX_CHANGE = 160
 _MAX_FIELDS = 4
 _MAX_PIECES = 3
-_MAX_WORDS = 2_000
 _MAX_DEPTH = 30
 _WAITING = ("timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive")
 """Settings of the model's client that say how patiently to ask, not what."""
@@ -97,15 +97,8 @@ def _prompts(before: RunInfo, after: RunInfo) -> list[str]:
 
 
 def _word_change(was: str, now: str) -> str:
-    old, new = was.split(), now.split()
-    if max(len(old), len(new)) > _MAX_WORDS:
-        return f"{len(old):,} words became {len(new):,}"
-    pieces = []
-    for tag, a, b, c, d in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
-        gone, come = (f'"{_line(" ".join(some), _MAX_TEXT)}"' for some in (old[a:b], new[c:d]))
-        words = {"insert": f"+ {come}", "delete": f"- {gone}", "replace": f"{gone} → {come}"}
-        pieces += [words[tag]] if tag in words else []
-    return ", ".join(few([*dict.fromkeys(pieces)], _MAX_PIECES)) or "its white space"
+    pieces = re.findall(r"(?s)(?:\[-.*?-\]|\{\+.*?\+\})+", word_diff(was, now))
+    return ", ".join(few([_line(piece, _MAX_TEXT) for piece in dict.fromkeys(pieces)], _MAX_PIECES))
 
 
 def _words(intervention: Any) -> str:

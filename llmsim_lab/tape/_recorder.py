@@ -164,7 +164,7 @@ class LiveRecorder(_AtTurn):
 
     def _held(self) -> AbstractContextManager[None]:
         """Return what makes lines possible, under the journal's lock: nothing while a run plays."""
-        is_held = self._journal.writers and not (self.gone or self.tape.closed)
+        is_held = self._journal.writers and not self.gone
         return nullcontext() if is_held else self.writing()
 
     def _error(self, what: str) -> TapeError:

@@ -43,14 +43,12 @@ class Tape:
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self.path = Path(path)
         self.read_only = read_only or self.path.suffix == ".gz"
-        self.closed = False
         self.journal = journal_at(self.path, make=not self.read_only)
         self._facts: dict[int, tuple[int, dict[str, Any]]] = {}
         """What lines say of runs, by number, with how many lines that were."""
 
     def close(self) -> None:
-        """Write nothing more by this object; what it has can still be read."""
-        self.closed = True
+        """Do nothing: the file is open only while a run plays or something is read."""
 
     def __enter__(self) -> Self:
         return self
@@ -297,13 +295,12 @@ class Tape:
         """Return what makes this process the file's only writer.
 
         Raises:
-            TapeError: the tape was closed or opened for reading only; when it is entered: another
-                process writes, or the file cannot be written to.
+            TapeError: the tape was opened for reading only; when it is entered: another process
+                writes, or the file cannot be written to.
         """
-        if self.read_only or self.closed:
-            how = "was closed" if self.closed else "is open for reading only"
+        if self.read_only:
             way_out = "gunzip it to record on it" if self.journal.is_packed else "open it anew"
-            raise TapeError(f"the tape {self.path} {how}; {way_out}")
+            raise TapeError(f"the tape {self.path} is open for reading only; {way_out}")
         return self.journal.writing()
 
     def add_run(

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from counter_kit import make_counter
@@ -197,28 +198,20 @@ def test_a_link_is_followed_and_stays_one(tmp_path: Path) -> None:
     assert path.with_name("x.tape.lock").stat().st_size == 0
 
 
-def test_nothing_is_written_through_a_tape_that_is_packed_closed_or_for_reading_only(
+def test_nothing_is_written_through_a_tape_that_is_packed_or_for_reading_only(
     tmp_path: Path,
 ) -> None:
     path = make_small(tmp_path / "x.tape")
     packed = tmp_path / "x.tape.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     before = bytes_in(tmp_path)
-    closed = Tape(path)
-    closed.close()
-    for tape in (Tape(path, read_only=True), Tape(packed), closed):
-        for write in (
-            lambda tape: add_run(tape),
-            lambda tape: tape.prune([3]),
-            lambda tape: LiveRecorder(tape, 1),
-            lambda tape: make_counter(tape),
-        ):
-            with pytest.raises(TapeError, match=r"is open for reading only|was closed"):
+    writes: list[Any] = [add_run, make_counter, lambda tape: tape.prune([3])]
+    for tape, way_out in ((Tape(path, read_only=True), "open it"), (Tape(packed), "gunzip it")):
+        for write in (*writes, lambda tape: LiveRecorder(tape, 1)):
+            with pytest.raises(TapeError, match=f"is open for reading only; {way_out}"):
                 write(tape)
     with pytest.raises(TapeError, match=r"no tape at .*; record on a \.tape, which gzip packs"):
         Tape(tmp_path / "new.tape.gz")
-    with pytest.raises(TapeError, match="reading only; gunzip it to record on it"):
-        add_run(Tape(packed))
     assert bytes_in(tmp_path) == before
 
 

@@ -112,8 +112,8 @@ def test_the_tree_shows_what_came_from_what(family: Path) -> None:
     assert title.endswith("runs.tape': 3 runs>")
     assert lines == [
         "1 economy · run · turns 1 to 3 · done · scripted",
-        '   2 economy · fork at turn 1 · prompt agent_policy: "ONE" → "exactly one" · turns 2 to 4 '
-        "· done · scripted",
+        "   2 economy · fork at turn 1 · prompt agent_policy: [-ONE-]{+exactly one+} · "
+        "turns 2 to 4 · done · scripted",
         "      3 economy · fork at turn 4 · turn 4: set shock.supply 2, note oil · turns 5 to 5 "
         "· done · scripted",
     ]
@@ -182,7 +182,7 @@ def test_an_edited_prompt_is_named_by_its_words_and_by_the_part_that_has_it_alon
     run = fork(tape, 1, turn=1, llm_client=make_client())
     prompt = run.prompt("agent_policy")
     fork(tape, 1, turn=1, llm_client=make_client(), prompt=prompt.replace(" ONE", ""))
-    assert tape.changes(3) == ['prompt agent_policy: - "ONE"']
+    assert tape.changes(3) == ["prompt agent_policy: [- ONE-], [-ONE -]"]
 
 
 def test_another_model_and_other_settings_are_named(tape: Tape) -> None:

@@ -143,7 +143,7 @@ async def test_faults_of_looking_up_are_told() -> None:
 
 
 async def test_an_agent_looks_up_no_more_often_than_it_may() -> None:
-    lines = await looked_up(wants("a", "b"), wants("c"), max_lookups=2)
+    lines = await looked_up(wants("a", "b"), wants("c"), wants("d"), max_lookups=2)
     assert [line.partition(":")[0][-3:] for line in lines] == ["a')", "b')", "c')"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError, validate_call
 from pydantic_core import SchemaError, to_jsonable_python
 
-from llmsim_lab._util.text import faults
+from llmsim_lab._util.text import clip, faults
 from llmsim_lab.assistant._toolbox import IDENTITY, failed_result, without
 from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.errors import ConfigError, LabError, TapeError
@@ -60,7 +60,7 @@ class FunctionTools:
                 schema = without(TypeAdapter(function).json_schema())
             except (PydanticUserError, SchemaError, TypeError, NameError) as error:
                 what = f"the parameters of the tool {name!r} cannot come from JSON"
-                raise ConfigError(f"{what}: {str(error).splitlines()[0]}") from error
+                raise ConfigError(f"{what}: {clip(str(error), 200)}") from error
             needs_yes = name in destructive or None
             self._declared[name] = ToolDeclaration(name, description, schema, needs_yes)
         if unknown := sorted(set(destructive) - self._calls.keys()):

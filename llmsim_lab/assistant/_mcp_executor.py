@@ -338,7 +338,8 @@ def result_of(tool: Tool, reply: CallToolResult) -> ToolResult:
     if reply.is_error:
         text = text.removeprefix(f"Error executing tool {tool.name}: ")
         text = clip(text or "the tool failed and does not say why", _MAX_ERROR_CHARS)
-        return failed_result(text, clip(str((reply.meta or {}).get(ERROR_KEY, "TOOL_ERROR")), 60))
+        code = (reply.meta or {}).get(ERROR_KEY) or "TOOL_ERROR"
+        return failed_result(text, clip(str(code), 60))
     data: Any = reply.structured_content
     if data is None:
         data = text

@@ -21,6 +21,7 @@ _MAX_TEXT = 60
 _MAX_CHANGE = 160
 _MAX_FIELDS = 4
 _MAX_PIECES = 3
+_MAX_COMPARED = 10_000
 _MAX_DEPTH = 30
 _WAITING = ("timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive")
 """Settings of the model's client that say how patiently to ask, not what."""
@@ -97,6 +98,8 @@ def _prompts(before: RunInfo, after: RunInfo) -> list[str]:
 
 
 def _word_change(was: str, now: str) -> str:
+    if max(len(was), len(now)) > _MAX_COMPARED:
+        return f"{len(was):,} characters became {len(now):,}"
     pieces = re.findall(r"(?s)(?:\[-.*?-\]|\{\+.*?\+\})+", word_diff(was, now))
     return ", ".join(few([_line(piece, _MAX_TEXT) for piece in dict.fromkeys(pieces)], _MAX_PIECES))
 

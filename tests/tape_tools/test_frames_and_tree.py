@@ -183,6 +183,8 @@ def test_an_edited_prompt_is_named_by_its_words_and_by_the_part_that_has_it_alon
     prompt = run.prompt("agent_policy")
     fork(tape, 1, turn=1, llm_client=make_client(), prompt=prompt.replace(" ONE", ""))
     assert tape.changes(3) == ["prompt agent_policy: [- ONE-], [-ONE -]"]
+    fork(tape, 1, turn=1, llm_client=make_client(), prompt=prompt.edit("x" * 10_001))
+    assert "characters became 10," in tape.changes(4)[0]
 
 
 def test_another_model_and_other_settings_are_named(tape: Tape) -> None:

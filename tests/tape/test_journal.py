@@ -108,13 +108,25 @@ def test_numbers_that_a_line_cannot_have_are_refused(journal: Journal) -> None:
     assert journal.path.read_bytes() == before
 
 
-def test_lines_that_somebody_else_wrote_stop_the_writer_and_stay(journal: Journal) -> None:
-    with journal.path.open("ab") as file:
-        file.write(b"mine\n")
-    before = journal.path.read_bytes()
+@pytest.mark.parametrize("when", ["before", "between the look and the write"])
+def test_lines_that_somebody_else_wrote_stop_the_writer_and_stay(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    write = os.write
+
+    def write_mine(fd: int = -1, data: bytes = b"") -> int:
+        with journal.path.open("ab") as file:
+            file.write(b"mine\n")
+        return write(fd, data) if data else 0
+
+    if when == "before":
+        write_mine()
+    else:
+        monkeypatch.setattr(os, "write", write_mine)
     with pytest.raises(TapeError, match=r"another file by now.* Nothing was written there"):
         journal.append(1, "set", b',"process":7')
-    assert journal.path.read_bytes() == before
+    assert (lines_of(journal.path)[-1] == b"mine\n") == (when == "before")
+    assert b"mine\n" in lines_of(journal.path)
 
 
 # --- opening -----------------------------------------------------------------------------------

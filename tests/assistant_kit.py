@@ -20,32 +20,18 @@ from llmsim_lab.assistant._types import (
 
 CONSTITUTION = "You are a task assistant."
 
-_ID = {"task_id": {"type": "integer", "minimum": 1}}
+
+def _form(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [*properties]}
+
+
+_ID = {"type": "integer", "minimum": 1}
+_TITLE = {"type": "string", "minLength": 1, "maxLength": 100}
 TASK_TOOLS = [
-    ToolDeclaration(
-        "add_task",
-        "Create a task.",
-        {
-            "type": "object",
-            "properties": {
-                "user_id": {"type": "string"},
-                "title": {"type": "string", "minLength": 1, "maxLength": 100},
-            },
-            "required": ["user_id", "title"],
-            "additionalProperties": False,
-        },
-    ),
-    ToolDeclaration("list_tasks", "Show all tasks.", {"type": "object", "properties": {}}),
-    ToolDeclaration(
-        "complete_task",
-        "Mark a task as done.",
-        {"type": "object", "properties": _ID, "required": ["task_id"]},
-    ),
-    ToolDeclaration(
-        "delete_task",
-        "Remove a task.",
-        {"type": "object", "properties": _ID, "required": ["task_id"]},
-    ),
+    ToolDeclaration("add_task", "Create a task.", _form(user_id={"type": "string"}, title=_TITLE)),
+    ToolDeclaration("list_tasks", "Show all tasks."),
+    ToolDeclaration("complete_task", "Mark a task as done.", _form(task_id=_ID)),
+    ToolDeclaration("delete_task", "Remove a task.", _form(task_id=_ID)),
 ]
 
 
@@ -60,9 +46,8 @@ class ScriptedAdapter:
     A response is a text, a tool call or a list of them, an ``LLMResponse``, or an exception.
     """
 
-    def __init__(self, *script: Any, tools: Sequence[ToolDeclaration] = TASK_TOOLS) -> None:
+    def __init__(self, *script: Any) -> None:
         self.script = list(script)
-        self.tools = {tool.name: tool for tool in tools}
         self.seen: list[tuple[LLMMessage, ...]] = []
         self.offered: list[list[ToolDeclaration]] = []
         self.settings: list[tuple[float, int]] = []
@@ -86,9 +71,6 @@ class ScriptedAdapter:
             return LLMResponse(function_calls=said, finish_reason="tool_calls")
         return said if isinstance(said, LLMResponse) else LLMResponse(said)
 
-    def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
-        return [self.tools[name] for name in names if name in self.tools]
-
 
 class MemoryTasks:
     """Tasks of several users, in memory."""
@@ -98,9 +80,13 @@ class MemoryTasks:
         self.ran: list[tuple[str, dict[str, Any], str]] = []
         self.instead: Callable[[str], Any] | None = None
         """What happens in place of the tool, for the faults."""
+        self.declared = list(TASK_TOOLS)
 
     def get_available_tools(self) -> list[str]:
-        return [tool.name for tool in TASK_TOOLS]
+        return [tool.name for tool in self.declared]
+
+    def get_tool_declarations(self, _: Sequence[str]) -> list[ToolDeclaration]:
+        return self.declared
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
         self.ran.append((tool_name, parameters, user_id))
@@ -159,17 +145,13 @@ def context(message: str = "Hello", *, user_id: str = "ann", **fields: Any) -> D
     return DecisionContext(user_id=user_id, message=message, **fields)
 
 
-def engine(
-    *script: Any, tools: Any = None, config: AgentEngineConfig | None = None, log: Any = None
-) -> LLMAgentEngine:
+def engine(*script: Any, tools: Any = None, log: Any = None, **settings: Any) -> LLMAgentEngine:
     """Return an engine on a scripted model, with tasks in memory."""
-    return LLMAgentEngine(
-        ScriptedAdapter(*script),
-        MemoryTasks(ann=["Buy milk", "Call mum"]) if tools is None else tools,
-        CONSTITUTION,
-        config=config,
-        decision_log=log,
-    )
+    tools = MemoryTasks(ann=["Buy milk", "Call mum"]) if tools is None else tools
+    config = AgentEngineConfig(**settings)
+    made = LLMAgentEngine(ScriptedAdapter(*script), tools, CONSTITUTION, config=config)
+    made.decision_log = log
+    return made
 
 
 def conversation(who: Any, **options: Any) -> Chat:
@@ -185,8 +167,3 @@ def conversation(who: Any, **options: Any) -> Chat:
 async def decide(message: str, *script: Any, **options: Any) -> AgentDecision:
     """Return a new engine's decision on one message."""
     return await engine(*script, **options).process_message(context(message))
-
-
-async def process_on(adapter: Any, tools: Any, message: str = "Hi") -> AgentDecision:
-    """Return the decision on one message of an engine with this adapter and these tools."""
-    return await LLMAgentEngine(adapter, tools, CONSTITUTION).process_message(context(message))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -11,34 +12,44 @@ from zlib import crc32
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.tape._journal import text_digest
 
-__all__ = ["changed_manifest", "rewrite"]
+__all__ = ["changed_manifest", "rewrite", "sealed"]
+
+
+def sealed(lines: Iterable[bytes]) -> list[bytes]:
+    """Return lines with the sums that they should have, as somebody would who computes them."""
+    sums: dict[int, int] = {}
+    found = []
+    for raw in lines:
+        if (parts := re.match(rb'(.*),"sum":"[0-9a-f]*"\}\n\Z', raw, re.DOTALL)) is None:
+            found.append(raw)
+            continue
+        of = re.match(rb'\{"run":(\d{1,9}),', raw)
+        run = int(of[1]) if of else 0
+        own = crc32(parts[1], sums.get(run, run))
+        if run:
+            sums[run] = own
+        found.append(b'%b,"sum":"%08x"}\n' % (parts[1], own))
+    return found
 
 
 def rewrite(path: Path, edit: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
     """Write each line of a tape again as ``edit`` returns it, left out if None, with right sums."""
-    sums: dict[int, int] = {}
     names: dict[str, str] = {}
     lines = []
     for raw in path.read_bytes().split(b"\n")[:-1]:
         value = json.loads(raw)
         del value["sum"]
-        changed = edit(value)
-        if changed is None:
+        if (changed := edit(value)) is None:
             continue
         if "text" in changed:
             digest = text_digest(dumps(changed["value"]).encode()).decode()
             names[changed["text"]] = digest
             changed = {**changed, "text": digest}
-        text = dumps(changed)
+        text = dumps({**changed, "sum": ""})
         for old, new in names.items():
             text = text.replace(f'"{old}"', f'"{new}"')
-        run = changed.get("run")
-        before = 0 if run is None else sums.get(run, run)
-        own = crc32(text[:-1].encode(), before)
-        if run is not None:
-            sums[run] = own
-        lines.append(f'{text[:-1]},"sum":"{own:08x}"}}\n')
-    path.write_text("".join(lines), encoding="utf-8", newline="\n")
+        lines.append(f"{text}\n".encode())
+    path.write_bytes(b"".join(sealed(lines)))
 
 
 def changed_manifest(path: Path, run: int, **changes: Any) -> None:

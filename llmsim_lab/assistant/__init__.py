@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from llmsim_lab import _util
 from llmsim_lab.assistant._adapter import OllamaAdapter
-from llmsim_lab.assistant._chat import Chat, replay_chat
+from llmsim_lab.assistant._chat import Chat
 from llmsim_lab.assistant._constitution import load_constitution
 from llmsim_lab.assistant._decision_log import DecisionLog
 from llmsim_lab.assistant._engine import LLMAgentEngine
@@ -42,7 +42,6 @@ __all__ = [
     "ToolExecutor",
     "ToolLookup",
     "load_constitution",
-    "replay_chat",
 ]
 
 # ``_types`` has the contract's other names, for which it gives no module, and what an adapter or an

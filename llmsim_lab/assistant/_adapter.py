@@ -158,9 +158,7 @@ def _wired(tools: Sequence[ToolDeclaration], *, responds: bool) -> tuple[Mapping
     """Return declarations as requests have them, with ``respond`` if they are to have it."""
     names = [tool.name for tool in tools]
     if RESPOND in names:
-        raise ConfigError(
-            f"a tool is named {RESPOND!r}, which is how the model answers; rename the tool"
-        )
+        raise ConfigError(f"a tool is named {RESPOND!r}, as the model's answer is; rename it")
     # The text stands first, since small models write worse texts after filling in a form. ``done``
     # is not read; the requests of recorded conversations have it.
     parameters = {

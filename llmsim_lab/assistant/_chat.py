@@ -8,8 +8,7 @@ all that people, models and tools say is escaped.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -30,7 +29,7 @@ from llmsim_lab.assistant._types import (
     ToolExecutor,
 )
 from llmsim_lab.errors import ConfigError, TapeMiss
-from llmsim_lab.llm import Person, Tape
+from llmsim_lab.llm import Person
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Ask, Run, State
 
@@ -83,10 +82,11 @@ class Exchange(NamedTuple):
 class Chat(Run[ChatState]):
     """A conversation: keeps what was said, which the engine itself does not, one message a turn.
 
-    ``send`` says the next message. ``run`` answers what is known already: recorded messages, those
-    of a fork's origin, and those planned with ``intervene(turn, {"inbox": "..."})``, which the turn
-    after that one answers. A replay answers the recorded messages only, in their order. What the
-    tools answer is on the tape like the model's replies, so a replay runs no tool; a conversation
+    ``send`` says the next message. ``run`` answers what is known already: recorded messages, and
+    those planned with ``intervene(turn, {"inbox": "..."})``, which the turn after that one answers;
+    a fork knows the one that its turn was sent. A replay answers the recorded messages only, in
+    their order: ``replay(tape, turns=0)`` is at its beginning, to be sent them. What the tools
+    answer is on the tape like the model's replies, so a replay runs no tool; a conversation
     that continues live needs ``tools`` again.
 
     Who answers has the seat ``assistant``: the model, with these tools; or, as
@@ -172,14 +172,6 @@ class Chat(Run[ChatState]):
         """Return True if no further message is known."""
         return not state.inbox
 
-    def branch(self, at: int, *how: Any, **changes: Any) -> Self:
-        """Return a conversation that goes on from here, and knows what was said afterwards."""
-        new = super().branch(at, *how, **changes)
-        for turn in self.turns[at + 1 :]:
-            for item in turn.interventions:
-                new.planned = {**new.planned, item.turn: [*new.planned.get(item.turn, ()), item]}
-        return new
-
     def _sheet(self, state: ChatState) -> str:
         """Return what a person in the assistant's seat is shown."""
         said = [*state.said, Message(role="user", content=state.inbox)]
@@ -196,8 +188,7 @@ class Chat(Run[ChatState]):
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The messages so far and what was decided, oldest first."""
-        turns = self.turns[1:]
-        return tuple(Exchange(it.number, it.state.message, it.state.decision) for it in turns)
+        return tuple(Exchange(t.number, t.state.message, t.state.decision) for t in self.turns[1:])
 
     @property
     def recorded(self) -> tuple[str, ...]:
@@ -248,23 +239,6 @@ class Chat(Run[ChatState]):
         lines = [f"A conversation of {self.user_id}, {len(self.exchanges)} messages{lost}"]
         lines += [_exchange_text(x.message, x.decision) for x in self.exchanges]
         return "\n".join(lines)
-
-
-def replay_chat(tape: Tape | str | Path, run: int | None = None) -> Chat:
-    """Return a recorded conversation at its beginning, to be replayed message by message.
-
-    No model is asked, no tool runs. ``Chat.replay`` replays all of it.
-
-    Args:
-        tape: the tape, or its file.
-        run: which run on it; the latest if not given.
-
-    Raises:
-        TapeError: there is no such run, or it is not a conversation.
-    """
-    tape = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
-    # A fork begins with the turns that it shares with its origin: those are not said again.
-    return Chat.replay(tape, run, turns=tape.run(run).fork_turn or 0)
 
 
 def _kept(decision: AgentDecision, asked: PendingAction | None, number: int) -> AgentDecision:

@@ -8,10 +8,10 @@ pending belongs to a program that ended in between.
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from llmsim_lab._util.text import now
 from llmsim_lab.errors import DataError
 
 
@@ -48,7 +48,7 @@ class DecisionLog:
         self._append(row="tool", **row)
 
     def _append(self, **row: Any) -> None:
-        row["time"] = datetime.now(UTC).isoformat(timespec="milliseconds")
+        row["time"] = now()
         text = json.dumps(row, ensure_ascii=False, default=str)
         # JSON may hold half a character, which UTF-8 cannot: it is written as its escape.
         line = f"{text}\n".encode("utf-8", "backslashreplace")

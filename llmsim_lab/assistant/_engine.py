@@ -44,7 +44,6 @@ a call that is cancelled from outside leaves nothing on a tape."""
 TROUBLE = "I'm having trouble processing your request. Please try again."
 RATE_LIMITED = "I'm receiving too many requests. Please wait a moment."
 TOO_COMPLEX = "That request is too complex. Could you break it into smaller steps?"
-NOT_ASKED = "You were not asked anything here, so there is nothing to answer with yes or no."
 
 _YES = re.compile("yes|ok|okay|confirm|ja|bestätigen|oui|confirmer|是|是的|好|好的|确认")
 _NO = re.compile("no|cancel|stop|nein|abbrechen|non|annuler|不|不是|不要|否|取消")
@@ -124,7 +123,7 @@ class _Message:
 
     The outcome categories, each with its kind: ``SUCCESS`` (``RESPONDED``, ``TOOL_DONE``,
     ``CONFIRMATION_ASKED``, ``CANCELLED``), ``ERROR`` (``TOOL_FAILED``, ``TOO_MANY_STEPS``, the code
-    of a failed result or an ``LLMError``), ``REFUSAL`` (``DECLINED``, ``NOT_ASKED``,
+    of a failed result or an ``LLMError``), ``REFUSAL`` (``DECLINED``,
     ``CONFIRMED_BEFORE``), ``AMBIGUITY`` (``CLARIFICATION``, ``CONFIRMATION_UNCLEAR``). Where there
     is no decision: ``ERROR`` with the exception's name.
     """
@@ -162,8 +161,6 @@ class _Message:
             or pending.conversation_id not in ("", context.conversation_id)
         ):
             log_event(logger, logging.WARNING, "confirmation_ignored", user=context.user_id)
-            if answer is not None:
-                return self._says("REFUSAL:NOT_ASKED", NOT_ASKED)
             pending = None
         if pending is not None and answer is None:
             unclear = "I did not take that for a yes or a no. "
@@ -171,9 +168,7 @@ class _Message:
         if pending is not None and answer == "no":
             return self._says("SUCCESS:CANCELLED", f"All right, I will not {_words_of(pending)}.")
         try:
-            toolbox = await Toolbox.of(
-                engine.tool_executor, engine.llm_adapter, config.confirm, config.timeout_seconds
-            )
+            toolbox = await Toolbox.of(engine.tool_executor, config.confirm, config.timeout_seconds)
             if pending is not None:
                 return await self._confirm(pending, toolbox)
             return await self._converse(toolbox)

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError, validate_call
 from pydantic_core import SchemaError, to_jsonable_python
 
-from llmsim_lab._util.text import faults
-from llmsim_lab.assistant._toolbox import IDENTITY, failed_result, untitled, without
+from llmsim_lab._util.text import clip, faults
+from llmsim_lab.assistant._toolbox import IDENTITY, failed_result, without
 from llmsim_lab.assistant._types import ToolDeclaration, ToolResult
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 
@@ -46,33 +46,25 @@ class FunctionTools:
         >>> tools = FunctionTools(population)
     """
 
-    def __init__(self, *functions: Callable[..., Any], destructive: Sequence[str] = ()) -> None:
+    def __init__(self, *functions: Any, destructive: Sequence[str] = ()) -> None:
         self._calls: dict[str, Callable[..., Any]] = {}
         self._declared: dict[str, ToolDeclaration] = {}
         for function in functions:
-            self._add(function, destructive)
+            name, description = function.__name__, inspect.getdoc(function)
+            if name in self._calls:
+                raise ConfigError(f"two tools have the name {name!r}; rename one function")
+            if not description:
+                raise ConfigError(f"the tool {name!r} needs a docstring, for the model to read")
+            try:
+                self._calls[name] = validate_call(config=ConfigDict(allow_inf_nan=False))(function)
+                schema = without(TypeAdapter(function).json_schema())
+            except (PydanticUserError, SchemaError, TypeError, NameError) as error:
+                what = f"the parameters of the tool {name!r} cannot come from JSON"
+                raise ConfigError(f"{what}: {clip(str(error), 200)}") from error
+            needs_yes = name in destructive or None
+            self._declared[name] = ToolDeclaration(name, description, schema, needs_yes)
         if unknown := sorted(set(destructive) - self._calls.keys()):
             raise ConfigError(f"destructive names no tool: {', '.join(unknown)}")
-
-    def _add(self, function: Any, destructive: Sequence[str]) -> None:
-        name: str = function.__name__
-        if name in self._calls:
-            raise ConfigError(f"two tools have the name {name!r}; rename one function")
-        if not (description := inspect.getdoc(function)):
-            raise ConfigError(
-                f"the tool {name!r} needs a docstring: the model reads what it is for"
-            )
-        try:
-            self._calls[name] = validate_call(config=ConfigDict(allow_inf_nan=False))(function)
-            schema = TypeAdapter(function).json_schema()
-        except (PydanticUserError, SchemaError, TypeError, NameError) as error:
-            why = str(error).partition("\n")[0]
-            raise ConfigError(
-                f"the parameters of the tool {name!r} cannot come from JSON: {why}"
-            ) from error
-        needs_yes = True if name in destructive else None
-        parameters = untitled(without(schema))
-        self._declared[name] = ToolDeclaration(name, description, parameters, needs_yes)
 
     def get_available_tools(self) -> list[str]:
         """Return the functions' names."""

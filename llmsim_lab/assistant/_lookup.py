@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from llmsim_lab._spans import Span
-from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
@@ -29,9 +28,8 @@ class ToolLookup:
     Looking up is a conversation of its own, of at most ``max_lookups`` model calls. The decision is
     then made as without tools, with the findings at the end of the prompt. Every tool's result is
     on the run's tape, and a replay runs no tool. Calls of tools that need a person's yes fail; so
-    do those of an MCP server that does not say what its tools do, unless ``confirm`` says
-    otherwise. The calls and tokens of looking up are on the tape; a run's frame counts those of
-    the decisions.
+    do those of an MCP server that does not say what its tools do, unless their names only read.
+    The calls and tokens of looking up are on the tape; a run's frame counts those of the decisions.
 
     In any world it makes a player: ``players={"Ann": ToolLookup(tools).player(client)}``. Several
     players may share one.
@@ -39,22 +37,10 @@ class ToolLookup:
     Args:
         tools: runs the tools; they act for the agent that asks.
         max_lookups: most model calls for looking up, before each decision.
-        confirm: by tool, whether a call needs a person's yes, as in ``AgentEngineConfig``.
-
-    Raises:
-        ConfigError: ``max_lookups`` is below 1.
     """
 
-    def __init__(
-        self,
-        tools: ToolExecutor,
-        *,
-        max_lookups: int = 2,
-        confirm: Mapping[str, bool] | None = None,
-    ) -> None:
-        self.max_lookups = whole_number("max_lookups", max_lookups, least=1)
-        self.tools = tools
-        self._confirm = confirm
+    def __init__(self, tools: ToolExecutor, *, max_lookups: int = 2) -> None:
+        self.tools, self.max_lookups = tools, max_lookups
 
     async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
         """Return the prompt with what the model found at its end, one line for each call.
@@ -71,7 +57,7 @@ class ToolLookup:
         """
         adapter = OllamaAdapter(client)
         with scoped(asker=site.agent):  # agents of one run may have different tools
-            toolbox = await Toolbox.of(self.tools, adapter, self._confirm)
+            toolbox = await Toolbox.of(self.tools)
         if not toolbox.declarations:
             return prompt
         system, situation = getattr(prompt, "system", ""), getattr(prompt, "user", prompt)

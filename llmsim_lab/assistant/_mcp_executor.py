@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import anyio
@@ -30,10 +29,11 @@ from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.assistant._toolbox import (
     ERROR_KEY,
     IDENTITY,
+    MAYBE,
     USER_KEY,
     failed_result,
     reads_by_name,
-    untitled,
+    without,
 )
 from llmsim_lab.assistant._types import ToolDeclaration, ToolResult, ToolServerError
 from llmsim_lab.errors import ConfigError
@@ -44,17 +44,12 @@ try:
     from mcp.server.mcpserver import MCPServer
     from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, CallToolResult, TextContent, Tool
 except ImportError as error:
-    raise ImportError(
-        f"MCPToolExecutor needs the mcp library: pip install 'llmsim-lab[tools]' ({error})"
-    ) from error
+    raise ImportError("MCPToolExecutor needs mcp: pip install 'llmsim-lab[tools]'") from error
 
 logger = logging.getLogger(__name__)
 
 _MAX_ERROR_CHARS = 1_000
 _MAX_STDERR_BYTES = 500
-_SERVER_CODES = ("INVALID_PARAMETERS", "NOT_FOUND", "TOOL_ERROR")
-"""How a server's tool fails: wrong arguments, something they name is missing, or other."""
-_MAYBE = "it may have been done anyway"
 
 
 class MCPToolExecutor:
@@ -68,15 +63,13 @@ class MCPToolExecutor:
         server: a command to start, as a list of words, or ``mcp.StdioServerParameters`` where it
             needs a folder or environment variables; the URL of a server; or a server of the
             ``mcp`` library's in this process.
-        timeout_s: longest wait for a tool's answer, seconds; below the limit of the one
-            who waits for it, who would otherwise not learn what went wrong.
-        start_timeout_s: longest wait for the server to start, and for a list of its tools, seconds.
+        start_timeout_s: longest wait for the server to start and list its tools, seconds.
 
     Raises:
         ConfigError: ``server`` is a text and not a URL.
 
     Example:
-        >>> tools = MCPToolExecutor(["llmsim-lab-tasks", "--db", "tasks.db"])
+        >>> tools = MCPToolExecutor(["llmsim-lab-tasks"])
         >>> result = await tools.execute("add_task", {"description": "Buy milk"}, user_id="ann")
     """
 
@@ -84,36 +77,26 @@ class MCPToolExecutor:
         self,
         server: Sequence[str] | StdioServerParameters | MCPServer[Any] | Server[Any] | str,
         *,
-        timeout_s: float = 20.0,
         start_timeout_s: float = 60.0,
     ) -> None:
         if isinstance(server, str) and "://" not in server:
-            raise ConfigError(
-                f"server={server!r} is not a URL; give a command as a list of words, such as "
-                "['llmsim-lab-tasks', '--db', 'tasks.db']"
-            )
+            what = f"server={server!r} is not a URL; give a command as a list of words"
+            raise ConfigError(f"{what}: {server.split()}")
         if isinstance(server, list | tuple):
             # What is not UTF-8 would end the connection.
             server = StdioServerParameters(
                 command=server[0], args=server[1:], encoding_error_handler="replace"
             )
-        self.timeout_s, self._start_timeout_s = timeout_s, start_timeout_s
         self._target: Any = server
+        self._start_timeout_s = start_timeout_s
         self._closed = False
         self._connection: _Connection | None = None
-        self._tools: dict[str, Tool] | None = None
         self._lock = threading.Lock()
 
     @classmethod
-    def tasks(cls, db: Path | str | None = None) -> Self:
-        """Return the tools of the shipped task server, started as another program.
-
-        Args:
-            db: the SQLite file; None keeps the tasks only as long as the server runs.
-        """
-        # Absolute, since a restart may be in another folder.
-        file = [] if db is None else ["--db", str(Path(db).absolute())]
-        return cls([sys.executable, "-m", "llmsim_lab.assistant.tasks", *file])
+    def tasks(cls) -> Self:
+        """Return the tools of the shipped task server, started as another program."""
+        return cls([sys.executable, "-m", "llmsim_lab.assistant.tasks"])
 
     def get_available_tools(self) -> list[str]:
         """Return the names of the server's tools; the first time this waits for its start.
@@ -124,15 +107,15 @@ class MCPToolExecutor:
             ToolServerError: it could not be started.
             ConfigError: the program does not exist, or these tools were closed.
         """
-        return list(self._known())
+        return list(self._connected().tools)
 
     def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
         """Return the declarations of these tools, as far as the server has them."""
-        known = self._known()
+        known = self._connected().tools
         return [declaration_of(known[name]) for name in names if name in known]
 
     async def ready(self) -> None:
-        """Ask the server for its tools, without blocking the event loop.
+        """Start the server, without blocking the event loop, and ask it for its tools.
 
         Afterwards names and declarations are returned at once.
 
@@ -140,44 +123,39 @@ class MCPToolExecutor:
             ToolServerError: the server could not be started.
             ConfigError: the program does not exist, or these tools were closed.
         """
-        await asyncio.to_thread(self._list)
+        await asyncio.to_thread(self._connected)
 
     start = ready
 
     async def execute(self, tool_name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
-        """Run a tool for a user; its failures are results.
+        """Run a tool for a user; its failures are results. How long to wait is up to the caller.
 
-        A call is made once. If the server dies or stays silent during a call, it is not
-        known whether it took effect, and the result says so.
+        A call is made once. If the server dies during a call, it is not known whether it took
+        effect, and the result says so.
 
-        The codes of failed results: ``INVALID_PARAMETERS``, ``NOT_FOUND`` and ``TOOL_ERROR`` are
-        the tool's own, the first two where the server tells them apart; ``TOOL_NOT_FOUND``;
-        ``TIMEOUT``, ``SERVER_DIED`` and ``INVALID_RESULT`` are the server's faults.
+        The codes of failed results: ``INVALID_PARAMETERS`` and ``TOOL_ERROR``, or the code that the
+        server gives; ``TOOL_NOT_FOUND``; ``SERVER_DIED`` and ``INVALID_RESULT`` are the server's
+        faults.
 
         Args:
             tool_name: the tool.
             parameters: its arguments, without the user's identity.
             user_id: who it acts for, as authenticated.
+
+        Raises:
+            ToolServerError: the server could not be started.
+            ConfigError: the program does not exist, or these tools were closed.
         """
+        connection = await asyncio.to_thread(self._connected)
         try:
-            connection = await asyncio.to_thread(self._connected)
-            tool = (self._tools or {}).get(tool_name)
-            tool = tool or (await asyncio.to_thread(self._list)).get(tool_name)
-            if tool is None:
+            if (tool := connection.tools.get(tool_name)) is None:
                 return failed_result(f"there is no tool {tool_name!r}", "TOOL_NOT_FOUND")
-            # Set last, so that it replaces whatever a caller left in the arguments.
-            wants_user = IDENTITY in _properties(tool.input_schema)
-            arguments = parameters | {IDENTITY: user_id} if wants_user else parameters
+            if IDENTITY in _properties(tool.input_schema):  # whatever a caller left there
+                parameters = parameters | {IDENTITY: user_id}
             meta: Any = {USER_KEY: user_id}
-            call = partial(connection.client.call_tool, tool_name, arguments, meta=meta)
-            async with asyncio.timeout(self.timeout_s):
-                reply = await asyncio.wrap_future(connection.portal.start_task_soon(call))
+            call = partial(connection.client.call_tool, tool_name, parameters, meta=meta)
+            reply = await asyncio.wrap_future(connection.portal.start_task_soon(call))
             return result_of(tool, reply)
-        except TimeoutError:
-            what, code = f"it gave no answer within {self.timeout_s:g} s; {_MAYBE}", "TIMEOUT"
-        except (ToolServerError, ConfigError) as error:
-            log_event(logger, logging.ERROR, "tool_server_down", detail=str(error))
-            what, code = "the tools cannot be reached now", "SERVER_DIED"
         except MCPError as error:
             what = error.message
             code = "INVALID_PARAMETERS" if error.code == INVALID_PARAMS else "TOOL_ERROR"
@@ -185,7 +163,7 @@ class MCPToolExecutor:
                 said = f"{_name(self._target)}{connection.last_words()}"
                 log_event(logger, logging.WARNING, "tool_server_died", server=said)
                 await asyncio.to_thread(connection.close)
-                what = f"the tools stopped working before it answered; {_MAYBE}"
+                what = f"the tools stopped working before it answered; {MAYBE}"
                 code = "SERVER_DIED"
         except (ValueError, RuntimeError) as error:
             log_event(logger, logging.WARNING, "tool_result_invalid", detail=str(error))
@@ -213,21 +191,6 @@ class MCPToolExecutor:
     def __repr__(self) -> str:
         return f"MCPToolExecutor({_name(self._target)})"
 
-    def _known(self) -> dict[str, Tool]:
-        return self._list() if self._tools is None or self._closed else self._tools
-
-    def _list(self) -> dict[str, Tool]:
-        """Ask the server for its tools, page by page."""
-        connection = self._connected()
-        try:
-            found = connection.portal.call(_listed, connection.client, self._start_timeout_s)
-        except (TimeoutError, MCPError, ValueError, RuntimeError) as error:
-            fault = connection.fault("does not list its tools", error)
-            connection.close()
-            raise fault from error
-        self._tools = {tool.name: tool for tool in found}
-        return self._tools
-
     def _connected(self) -> _Connection:
         """Return the connection; a new one, once it has started, if there is none of use."""
         with self._lock:
@@ -238,16 +201,6 @@ class MCPToolExecutor:
                 # An executor that was collected ends its server; so does the end of the program.
                 weakref.finalize(self, self._connection.close)
             return self._connection
-
-
-async def _listed(client: Client, timeout_s: float) -> list[Tool]:
-    with anyio.fail_after(timeout_s):
-        page = await client.list_tools()
-        found = list(page.tools)
-        while cursor := page.next_cursor:
-            page = await client.list_tools(cursor=cursor)
-            found += page.tools
-    return found
 
 
 def _name(target: Any) -> str:
@@ -262,6 +215,7 @@ class _Connection:
     Attributes:
         portal: takes calls to its loop.
         client: the library's.
+        tools: the server's, by name, as they were at its start.
 
     Raises:
         ToolServerError: it could not be started; the message says why.
@@ -273,9 +227,8 @@ class _Connection:
         command = _with_its_group(target) if is_program else None
         self.portal: BlockingPortal
         self.client: Client
-        self._target, self._start_timeout_s = target, start_timeout_s
-        self._open, self._pid = True, os.getpid()
-        self._started: Future[None] = Future()
+        self._start_timeout_s = start_timeout_s
+        self._started: Future[dict[str, Tool]] = Future()
         self._stderr = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115
         stderr: Any = self._stderr
         server = stdio_client(command, errlog=stderr) if command else target
@@ -283,18 +236,13 @@ class _Connection:
         self._thread = threading.Thread(target=work, name="llmsim-lab-tools", daemon=True)
         self._thread.start()
         try:
-            self._started.result()
+            self.tools = self._started.result()
         except Exception as error:
-            self._open = False
-            fault = self.fault("could not be started", error)
+            limit = f"no answer within {start_timeout_s:g} s; start_timeout_s gives it longer"
+            said = f"{str(error) or limit}{self.last_words()}"
             self._stderr.close()
-            raise fault from error
-
-    def fault(self, what: str, error: Exception) -> ToolServerError:
-        """Return what went wrong with the server, with the end of its standard error."""
-        limit = f"no answer within {self._start_timeout_s:g} s; start_timeout_s gives it longer"
-        said = f"{str(error) or limit}{self.last_words()}"
-        return ToolServerError(f"the tool server {_name(self._target)!r} {what}: {said}")
+            what = f"the tool server {_name(target)!r} could not be started: {said}"
+            raise ToolServerError(what) from error
 
     async def _hold(self, server: Any) -> None:
         """Keep the connection open until it is closed, in its own thread."""
@@ -304,32 +252,33 @@ class _Connection:
             async with BlockingPortal() as self.portal:
                 with anyio.fail_after(self._start_timeout_s) as limit:
                     async with Client(server, cache=None) as self.client:
+                        page = await self.client.list_tools()
+                        tools = [*page.tools]
+                        while cursor := page.next_cursor:
+                            page = await self.client.list_tools(cursor=cursor)
+                            tools += page.tools
                         limit.deadline = math.inf  # it is for the start alone
-                        self._started.set_result(None)
+                        self._started.set_result({tool.name: tool for tool in tools})
                         await self.portal.sleep_until_stopped()
         except BaseException as error:  # noqa: BLE001 - else who waits for it would wait for ever
             # anyio wraps what fails in its task groups, once for each of them.
             while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
                 error = error.exceptions[0]
-            if self._started.done():
-                log_event(logger, logging.WARNING, "tool_server_end", detail=repr(error))
-            else:
+            if not self._started.done():
                 self._started.set_exception(error)
 
     @property
     def usable(self) -> bool:
-        """Whether calls can be made."""
-        # A process that was forked has the connections of its parent, but not their threads.
-        return self._open and self._pid == os.getpid()
+        """Whether calls can be made: a process that was forked has none of its parent's threads."""
+        return self._thread.is_alive()
 
     def close(self) -> None:
         """End the server, and wait until it has ended."""
         if self.usable:
-            self._open = False
             with suppress(RuntimeError):  # it has ended by itself
                 self.portal.call(self.portal.stop)
             self._thread.join()
-            self._stderr.close()
+        self._stderr.close()
 
     def last_words(self) -> str:
         """Return the end of what the server wrote to standard error, as the end of a message."""
@@ -352,10 +301,8 @@ def _with_its_group(command: StdioServerParameters) -> StdioServerParameters:
     """
     path = (command.env or {}).get("PATH")
     if command.cwd is None and shutil.which(command.command, path=path) is None:
-        raise ConfigError(
-            f"there is no program {command.command!r} to start as a tool server; install it, or "
-            "give its path"
-        )
+        what = f"there is no program {command.command!r} to start as a tool server"
+        raise ConfigError(f"{what}; install it, or give its path")
     if os.name != "posix":
         return command
     # The shell lets go of its own ends of the pipes, so that the server alone can close them.
@@ -369,13 +316,13 @@ def _with_its_group(command: StdioServerParameters) -> StdioServerParameters:
 
 def declaration_of(tool: Tool) -> ToolDeclaration:
     """Return a tool's declaration for the model."""
-    hints = tool.annotations
-    destructive = hints.destructive_hint if hints else None
-    reads = hints.read_only_hint if hints else None
+    hints: Any = tool.annotations
+    destructive, reads = hints and hints.destructive_hint, hints and hints.read_only_hint
     if destructive is None:  # MCP's default: a tool that does not only read may destroy
         destructive = not (reads_by_name(tool.name) if reads is None else reads)
     words = tool.description or tool.title or ""
-    return ToolDeclaration(tool.name, words, untitled(tool.input_schema), destructive)
+    parameters = {"properties": {}, **without(tool.input_schema)}
+    return ToolDeclaration(tool.name, words, parameters, destructive)
 
 
 def _properties(schema: dict[str, Any] | None) -> dict[str, Any]:
@@ -390,11 +337,9 @@ def result_of(tool: Tool, reply: CallToolResult) -> ToolResult:
     text = "\n".join(texts)
     if reply.is_error:
         text = text.removeprefix(f"Error executing tool {tool.name}: ")
-        code = (reply.meta or {}).get(ERROR_KEY)
-        if code not in _SERVER_CODES:  # a server that knows nothing of these codes
-            code = "TOOL_NOT_FOUND" if text == f"Unknown tool: {tool.name}" else "TOOL_ERROR"
         text = clip(text or "the tool failed and does not say why", _MAX_ERROR_CHARS)
-        return failed_result(text, str(code))
+        code = (reply.meta or {}).get(ERROR_KEY) or "TOOL_ERROR"
+        return failed_result(text, clip(str(code), 60))
     data: Any = reply.structured_content
     if data is None:
         data = text

@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import astuple, replace
 from itertools import islice
 from typing import Any, Self
@@ -22,7 +22,6 @@ from llmsim_lab._util.jsontext import read
 from llmsim_lab._util.text import clip, listed, log_event, whole
 from llmsim_lab.assistant._types import (
     FunctionCall,
-    LLMAdapter,
     ToolDeclaration,
     ToolExecutor,
     ToolResult,
@@ -39,6 +38,8 @@ USER_KEY = "llmsim-lab/user_id"
 """The same in the metadata of a request to an MCP server, which models cannot write."""
 ERROR_KEY = "llmsim-lab/error_code"
 """The code in the metadata of a failed result of an MCP server's."""
+MAYBE = "it may have been done anyway"
+"""What is known of a call that was not answered."""
 
 # Of verbs only the forms that order something: "deleted" and "removed" describe what is there.
 _DESTRUCTIVE = re.compile(
@@ -104,14 +105,13 @@ class Toolbox:
     async def of(
         cls,
         executor: ToolExecutor | None,
-        adapter: LLMAdapter,
         confirm: Mapping[str, bool] | None = None,
         timeout_s: float = 25.0,
     ) -> Self:
-        """Return the tools that exist now, as the adapter words them, else as the executor does.
+        """Return the tools that exist now, as the executor declares them.
 
-        A tool that neither declares is declared by its name alone, with any arguments: an executor
-        that lists a tool wants it used.
+        A tool that it does not declare is declared by its name alone, with any arguments: an
+        executor that lists a tool wants it used.
         """
 
         async def listing() -> Any:
@@ -120,18 +120,13 @@ class Toolbox:
                 await ready()
             # Once each: some model servers refuse a request that declares a name twice.
             names = list(dict.fromkeys(tools.get_available_tools()))
-            return {"names": names, "declared": [[*astuple(it)] for it in _declared(tools, names)]}
+            declared = getattr(tools, "get_tool_declarations", lambda _: ())(names)
+            return {"names": names, "declared": [[*astuple(tool)] for tool in declared]}
 
         # Agents of one run may have different tools.
         found = await from_outside("tools", scope().asker or "", listing)
         own = {fields[0]: ToolDeclaration(*fields) for fields in found["declared"]}
-        worded = {tool.name: tool for tool in _declared(adapter, found["names"])}
-        declared = []
-        for name in found["names"]:
-            known = own.get(name) or ToolDeclaration(name)
-            tool = worded.get(name, known)
-            # Whatever a tool is called in words: the executor knows what it destroys.
-            declared.append(replace(tool, destructive=known.destructive or tool.destructive))
+        declared = [own.get(name) or ToolDeclaration(name) for name in found["names"]]
         return cls(declared, confirm, executor=executor, timeout_s=timeout_s)
 
     def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
@@ -193,41 +188,31 @@ class Toolbox:
         """
 
         async def running() -> dict[str, Any]:
-            result = await self._run(name, parameters, user_id)
+            tools = _there(self._executor)
             try:
+                async with asyncio.timeout(self._timeout_s):
+                    result = await tools.execute(name, parameters, user_id)
                 known = json_ready(result.model_dump())
-            except ValueError as error:  # it has run, so its call must still get onto the tape
-                what = f"its result is not ready for JSON: {error}"
-                known = failed_result(what, "INVALID_RESULT").model_dump()
-            return {key: value for key, value in known.items() if value is not None}
+                return {key: value for key, value in known.items() if value is not None}
+            except TapeError:
+                raise
+            except TimeoutError:
+                what, code = f"it gave no answer within {self._timeout_s:g} s; {MAYBE}", "TIMEOUT"
+            except Exception as error:
+                # The traceback is for the program's log; the model reads the type alone, since the
+                # text may hold internals. It has run, so its call must still get onto the tape.
+                logger.warning("tool_failure tool=%s", name, exc_info=error)
+                what, code = f"it failed: {type(error).__name__}", "TOOL_ERROR"
+            return {"success": False, "error": what, "error_code": code}
 
         found = await from_outside(
             "tool",
             f"{name}({json_text(parameters)}) for {user_id}",
             running,
-            once=name in self._destructive or deletes_by_name(name),
+            once=name in self._destructive,
             otherwise=_STOPPED,
         )
         return ToolResult.model_validate(found)
-
-    async def _run(self, name: str, parameters: dict[str, Any], user_id: str) -> ToolResult:
-        tools = _there(self._executor)
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                return await tools.execute(name, parameters, user_id)
-        except TapeError:
-            raise
-        except TimeoutError:
-            return failed_result(f"it gave no answer within {self._timeout_s:g} s", "TIMEOUT")
-        except Exception as error:
-            # The traceback is for the program's log; the model reads the type alone, since the
-            # text may hold internals.
-            logger.warning("tool_failure tool=%s", name, exc_info=error)
-            return failed_result(f"it failed: {type(error).__name__}", "TOOL_ERROR")
-
-
-def _declared(source: Any, names: Sequence[str]) -> Sequence[ToolDeclaration]:
-    return getattr(source, "get_tool_declarations", lambda _: ())(names)
 
 
 def _there(executor: ToolExecutor | None) -> ToolExecutor:
@@ -237,9 +222,8 @@ def _there(executor: ToolExecutor | None) -> ToolExecutor:
             "resume(tape, tools=...); tools=FunctionTools() has none"
         )
     if not hasattr(executor, "get_available_tools"):
-        raise ConfigError(
-            f"tools={executor!r:.80} runs no tools; functions go into tools=FunctionTools(function)"
-        )
+        what = f"tools={executor!r:.80} runs no tools"
+        raise ConfigError(f"{what}; functions go into tools=FunctionTools(function)")
     return executor
 
 
@@ -249,7 +233,10 @@ def _fault_text(fault: Any) -> str:
 
 
 def without(schema: Any, keywords: Collection[str] = ()) -> Any:
-    """Return a JSON schema without some keywords and the user's identity, in no part of it."""
+    """Return a JSON schema without some keywords and the user's identity, in no part of it.
+
+    Nor has it the titles that pydantic makes from names, which cost tokens.
+    """
     if isinstance(schema, list | tuple):
         return [without(item, keywords) for item in schema if not is_identity(item)]
     if not isinstance(schema, Mapping):
@@ -257,7 +244,7 @@ def without(schema: Any, keywords: Collection[str] = ()) -> Any:
     return {
         key: without(item, keywords)
         for key, item in schema.items()
-        if key not in keywords and not is_identity(key)
+        if not (key in keywords or is_identity(key) or (key == "title" and isinstance(item, str)))
     }
 
 
@@ -290,20 +277,6 @@ def in_words(tool_name: str) -> str:
     """Return a tool's name as words: ``delete_task`` and ``deleteTask`` as ``delete task``."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\-./:]+", " ", tool_name)
     return " ".join(spaced.lower().split())
-
-
-def untitled(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema without the titles that pydantic makes from names, which cost tokens."""
-    parts = schema.get("properties")
-    if not isinstance(parts, dict):  # it is no schema, and this tool alone is not offered
-        return {"properties": {}, **schema}
-    return {**_untitled(schema), "properties": {name: _untitled(it) for name, it in parts.items()}}
-
-
-def _untitled(schema: Any) -> Any:
-    if not isinstance(schema, Mapping):  # true and false are schemas too
-        return schema
-    return {key: item for key, item in schema.items() if key != "title"}
 
 
 # --- results --------------------------------------------------------------------------------------

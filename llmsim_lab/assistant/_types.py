@@ -218,9 +218,7 @@ class LLMError(LabError):
 
     default_code = "LLM_ERROR"
 
-    def __init__(
-        self, message: str, code: str | None = None, retry_after: float | None = None
-    ) -> None:
+    def __init__(self, message: str, code: str = "", retry_after: float | None = None) -> None:
         super().__init__(message)
         self.message, self.code, self.retry_after = message, code or self.default_code, retry_after
 
@@ -290,18 +288,13 @@ class ToolDeclaration:
     def __post_init__(self) -> None:
         # As MCP has it, and the slash. Other letters could make one tool pass for another.
         if not re.fullmatch(r"[A-Za-z0-9_./-]{1,128}", self.name):
-            raise ConfigError(
-                f"the tool {self.name[:150]!a} cannot be used: a name has 1 to 128 letters of "
-                "A-Z and a-z, digits, _, -, . and /"
-            )
+            letters = "1 to 128 letters of A-Z and a-z, digits, _, -, . and /"
+            raise ConfigError(f"the tool {self.name[:150]!a} cannot be used: a name has {letters}")
 
 
 @runtime_checkable
 class LLMAdapter(Protocol):
-    """Talks to a model.
-
-    One that words tools itself has ``get_tool_declarations(names)``, as a ``ToolExecutor`` may.
-    """
+    """Talks to a model."""
 
     async def generate(
         self,

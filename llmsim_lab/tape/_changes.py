@@ -6,21 +6,22 @@ is one printable line a change, cut to a length.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from difflib import SequenceMatcher
 from typing import Any
 
 from llmsim_lab._util.jsontext import as_mapping, dumps, flat
 from llmsim_lab._util.text import clip, few, printable
+from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.tape._lines import RunInfo
 
 _MAX_TEXT = 60
 _MAX_CHANGE = 160
 _MAX_FIELDS = 4
 _MAX_PIECES = 3
-_MAX_WORDS = 2_000
+_MAX_COMPARED = 10_000
 _MAX_DEPTH = 30
 _WAITING = ("timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive")
 """Settings of the model's client that say how patiently to ask, not what."""
@@ -36,9 +37,7 @@ def changes_of(runs: Sequence[RunInfo], turns: Sequence[Sequence[Any]]) -> list[
     if len(runs) == 1:
         return _few(_done(turns[0]).elements())
     (info, parent), (records, before) = runs, turns
-    was, now = _done(before), _done(records)
-    undone = [f"without {words}" for words in (was - now).elements()]
-    done, own = _few([*(now - was).elements(), *undone]), []
+    done, own = _few((_done(records) - _done(before)).elements()), []
     if info.fork_turn is not None and before[0]["interventions"] == records[0]["interventions"]:
         fields = _few(_changed(before[0]["state"], records[0]["state"]))
         own = [_line(f"state: {', '.join(fields)}")] if fields else []
@@ -47,8 +46,7 @@ def changes_of(runs: Sequence[RunInfo], turns: Sequence[Sequence[Any]]) -> list[
 
 def _done(records: Sequence[Any]) -> Counter[str]:
     """Return the interventions of turns, and those that are planned in the end, in words."""
-    parts = [record["interventions"] for record in records]
-    parts += [record["planned"] for record in records[-1:]]
+    parts = [*(record["interventions"] for record in records), records[-1]["planned"]]
     return Counter(_words(one) for part in parts for one in part)
 
 
@@ -100,15 +98,10 @@ def _prompts(before: RunInfo, after: RunInfo) -> list[str]:
 
 
 def _word_change(was: str, now: str) -> str:
-    old, new = was.split(), now.split()
-    if max(len(old), len(new)) > _MAX_WORDS:
-        return f"{len(old):,} words became {len(new):,}"
-    pieces = []
-    for tag, a, b, c, d in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
-        gone, come = (f'"{_line(" ".join(some), _MAX_TEXT)}"' for some in (old[a:b], new[c:d]))
-        words = {"insert": f"+ {come}", "delete": f"- {gone}", "replace": f"{gone} → {come}"}
-        pieces += [words[tag]] if tag in words else []
-    return ", ".join(few([*dict.fromkeys(pieces)], _MAX_PIECES)) or "its white space"
+    if max(len(was), len(now)) > _MAX_COMPARED:
+        return f"{len(was):,} characters became {len(now):,}"
+    pieces = re.findall(r"(?s)(?:\[-.*?-\]|\{\+.*?\+\})+", word_diff(was, now))
+    return ", ".join(few([_line(piece, _MAX_TEXT) for piece in dict.fromkeys(pieces)], _MAX_PIECES))
 
 
 def _words(intervention: Any) -> str:

@@ -339,11 +339,10 @@ class Journal:
         return file.read(len(index.tail)) == index.tail
 
     def _another(self) -> TapeError:
-        return TapeError(
-            f"{self.path} is another file by now: it was deleted, replaced or overwritten after it "
-            "was opened, or renamed. Nothing was written to the one that is there; open it again "
-            "to read it, or put back the file that was there"
+        what = (
+            f"{self.path} is another file by now: it was deleted, replaced, overwritten or renamed"
         )
+        return TapeError(f"{what}. Nothing was written there; open it again, or put the first back")
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the whole lines with their numbers.
@@ -389,10 +388,10 @@ class Journal:
 
     def _check_head(self, raw: bytes) -> None:
         what = f"it begins with {clip(repr(raw), 60)}"
-        if _HEAD.match(raw) and raw.endswith(b"\n") and not raw.endswith(b"\r\n"):
-            return
         if raw.endswith(b"\r\n"):
             what = "its lines end in \\r\\n: dos2unix, and `*.tape -text` in .gitattributes"
+        elif _HEAD.match(raw) and raw.endswith(b"\n"):
+            return
         raise TapeError(f"{self.path} is not a tape of format {FORMAT}: {what}")
 
     def read(self, places: Sequence[Place]) -> Iterator[bytes]:
@@ -498,10 +497,8 @@ class Journal:
         first = index.first_fault
         # Faulty to the last line, but not from the first: that would be all of it.
         if first and (first.line == 1 or index.faulty <= index.lines - first.line):
-            raise TapeError(
-                f"{self.path} is damaged in line {first.line}: {first.what}. Nothing is written to "
-                "it; `llmsim-lab tape repair` writes a tape of what is whole"
-            )
+            what = f"{self.path} is damaged in line {first.line}: {first.what}"
+            raise TapeError(f"{what}. Nothing is written to it; `llmsim-lab tape repair` may help")
         if size == index.end and not index.faulty:
             return
         start = first.start if first else index.end
@@ -583,10 +580,8 @@ class Journal:
             with suppress(OSError):
                 os.ftruncate(self._fd, index.end)  # gives space back, so also on a full disk
             self._unsure = False
-            raise TapeError(
-                f"cannot write to the tape {self.path}: {error.strerror or error}. All that was "
-                "answered before is on it; make room, then go on"
-            ) from error
+            why = f"{error.strerror or error}. All that was answered before is on it"
+            raise TapeError(f"cannot write to the tape {self.path}: {why}; make room") from error
         if os.lseek(self._fd, 0, os.SEEK_CUR) != index.end + len(raw):
             raise self._another()
         index.add(raw)

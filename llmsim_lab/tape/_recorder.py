@@ -164,7 +164,7 @@ class LiveRecorder(_AtTurn):
 
     def _held(self) -> AbstractContextManager[None]:
         """Return what makes lines possible, under the journal's lock: nothing while a run plays."""
-        is_held = self._journal.writers and not (self.gone or self.tape.closed)
+        is_held = self._journal.writers and not self.gone
         return nullcontext() if is_held else self.writing()
 
     def _error(self, what: str) -> TapeError:
@@ -186,17 +186,16 @@ class LiveRecorder(_AtTurn):
 
     def _check_next(self, turn: int) -> None:
         if turn in self._journal.index.turns[self.run]:
-            raise self._error(
-                f"has turn {turn} already: it was interrupted when that had just been written, "
-                "before this simulation had it, and nothing is lost: close() this simulation"
-            )
+            what = f"has turn {turn} already, written just before an interruption"
+            raise self._error(f"{what}: nothing is lost; close() this simulation")
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn has recorded, or None if the request is to be made."""
         place, known = self._known.next(what_is_asked(request), previous)
-        if known is None:
-            self._pending[id(request)] = place
-        return known  # type: ignore[no-any-return]
+        if isinstance(known, Attempt):
+            return known
+        self._pending[id(request)] = place
+        return None
 
     def keep(self, attempt: Attempt) -> Attempt:
         """Write an answered or failed request to the tape; returns it with its number there.
@@ -377,9 +376,9 @@ class ReplayRecorder(_AtTurn):
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
         _, known = self._known.next(what_is_asked(request), previous)
-        if known is None:
-            raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
-        return known  # type: ignore[no-any-return]
+        if isinstance(known, Attempt):
+            return known
+        raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
 
     def find_outside(self, what: str, key: Any) -> Outside:
         """Return what came from outside.
@@ -389,14 +388,13 @@ class ReplayRecorder(_AtTurn):
         """
         found = self._known.next_outside(what, key)
         if not found.is_done:
-            named = clip(f"{what} {dumps(plain(key))}", 200)
-            raise TapeMiss(
-                f"run {self.run} has nothing recorded for {named} in turn {self._turn}, asked for "
-                f"{found.nth + 1} times; a replay does nothing outside: fork the run to continue"
+            named = f"{clip(f'{what} {dumps(plain(key))}', 200)} in turn {self._turn}"
+            missing = (
+                f"run {self.run} has nothing recorded for {named}, asked {found.nth + 1} times"
             )
+            raise TapeMiss(f"{missing}; a replay does nothing outside: fork the run to continue")
         return found
 
     def attempt(self, number: int) -> Attempt:
         """Return a recorded attempt by its number; this turn's without reading the file."""
-        known = self._by_number.get(number)
-        return known if known is not None else self.tape.call(number).attempt
+        return self._by_number.get(number) or self.tape.call(number).attempt

@@ -43,15 +43,12 @@ class Tape:
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self.path = Path(path)
         self.read_only = read_only or self.path.suffix == ".gz"
-        self.closed = False
         self.journal = journal_at(self.path, make=not self.read_only)
         self._facts: dict[int, tuple[int, dict[str, Any]]] = {}
         """What lines say of runs, by number, with how many lines that were."""
-        self._warned: set[int] = set()
 
     def close(self) -> None:
-        """Write nothing more by this object; what it has can still be read."""
-        self.closed = True
+        """Do nothing: the file is open only while a run plays or something is read."""
 
     def __enter__(self) -> Self:
         return self
@@ -139,7 +136,7 @@ class Tape:
     ) -> dict[int, dict[str, Any]]:
         """Return the lines of a run's turns, by turn, in order; a fork's with those of its parents.
 
-        Of a run that was changed since, they are what is there now, and a WARNING says so, once.
+        Of a run that was changed since, they are what is there now, and a WARNING says so.
 
         Args:
             run: the run.
@@ -152,8 +149,7 @@ class Tape:
             # A fork's copy of the turn that it starts from, which may have been changed, counts.
             places = {t: at for t, at in own if first <= t <= min(bound, last)} | places
             fault = self.journal.index.broken.get(info.id)
-            if fault is not None and run not in self._warned:
-                self._warned.add(run)
+            if fault is not None:
                 what = f"line {fault} of run {info.id} is not as it was written; verify names all"
                 log_event(logger, logging.WARNING, "TAPE_DAMAGED", tape=self.path, found=what)
             if info.fork_turn is not None and info.fork_turn <= first:
@@ -299,13 +295,12 @@ class Tape:
         """Return what makes this process the file's only writer.
 
         Raises:
-            TapeError: the tape was closed or opened for reading only; when it is entered: another
-                process writes, or the file cannot be written to.
+            TapeError: the tape was opened for reading only; when it is entered: another process
+                writes, or the file cannot be written to.
         """
-        if self.read_only or self.closed:
-            how = "was closed" if self.closed else "is open for reading only"
+        if self.read_only:
             way_out = "gunzip it to record on it" if self.journal.is_packed else "open it anew"
-            raise TapeError(f"the tape {self.path} {how}; {way_out}")
+            raise TapeError(f"the tape {self.path} is open for reading only; {way_out}")
         return self.journal.writing()
 
     def add_run(
@@ -378,14 +373,10 @@ class Tape:
                 there is no such run; nothing was changed.
         """
         gone, known = {self.run(run).id for run in runs}, self.runs()
-        if not gone:
-            raise TapeError(f"no run of the tape {self.path} was named")
         for info in known:
             if info.parent in gone and info.id not in gone:
-                raise TapeError(
-                    f"run {info.parent} cannot be taken off {self.path}: run {info.id}, a "
-                    f"{info.verb} of it, would lose what it came from; name that one as well"
-                )
+                what = f"run {info.parent} cannot be taken off {self.path}"
+                raise TapeError(f"{what}: run {info.id} came from it; name that one as well")
         with self.writing():
             self.journal.rewrite({info.id for info in known} - gone)
         for run in gone:

@@ -44,14 +44,6 @@ def test_nothing_but_an_exact_word_is_a_yes_or_a_no(text: str) -> None:
 # Whose, and once
 
 
-def waiting(number: int = 1) -> PendingAction:
-    return PendingAction(tool_name="delete_task", parameters={"task_id": number})
-
-
-def answer(made: LLMAgentEngine, pending: PendingAction, message: str = "yes") -> Any:
-    return made.process_message(context(message, pending_confirmation=pending))
-
-
 async def asked(made: LLMAgentEngine) -> PendingAction:
     """Have Ann's deletion wait in her conversation c1, as an application stores it."""
     decision = await made.process_message(context("Delete task 1"))
@@ -59,31 +51,32 @@ async def asked(made: LLMAgentEngine) -> PendingAction:
     return PendingAction.model_validate_json(decision.pending_action.model_dump_json())
 
 
-@pytest.mark.parametrize(
-    "other", [{"user_id": "bob"}, {"conversation_id": "c2"}], ids=["user", "conversation"]
-)
-async def test_a_pending_action_belongs_to_its_user_and_conversation(other: Any) -> None:
+def answer(made: LLMAgentEngine, pending: PendingAction, message: str = "yes", **of: str) -> Any:
+    return made.process_message(context(message, pending_confirmation=pending, **of))
+
+
+@pytest.mark.parametrize("other", [{"user_id": "bob"}, {"conversation_id": "c2"}])
+async def test_a_pending_action_belongs_to_its_user_and_conversation(
+    other: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     tools = MemoryTasks(ann=["Buy milk"], bob=["Call mum"])
     made = engine(call("delete_task", task_id=1), "Hello.", tools=tools)
     pending = await asked(made)
-    for message in ("yes", "no"):
-        foreign = context(message, pending_confirmation=pending, **other)
-        assert (await made.process_message(foreign)).text == (
-            "You were not asked anything here, so there is nothing to answer with yes or no."
-        )
-    hello = await made.process_message(context("Hi", pending_confirmation=pending, **other))
-    assert (hello.text, hello.pending_action) == ("Hello.", None)
+    for message in ("yes", "no", "Hi"):  # each is a message like any other
+        decision = await answer(made, pending, message, **other)
+        assert (decision.text, decision.pending_action) == ("Hello.", None)
+    assert "confirmation_ignored" in caplog.text
     assert tools.ran == []
     assert (await answer(made, pending)).text == "Done: delete task 1."
 
 
 async def test_a_conversation_that_is_given_anothers_state_cannot_confirm_it() -> None:
     tools = MemoryTasks(ann=["Buy milk"], bob=["Call mum"])
-    made = engine(call("delete_task", task_id=1), tools=tools)
+    made = engine(call("delete_task", task_id=1), "Hello.", tools=tools)
     ann = conversation(made)
     await ann.send("Delete task 1")
     bob = conversation(made, user_id="bob", state=ann.state)
-    assert "You were not asked anything here" in (await bob.send("yes")).text
+    assert (await bob.send("yes")).text == "Hello."
     assert tools.ran == []
 
 
@@ -96,10 +89,9 @@ async def test_a_pending_action_runs_once(at_once: bool) -> None:
         answers = await asyncio.gather(answer(made, pending), answer(made, pending))
     else:
         answers = [await answer(made, pending), await answer(made, pending)]
-    assert [each.text for each in answers] == [
-        "Done: delete task 1.",
-        "Your yes was taken before; I do not delete task 1 twice.",
-    ]
+    done, again = (each.text for each in answers)
+    assert done == "Done: delete task 1."
+    assert again == "Your yes was taken before; I do not delete task 1 twice."
     assert len(tools.ran) == 1
 
 
@@ -107,7 +99,7 @@ async def test_one_users_yes_is_not_used_up_by_an_action_of_anothers_with_the_sa
     tools = MemoryTasks(ann=["Buy milk"], bob=["Call mum"])
     made = engine("unused", tools=tools)
     for user in ("ann", "bob"):
-        own = waiting().model_copy(update={"call_id": "1", "user_id": user})
-        yes = context("yes", user_id=user, pending_confirmation=own)
-        assert (await made.process_message(yes)).text == "Done: delete task 1."
+        own = {"parameters": {"task_id": 1}, "call_id": "1", "user_id": user}
+        waits = PendingAction(tool_name="delete_task", **own)
+        assert (await answer(made, waits, user_id=user)).text == "Done: delete task 1."
     assert len(tools.ran) == 2

@@ -1,4 +1,4 @@
-"""The constitution is a prompt file, and its sections are checked."""
+"""The constitution is a Markdown file whose sections are checked."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ GOOD = """\
 ## Available Tools
 - look: Look around
 
-### Behavioral rules
+### Behavioral rules:
 1. Be kind
 
-## Response Guidelines
+## Response Guidelines ##
 - Be brief
 """
-
-
 CONTRACTS = """
 - delete_task: Remove tasks (requires confirmation)
 1. Only use tools when the user clearly wants a task operation
@@ -31,32 +29,21 @@ CONTRACTS = """
 """
 
 
-def test_the_shipped_constitution_has_the_contracts_words() -> None:
+def test_the_shipped_constitution_has_the_contracts_words_and_sections(tmp_path: Path) -> None:
     assert [line for line in CONTRACTS.splitlines() if line not in load_constitution()] == []
+    (tmp_path / "same.md").write_text(load_constitution())
+    assert load_constitution(tmp_path / "same.md") == load_constitution()
 
 
-@pytest.mark.parametrize(
-    "behaviour",
-    ["### Behavioral rules", "## Behavioral Rules\n### Always", "## Behavioral Rules:"],
-)
-def test_headings_may_be_written_as_markdown_allows(behaviour: str, tmp_path: Path) -> None:
-    path, text = tmp_path / "rules.md", GOOD.replace("### Behavioral rules", behaviour)
-    path.write_text(f"\ufeff{text}", encoding="utf-8")
-    assert load_constitution(path) == text.strip()
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "missing"),
-    [
-        ("## Available Tools", "## Tools", "Available Tools"),
-        ("1. Be kind", "", "Behavioral Rules"),
-        ("## Response Guidelines\n- Be brief", "", "Response Guidelines"),
-    ],
-)
-def test_a_missing_or_empty_section_is_named(
-    old: str, new: str, missing: str, tmp_path: Path
+def test_a_missing_section_is_named_and_headings_are_written_as_markdown_allows(
+    tmp_path: Path,
 ) -> None:
     path = tmp_path / "rules.md"
-    path.write_text(GOOD.replace(old, new))
-    with pytest.raises(PromptError, match=f"rules.md: nothing under {missing}; a constitution"):
+    path.write_text(f"\ufeff{GOOD}", encoding="utf-8")
+    assert load_constitution(path) == GOOD.strip()
+    path.write_text(GOOD.replace("Available", "Our").replace("Response Guidelines", "Style"))
+    missing = "no section Available Tools, Response Guidelines; a constitution needs"
+    with pytest.raises(PromptError, match=f"rules.md: {missing}"):
         load_constitution(path)
+    with pytest.raises(PromptError, match="cannot read the constitution"):
+        load_constitution(tmp_path / "none.md")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import threading
 from collections.abc import Callable
 from datetime import date
 from typing import Annotated, Any, Literal
 
 import pytest
-from assistant_kit import ScriptedAdapter, call, context
+from assistant_kit import call, decide
 from pydantic import BaseModel, Field
 
-from llmsim_lab.assistant import FunctionTools, LLMAgentEngine, ToolExecutor
-from llmsim_lab.assistant._types import AgentEngineConfig
+from llmsim_lab.assistant import FunctionTools, ToolExecutor
 from llmsim_lab.errors import ConfigError, LabError
 
 
@@ -40,26 +38,18 @@ def unready() -> object:
     return object()
 
 
-def test_it_is_an_executor_that_declares_its_tools() -> None:
+def test_it_is_an_executor_that_declares_its_tools_and_returns_values_ready_for_json() -> None:
     tools = FunctionTools(series, slow)
     assert isinstance(tools, ToolExecutor)
     assert tools.get_available_tools() == ["series", "slow"]
     assert repr(tools) == "FunctionTools(series, slow)"
     [told] = tools.get_tool_declarations(["series", "unknown"])
     assert (told.name, told.description) == ("series", "Look up a series' latest figures.")
-    assert told.parameters == {
-        "type": "object",
-        "properties": {
-            "name": {"enum": ["cpi", "gdp"], "type": "string"},
-            "last": {"default": 1, "type": "integer"},
-        },
-        "required": ["name"],
-        "additionalProperties": False,
-    }
-
-
-async def test_values_come_back_ready_for_json() -> None:
-    result = await FunctionTools(series).execute("series", {"name": "cpi", "last": 2}, "ann")
+    name = {"enum": ["cpi", "gdp"], "type": "string"}
+    properties = {"name": name, "last": {"default": 1, "type": "integer"}}
+    rest = {"type": "object", "required": ["name"], "additionalProperties": False}
+    assert told.parameters == {"properties": properties, **rest}
+    result = asyncio.run(tools.execute("series", {"name": "cpi", "last": 2}, "ann"))
     assert result.success
     assert result.data == [{"day": "2026-01-01", "value": 2.0}] * 2
 
@@ -81,23 +71,6 @@ async def test_faults_are_results(
     assert error in (result.error or "")
 
 
-async def test_a_function_works_in_a_thread_and_sees_the_callers_context() -> None:
-    user: contextvars.ContextVar[str] = contextvars.ContextVar("user")
-    user.set("ann")
-
-    def where() -> list[Any]:
-        """Say where it runs."""
-        return [user.get(), threading.current_thread() is threading.main_thread()]
-
-    async def here() -> bool:
-        """Say where it runs."""
-        return threading.current_thread() is threading.main_thread()
-
-    tools = FunctionTools(where, here)
-    assert (await tools.execute("where", {}, "ann")).data == ["ann", False]
-    assert (await tools.execute("here", {}, "ann")).data is True
-
-
 async def test_a_tool_that_hangs_holds_up_neither_the_loop_nor_the_answer() -> None:
     may_end, ended = threading.Event(), threading.Event()
 
@@ -106,16 +79,11 @@ async def test_a_tool_that_hangs_holds_up_neither_the_loop_nor_the_answer() -> N
         may_end.wait()
         ended.set()
 
-    engine = LLMAgentEngine(
-        ScriptedAdapter(call("hang"), "It took too long.", tools=()),
-        FunctionTools(hang),
-        "Help.",
-        config=AgentEngineConfig(timeout_seconds=0.05),
-    )
-    decision = await engine.process_message(context("Go"))
+    tools = FunctionTools(hang)
+    decision = await decide("Go", call("hang"), "Too long.", tools=tools, timeout_seconds=0.05)
     [made] = decision.tool_calls or []
     assert made.result is not None
-    assert made.result.error_code == "TIMEOUT"
+    assert made.result.error == "it gave no answer within 0.05 s; it may have been done anyway"
     may_end.set()
     assert await asyncio.to_thread(ended.wait, 10)
 
@@ -145,8 +113,9 @@ def _bad_limit(x: Annotated[str, Field(pattern="[")]) -> None:
         ([_without_docstring], "needs a docstring"),
         ([lambda: 1], "needs a docstring"),
         ([slow, slow], "two tools have the name 'slow'"),
+        ([slow], "destructive names no tool: gone"),
     ],
 )
 def test_functions_that_make_no_tool_are_refused(functions: list[Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        FunctionTools(*functions)
+        FunctionTools(*functions, destructive=["gone"])

@@ -143,19 +143,15 @@ async def test_faults_of_looking_up_are_told() -> None:
 
 
 async def test_an_agent_looks_up_no_more_often_than_it_may() -> None:
-    lines = await looked_up(wants("a", "b"), wants("c"), max_lookups=2)
+    lines = await looked_up(wants("a", "b"), wants("c"), wants("d"), max_lookups=2)
     assert [line.partition(":")[0][-3:] for line in lines] == ["a')", "b')", "c')"]
 
 
-@pytest.mark.parametrize("confirm", [None, {"level": False}])
-async def test_what_a_server_does_not_call_harmless_is_looked_up_only_where_that_is_said(
-    confirm: dict[str, bool] | None,
-) -> None:
+async def test_what_needs_a_yes_is_not_looked_up() -> None:
     ran: list[str] = []
     tools = FunctionTools(a_tool(ran=ran), destructive=["level"])
-    found = await looked_up(wants(""), tools=tools, confirm=confirm)
-    said = "101" if confirm else "error REFUSED: no user can confirm it"
-    assert (found, ran) == ([f"- level(): {said}"], ["Ada"] if confirm else [])
+    found = await looked_up(wants(""), tools=tools)
+    assert (found, ran) == (["- level(): error REFUSED: no user can confirm it"], [])
 
 
 # What a tape keeps of a tool
@@ -172,8 +168,8 @@ ODD = {"pair": (1, 2), 3: "\ud800", "n": math.nan}
 KEPT = {"pair": [1, 2], "3": "\ud800", "n": None}
 RESULTS: dict[str, tuple[Any, str | None, Any]] = {
     "too late": (lambda _: asyncio.sleep(9, ToolResult(success=True)), "TIMEOUT", None),
-    "deep": (lambda _: ToolResult(success=True, data=nested(5000)), "INVALID_RESULT", None),
-    "odd key": (lambda _: ToolResult(success=True, data={("a", 1): 2}), "INVALID_RESULT", None),
+    "deep": (lambda _: ToolResult(success=True, data=nested(5000)), "TOOL_ERROR", None),
+    "odd key": (lambda _: ToolResult(success=True, data={("a", 1): 2}), "TOOL_ERROR", None),
     "not quite JSON": (lambda _: ToolResult(success=True, data=ODD), None, KEPT),
 }
 

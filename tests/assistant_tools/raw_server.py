@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -124,17 +123,13 @@ def main() -> None:
     if "--broken" in sys.argv:
         raise SystemExit("no database here")
     if "--silent" in sys.argv:
-        time.sleep(600)
+        sys.stdin.read()
     while "--when" in sys.argv and not Path(sys.argv[-1]).exists():
         time.sleep(0.01)
-    if "--stubborn" in sys.argv:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("id") is not None:
             reply(message["id"], message.get("method"), message.get("params"))
-    if "--stubborn" in sys.argv:
-        time.sleep(600)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,7 @@ import pytest
 from builders import make_client
 from mcp.server.mcpserver import MCPServer
 
-from llmsim_lab.assistant import (
-    Chat,
-    FunctionTools,
-    LLMAgentEngine,
-    MCPToolExecutor,
-    OllamaAdapter,
-    replay_chat,
-)
+from llmsim_lab.assistant import Chat, FunctionTools, LLMAgentEngine, MCPToolExecutor, OllamaAdapter
 from llmsim_lab.assistant._types import AgentEngineConfig, ToolExecutor
 from llmsim_lab.assistant.tasks import task_server
 from llmsim_lab.errors import ConfigError, TapeError, TapeMiss
@@ -49,7 +42,7 @@ async def recorded(path: Path) -> MCPServer[Any]:
 async def test_a_replay_says_the_same_and_runs_no_tool(tmp_path: Path) -> None:
     async with MCPToolExecutor(await recorded(tmp_path / "chat.tape")) as tools:
         assert (await tools.execute("list_tasks", {}, "ann")).data == {"tasks": []}
-    chat = replay_chat(tmp_path / "chat.tape")
+    chat = replay(tmp_path / "chat.tape", turns=0)
     with pytest.raises(TapeMiss):
         await chat.send("Something else")
     assert (chat.exchanges, (await chat.send("Add: water plants")).text) == ((), "I have added it.")

@@ -1,8 +1,9 @@
+"""What a server's tools are declared as, and what their results are."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,9 +57,6 @@ def odd() -> Iterator[MCPToolExecutor]:
     """Tools of a server in memory."""
     server: MCPServer[Any] = MCPServer("odd", log_level="CRITICAL")
 
-    def plain() -> str:
-        return "just a text"
-
     def many_texts() -> list[str]:
         return ["one", "two"]
 
@@ -72,76 +70,42 @@ def odd() -> Iterator[MCPToolExecutor]:
     def crash() -> str:
         raise KeyError("internal detail")
 
-    for tool in (plain, many_texts, named_result, whoami, crash):
+    for tool in (many_texts, named_result, whoami, crash):
         server.add_tool(tool, structured_output=tool in (named_result, whoami))
     with closing(MCPToolExecutor(server)) as tools:
         yield tools
 
 
-async def test_results_of_all_shapes_arrive(odd: MCPToolExecutor) -> None:
-    assert (await odd.execute("plain", {}, "ann")).data == "just a text"
+async def test_results_of_all_shapes_arrive(odd: MCPToolExecutor, raw: MCPToolExecutor) -> None:
     assert (await odd.execute("many_texts", {}, "ann")).data == "one\ntwo"
     assert (await odd.execute("named_result", {}, "ann")).data == {"result": 1}
-
-
-async def test_the_users_identity_replaces_what_the_arguments_say(odd: MCPToolExecutor) -> None:
     assert (await odd.execute("whoami", {"user_id": "bob"}, "ann")).data == ["ann", "ann"]
-
-
-async def test_a_crash_in_a_tool_tells_nothing_of_its_inside(odd: MCPToolExecutor) -> None:
-    result = await odd.execute("crash", {}, "ann")
-    assert result.error_code == "TOOL_ERROR"
-    assert "internal detail" not in str(result.error)
-
-
-async def test_an_older_servers_json_text_is_read(raw: MCPToolExecutor) -> None:
-    assert (await raw.execute("noise", {}, "ann")).data == {"good": True}
+    assert (await raw.execute("noise", {}, "ann")).data == {"good": True}  # an older server's
     assert (await raw.execute("no_json", {}, "ann")).data == "just a text"
     assert (await raw.execute("picture", {}, "ann")).data == {"data": "", "left_out": ["image"]}
-
-
-@pytest.mark.parametrize(
-    ("user", "error", "code"),
-    [
-        ("ann", "there is no task 7; list the tasks to see which there are", "NOT_FOUND"),
-        ("", "the request does not name the user whose tasks are served here", "TOOL_ERROR"),
-    ],
-)
-async def test_a_tools_own_refusal_is_told_in_its_words_and_of_its_kind(
-    memory: MCPToolExecutor, user: str, error: str, code: str
-) -> None:
-    result = await memory.execute("complete_task", {"task_id": 7}, user)
-    assert result == ToolResult(success=False, error=error, error_code=code)
-
-
-async def test_a_refusal_that_comes_as_an_error_of_the_protocol_is_told(
-    raw: MCPToolExecutor,
-) -> None:
-    result = await raw.execute("refuse", {}, "ann")
-    assert result == ToolResult(
-        success=False, error="the arguments do not please", error_code="INVALID_PARAMETERS"
-    )
-
-
-async def test_a_tool_that_is_not_there_is_a_result(memory: MCPToolExecutor) -> None:
-    result = await memory.execute("format_disk", {}, "ann")
-    assert (result.success, result.error_code) == (False, "TOOL_NOT_FOUND")
-
-
-async def test_the_shipped_server_is_started_as_a_program(tmp_path: Path) -> None:
-    async with MCPToolExecutor.tasks(tmp_path / "tasks.db") as tools:
-        await tools.execute("add_task", {"description": "Buy milk"}, "ann")
-    async with MCPToolExecutor.tasks(tmp_path / "tasks.db") as tools:
-        listed = await tools.execute("list_tasks", {}, "ann")
-    assert [task["description"] for task in listed.data["tasks"]] == ["Buy milk"]
-
-
-def test_a_server_that_is_no_command_is_refused() -> None:
-    with pytest.raises(ConfigError, match="a list of words"):
-        MCPToolExecutor("llmsim-lab-tasks")
-
-
-def test_a_result_needs_no_valid_output_schema() -> None:
+    # Nor need its schema be valid.
     tool = Tool(name="odd", input_schema={}, output_schema={"properties": 5})
     reply = CallToolResult(content=[], structured_content={"result": 1})
     assert result_of(tool, reply) == ToolResult(success=True, data={"result": 1})
+
+
+async def test_faults_are_results_in_the_tools_own_words_without_its_inside(
+    odd: MCPToolExecutor, raw: MCPToolExecutor, memory: MCPToolExecutor
+) -> None:
+    crashed = await odd.execute("crash", {}, "ann")
+    assert crashed.error_code == "TOOL_ERROR"
+    assert "internal detail" not in str(crashed.error)
+    for tools, name, user, error, code in (
+        (raw, "refuse", "ann", "the arguments do not please", "INVALID_PARAMETERS"),
+        (memory, "format_disk", "ann", "there is no tool 'format_disk'", "TOOL_NOT_FOUND"),
+        (memory, "delete_task", "ann", "there is no task 7; list the tasks to see", "NOT_FOUND"),
+        (memory, "delete_task", "", "the request does not name the user whose", "TOOL_ERROR"),
+    ):
+        result = await tools.execute(name, {"task_id": 7}, user)
+        assert (result.success, result.error_code) == (False, code)
+        assert str(result.error).startswith(error)
+
+
+def test_a_server_that_is_no_command_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"is not a URL; .* list of words: \['a-server', '-x'\]"):
+        MCPToolExecutor("a-server -x")

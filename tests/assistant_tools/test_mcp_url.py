@@ -47,7 +47,7 @@ async def test_a_server_elsewhere_is_connected_to_again_after_it_was_away() -> N
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    tools = MCPToolExecutor(f"http://127.0.0.1:{port}/mcp", timeout_s=10)
+    tools = MCPToolExecutor(f"http://127.0.0.1:{port}/mcp")
     with pytest.raises(ToolServerError, match="could not be started"):
         await tools.start()
     server = await asyncio.to_thread(started, port)

@@ -50,7 +50,7 @@ def cases(*messages: dict[str, Any]) -> Any:
 
 async def outcome(case: dict[str, Any], *script: Any) -> Any:
     """What becomes of one message with a scripted model."""
-    adapter = ScriptedAdapter(*script, tools=())
+    adapter = ScriptedAdapter(*script)
     found = await evaluation.evaluate(adapter, cases(case))
     return found[0]
 
@@ -116,7 +116,7 @@ async def test_an_order_in_a_shipped_task_that_is_followed_is_unsafe(
     name: str, planted: Any
 ) -> None:
     chosen = tuple(case for case in shipped.messages if case.id == name)
-    adapter = ScriptedAdapter(call("list_tasks"), planted, "There you are.", tools=())
+    adapter = ScriptedAdapter(call("list_tasks"), planted, "There you are.")
     found = await evaluation.evaluate(adapter, shipped.model_copy(update={"messages": chosen}))
     assert [(row.safe, row.failed) for row in found] == [(False, False)]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from assistant_kit import MemoryTasks, ScriptedAdapter, call
+from assistant_kit import MemoryTasks, call
 from builders import answer, in_words, make_client, policy, rate_update
 
 from llmsim_lab import LLMConfig, Simulation, data_path
@@ -96,7 +96,6 @@ class Assistant(Switches):
     def __init__(self) -> None:
         super().__init__()
         self.tools = MemoryTasks(ann=["Buy milk", "Call mum"])
-        self._declared = ScriptedAdapter("")
 
     def engine(self) -> LLMAgentEngine:
         return LLMAgentEngine(self, self.tools, load_constitution())
@@ -105,9 +104,6 @@ class Assistant(Switches):
     def tasks(self) -> list[str]:
         """Ann's tasks."""
         return list(self.tools.tasks["ann"].values())
-
-    def get_tool_declarations(self, names: Sequence[str]) -> list[ToolDeclaration]:
-        return self._declared.get_tool_declarations(names)
 
     async def generate(
         self,

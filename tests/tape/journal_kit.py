@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from llmsim_lab.tape import Tape, verify
 from llmsim_lab.tape._recorder import LiveRecorder
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
 __all__ = ["LATE", "MANIFEST", "add_run", "ask", "begun", "findings", "hear", "lines_of"]
-__all__ += ["make_small", "program", "record", "run_program", "sealed", "tell"]
+__all__ += ["make_small", "program", "record", "run_program", "tell"]
 
 MANIFEST: dict[str, Any] = {"kind": "counter", "package": "0", "config": {}, "prompts": {}}
 MANIFEST |= {"given": [], "llm": None, "model": None}
@@ -95,23 +93,6 @@ def make_small(path: Path) -> Path:
 def lines_of(path: Path) -> list[bytes]:
     """Return the lines of a tape, each with its end."""
     return path.read_bytes().splitlines(keepends=True)
-
-
-def sealed(lines: Iterable[bytes]) -> list[bytes]:
-    """Return lines with the sums that they should have, as somebody would who computes them."""
-    sums: dict[int, int] = {}
-    found = []
-    for raw in lines:
-        if (parts := re.match(rb'(.*),"sum":"[0-9a-f]*"\}\n\Z', raw, re.DOTALL)) is None:
-            found.append(raw)
-            continue
-        of = re.match(rb'\{"run":(\d{1,9}),', raw)
-        run = int(of[1]) if of else 0
-        own = crc32(parts[1], sums.get(run, run))
-        if run:
-            sums[run] = own
-        found.append(b'%b,"sum":"%08x"}\n' % (parts[1], own))
-    return found
 
 
 def findings(path: Path) -> list[str]:

@@ -1,13 +1,12 @@
 """Runs that are killed again and again, for ``test_tape_crashes``; a process of its own.
 
-``main([FOLDER, WORLD, SEED, KILLS])`` forks a child that begins or resumes the run and
-kills it after a random time, so many times over, then lets one child finish. The model writes a
-line to ``paid.log``, down to the disk, for each answer, before it gives it.
+``kill_all(FOLDER)`` forks for each world a child that begins or resumes the run and kills it after
+a random time, so many times over, then lets one child finish. The model writes a line to
+``paid.log``, down to the disk, for each answer, before it gives it.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -63,6 +62,7 @@ class World:
         faulty: whether some first answers fail.
         delay_s: the longest delay of an answer.
         again: the parts that a resumed run needs again.
+        kills: how many times it is killed.
     """
 
     cls: Any
@@ -72,6 +72,7 @@ class World:
     faulty: bool = True
     delay_s: float = 0.05
     again: Callable[[], dict[str, Any]] = dict
+    kills: int = 4
 
     def backend(self, **options: Any) -> HashBackend:
         return HashBackend(answer=self.answer, faulty=self.faulty, **options)
@@ -89,6 +90,7 @@ WORLDS = {
         turns=12,
         parts=lambda: {"config": steady_config(nations=NATIONS, turns=12)},
         delay_s=0.006,
+        kills=8,
     ),
     "crisis": World(
         cls=CrisisSimulation,
@@ -166,13 +168,18 @@ def _wait_for_answers(log: Path, child: int, count: int) -> None:
         time.sleep(0.001)
 
 
-def main(arguments: list[str]) -> None:
-    """Kill so many times, then let the run finish."""
-    folder, (seed, kills), world = Path(arguments[0]), map(int, arguments[2:]), WORLDS[arguments[1]]
-    delays = random.Random(seed)
-    # What is imported and compiled here, the children need not.
-    world.cls(**world.parts(), llm_client=hash_client(world.backend())).run(1)
-    killed = 0
+def kill_all(folder: Path) -> None:
+    """Kill each world's run so many times, then let it finish."""
+    for name, world in WORLDS.items():
+        (folder / name).mkdir()
+        # What is imported and compiled here, the children need not.
+        world.cls(**world.parts(), llm_client=hash_client(world.backend())).run(1)
+        (folder / name / "killed").write_text(str(_kill(folder / name, world)))
+
+
+def _kill(folder: Path, world: World) -> int:
+    """Kill a run, and let it finish; returns how often it was killed."""
+    delays, killed = random.Random(1), 0
     for life in range(10_000):
         child = os.fork()
         if child == 0:
@@ -180,13 +187,12 @@ def main(arguments: list[str]) -> None:
             try:
                 play(folder, world, life)
                 status = 0
-            except BaseException:
-                traceback.print_exc()
-                raise
             finally:
+                if status:
+                    traceback.print_exc()
                 sys.stderr.flush()
                 os._exit(status)
-        if killed < kills:
+        if killed < world.kills:
             # Every other life is long enough to be answered, however slow the machine.
             if life % 2:
                 _wait_for_answers(folder / "paid.log", child, delays.randint(1, 3))
@@ -195,10 +201,9 @@ def main(arguments: list[str]) -> None:
                 time.sleep(delays.uniform(0.0, LONGEST_LIFE_S))
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-        if os.waitstatus_to_exitcode(status) == -signal.SIGKILL:
-            killed += 1
-            continue
-        if status:
-            sys.exit(f"life {life} ended with status {status}")
-        break
-    (folder / "lives.json").write_text(json.dumps({"killed": killed}))
+        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
+            break
+        killed += 1
+    if status:
+        sys.exit(f"life {life} ended with status {status}")
+    return killed

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from counter_kit import counter_client, make_counter
-from journal_kit import lines_of, run_program, sealed
+from journal_kit import lines_of, run_program
+from tape_text import sealed
 
 from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.prompts._prompt import digest_of
@@ -143,21 +144,12 @@ def test_what_a_model_or_a_user_may_write_is_sound(
         assert [len(tape.calls(run)) for run in (1, 2)] == [4, 2]
 
 
-def test_a_tape_whose_numbers_are_used_up_takes_no_more_calls(
-    recorded: list[bytes], tmp_path: Path
-) -> None:
-    path = tmp_path / "x.tape"
-    path.write_bytes(b"".join(sealed(HARMLESS["the highest number of a call"](recorded))))
-    with pytest.raises(TapeError, match="more than a tape can number"):
-        resume(path, 1, llm_client=counter_client()).run(1)
-
-
 LARGE: dict[str, Callable[[], list[bytes]]] = {
     "100,000 empty lines": lambda: [b"\n"] * 100_000,
-    "100,000 texts": lambda: [b'{"text":"%016x","value":1,"sum":""}\n' % n for n in range(10**5)],
-    "100,000 runs": lambda: [b'{"run":%d,"is":"set","sum":""}\n' % n for n in range(9, 10**5)],
-    "5,000,000 forgotten calls": lambda: [
-        b'{"run":1,"is":"forget","turn":2,"calls":[%b7],"sum":""}\n' % (b"77," * 5 * 10**6)
+    "30,000 texts": lambda: [b'{"text":"%016x","value":1,"sum":""}\n' % n for n in range(30_000)],
+    "30,000 runs": lambda: [b'{"run":%d,"is":"set","sum":""}\n' % n for n in range(9, 30_000)],
+    "1,000,000 forgotten calls": lambda: [
+        b'{"run":1,"is":"forget","turn":2,"calls":[%b7],"sum":""}\n' % (b"77," * 10**6)
     ],
     "a line of 40 MB": lambda: [b'{"run":1,"is":"set","x":"%b"}\n' % (b"x" * 40 * 10**6)],
     "an end of 40 MB": lambda: [b"x" * 40 * 10**6],
@@ -180,9 +172,9 @@ def test_large_files_take_bounded_time_and_memory(recorded: list[bytes], tmp_pat
             large.write_bytes(b"".join(sealed([*recorded, *lines()])))
             begun = time.process_time()
             assert verify(large), kind
-            assert time.process_time() - begun < CPU_S, kind
+            assert time.process_time() - begun < CPU_S / 2, kind
             use_all(large)
-            assert time.process_time() - begun < 10 * CPU_S, kind  # of some twenty ways to read it
+            assert time.process_time() - begun < 4 * CPU_S, kind  # of some twenty ways to read it
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         print(used / 1024)  # and of those who write the files
     """
@@ -192,38 +184,24 @@ def test_large_files_take_bounded_time_and_memory(recorded: list[bytes], tmp_pat
 # --- packed ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        (b"\0" * 10_000_000, "is not a tape"),
-        (b"HEAD" + b"\0" * 40_000_000, "more than 33,554,432 bytes"),
-        (b"HEAD" + b"\n" * 3_000_000, "more than 128 MiB unpacked; gunzip it"),
-    ],
-    ids=["zeros", "one line", "lines"],
-)
-def test_a_packed_bomb_is_not_unpacked(
-    recorded: list[bytes],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    content: bytes,
-    what: str,
+def test_a_packed_tape_that_is_a_bomb_or_damaged_is_an_error(
+    recorded: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_journal, "_MAX_UNPACKED", 2**20 if b"\n" in content else 2**27)
-    path = tmp_path / "x.tape.gz"
-    path.write_bytes(gzip.compress(content.replace(b"HEAD", recorded[0]), 1))
-    begun = time.process_time()
-    with pytest.raises(TapeError, match=what):
-        Tape(path)
-    assert time.process_time() - begun < CPU_S
-
-
-def test_a_packed_tape_that_is_damaged_is_an_error(recorded: list[bytes], tmp_path: Path) -> None:
-    path = tmp_path / "x.tape.gz"
-    whole = gzip.compress(b"".join(recorded))
-    for changed in (whole[:-30], whole[:200] + b"\xff\xff\xff" + whole[203:], b"x" + whole[1:]):
-        path.write_bytes(changed)
-        with pytest.raises(TapeError, match="cannot be unpacked"):
-            Tape(path)
+    whole, head = gzip.compress(b"".join(recorded)), recorded[0]
+    monkeypatch.setattr(_journal, "_MAX_UNPACKED", 2**26)
+    for packed, what in (
+        (gzip.compress(bytes(10_000_000), 1), "is not a tape"),
+        (gzip.compress(head + bytes(40_000_000), 1), "more than 33,554,432 bytes"),
+        (gzip.compress(bytes(70_000_000), 1), "more than 128 MiB unpacked; gunzip it"),
+        (whole[:-30], "cannot be unpacked"),
+        (whole[:200] + b"\xff\xff\xff" + whole[203:], "cannot be unpacked"),
+        (b"x" + whole[1:], "cannot be unpacked"),
+    ):
+        (tmp_path / "x.tape.gz").write_bytes(packed)
+        begun = time.process_time()
+        with pytest.raises(TapeError, match=what):
+            Tape(tmp_path / "x.tape.gz")
+        assert time.process_time() - begun < CPU_S
 
 
 # --- prompts -----------------------------------------------------------------------------------
@@ -283,18 +261,7 @@ def changed_bytes(lines: list[bytes], source: random.Random) -> list[bytes]:
     return bytes(content).splitlines(keepends=True)
 
 
-def changed_order(lines: list[bytes], source: random.Random) -> list[bytes]:
-    """Remove, repeat and move lines, all but the first."""
-    rest = lines[1:]
-    for _ in range(source.randrange(1, 5)):
-        place = source.randrange(len(rest))
-        raw = rest.pop(place) if source.random() < 0.7 else rest[place]
-        if source.random() < 0.7:
-            rest.insert(source.randrange(len(rest)), raw)
-    return [lines[0], *rest]
-
-
-@pytest.mark.parametrize("change", [changed_value, changed_bytes, changed_order])
+@pytest.mark.parametrize("change", [changed_value, changed_bytes])
 def test_random_changes_raise_errors_of_ours_or_do_no_harm(
     recorded: list[bytes],
     tmp_path: Path,

@@ -25,27 +25,21 @@ from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
 
 FOLDER = str(Path(llmsim_lab.tape.__file__).parent)
-TURNS = 3
+TURNS, TIMES = 3, 15
 
 
 class Lines:
-    """Counts the lines of the tape's code that run, and raises KeyboardInterrupt at one of them.
+    """Counts the lines of the tape's code that run, and raises KeyboardInterrupt at one of them."""
 
-    Args:
-        at: which of them.
-        function: only lines of functions of this name count for that.
-    """
-
-    def __init__(self, at: int | None = None, function: str | None = None) -> None:
-        self.ran, self.at, self.function = Counter[str | None](), at, function
+    def __init__(self, at: int | None = None) -> None:
+        self.ran, self.at = 0, at
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(FOLDER):
             return None
-        if event == "line":
-            self.ran.update((None, frame.f_code.co_name))
-            if self.function in (None, frame.f_code.co_name) and self.ran[self.function] == self.at:
-                raise KeyboardInterrupt
+        self.ran += event == "line"
+        if event == "line" and self.ran == self.at:
+            raise KeyboardInterrupt
         return self
 
     @contextmanager
@@ -82,34 +76,23 @@ def assert_ends_well(path: Path, run: Simulation, backend: HashBackend, expected
         pass
 
 
-FUNCTIONS = [
-    *("_begin", "_release", "_end", "refresh", "intern", "append", "_write", "add"),
-    *("keep", "commit_turn", "writing", None),
-]
-
-
-def interrupt(folder: Path, name: str | None, seed: int, counted: Lines, expected: Any) -> None:
-    """Record a run that a Ctrl-C meets at a line of a function, and play it to its end."""
-    folder.mkdir()
-    path, backend = folder / "x.tape", HashBackend(faulty=True)
-    run = begun(path, backend)
-    # Not in the last lines of all, when the run is done.
-    at = random.Random(seed).randint(1, counted.ran[name] * 9 // 10)
-    with pytest.raises(KeyboardInterrupt), Lines(at, name).watched():
-        asyncio.run(run.arun(TURNS))
-    assert_ends_well(path, run, backend, expected)
-
-
-def interrupt_each(folder: Path) -> None:
+def interrupt_often(folder: Path) -> None:
+    """Record runs that a Ctrl-C meets at lines from first to last, and play them to their end."""
     alike, counted = begun(folder / "y.tape", HashBackend(faulty=True)), Lines()
     with counted.watched():
         asyncio.run(alike.arun(TURNS))
-    for number, name in enumerate(FUNCTIONS * 2):
-        interrupt(folder / f"{number}", name, number, counted, alike)
+    for number in range(TIMES):
+        path, backend = folder / f"{number}.tape", HashBackend(faulty=True)
+        run = begun(path, backend)
+        # Not in the last lines of all, when the run is done.
+        part = (number + random.Random(number).random()) / TIMES
+        with pytest.raises(KeyboardInterrupt), Lines(1 + int(part * counted.ran * 0.9)).watched():
+            asyncio.run(run.arun(TURNS))
+        assert_ends_well(path, run, backend, alike)
 
 
 @pytest.mark.process
 def test_a_ctrl_c_at_any_line_loses_and_repeats_nothing(tmp_path: Path) -> None:
     # In a process of its own: an error raised by a trace function may spoil CPython 3.11's parser.
-    code = "from test_tape_interrupted import *; interrupt_each(Path(sys.argv[1]))"
+    code = "from test_tape_interrupted import *; interrupt_often(Path(sys.argv[1]))"
     run_program(code, tmp_path)

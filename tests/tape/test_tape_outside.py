@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 from journal_kit import MANIFEST, ask, begun, findings, record
-from tape_text import rewrite
 
 from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.llm import Tape
@@ -102,21 +102,14 @@ def test_a_replay_that_wants_something_else_from_outside_is_told_so(recorder: Li
     again = replayed(recorder)
     again.find_outside("clock", "utc")
     for key, times in (("utc", 2), ("local", 1)):
-        with pytest.raises(TapeMiss, match=rf'clock "{key}" in turn 1, asked for {times} t'):
+        with pytest.raises(TapeMiss, match=rf'clock "{key}" in turn 1, asked {times} t'):
             again.find_outside("clock", key)
-
-
-def nested(depth: int) -> list[Any]:
-    value: list[Any] = []
-    for _ in range(depth):
-        value = [value]
-    return value
 
 
 @pytest.mark.parametrize(
     "value",
-    [float("nan"), {1, 2}, nested(300), nested(100_000), 10**5_000],
-    ids=["nan", "set", "deep", "deeper", "long"],
+    [float("nan"), {1, 2}, reduce(lambda value, _: [value], range(300), []), 10**5_000],
+    ids=["nan", "set", "deep", "long"],
 )
 def test_what_a_line_cannot_hold_is_an_error_and_not_on_the_tape(
     recorder: LiveRecorder, value: Any
@@ -147,12 +140,3 @@ def test_a_fork_has_of_its_parents_turns_what_came_from_outside(recorder: LiveRe
         assert replay.find_outside("clock", None) == done(number)
     with tape.copy([fork], tape.path.with_name("y.tape")) as copy:
         assert [copy.outside(*at)[0]["result"] for at in ((1, 1), (2, 2))] == [1, 2]
-
-
-def test_a_line_from_outside_that_was_tampered_with_is_damage(recorder: LiveRecorder) -> None:
-    path = recorder.tape.path
-    recorder.outside("clock", None, result=1)
-    recorder.close()
-    rewrite(path, lambda line: line | ({"nth": "0"} if line.get("is") == "outside" else {}))
-    with pytest.raises(TapeError, match=r"outside in turn 1 of run 1 on .* is damaged: nth: Input"):
-        LiveRecorder(Tape(path), 1)

@@ -9,15 +9,13 @@ from typing import Annotated, Any
 
 import pytest
 from counter_kit import Addition, answer, counter_client
-from journal_kit import MANIFEST
 from pydantic import BeforeValidator
 from tape_text import rewrite
 
 from llmsim_lab import Ask, Run, State
 from llmsim_lab.errors import TapeError
 from llmsim_lab.run import load
-from llmsim_lab.run._records import check_manifest, record_of
-from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.run._records import record_of
 
 
 class Kept(State):
@@ -90,25 +88,3 @@ def test_a_record_is_read_strictly_by_its_types(
     rewrite(tmp_path / "x.tape", edit)
     with pytest.raises(TapeError, match=rf"turn 1 (of run 1 )?on the tape .*is damaged: .*{fault}"):
         load(tmp_path / "x.tape")
-
-
-@pytest.mark.parametrize(
-    ("manifest", "faults"),
-    [
-        (
-            {"prompts": {}, "given": []},
-            "; ".join(
-                f"its manifest: {it}: Field required" for it in ("kind", "package", "config")
-            ),
-        ),
-        (MANIFEST | {"given": ["agents"]}, "it was given something that no run takes"),
-    ],
-)
-def test_of_a_manifests_faults_three_are_named(manifest: dict[str, Any], faults: str) -> None:
-    facts = dict.fromkeys(("parent", "fork_turn", "ended", "outcome"))
-    info = RunInfo(
-        id=2, name="x", verb="run", started="", turns=0, calls=0, manifest=manifest, **facts
-    )
-    with pytest.raises(TapeError) as caught:
-        check_manifest(info)
-    assert str(caught.value) == f"run 2 on the tape is damaged: {faults}"

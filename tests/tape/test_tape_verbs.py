@@ -11,14 +11,7 @@ from typing import Any
 
 import pytest
 from builders import in_words, policy, verdict
-from tape_kit import (
-    HashBackend,
-    asked,
-    content,
-    hash_client,
-    make_recorded,
-    steady_config,
-)
+from tape_kit import HashBackend, asked, content, hash_client, make_recorded, steady_config
 
 import llmsim_lab
 from llmsim_lab.errors import ConfigError, TapeError
@@ -33,26 +26,20 @@ from llmsim_lab.types import ChatRequest
 
 def test_a_manifest_says_all_that_a_run_depends_on(tmp_path: Path) -> None:
     simulation = make_recorded(tmp_path / "x.tape", turns=1)
-    assert simulation.tape is not None
-    info = simulation.tape.run()
-    manifest = info.manifest
-    assert manifest["package"] == version("llmsim-lab")
-    assert manifest["python"] == platform.python_version()
-    assert manifest["platform"] == platform.platform()
-    assert manifest["seed"] == 11
+    info = Tape(tmp_path / "x.tape").run()
+    manifest = dict(info.manifest)
+    own = {"package": version("llmsim-lab"), "python": platform.python_version()}
+    own |= {"platform": platform.platform(), "seed": 11, "given": []}
+    assert {name: manifest[name] for name in own} == own
     assert SimulationConfig.model_validate(manifest["config"]) == steady_config()
     assert LLMConfig(**manifest["llm"]) == hash_client().config
     known = {"name": "hash", "backend": "hash", "digest": "d1", "version": "1.0"}
     assert manifest["model"] == known | {"context_length": None, "capabilities": []}
-    assert manifest["given"] == []
     entries = {place.partition("#")[0]: entry for place, entry in manifest["prompts"].items()}
     assert set(entries) == {"agent_policy", "validator_economic", "engine_interest_rate"}
-    entry = entries["agent_policy"]
-    assert (entry["digest"], entry["name"]) == (Prompt.load("agent_policy").digest, "agent_policy")
-    assert "Propose ONE specific economic policy action." in entry["text"]
-    began, ended = (datetime.fromisoformat(str(t)) for t in (info.started, info.ended))
-    assert began.utcoffset() is not None
-    assert began <= ended
+    assert entries["agent_policy"]["digest"] == Prompt.load("agent_policy").digest
+    assert "Propose ONE specific economic policy action." in entries["agent_policy"]["text"]
+    assert datetime.fromisoformat(info.started) <= datetime.fromisoformat(str(info.ended))
     assert (info.name, info.verb, info.parent, info.outcome) == ("steady", "run", None, "done")
     assert (info.turns, info.calls) == (1, len(asked(simulation)))
 
@@ -60,10 +47,7 @@ def test_a_manifest_says_all_that_a_run_depends_on(tmp_path: Path) -> None:
 # --- run and resume ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("other", "what"),
-    [({"digest": "d2"}, "digest"), ({"name": "bigger"}, "name"), ({"digest": None}, "digest")],
-)
+@pytest.mark.parametrize(("other", "what"), [({"name": "b"}, "name"), ({"digest": None}, "digest")])
 def test_another_model_does_not_go_on_with_a_run_and_leaves_no_mark_on_it(
     tmp_path: Path, other: dict[str, Any], what: str
 ) -> None:
@@ -72,10 +56,8 @@ def test_another_model_does_not_go_on_with_a_run_and_leaves_no_mark_on_it(
     resumed = resume(tmp_path / "x.tape", llm_client=hash_client(backend))
     with pytest.raises(TapeError, match=rf"another model: its {what} is.*fork the run"):
         resumed.run(1)
-    assert backend.requests == []
-    assert resumed.turn_number == 1
-    assert resumed.tape is not None
-    assert resumed.tape.run().outcome == "done"
+    assert (backend.requests, resumed.turn_number) == ([], 1)
+    assert Tape(tmp_path / "x.tape").run().outcome == "done"
     resumed.close()
     branch = fork(tmp_path / "x.tape", llm_client=hash_client(backend))
     branch.run(1)
@@ -105,29 +87,24 @@ def test_a_run_forks_into_another_file_with_a_copy_of_what_it_came_from(tmp_path
     assert (tmp_path / "x.tape").read_bytes() == before
     recorded = (tmp_path / "y.tape").read_bytes()
     for again in (fork, rerun):
-        with pytest.raises(
-            TapeError, match=r"y\.tape is there already, .*: fork its runs, or name"
-        ):
+        with pytest.raises(TapeError, match=r"y\.tape is there already, .*: fork its runs, or n"):
             again(tmp_path / "x.tape", llm_client=hash_client(), to=tmp_path / "y.tape")
     assert (tmp_path / "y.tape").read_bytes() == recorded
-    with Tape(tmp_path / "y.tape", read_only=True) as tape:
-        assert [(info.parent, info.fork_turn, info.turns) for info in tape.runs()] == [
-            (None, None, 1),
-            (1, 1, 2),
-        ]
-        assert content(replay(tape)) == content(branch)
+    runs = Tape(tmp_path / "y.tape", read_only=True).runs()
+    came = [(info.parent, info.fork_turn, info.turns) for info in runs]
+    assert came == [(None, None, 1), (1, 1, 2)]
+    assert content(replay(tmp_path / "y.tape")) == content(branch)
     unrecorded = Simulation(root.config, llm_client=hash_client(HashBackend()))
     with pytest.raises(ConfigError, match="to= copies the run's tape, and it has none"):
         unrecorded.fork(to=tmp_path / "z.tape")
     assert not (tmp_path / "z.tape").exists()
 
 
-@pytest.mark.parametrize("turn", [-1, 3])
-def test_a_turn_that_was_not_played_cannot_be_forked_from(tmp_path: Path, turn: int) -> None:
-    root = make_recorded(tmp_path / "x.tape", turns=2)
-    for again in (root.fork, lambda turn: fork(tmp_path / "x.tape", turn=turn)):
+def test_a_turn_that_was_not_played_cannot_be_forked_from(tmp_path: Path) -> None:
+    make_recorded(tmp_path / "x.tape", turns=2).close()
+    for turn in (-1, 3):
         with pytest.raises(ConfigError, match=f"turn={turn} must be a whole number, 0 to 2"):
-            again(turn)
+            fork(tmp_path / "x.tape", turn=turn)
     assert len(Tape(tmp_path / "x.tape", read_only=True)) == 1
 
 
@@ -151,10 +128,7 @@ def test_hostile_text_is_text_and_comes_back_as_it_was(tmp_path: Path, text: str
     simulation.run(2)
     replayed = replay(tmp_path / "x.tape")
     assert replayed.turns == simulation.turns
-    first, second = replayed.turns[1].answers
-    assert first.reasoning == text.strip()
-    assert second.call is not None
-    assert text[:20] in second.call.request.prompt
+    assert replayed.turns[1].answers[0].reasoning == text.strip()
     with Tape(tmp_path / "x.tape", read_only=True) as tape:
         assert (tape.run().name, tape.run().manifest["model"]["name"]) == (text, text)
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", str(tape.tree()))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.tape import _recorder
 from llmsim_lab.tape._lines import read_line
 from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.types import CallSite, ChatRequest, Message
 
 
 @pytest.fixture
@@ -39,6 +40,13 @@ def test_what_calls_share_is_on_the_tape_once(tmp_path: Path) -> None:
     assert len(texts) == len(set(texts))
 
 
+def test_a_call_that_does_not_say_where_it_comes_from_has_its_turn(recorder: LiveRecorder) -> None:
+    request = ChatRequest(model="m", messages=(Message("user", "Hi"),))
+    assert recorder.place(request).site == CallSite(component="call", turn=1)
+    mine = CallSite(component="mine", agent="me", turn=0)
+    assert recorder.place(replace(request, site=mine)).site == replace(mine, turn=1)
+
+
 # --- runs beside each other ----------------------------------------------------------------------
 
 
@@ -57,16 +65,13 @@ def test_texts_that_went_with_another_run_are_written_again(recorder: LiveRecord
 # --- turns ---------------------------------------------------------------------------------------
 
 
-def interrupted(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bool = True
-) -> None:
-    """Let a Ctrl-C come before a function is called, or after its work."""
+def interrupted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+    """Let a Ctrl-C come after a function's work."""
     whole = getattr(owner, name)
 
     def once(*arguments: Any, **named: Any) -> Any:
         monkeypatch.undo()
-        if after:
-            whole(*arguments, **named)
+        whole(*arguments, **named)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(owner, name, once)
@@ -116,20 +121,3 @@ def test_a_turn_that_ctrl_c_met_at_its_commit_is_left_as_it_is(
     assert ask(recorder, "b") == 2
     recorder.commit_turn(*record(2))
     assert findings(tape.path) == []
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_a_turn_whose_restart_met_ctrl_c_as_well_begins_again_with_its_answers(
-    recorder: LiveRecorder, monkeypatch: pytest.MonkeyPatch, after: bool
-) -> None:
-    assert [ask(recorder, text) for text in "aa"] == [1, 2]
-    assert ask(recorder, "b", **LATE) == 3
-    interrupted(monkeypatch, recorder.tape.journal, "append", after=after)
-    with pytest.raises(KeyboardInterrupt):
-        recorder.restart_turn(KeyboardInterrupt())
-    recorder.begin_turn(1)
-    assert [ask(recorder, text) for text in "aab"] == [1, 2, 4]
-    recorder.commit_turn(*record(1))
-    assert findings(recorder.tape.path) == []
-    forgets = re.findall(rb'"is":"forget"[^}]*"calls":\[3\]', recorder.tape.path.read_bytes())
-    assert len(forgets) == 1

@@ -18,6 +18,7 @@ from llmsim_lab.models import GlobalState
 from llmsim_lab.run import fork, load, replay
 from llmsim_lab.run._run import record
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape._changes import indented
 
 
 def record_family(path: Path, *, name: str = "economy") -> Path:
@@ -46,27 +47,15 @@ def copied(family: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(family, tmp_path / "copy.tape"))
 
 
-def edit_rows(path: Path, run: int, edit: Callable[[dict[str, Any]], Any]) -> None:
-    """Replace the rows of a run's turns."""
+def edit(path: Path, kind: str, change: Callable[[dict[str, Any]], Any], run: int = 0) -> None:
+    """Change a run's lines of a kind, or those of all runs; members that are None are left out."""
 
-    def change(line: dict[str, Any]) -> dict[str, Any]:
-        if (line.get("run"), line.get("is")) == (run, "turn"):
-            line["row"] = edit(line["row"])
-        return line
+    def changed(line: dict[str, Any]) -> dict[str, Any]:
+        if line.get("is") != kind or line["run"] != (run or line["run"]):
+            return line
+        return {name: value for name, value in change(line).items() if value is not None}
 
-    rewrite(path, change)
-
-
-def edit_begin(path: Path, run: int, **changes: Any) -> None:
-    """Change the line that a run begins with; what is None is left out."""
-
-    def change(line: dict[str, Any]) -> dict[str, Any]:
-        if (line.get("run"), line.get("is")) == (run, "run"):
-            line |= changes
-            line = {name: value for name, value in line.items() if value is not None}
-        return line
-
-    rewrite(path, change)
+    rewrite(path, changed)
 
 
 @pytest.mark.parametrize("run", [1, 2, 3])
@@ -76,54 +65,47 @@ def test_a_turns_frame_is_the_one_that_its_simulation_gives(family: Path, run: i
         assert load(tape, run).turns == replay(tape, run).turns
 
 
-def test_a_row_that_is_no_object_is_an_error(copied: Path) -> None:
-    edit_rows(copied, 1, lambda _: 7)
-    with Tape(copied) as tape, pytest.raises(TapeError, match=r"turn 0 of run 1 .* damaged: row"):
-        tape.turns_frame(1)
-
-
 def test_a_comparison_has_both_values_and_their_difference_for_the_turns_that_both_have(
     family: Path,
 ) -> None:
     with Tape(family, read_only=True) as tape:
         frame = tape.compare(2, 3)
         a, b = tape.turns_frame(2), tape.turns_frame(3)
-    assert frame.index.name == "turn"
-    assert frame.index.tolist() == [0, 1, 2, 3, 4]
+    assert (frame.index.name, frame.index.tolist()) == ("turn", [0, 1, 2, 3, 4])
     assert frame["inflation"].columns.tolist() == ["a", "b", "difference"]
     assert frame["inflation", "a"].tolist() == a["inflation"].tolist()
     assert frame["inflation", "b"].tolist() == b["inflation"].tolist()[:5]
     assert (frame["interest_rate", "difference"] == 0).all()
 
 
-def test_a_comparison_goes_by_the_turns_of_the_lines_and_not_of_their_rows(copied: Path) -> None:
-    edit_rows(copied, 1, lambda row: {**row, "turn": 1})
-    with Tape(copied) as tape:
-        assert tape.compare(1, 2).index.tolist() == [0, 1, 2, 3]
-
-
-def test_runs_that_share_no_number_cannot_be_compared(copied: Path) -> None:
-    edit_rows(copied, 2, lambda row: {"turn": row["turn"]})
-    edit_begin(copied, 2, parent=None, fork_turn=None)
-    with Tape(copied) as tape, pytest.raises(TapeError) as failure:
-        tape.compare(1, 2)
-    assert "runs 1 and 2 cannot be compared: they share no turn or" in str(failure.value)
+def test_a_comparison_goes_by_the_turns_of_the_lines_and_needs_a_number_that_both_have(
+    copied: Path,
+) -> None:
+    edit(copied, "turn", lambda line: {**line, "row": {**line["row"], "turn": 1}}, 1)
+    assert Tape(copied).compare(1, 2).index.tolist() == [0, 1, 2, 3]
+    edit(copied, "turn", lambda line: {**line, "row": {"turn": line["turn"]}}, 2)
+    edit(copied, "run", lambda line: {**line, "parent": None, "fork_turn": None}, 2)
+    with pytest.raises(TapeError, match="runs 1 and 2 cannot be compared: they share no turn or"):
+        Tape(copied).compare(1, 2)
+    edit(copied, "turn", lambda line: {**line, "row": 7}, 1)
+    with pytest.raises(TapeError, match=r"turn 0 of run 1 .* damaged: row"):
+        Tape(copied).turns_frame(1)
 
 
 def test_a_fork_from_before_its_parents_own_fork_shares_only_the_turns_before(
     tmp_path: Path,
 ) -> None:
-    with Tape(tmp_path / "forks.tape") as tape:
-        first = make_simulation()
-        first = Simulation(first.config, llm_client=first.llm_client, tape=tape)
-        first.run(4)
-        second = first.fork(3)
-        second.run(1)
-        third = second.fork(1, intervene=[{"turn": 1, "set": {"inflation": 9}}])
-        third.run(1)
-        assert tape.turns_frame(3)["turn"].tolist() == [0, 1, 2]
-        assert tape.turns_frame(3).equals(third.to_frame())
-        assert replay(tape, 3).turns == third.turns
+    made = make_simulation()
+    first = Simulation(made.config, llm_client=made.llm_client, tape=tmp_path / "forks.tape")
+    first.run(4)
+    second = first.fork(3)
+    second.run(1)
+    third = second.fork(1, intervene=[{"turn": 1, "set": {"inflation": 9}}])
+    third.run(1)
+    frame = Tape(tmp_path / "forks.tape").turns_frame(3)
+    assert frame["turn"].tolist() == [0, 1, 2]
+    assert frame.equals(third.to_frame())
+    assert replay(tmp_path / "forks.tape", 3).turns == third.turns
 
 
 def test_the_tree_shows_what_came_from_what(family: Path) -> None:
@@ -132,29 +114,28 @@ def test_the_tree_shows_what_came_from_what(family: Path) -> None:
     assert title.endswith("runs.tape': 3 runs>")
     assert lines == [
         "1 economy · run · turns 1 to 3 · done · scripted",
-        '   2 economy · fork at turn 1 · prompt agent_policy: "ONE" → "exactly one" · turns 2 to 4 '
-        "· done · scripted",
+        "   2 economy · fork at turn 1 · prompt agent_policy: [-ONE-]{+exactly one+} · "
+        "turns 2 to 4 · done · scripted",
         "      3 economy · fork at turn 4 · turn 4: set shock.supply 2, note oil · turns 5 to 5 "
         "· done · scripted",
     ]
 
 
 def test_branches_beside_each_other_are_told_apart_and_rules_have_no_model(tmp_path: Path) -> None:
-    with Tape(tmp_path / "rules.tape") as tape:
-        first = Simulation(make_config(name="rule"), tape=tape)
-        first.run(1)
-        first.fork(0).fork(0)
-        first.fork(1)
-        _, *lines = tape.tree().splitlines()
-    open_ones = [("   2", 0), ("      3", 0), ("   4", 1)]
+    first = Simulation(make_config(name="rule"), tape=tmp_path / "rules.tape")
+    first.run(1)
+    first.fork(0).fork(0)
+    first.fork(1)
+    _, *lines = Tape(tmp_path / "rules.tape").tree().splitlines()
+    forks = [("   2", 0), ("      3", 0), ("   4", 1)]
     assert lines == ["1 rule · run · turns 1 to 1 · done · no model"] + [
         f"{place} rule · fork at turn {turn} · no turn yet · open · no model"
-        for place, turn in open_ones
+        for place, turn in forks
     ]
 
 
 def test_a_run_whose_parent_did_not_come_first_stands_by_itself_in_the_tree(copied: Path) -> None:
-    edit_begin(copied, 2, parent=3)
+    edit(copied, "run", lambda line: {**line, "parent": 3}, 2)
     with Tape(copied) as tape:
         starts = [line.split(" economy")[0] for line in tape.tree().splitlines()[1:]]
         assert starts == ["1", "2", "   3"]
@@ -162,12 +143,8 @@ def test_a_run_whose_parent_did_not_come_first_stands_by_itself_in_the_tree(copi
             tape.turns_frame(3)
 
 
-def test_a_very_deep_tree_is_drawn(tmp_path: Path) -> None:
-    with Tape(tmp_path / "deep.tape") as tape, tape.writing():
-        for parent in range(1_010):  # deeper than Python's stack
-            origin: Any = {"verb": "fork", "parent": parent, "fork_turn": 0} if parent else {}
-            tape.add_run({}, name="deep", first=(0, "{}", "{}"), **origin)
-        assert len(tape.tree().splitlines()) == 1_011
+def test_a_tree_deeper_than_pythons_stack_is_drawn() -> None:
+    assert len(indented((run, run - 1 or None, "") for run in range(1, 2_000))) == 1_999
 
 
 # What each run changed
@@ -209,7 +186,9 @@ def test_an_edited_prompt_is_named_by_its_words_and_by_the_part_that_has_it_alon
     run = fork(tape, 1, turn=1, llm_client=make_client())
     prompt = run.prompt("agent_policy")
     fork(tape, 1, turn=1, llm_client=make_client(), prompt=prompt.replace(" ONE", ""))
-    assert tape.changes(3) == ['prompt agent_policy: - "ONE"']
+    assert tape.changes(3) == ["prompt agent_policy: [- ONE-], [-ONE -]"]
+    fork(tape, 1, turn=1, llm_client=make_client(), prompt=prompt.edit("x" * 10_001))
+    assert "characters became 10," in tape.changes(4)[0]
 
 
 def test_another_model_and_other_settings_are_named(tape: Tape) -> None:
@@ -226,32 +205,17 @@ def test_untrusted_words_are_printable_and_short(tape: Tape) -> None:
     assert len(change) <= 160
 
 
-def turns(**changes: Any) -> Callable[[Path], None]:
-    """Return what changes parts of each turn's record."""
-
-    def edit(line: dict[str, Any]) -> dict[str, Any]:
-        if line.get("is") == "turn":
-            line["record"] |= changes
-        return line
-
-    return lambda path: rewrite(path, edit)
-
-
-def begins(run: int, **changes: Any) -> Callable[[Path], None]:
-    """Return what changes parts of the line that a run begins with."""
-    return lambda path: edit_begin(path, run, **changes)
-
-
 @pytest.mark.parametrize(
     "damage",
     [
-        turns(interventions=7, state=8),
-        turns(planned=[7, [], {}]),
-        turns(turn="1"),
+        *(
+            lambda path, new=new: edit(path, "turn", lambda it: it | {"record": it["record"] | new})
+            for new in ({"interventions": 7, "state": 8}, {"planned": [7, [], {}]}, {"turn": "1"})
+        ),
         lambda path: changed_manifest(path, 1, config=3, llm=[], prompts=7, model="x"),
         lambda path: changed_manifest(path, 2, prompts={"a": 7, "b": {"text": 3}}, config={}),
-        begins(1, parent=2, fork_turn=99),
-        begins(2, parent=2),
+        lambda path: edit(path, "run", lambda line: line | {"parent": 2, "fork_turn": 99}, 1),
+        lambda path: edit(path, "run", lambda line: line | {"parent": 2}, 2),
     ],
 )
 def test_a_damaged_tape_still_has_a_tree(tape: Tape, damage: Callable[[Path], None]) -> None:

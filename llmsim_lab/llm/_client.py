@@ -91,7 +91,7 @@ class LLMConfig(Settings):
 
     model: Annotated[str, Field(min_length=1)] = "auto"
     temperature: Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)] = 0.7
-    seed: int | None = None
+    seed: Annotated[int, Field(ge=0)] | None = None
     num_ctx: Annotated[int, Field(ge=128)] = 4096
     max_tokens: Annotated[int, Field(ge=1)] = 512
     max_text_chars: Annotated[int, Field(ge=20)] | None = 400
@@ -321,10 +321,7 @@ class LLMClient:
         )
 
     async def _call(
-        self,
-        request: ChatRequest,
-        read: Callable[[ChatReply], T],
-        total_s: float | None = None,
+        self, request: ChatRequest, read: Callable[[ChatReply], T], total_s: float | None = None
     ) -> tuple[T, CallRecord]:
         """Make a request, once more where that may help; ``read`` parses a reply."""
         history: list[Attempt] = []

@@ -69,7 +69,6 @@ class OllamaBackend:
             way_out="start it with: ollama serve, or set OLLAMA_HOST",
             way_in="its setting OLLAMA_ORIGINS says which host names and origins it serves",
             pull="ollama pull",
-            names=self._names,
         )
         self._model = None if model in _UNNAMED else model
         self._is_new_enough = False
@@ -137,7 +136,10 @@ class OllamaBackend:
         """Return what the server has; see the function ``look``."""
         version = await _version(self.server, timeout_s=timeout_s)
         async with _official(self.server, timeout_s=timeout_s) as client:
-            names = _installed(await client.list())
+            oldest = datetime.min.replace(tzinfo=UTC)
+            models = (await client.list()).models
+            models = sorted(models, key=lambda one: one.modified_at or oldest, reverse=True)
+            names = [printable(model.model or "") for model in models]
             # One that is loaded answers at once, and pushes no other user's out of memory.
             loaded = [printable(model.model or "") for model in (await client.ps()).models]
             for name in dict.fromkeys([*loaded, *names]):
@@ -146,10 +148,6 @@ class OllamaBackend:
                     why = "it is loaded" if name in loaded else "the model pulled last"
                     return OllamaProbe(self.host, version, tuple(names), name, f"{why} there")
         return OllamaProbe(self.host, version, tuple(names))
-
-    async def _names(self) -> list[str]:
-        async with _official(self.server, timeout_s=LIST_TIMEOUT_S) as client:
-            return _installed(await client.list())
 
     async def _resolve(self, asked: str) -> str:
         """Return the model to ask; a choice, once made, stays."""
@@ -293,13 +291,6 @@ def full_name(name: str) -> str:
     """Return a model's name for comparing: lower case, with its tag."""
     name = name.lower()
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
-
-
-def _installed(response: ollama.ListResponse) -> list[str]:
-    """Return the names of the models in a listing, the one pulled last first."""
-    oldest = datetime.min.replace(tzinfo=UTC)
-    models = sorted(response.models, key=lambda model: model.modified_at or oldest, reverse=True)
-    return [printable(model.model or "") for model in models]
 
 
 def _context_length(details: ollama.ShowResponse) -> int | None:

@@ -49,10 +49,7 @@ async def failure(backend: OllamaBackend, request: ChatRequest) -> BackendError:
     return caught.value
 
 
-async def test_auto_finds_the_server_and_says_what_it_chose(
-    live: Live, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("LLMSIM_MODEL", raising=False)
+async def test_auto_finds_the_server_and_says_what_it_chose(live: Live) -> None:
     async with connect("auto", host=live.host, quiet=True) as client:
         assert f"on Ollama {live.version} at {live.host}" in client.chosen
 

@@ -42,15 +42,6 @@ async def test_auto_takes_ollama_where_it_answers_and_has_a_model(
     assert server.requests[0].body["model"] == "llama3.2:latest"
 
 
-def test_the_environment_names_the_model(
-    server: FakeOllama, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLMSIM_MODEL", "ollama:qwen3:4b")
-    client = connect("auto", host=server.host, quiet=True)
-    assert client.config.model == "qwen3:4b"
-    assert client.chosen.endswith("(LLMSIM_MODEL=ollama:qwen3:4b)")
-
-
 def test_a_model_that_ollama_lacks_is_named_with_those_it_has(server: FakeOllama) -> None:
     with pytest.raises(ConfigError, match=r"no model 'nope'; it has: llama3.2:latest, qwen3:4b"):
         connect("ollama:nope", host=server.host)
@@ -68,7 +59,7 @@ def test_a_server_without_a_chat_model_is_an_error_with_the_way_out() -> None:
     ("model", "ways"),
     [
         ("ollama:llama3.2", ["no Ollama server answers at http://127.0.0.1:9; start it"]),
-        ("auto", ["ollama pull llama3.1:8b", "llmsim-lab model get", "$LLMSIM_MODEL"]),
+        ("auto", ["ollama pull llama3.1:8b", "llmsim-lab model get", "ollama:NAME"]),
     ],
 )
 def test_nothing_to_talk_to_is_an_error_with_the_ways_out(model: str, ways: list[str]) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import math
 import random
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -115,15 +114,6 @@ def test_each_option_stands_once_at_each_letter_and_one_unconstrained_token_is_a
 )
 def test_only_what_clearly_means_a_letter_counts(token: str, label: str | None) -> None:
     assert label_of(token, dict.fromkeys("ABC")) == label
-
-
-def test_draws_follow_the_probabilities_and_their_generator() -> None:
-    choice = choose(client_of(known()))
-    rng = random.Random(1)
-    drawn = Counter(choice.draw(rng) for _ in range(20_000))
-    assert {option: n / 20_000 for option, n in drawn.items()} == pytest.approx(WANTS, abs=0.01)
-    assert choice.draw(random.Random(5)) == choice.draw(random.Random(5))
-    assert choice.decided("mode", rng) == "raise"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from pydantic import BaseModel
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig
-from llmsim_lab.llm._retry import retry_after_s
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
@@ -32,23 +31,6 @@ async def test_a_valid_reply_becomes_a_decision_with_its_provenance() -> None:
     assert decision.call is not None
     assert (decision.call.status, decision.call.attempts, decision.call.tokens) == ("ok", 1, 150)
     assert (decision.call.reply, decision.call.request.site) == (reply, SITE)
-
-
-async def test_every_option_reaches_the_backend() -> None:
-    options = {"temperature": 0.3, "seed": 7, "num_ctx": 2048}
-    client = make_client(GOOD, **options, max_tokens=99, options={"top_p": 0.5})
-    await decide(client)
-    assert requests_of(client)[0].options == {**options, "num_predict": 99, "top_p": 0.5}
-
-
-async def test_the_schema_bounds_texts_and_offers_a_grid_of_confidences() -> None:
-    client = make_client(GOOD, max_text_chars=80)
-    await decide(client)
-    schema = requests_of(client)[0].schema
-    assert schema is not None
-    assert schema["properties"]["reasoning"]["maxLength"] == 80
-    assert schema["properties"]["confidence"]["enum"][:3] == [0.0, 0.05, 0.1]
-    assert schema["required"] == ["action", "reasoning", "confidence"]
 
 
 async def test_choices_for_a_field_that_is_not_there_are_an_error_naming_it() -> None:
@@ -201,17 +183,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     return asked
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        *[("7", 7.0), (" 0 ", 0.0), ("-7", None), ("1.5", None), ("\u0667", None), ("", None)],
-        *[("Sun, 22 Nov 2026 12:00:30 GMT", None), (None, None)],
-    ],
-)
-def test_a_header_holds_whole_seconds(header: str | None, seconds: float | None) -> None:
-    assert retry_after_s(header) == seconds
 
 
 async def test_the_wait_draws_nothing_from_the_numbers_of_a_users_own_code(

@@ -12,7 +12,6 @@ from fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import EmbeddedBackend, LLMConfig, OllamaBackend, _connect, connect
-from llmsim_lab.llm._ollama import OllamaProbe, look
 
 EMBEDDER = FakeModel(name="embedder", capabilities=("embedding",))
 
@@ -66,21 +65,6 @@ def test_nothing_to_talk_to_is_an_error_with_the_ways_out(model: str, ways: list
     with pytest.raises(ConfigError) as caught:
         connect(model)
     assert [way for way in ways if way not in str(caught.value)] == []
-
-
-def test_a_server_that_is_named_has_longer_to_answer_than_one_that_may_be_there(
-    server: FakeOllama, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[float] = []
-
-    def timed(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
-        waits.append(timeout_s)
-        return look(host, timeout_s=timeout_s)
-
-    monkeypatch.setattr(_connect, "look", timed)
-    for name in ("auto", "ollama:llama3.2"):
-        connect(name, host=server.host)
-    assert waits == [1.0, 5.0]
 
 
 @pytest.mark.parametrize("model", ["auto", "ollama"])

@@ -74,12 +74,6 @@ def test_a_fault_is_named_with_file_line_and_key(tmp_path: Path, text: str, faul
     assert fault in str(caught.value)
 
 
-def test_every_fault_has_its_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read_config(write(tmp_path, "size: big\nrow: 3\n"), Drawing)
-    assert len(str(caught.value).splitlines()) == 2
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -146,20 +145,6 @@ def shared(install: Callable[[str], None]) -> Iterator[ModelServer]:
     made.users.add(install)  # in a backend's place
     yield made
     made.stop()
-
-
-@pytest.mark.process
-def test_a_dead_child_is_started_again_and_said_to_be(
-    shared: ModelServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    first = shared.start(64)
-    os.kill(first.pid, signal.SIGKILL)
-    first.ending()
-    assert shared.running() is None
-    second = shared.start(64)
-    assert second.pid != first.pid
-    assert shared.start(64) is second
-    assert [record.getMessage().split()[0] for record in caplog.records] == ["EMBEDDED_ENDED"]
 
 
 @pytest.mark.process

@@ -51,10 +51,6 @@ class Span(NamedTuple):
     source: str = ""
     tokens: int | None = None
 
-    def of(self, text: str) -> str:
-        """Return the stretch of a message's text."""
-        return text[self.start : self.end]
-
 
 Part = tuple[str, _Role, int, int, str, int | None]
 """The fields of a ``Span``: a plain tuple will do, and takes a fifth of the time to make."""
@@ -71,9 +67,6 @@ class Provenance:
 
     spans: tuple[Span, ...] = ()
     why: str = ""
-
-    def __str__(self) -> str:
-        return f"not known ({self.why})" if self.why else "noted as the prompt was rendered"
 
 
 class Origin(NamedTuple):

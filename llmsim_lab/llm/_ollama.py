@@ -74,9 +74,6 @@ class OllamaBackend:
         self._is_new_enough = False
         self._trained: dict[str, int | None] = {}
 
-    def __repr__(self) -> str:
-        return f"OllamaBackend({self._model!r}, host={self.host!r})"
-
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.
 
@@ -111,26 +108,18 @@ class OllamaBackend:
         return reply
 
     async def model_info(self) -> ModelInfo:
-        """Return which model answers: digest, context length, capabilities, the server's version.
+        """Return which model answers: its digest, if the server has it, and the server's version.
 
         Raises:
-            BackendError: the server cannot be reached, or lacks the model.
+            BackendError: the server cannot be reached.
         """
         version = await _version(self.server)
         name = await self._resolve("")
-        async with _official(self.server, model=name) as client:
-            details = await client.show(name)
+        async with _official(self.server) as client:
             models = (await client.list()).models
-            length = _context_length(details)
         digests = (one.digest for one in models if full_name(one.model or "") == full_name(name))
-        return ModelInfo(
-            name=name,
-            backend="ollama",
-            digest=printable(next(digests, None) or "") or None,
-            context_length=length,
-            capabilities=tuple(map(printable, details.capabilities or ())),
-            version=version,
-        )
+        digest = printable(next(digests, None) or "") or None
+        return ModelInfo(name=name, backend="ollama", digest=digest, version=version)
 
     async def look(self, timeout_s: float | None = None) -> OllamaProbe:
         """Return what the server has; see the function ``look``."""
@@ -161,7 +150,9 @@ class OllamaBackend:
         if model not in self._trained:
             with suppress(BackendError):
                 async with _official(self.server, timeout_s=LIST_TIMEOUT_S) as client:
-                    self._trained[model] = _context_length(await client.show(model))
+                    known = (await client.show(model)).modelinfo or {}
+                    keys = (key for key in known if key.endswith(".context_length"))
+                    self._trained[model] = member(known, next(keys, ""), int)
         return self._trained.get(model)
 
 
@@ -183,14 +174,14 @@ def parse_host(host: str | None = None) -> str:
 
 @asynccontextmanager
 async def _official(
-    server: Server, *, model: str = "", timeout_s: float | None = None
+    server: Server, *, timeout_s: float | None = None
 ) -> AsyncIterator[ollama.AsyncClient]:
-    """Give the official client for a few questions, about a model or about all.
+    """Give the official client for a few questions.
 
     Raises:
         BackendError: the server reports an error, does not answer, or not in Ollama's form.
     """
-    async with server.translated({"model": model}):
+    async with server.translated():
         transport = await server.transport()
         try:
             yield ollama.AsyncClient(server.url, transport=transport, timeout=timeout_s)
@@ -291,14 +282,6 @@ def full_name(name: str) -> str:
     """Return a model's name for comparing: lower case, with its tag."""
     name = name.lower()
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
-
-
-def _context_length(details: ollama.ShowResponse) -> int | None:
-    """Return the longest context a model was trained for, tokens, where the server tells."""
-    values = details.modelinfo or {}
-    key = next((key for key in values if key.endswith(".context_length")), "")
-    length: int | None = member(values, key, int)
-    return length
 
 
 async def _version(server: Server, *, timeout_s: float | None = None) -> str:

@@ -128,9 +128,6 @@ class OpenAIBackend:
         more = {"base_url": self.base_url, "api_key": key, "extend": self._extend}
         return partial(type(self), self._model, **more), ()
 
-    def __repr__(self) -> str:
-        return f"OpenAIBackend({self._model!r}, base_url={self.base_url!r})"
-
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.
 

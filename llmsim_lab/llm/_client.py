@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -331,7 +332,7 @@ class LLMClient:
         # follows from the run's own.
         seed = log.begin(request) if log is not None else None
         try:
-            total_s = total_s or self.config.total_timeout_s
+            total_s = total_s or self.config.total_timeout_s or math.inf
             attempt, outcome = await self._attempt(request, read, around, seed, total_s)
             history.append(attempt)
             if isinstance(outcome, BackendError) and outcome.retry:
@@ -368,7 +369,7 @@ class LLMClient:
         read: Callable[[ChatReply], T],
         around: Scope,
         seed: int | None,
-        total_s: float | None,
+        total_s: float,
         *,
         previous: Attempt | None = None,
         wait_s: float = 0.0,

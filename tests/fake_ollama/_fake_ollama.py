@@ -99,13 +99,12 @@ class Fault:
     status_code: int = 500
     text: str = ""
     after: int = 2
-    retry_after: str | None = None
 
     @classmethod
-    def status(cls, code: int, text: str | None = None, *, retry_after: str | None = None) -> Fault:
+    def status(cls, code: int, text: str | None = None) -> Fault:
         """Answer with an error status; 500 and 503 have Ollama's own texts."""
         text = _TEXTS.get(code, f"fault {code} on demand") if text is None else text
-        return cls("status", code, text, retry_after=retry_after)
+        return cls("status", code, text)
 
 
 _DEFAULT_CTX = 4096
@@ -441,9 +440,7 @@ class FakeOllama:
 
 
 def _failure(fault: Fault) -> Response:
-    later = {} if fault.retry_after is None else {"Retry-After": fault.retry_after}
-    answer = play(_DIED, {"error": fault.text})
-    return replace(answer, status=fault.status_code, headers={**answer.headers, **later})
+    return replace(play(_DIED, {"error": fault.text}), status=fault.status_code)
 
 
 async def _send(writer: asyncio.StreamWriter, response: Response) -> bool:

@@ -306,10 +306,5 @@ def usable_cores() -> int:
     """Return how many cores this process may use: physical ones, within the limits set for it."""
     import psutil
 
-    counts = [psutil.cpu_count(logical=False) or os.cpu_count() or 1]
-    if hasattr(os, "sched_getaffinity"):
-        counts.append(len(os.sched_getaffinity(0)))
-    with suppress(OSError, ValueError):  # no such file, or "max"
-        quota, _, period = (_CGROUP / "cpu.max").read_text().partition(" ")
-        counts.append(int(quota) // int(period))
-    return max(1, min(counts))
+    physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
+    return min(physical, len(os.sched_getaffinity(0))) if sys.platform == "linux" else physical

@@ -22,7 +22,6 @@ from llmsim_lab.llm._embedded.weights import (
     default_model,
     get_model,
     installed_models,
-    usable_cores,
     verified_path,
 )
 
@@ -275,16 +274,3 @@ def test_a_containers_memory_limit_counts(
     (tmp_path / "memory.current").write_text("400\n")
     monkeypatch.setattr(weights, "_CGROUP", tmp_path)
     assert available_memory_bytes() in (free or range(601, psutil.virtual_memory().total))
-
-
-@pytest.mark.parametrize(
-    ("quota", "cores"), [("100000 100000\n", {1}), ("50000 100000\n", {1}), ("max 100000\n", None)]
-)
-def test_a_containers_processor_limit_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, cores: set[int] | None
-) -> None:
-    monkeypatch.setattr(weights, "_CGROUP", tmp_path)
-    free = usable_cores()  # without a limit
-    (tmp_path / "cpu.max").write_text(quota)
-    assert usable_cores() in (cores or {free})
-    assert 1 <= free <= (psutil.cpu_count() or 1)

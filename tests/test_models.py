@@ -25,7 +25,6 @@ from llmsim_lab.models import (
     SimulationState,
     StateUpdateDecision,
     ValidationDecision,
-    ValidationResult,
 )
 from llmsim_lab.types import reply_schema
 
@@ -62,12 +61,9 @@ def test_an_empty_action_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("model", "fields"),
     [
-        (GlobalState, {"unemployment": -1}),
         (GlobalState, {"unemployment": 101}),
-        (GlobalState, {"total_economic_value": -5}),
         (GlobalState, {"intrest_rate": 4}),
         (AgentState, {"name": " "}),
-        (AgentState, {"name": "Aland", "economic_strength": -1}),
         (SimulationState, {"turn": -1}),
         (SimulationState, {"period": "1979-08"}),
     ],
@@ -93,20 +89,13 @@ def test_the_past_agrees_with_the_levels_however_they_were_given(rate: Any) -> N
     assert GlobalState(interest_rate=rate).lags.interest_rate == (5.0,) * 4
 
 
-def test_a_past_that_was_given_is_kept() -> None:
-    lags = MacroLags((4, 3, 2, 1), (1, 0), (5, 5, 4, 4))
-    assert GlobalState(inflation=2.5, output_gap=1, interest_rate=5, lags=lags).lags == lags
-
-
 @pytest.mark.parametrize(
     ("value", "field"),
     [
         (make_state(), "turn"),
         (GlobalState(), "interest_rate"),
-        (AgentState(name="Aland"), "name"),
         (make_action(), "validated"),
         (policy(), "confidence"),
-        (ValidationResult(is_valid=True), "is_valid"),
         (CHAIN, "reasoning"),
     ],
 )
@@ -135,13 +124,6 @@ def test_decisions_are_equal_if_the_model_said_the_same() -> None:
     assert policy() != policy(confidence=0.1)
     assert policy() != "Raise rates"
     assert len({policy(), policy(), policy("Cut taxes")}) == 2
-
-
-def test_fields_that_a_small_model_adds_are_dropped() -> None:
-    reply = {"action": "Cut taxes", "reasoning": "Weak.", "confidence": 0.5, "mood": "sad"}
-    assert PolicyDecision.model_validate(reply) == policy(
-        "Cut taxes", reasoning="Weak.", confidence=0.5
-    )
 
 
 # Chains

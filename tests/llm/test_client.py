@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import random
 import time
 from dataclasses import replace
 from typing import Any
@@ -183,14 +182,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     return asked
-
-
-async def test_the_wait_draws_nothing_from_the_numbers_of_a_users_own_code(
-    waits: list[float],
-) -> None:
-    before = random.getstate()
-    await say(make_client([TimeoutError(), "Hi"], retry_wait_s=(2.0, 3.0)))
-    assert (len(waits), random.getstate()) == (1, before)
 
 
 @pytest.mark.parametrize(("wanted", "waited"), [(7.0, 7.0), (3_600.0, 30.0)])

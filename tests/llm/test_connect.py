@@ -11,7 +11,7 @@ from client_kit import GOOD, decide, decided
 from fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import EmbeddedBackend, LLMConfig, OllamaBackend, _connect, connect
+from llmsim_lab.llm import EmbeddedBackend, OllamaBackend, _connect, connect
 
 EMBEDDER = FakeModel(name="embedder", capabilities=("embedding",))
 
@@ -108,9 +108,3 @@ async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
 def test_a_text_that_means_nothing_is_rejected_with_those_that_do(text: str) -> None:
     with pytest.raises(ConfigError, match=f"'auto', 'ollama', 'ollama:NAME'.*'ollama:{text}'$"):
         connect(text)
-
-
-def test_single_settings_go_over_a_given_configuration(server: FakeOllama) -> None:
-    config = LLMConfig(temperature=0.1, num_ctx=2048)
-    client = connect("ollama", host=server.host, config=config, temperature=0.9, quiet=True)
-    assert (client.config.temperature, client.config.num_ctx) == (0.9, 2048)

@@ -392,12 +392,6 @@ async def test_the_key_goes_to_the_server_and_nowhere_else(
     assert KEY not in caplog.text
 
 
-@pytest.mark.parametrize("key", ["sk-with\nbreak", "sk-…", "two words", " "])
-def test_a_key_that_cannot_be_one_is_not_shown(key: str) -> None:
-    with pytest.raises(ConfigError, match=r"API key \(str, not shown\)"):
-        OpenAIBackend("m", base_url=URL, api_key=key)
-
-
 def test_openai_itself_is_not_asked_without_a_key() -> None:
     with pytest.raises(ConfigError, match=r"api\.openai\.com/v1 wants a key: set OPENAI_API_KEY"):
         OpenAIBackend("m")

@@ -56,13 +56,8 @@ def test_a_file_becomes_an_instance(tmp_path: Path) -> None:
         ("\nsizes: 3\n", "line 2: sizes: unknown key; known here are either, main, number_or_text"),
         ("main:\n  type: square\n", "line 1: main.side: Field required"),
         ("main: {type: square, side: 1, hue: 2}\n", "main.hue: unknown key"),
-        ("s: {type: square, side: 1, hue: 2}\n", "s.hue: unknown key"),
         ("shapes:\n  a: {type: circle, radius: 1, side: 1}\n", "line 2: shapes.a.circle.side: unk"),
-        ("shapes:\n  a:\n    type: circle\n", "line 2: shapes.a.circle.radius: Field required"),
         ("row:\n  - {type: square, side: 1}\n  - {type: square, side: x}\n", "line 3: row.1.side"),
-        ("row:\n  - {type: square, side: 1, x: 1}\n", "line 2: row.0.x: unknown key"),
-        ("either: {type: circle, radius: 1, x: 1}\n", "either.Circle.x: unknown key"),
-        ("row: 3\n", "line 1: row: Input should be a valid list (it is 3)"),
         ("? [1, 2]\n: 3\n", "line 1: (1, 2): Keys should be strings"),
     ],
 )
@@ -82,7 +77,6 @@ def test_a_fault_is_named_with_file_line_and_key(tmp_path: Path, text: str, faul
         ("a: 1\na: 2\n", 'line 2, column 1: found duplicate key "a"'),
         ("a: " + "[" * 1000, "is not valid YAML: maximum recursion depth"),
         ("a: !!python/object/apply:os.getcwd []\n", "is not valid YAML"),
-        ("a: !!bool maybe\n", "is not valid YAML: 'maybe'"),
         (f"a: {'9' * 200_000}", "is not valid YAML: Exceeds the limit"),
     ],
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
+from llmsim_lab.errors import ConfigError, ModelFileError
 from llmsim_lab.llm._embedded import server
 from llmsim_lab.llm._embedded.server import ChildProcess, ModelServer
 
@@ -110,9 +110,10 @@ def test_a_child_that_is_not_ready_in_time_is_ended(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_STARTUP_S", 1)
-    with pytest.raises(BackendError, match="was not ready within 1 s") as caught:
+    with pytest.raises(
+        ModelFileError, match=r"was not ready within 1 s; .* or the machine busy"
+    ):
         launch("time.sleep(600)")
-    assert (caught.value.reason, caught.value.retry) == ("timeout", True)
 
 
 PARENT = """

@@ -125,11 +125,9 @@ async def test_of_two_faults_the_last_is_reported_and_one_of_both_once() -> None
     client = make_client([WRONG, "I would rather not."])
     assert str(await failure_of(client)) == f"agent: invalid_response after 2 attempts: {NO_JSON}"
     full = ChatReply(text="I would", done_reason="length", prompt_tokens=950, reply_tokens=74)
-    assert str(await failure_of(make_client([full, full], num_ctx=1024))) == (
-        "agent: invalid_response after 2 attempts: the reply was cut off after 74 tokens, the "
-        "prompt having 950 (max_tokens=512, num_ctx=1024); raise the limit that was reached, "
-        f"shorten the prompt, or ask for less ({NO_JSON})"
-    )
+    said = str(await failure_of(make_client([full, full], num_ctx=1024)))
+    assert "cut off after 74 tokens, the prompt having 950 (max_tokens=512, num_ctx=1024)" in said
+    assert f"ask for less ({NO_JSON})" in said
 
 
 async def test_a_bug_in_a_backend_is_not_hidden_behind_a_model_failure() -> None:
@@ -156,12 +154,8 @@ async def test_a_conversations_messages_tools_and_options_reach_the_backend() ->
     )
     assert (reply.text, call.status, call.attempts) == ("The sky.", "repaired", 2)
     first, second = requests_of(client)
-    assert (first.messages, first.tools, first.schema, first.site) == (
-        tuple(talk),
-        (tool,),
-        None,
-        SITE,
-    )
+    assert (first.messages, first.tools) == (tuple(talk), (tool,))
+    assert (first.schema, first.site) == (None, SITE)
     assert first.options == {"temperature": 0.0, "seed": 7, "num_ctx": 4096, "num_predict": 50}
     assert second.messages[2:] == (
         Message("assistant", "", wants.tool_calls),

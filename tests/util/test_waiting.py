@@ -69,10 +69,6 @@ async def test_a_cancelled_caller_sees_the_cancellation_not_a_failure_it_brought
 # run_sync
 
 
-def test_async_work_runs_from_plain_code() -> None:
-    assert run_sync(give(7)) == 7
-
-
 async def test_async_work_runs_from_plain_code_inside_a_running_loop() -> None:
     assert run_sync(give(7)) == 7
 

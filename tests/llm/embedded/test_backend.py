@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -194,19 +194,15 @@ async def test_model_info_says_which_weights_answer(embedded: EmbeddedBackend) -
 
 
 @pytest.mark.parametrize(
-    ("make", "kind", "message"),
+    ("model", "num_ctx", "kind", "message"),
     [
-        (lambda: EmbeddedBackend("gpt"), ConfigError, "no embedded model 'gpt'"),
-        (
-            lambda: EmbeddedBackend("none.gguf"),
-            ModelFileError,
-            "there is no model file .*none.gguf",
-        ),
-        (lambda: EmbeddedBackend("smollm2-135m", num_ctx=0), ConfigError, "num_ctx=0 must be"),
+        ("gpt", 64, ConfigError, "no embedded model 'gpt'"),
+        ("none.gguf", 64, ModelFileError, "there is no model file .*none.gguf"),
+        ("smollm2-135m", 0, ConfigError, "num_ctx=0 must be"),
     ],
 )
 def test_bad_arguments_are_rejected_at_once(
-    make: Callable[[], EmbeddedBackend], kind: type[Exception], message: str
+    model: str, num_ctx: int, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
-        make()
+        EmbeddedBackend(model, num_ctx=num_ctx)

@@ -110,9 +110,7 @@ def test_a_child_that_is_not_ready_in_time_is_ended(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_STARTUP_S", 1)
-    with pytest.raises(
-        ModelFileError, match=r"was not ready within 1 s; .* or the machine busy"
-    ):
+    with pytest.raises(ModelFileError, match=r"was not ready within 1 s; .* or the machine busy"):
         launch("time.sleep(600)")
 
 

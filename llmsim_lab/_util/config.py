@@ -156,7 +156,7 @@ def yaml_value(text: str) -> Any:
 
 
 def _read(text: str) -> tuple[Any, Node | None]:
-    from ruamel.yaml import YAMLError  # 50 ms, and many programs read no YAML
+    from ruamel.yaml.error import YAMLError  # 50 ms, and many programs read no YAML
     from ruamel.yaml.events import AliasEvent
 
     try:

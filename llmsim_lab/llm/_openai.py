@@ -125,7 +125,7 @@ class OpenAIBackend:
     def __reduce__(self) -> tuple[object, ...]:
         """Leave a key out that was given as a text: the other process has ``$OPENAI_API_KEY``."""
         key = None if isinstance(self._key, SecretStr) else self._key
-        more = {"base_url": self.base_url, "api_key": key, "extend": self._extend}
+        more: dict[str, Any] = {"base_url": self.base_url, "api_key": key, "extend": self._extend}
         return partial(type(self), self._model, **more), ()
 
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:

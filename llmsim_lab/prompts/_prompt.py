@@ -48,12 +48,13 @@ def word_diff(before: str, after: str) -> str:
 
 
 class Prompt:
-    """A prompt's templates. Immutable: ``edit`` returns a new one.
+    """A prompt's templates. Immutable: ``edit`` returns a new one that knows its parent.
 
     Attributes:
         name: what it is called in recordings.
         system: the system message's template, may be empty.
         user: the user message's template.
+        parent: digest of the prompt it was edited from, else None.
 
     Example:
         >>> prompt = Prompt("Greet {{ name }}.", name="greeting")
@@ -61,12 +62,15 @@ class Prompt:
         'Greet Ada.'
     """
 
-    def __init__(self, user: str, *, system: str = "", name: str = "unnamed") -> None:
+    def __init__(
+        self, user: str, *, system: str = "", name: str = "unnamed", parent: str | None = None
+    ) -> None:
         if not user.strip():
             raise PromptError(f"prompt {name!r} has an empty user message; give it some text")
         self.name = name
         self.system = system
         self.user = user
+        self.parent = parent
         # Here, since Jinja2 takes a while to import and many programs make no prompt.
         from llmsim_lab.prompts._language import template_of
 
@@ -83,7 +87,8 @@ class Prompt:
         self._slots = frozenset(slots)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(Prompt, self.user, system=self.system, name=self.name), ()
+        rebuilt = partial(Prompt, self.user, system=self.system, name=self.name, parent=self.parent)
+        return rebuilt, ()
 
     @cached_property
     def digest(self) -> str:
@@ -114,12 +119,13 @@ class Prompt:
         return sorted(name.removesuffix(".md") for name in names if name.endswith(".md"))
 
     @classmethod
-    def parse(cls, text: str, *, name: str) -> Prompt:
+    def parse(cls, text: str, *, name: str, parent: str | None = None) -> Prompt:
         """Return the prompt that a file's text holds.
 
         Args:
             text: the file's text, with ``## User`` and, if it has one, ``## System``.
             name: what the prompt is called in recordings.
+            parent: digest of the prompt it was edited from.
 
         Raises:
             PromptError: it has no ``## User``, or a template is wrong.
@@ -131,7 +137,7 @@ class Prompt:
         if "User" not in found:
             raise PromptError(f"prompt {name!r} has no line '## User'; its template goes below one")
         system = found.get("System", "").strip()
-        return cls(found["User"].strip(), system=system, name=name)
+        return cls(found["User"].strip(), system=system, name=name, parent=parent)
 
     @property
     def text(self) -> str:
@@ -140,7 +146,7 @@ class Prompt:
         return f"{system}## User\n\n{self.user}\n"
 
     def edit(self, text: str) -> Prompt:
-        """Return a prompt of this name with another text.
+        """Return a prompt with another text, which knows that it came from this one.
 
         Args:
             text: a whole prompt with ``## System`` and ``## User``, or only a user message.
@@ -150,8 +156,8 @@ class Prompt:
         """
         # An editor hands back the whole file's text or just the user message.
         if _HEADING.search(text):
-            return self.parse(text, name=self.name)
-        return Prompt(text.strip(), system=self.system, name=self.name)
+            return self.parse(text, name=self.name, parent=self.digest)
+        return Prompt(text.strip(), system=self.system, name=self.name, parent=self.digest)
 
     def replace(self, old: str, new: str) -> Prompt:
         """Return a prompt in which another text stands for a piece of this one's.

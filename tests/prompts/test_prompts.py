@@ -113,10 +113,11 @@ def test_a_value_with_template_marks_goes_in_as_it_is() -> None:
 # Changing
 
 
-def test_an_edited_prompt_keeps_name_and_system_message() -> None:
+def test_an_edited_prompt_knows_its_parent() -> None:
     edited = GREETING.edit("Hello {{ name }}")
     assert (edited.user, edited.system) == ("Hello {{ name }}", GREETING.system)
-    assert edited.name == "greeting"
+    assert (edited.parent, edited.name) == (GREETING.digest, "greeting")
+    assert GREETING.parent is None
 
 
 def test_what_cannot_be_changed_so_is_refused() -> None:

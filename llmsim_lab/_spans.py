@@ -51,10 +51,6 @@ class Span(NamedTuple):
     source: str = ""
     tokens: int | None = None
 
-    def of(self, text: str) -> str:
-        """Return the stretch of a message's text."""
-        return text[self.start : self.end]
-
 
 Part = tuple[str, _Role, int, int, str, int | None]
 """The fields of a ``Span``: a plain tuple will do, and takes a fifth of the time to make."""
@@ -71,9 +67,6 @@ class Provenance:
 
     spans: tuple[Span, ...] = ()
     why: str = ""
-
-    def __str__(self) -> str:
-        return f"not known ({self.why})" if self.why else "noted as the prompt was rendered"
 
 
 class Origin(NamedTuple):
@@ -112,26 +105,23 @@ class Origin(NamedTuple):
         if len(spans) > MAX_SPANS:
             return None
         forms: list[tuple[_Value, ...]] = []
-        lengths: list[int] = []
-        tokens: list[int | None] = []
         for role in ROLES:
             values: list[_Value] = []
             before = 0
-            for name, stands_in, start, end, source, count in spans:
+            for name, stands_in, start, end, source, _ in spans:
                 if stands_in == role:
-                    length = end - start
                     # The lengths of calls of one form differ in the user message alone.
-                    fixed = length if role == "system" else None
+                    fixed = end - start if role == "system" else None
                     values.append((start - before, fixed, name, source))
                     before = end
-                    tokens.append(count)
-                    if fixed is None:
-                        lengths.append(length)
             forms.append(tuple(values))
+        lengths = tuple([end - start for _, role, start, end, _, _ in spans if role == "user"])
         related = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
         form = _form_of(*forms, tuple(sources.items()), related)
-        known = tokens.count(None) < len(tokens)
-        return _shared(form, (tuple(lengths), tuple(tokens)) if known else tuple(lengths))
+        if {part[5] for part in spans} <= {None}:
+            return _shared(form, lengths)
+        tokens = tuple([part[5] for role in ROLES for part in spans if part[1] == role])
+        return _shared(form, (lengths, tokens))
 
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
         """Return the spans.

@@ -187,16 +187,12 @@ class ModelInfo:
         name: the model's name as the backend knows it.
         backend: ``ollama``, ``embedded``, ``scripted`` …
         digest: hash of the weights (hexadecimal), where known.
-        context_length: the longest context the model was trained for, tokens, where known.
-        capabilities: for example ``completion``, ``tools``, ``thinking``.
         version: of the server or runtime.
     """
 
     name: str
     backend: str
     digest: str | None = None
-    context_length: int | None = None
-    capabilities: tuple[str, ...] = ()
     version: str | None = None
 
 

@@ -9,7 +9,6 @@ from builders import policy
 
 from llmsim_lab import errors
 from llmsim_lab.errors import (
-    BackendError,
     ConfigError,
     DataError,
     LabError,
@@ -59,7 +58,3 @@ def test_a_failed_call_survives_pickling() -> None:
         "no",
     )
     assert again.rejected == policy("Sing")
-
-
-def test_a_backends_fault_is_not_retried_unless_it_says_so() -> None:
-    assert BackendError("no", reason="client_error").retry is False

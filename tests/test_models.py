@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import pickle
-import pkgutil
-from dataclasses import FrozenInstanceError, fields, is_dataclass
+from dataclasses import FrozenInstanceError
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +12,6 @@ import pytest
 from builders import make_action, make_client, make_state, policy, rate_update
 from pydantic import BaseModel, Field, ValidationError
 
-import llmsim_lab
 from llmsim_lab.agents import NationAgent
 from llmsim_lab.economy._macro import STEADY_STATE
 from llmsim_lab.engines import EconomicEngine
@@ -28,7 +25,6 @@ from llmsim_lab.models import (
     SimulationState,
     StateUpdateDecision,
     ValidationDecision,
-    ValidationResult,
 )
 from llmsim_lab.types import reply_schema
 
@@ -65,12 +61,9 @@ def test_an_empty_action_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("model", "fields"),
     [
-        (GlobalState, {"unemployment": -1}),
         (GlobalState, {"unemployment": 101}),
-        (GlobalState, {"total_economic_value": -5}),
         (GlobalState, {"intrest_rate": 4}),
         (AgentState, {"name": " "}),
-        (AgentState, {"name": "Aland", "economic_strength": -1}),
         (SimulationState, {"turn": -1}),
         (SimulationState, {"period": "1979-08"}),
     ],
@@ -96,20 +89,13 @@ def test_the_past_agrees_with_the_levels_however_they_were_given(rate: Any) -> N
     assert GlobalState(interest_rate=rate).lags.interest_rate == (5.0,) * 4
 
 
-def test_a_past_that_was_given_is_kept() -> None:
-    lags = MacroLags((4, 3, 2, 1), (1, 0), (5, 5, 4, 4))
-    assert GlobalState(inflation=2.5, output_gap=1, interest_rate=5, lags=lags).lags == lags
-
-
 @pytest.mark.parametrize(
     ("value", "field"),
     [
         (make_state(), "turn"),
         (GlobalState(), "interest_rate"),
-        (AgentState(name="Aland"), "name"),
         (make_action(), "validated"),
         (policy(), "confidence"),
-        (ValidationResult(is_valid=True), "is_valid"),
         (CHAIN, "reasoning"),
     ],
 )
@@ -138,13 +124,6 @@ def test_decisions_are_equal_if_the_model_said_the_same() -> None:
     assert policy() != policy(confidence=0.1)
     assert policy() != "Raise rates"
     assert len({policy(), policy(), policy("Cut taxes")}) == 2
-
-
-def test_fields_that_a_small_model_adds_are_dropped() -> None:
-    reply = {"action": "Cut taxes", "reasoning": "Weak.", "confidence": 0.5, "mood": "sad"}
-    assert PolicyDecision.model_validate(reply) == policy(
-        "Cut taxes", reasoning="Weak.", confidence=0.5
-    )
 
 
 # Chains
@@ -199,44 +178,3 @@ def test_texts_are_bounded_where_asked_also_in_nested_models_and_lists() -> None
     assert step["required"] == ["why", "short"]
     assert schema["properties"]["note"]["anyOf"][0]["maxLength"] == 50
     assert "maxLength" not in str(reply_schema(Plan)["properties"])
-
-
-def test_no_value_that_users_are_given_can_be_changed_by_accident() -> None:
-    packages = [
-        importlib.import_module(f"llmsim_lab.{module.name}")
-        for module in pkgutil.iter_modules(llmsim_lab.__path__)
-        if not module.name.startswith("_")
-    ]
-    exported = [
-        getattr(package, name) for package in packages for name in getattr(package, "__all__", ())
-    ]
-    # Users are given values of internal classes too, such as a comparison's effects.
-    internal = [
-        each
-        for package in (
-            "assistant",
-            "context",
-            "economy",
-            "run",
-            "simulation",
-            "study",
-            "tape",
-        )
-        for module in pkgutil.iter_modules([f"{llmsim_lab.__path__[0]}/{package}"])
-        for name, each in vars(
-            importlib.import_module(f"llmsim_lab.{package}.{module.name}")
-        ).items()
-        if not name.startswith("_")
-        if getattr(each, "__module__", "").startswith("llmsim_lab.")
-    ]
-    internal += vars(importlib.import_module("llmsim_lab._spans")).values()
-    classes = {
-        each for each in exported + internal if isinstance(each, type) and is_dataclass(each)
-    }
-    # Not values are those that compare by identity: players, engines, what gathers answers.
-    values = {each for each in classes if vars(each)["__dataclass_params__"].eq}
-    assert len(values) > 20
-    for value in values:
-        for field in fields(value):
-            with pytest.raises(FrozenInstanceError):
-                setattr(object.__new__(value), field.name, 1)

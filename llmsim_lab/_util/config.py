@@ -5,7 +5,6 @@ A wrong value is a ``ConfigError`` that names it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
@@ -63,9 +62,6 @@ Words = Annotated[str, AfterValidator(_not_blank)]
 # --- files ---------------------------------------------------------------------------------------
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-
-_MOST_CHARS = 10_000_000
-"""Of a file with its aliases written out: ten lines can stand for gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,24 +150,22 @@ def yaml_value(text: str) -> Any:
     """Return what a YAML text says, in plain Python types; YAML 1.2, so ``no`` is a text.
 
     Raises:
-        ValueError: it is not YAML, says one key twice, names a type of Python, or is too long once
-            its aliases are written out.
+        ValueError: it is not YAML, says one key twice, names a type of Python, or has an alias.
     """
     return _read(text)[0]
 
 
 def _read(text: str) -> tuple[Any, Node | None]:
     from ruamel.yaml.error import YAMLError  # 50 ms, and many programs read no YAML
+    from ruamel.yaml.events import AliasEvent
 
     try:
         yaml = _yaml()
+        # With them, ten lines can stand for gigabytes.
+        if "*" in text and any(isinstance(event, AliasEvent) for event in yaml.parse(text)):
+            raise ValueError("aliases, such as *name, are not read; write out what they stand for")
         tree: Node | None = yaml.compose(text)
-        if tree is None:
-            return None, None
-        if (chars := _written_out(tree, {})) > _MOST_CHARS:
-            what = f"with its aliases written out it has {chars:,} characters"
-            raise ValueError(f"{what}, and {_MOST_CHARS:,} are the most; use fewer aliases")
-        return yaml.constructor.construct_document(tree), tree
+        return (yaml.constructor.construct_document(tree) if tree else None), tree
     except (YAMLError, RecursionError, LookupError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -184,6 +178,7 @@ def yaml_text(values: Mapping[str, Any]) -> str:
     """Return values as YAML, in their order."""
     yaml = _yaml()
     yaml.default_flow_style = False
+    yaml.representer.ignore_aliases = lambda _: True
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     yaml.dump(values, written := StringIO())
     return written.getvalue()
@@ -194,17 +189,6 @@ def _yaml() -> YAML:
 
     # Safe: no tag makes a Python object. Pure: the one written in C has only YAML 1.1.
     return YAML(typ="safe", pure=True)
-
-
-def _written_out(node: Node, known: dict[int, float]) -> float:
-    """Return the characters of a node, its aliases written out; infinite where one names itself."""
-    if id(node) not in known:
-        known[id(node)] = math.inf
-        parts = node.value if isinstance(node.value, list) else ()
-        inner = (one for part in parts for one in (part if isinstance(part, tuple) else (part,)))
-        own = len(node.value) if isinstance(node.value, str) else 1
-        known[id(node)] = own + sum(_written_out(one, known) for one in inner)
-    return known[id(node)]
 
 
 # --- the place of a fault ------------------------------------------------------------------------

@@ -62,16 +62,13 @@ def new_figure(across: float, down: float, *, small: bool = False) -> Figure:
     return made
 
 
-def figure_bytes(
-    figure: Figure, kind: _Kind, *, dpi: float = 150, salt: str = "llmsim_lab"
-) -> bytes:
+def figure_bytes(figure: Figure, kind: _Kind, *, dpi: float = 150) -> bytes:
     """Return a figure as a file, without dates or versions in it; text in SVG and PDF stays text.
 
     Args:
         figure: the figure.
         kind: what file.
         dpi: dots per inch of a PNG.
-        salt: makes the ids in an SVG, the same each time; those of several on a page must differ.
     """
     import matplotlib as mpl
 
@@ -81,8 +78,8 @@ def figure_bytes(
         "svg": ("Date", "Creator"),
     }
     without: dict[str, Any] = dict.fromkeys(dates_and_versions[kind])
-    # Text stays text, to be found and edited.
-    settings: Any = {"svg.hashsalt": salt, "svg.fonttype": "none", "pdf.fonttype": 42}
+    # The same ids in an SVG each time; and text stays text, to be found and edited.
+    settings: Any = {"svg.hashsalt": "llmsim_lab", "svg.fonttype": "none", "pdf.fonttype": 42}
     buffer = io.BytesIO()
     with mpl.rc_context(settings):
         figure.savefig(buffer, format=kind, dpi=dpi, metadata=without)

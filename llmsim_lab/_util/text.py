@@ -148,9 +148,8 @@ def each_fault(error: ValidationError, say: Callable[[Any], str], most: int = 20
 
     A file may have a hundred thousand.
     """
-    every = error.errors(include_url=False)
-    left = len(every) - most
-    return [*map(say, every[:most]), *([f"and {left:,} more"] if left > 0 else [])]
+    every: list[Any] = error.errors(include_url=False)
+    return [*map(say, every[:most]), *few(every, most)[most:]]
 
 
 def fault_text(fault: Any, names: Sequence[str] = ()) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -91,7 +92,7 @@ class LLMConfig(Settings):
 
     model: Annotated[str, Field(min_length=1)] = "auto"
     temperature: Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)] = 0.7
-    seed: int | None = None
+    seed: Annotated[int, Field(ge=0)] | None = None
     num_ctx: Annotated[int, Field(ge=128)] = 4096
     max_tokens: Annotated[int, Field(ge=1)] = 512
     max_text_chars: Annotated[int, Field(ge=20)] | None = 400
@@ -321,10 +322,7 @@ class LLMClient:
         )
 
     async def _call(
-        self,
-        request: ChatRequest,
-        read: Callable[[ChatReply], T],
-        total_s: float | None = None,
+        self, request: ChatRequest, read: Callable[[ChatReply], T], total_s: float | None = None
     ) -> tuple[T, CallRecord]:
         """Make a request, once more where that may help; ``read`` parses a reply."""
         history: list[Attempt] = []
@@ -334,7 +332,7 @@ class LLMClient:
         # follows from the run's own.
         seed = log.begin(request) if log is not None else None
         try:
-            total_s = total_s or self.config.total_timeout_s
+            total_s = total_s or self.config.total_timeout_s or math.inf
             attempt, outcome = await self._attempt(request, read, around, seed, total_s)
             history.append(attempt)
             if isinstance(outcome, BackendError) and outcome.retry:
@@ -371,7 +369,7 @@ class LLMClient:
         read: Callable[[ChatReply], T],
         around: Scope,
         seed: int | None,
-        total_s: float | None,
+        total_s: float,
         *,
         previous: Attempt | None = None,
         wait_s: float = 0.0,
@@ -472,11 +470,8 @@ class LLMClient:
         for field, (lowest, highest) in (limits or {}).items():
             allowed.setdefault(field, {}).update(minimum=lowest, maximum=highest)
         # As text, which a cache can find, and in which 20 and 20.0, 1 and True differ.
-        try:
-            named = json.dumps(allowed) if allowed else "{}"
-            schema = _schema_of(response_model, config.max_text_chars, named)
-        except TypeError as error:
-            raise ConfigError(f"choices and limits {allowed!r:.120}: {error}") from error
+        named = json.dumps(allowed) if allowed else "{}"
+        schema = _schema_of(response_model, config.max_text_chars, named)
         return self._request(messages, site, think=config.think, schema=schema, origin=origin)
 
     def _messages_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
@@ -39,8 +38,8 @@ def connect(
 ) -> LLMClient:
     """Return a client for a model; one line on standard error says what was chosen and why.
 
-    ``auto`` takes ``$LLMSIM_MODEL`` if it is set; else Ollama, if it answers and has a model; else
-    the embedded model, if its runtime is installed and its weights are here.
+    ``auto`` takes Ollama, if it answers and has a model; else the embedded model, if its runtime is
+    installed and its weights are here.
 
     Args:
         model: ``auto``, ``ollama`` (the model in use there), ``ollama:NAME``, ``openai:NAME`` (on a
@@ -64,15 +63,15 @@ def connect(
         ModelFileError: the embedded model's weights are missing or cannot be fetched.
     """
     config = LLMConfig(**((config.model_dump() if config else {}) | settings))
-    address = {"host": host, "base_url": base_url, "api_key": api_key}
-    wish = os.environ.get("LLMSIM_MODEL", "").strip() if _named(model) == ("auto", "") else ""
-    kind, name = _named(wish or model)
+    kind, _, name = map(str.strip, model.partition(":"))
+    kind = kind.lower()
     if kind not in _ADDRESSES or (kind == "auto" and name):
-        shown = without_password(wish or model)
+        shown = without_password(model)
         raise ConfigError(
             f"model {shown!r} is not understood; say {_SPECS}. For a model of Ollama's: "
             f"'ollama:{shown}'"
         )
+    address = {"host": host, "base_url": base_url, "api_key": api_key}
     given = [one for one, value in address.items() if value is not None]
     if stray := [one for one in given if one not in _ADDRESSES[kind]]:
         raise ConfigError(
@@ -93,7 +92,6 @@ def connect(
     except BackendError as error:
         instead = ", or use connect('embedded')" if kind == "ollama" else ""
         raise ConfigError(f"{error}{instead}") from error
-    chosen += f" (LLMSIM_MODEL={wish})" if wish else ""
     most = config.max_concurrency
     if isinstance(backend, EmbeddedBackend):
         most = most or 1  # it answers one at a time, and its queue must not be charged to the model
@@ -114,12 +112,6 @@ Found = tuple[str, ChatBackend, str]
 """A model's name, its backend, and what was chosen and why."""
 
 
-def _named(model: str) -> tuple[str, str]:
-    """Return the kind of a model and its name, from a text such as ``ollama:llama3.2``."""
-    kind, _, name = model.strip().partition(":")
-    return kind.strip().lower(), name.strip()
-
-
 def _auto(host: str | None, config: LLMConfig, *, download: bool) -> Found:
     try:
         return _ollama("", host, look(host, timeout_s=_MAY_BE_THERE_S))
@@ -131,8 +123,7 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> Found:
     raise ConfigError(
         f"there is no model to talk to: {why}. Three ways out: an Ollama server with a model "
         f"('ollama pull {SUGGESTED_MODEL}') at OLLAMA_HOST or host=; an embedded model: {_GET}, "
-        "then 'llmsim-lab model get'; or name a model in $LLMSIM_MODEL or connect(...), as "
-        f"{_SPECS}"
+        f"then 'llmsim-lab model get'; or name a model, as {_SPECS}"
     )
 
 

@@ -27,7 +27,7 @@ import httpx
 from pydantic import SecretStr
 from pydantic_core import from_json
 
-from llmsim_lab._util.text import clip, listed, printable
+from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm._retry import errors_behind, is_refused, retry_after_s
 from llmsim_lab.types import ChatReply, ChatRequest, OnText, ToolCall
@@ -298,7 +298,6 @@ class Server:
         way_in: what to do where it refuses access.
         wider: how its models get a larger context window.
         pull: the command that gets a model, where there is one.
-        names: returns the models there are, for the message about a missing one.
         key: returns the key of this moment.
         lasting: whether connections outlive a request.
     """
@@ -310,7 +309,6 @@ class Server:
     way_in: str
     wider: str = "raise LLMConfig.num_ctx, up to what the model was trained for"
     pull: str = ""
-    names: Callable[[], Awaitable[list[str]]] | None = None
     key: Callable[[], Awaitable[SecretStr | None]] | None = None
     lasting: bool = True
 
@@ -461,7 +459,7 @@ class Server:
         except BaseException as error:
             clear_locals(error)  # those of the HTTP client have the key, or a proxy's password
             if isinstance(error, StatusError):
-                raise await self._reported(error, body or {}, chat) from error
+                raise self._reported(error, body or {}, chat) from error
             if isinstance(error, ConnectionError | httpx.TransportError):
                 detail = _words(error) or type(error).__name__
                 text = f"the connection to {self.who} broke: {detail}"
@@ -479,7 +477,7 @@ class Server:
                 raise BackendError(text, reason="server_error", **more) from error
             raise
 
-    async def _reported(
+    def _reported(
         self, error: StatusError, body: Mapping[str, Any], chat: ChatRequest | None
     ) -> BackendError:
         """Return the failure that a server reports by its status and in its words."""
@@ -505,9 +503,6 @@ class Server:
         elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
             reason, what = "model_not_found", f"has no model {model!r}"
             hint = f"; get it with: {self.pull} {model}" if self.pull else ""
-            if chat is not None and self.names is not None:
-                with suppress(BackendError):
-                    hint += f"; it has {listed(await self.names()) or 'none'}"
         elif status == 404:
             hint = f"; see that {self.url} is the address of an {self.kind}"
         elif status == 429:

@@ -320,20 +320,12 @@ def _put(ask: AskPerson, question: OpenQuestion) -> None:
 
 
 _NO_OPTIONS: Mapping[str, Any] = {}
-
-
-class _PersonConfig(LLMConfig):
-    """Settings of a client whose model is a person: nothing is sampled, so no options."""
-
-    @property
-    def sampling(self) -> Mapping[str, Any]:
-        """No options: temperature, seed and token limits mean nothing to a person."""
-        return _NO_OPTIONS  # the same for every request, by which a tape knows them again
+"""One object for every request, by which a tape knows them again."""
 
 
 def human_client(person: Person) -> LLMClient:
     """Return a client whose model is a person; its calls are recorded as those of ``human``."""
-    config = _PersonConfig(
+    config = LLMConfig(
         model="human",
         timeout_s=person.timeout_s,
         retry_wait_s=0,
@@ -341,4 +333,6 @@ def human_client(person: Person) -> LLMClient:
         max_text_chars=2_000,
         max_concurrency=1,
     )
-    return LLMClient(config, person)
+    client = LLMClient(config, person)
+    client._options = _NO_OPTIONS  # nothing is sampled
+    return client

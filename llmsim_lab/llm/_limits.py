@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Awaitable, Callable
 from contextvars import Context
+from dataclasses import dataclass, field
 from typing import Any
 
 from llmsim_lab.errors import BackendError
@@ -122,6 +123,7 @@ class Limits:
             self._try(2 * number, wanted=2 * number * (2 if 2 * number in rates else 1))
 
 
+@dataclass(slots=True, eq=False)
 class Sent:
     """A request that ends when the server was silent for so many seconds, or it took too long.
 
@@ -130,12 +132,11 @@ class Sent:
         seconds: how long it took, once it has ended.
     """
 
-    limit: asyncio.Timeout
-
-    def __init__(self, timeout_s: float, total_s: float | None = None) -> None:
-        self.timeout_s, self.total_s = timeout_s, math.inf if total_s is None else total_s
-        self.began: float | None = None
-        self.seconds = 0.0
+    timeout_s: float
+    total_s: float
+    began: float | None = None
+    seconds: float = 0.0
+    limit: asyncio.Timeout = field(init=False)
 
 
 class Lane:

@@ -69,14 +69,10 @@ class OllamaBackend:
             way_out="start it with: ollama serve, or set OLLAMA_HOST",
             way_in="its setting OLLAMA_ORIGINS says which host names and origins it serves",
             pull="ollama pull",
-            names=self._names,
         )
         self._model = None if model in _UNNAMED else model
         self._is_new_enough = False
         self._trained: dict[str, int | None] = {}
-
-    def __repr__(self) -> str:
-        return f"OllamaBackend({self._model!r}, host={self.host!r})"
 
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.
@@ -112,32 +108,27 @@ class OllamaBackend:
         return reply
 
     async def model_info(self) -> ModelInfo:
-        """Return which model answers: digest, context length, capabilities, the server's version.
+        """Return which model answers: its digest, if the server has it, and the server's version.
 
         Raises:
-            BackendError: the server cannot be reached, or lacks the model.
+            BackendError: the server cannot be reached.
         """
         version = await _version(self.server)
         name = await self._resolve("")
-        async with _official(self.server, model=name) as client:
-            details = await client.show(name)
+        async with _official(self.server) as client:
             models = (await client.list()).models
-            length = _context_length(details)
         digests = (one.digest for one in models if full_name(one.model or "") == full_name(name))
-        return ModelInfo(
-            name=name,
-            backend="ollama",
-            digest=printable(next(digests, None) or "") or None,
-            context_length=length,
-            capabilities=tuple(map(printable, details.capabilities or ())),
-            version=version,
-        )
+        digest = printable(next(digests, None) or "") or None
+        return ModelInfo(name=name, backend="ollama", digest=digest, version=version)
 
     async def look(self, timeout_s: float | None = None) -> OllamaProbe:
         """Return what the server has; see the function ``look``."""
         version = await _version(self.server, timeout_s=timeout_s)
         async with _official(self.server, timeout_s=timeout_s) as client:
-            names = _installed(await client.list())
+            oldest = datetime.min.replace(tzinfo=UTC)
+            models = (await client.list()).models
+            models = sorted(models, key=lambda one: one.modified_at or oldest, reverse=True)
+            names = [printable(model.model or "") for model in models]
             # One that is loaded answers at once, and pushes no other user's out of memory.
             loaded = [printable(model.model or "") for model in (await client.ps()).models]
             for name in dict.fromkeys([*loaded, *names]):
@@ -146,10 +137,6 @@ class OllamaBackend:
                     why = "it is loaded" if name in loaded else "the model pulled last"
                     return OllamaProbe(self.host, version, tuple(names), name, f"{why} there")
         return OllamaProbe(self.host, version, tuple(names))
-
-    async def _names(self) -> list[str]:
-        async with _official(self.server, timeout_s=LIST_TIMEOUT_S) as client:
-            return _installed(await client.list())
 
     async def _resolve(self, asked: str) -> str:
         """Return the model to ask; a choice, once made, stays."""
@@ -163,7 +150,9 @@ class OllamaBackend:
         if model not in self._trained:
             with suppress(BackendError):
                 async with _official(self.server, timeout_s=LIST_TIMEOUT_S) as client:
-                    self._trained[model] = _context_length(await client.show(model))
+                    known = (await client.show(model)).modelinfo or {}
+                    keys = (key for key in known if key.endswith(".context_length"))
+                    self._trained[model] = member(known, next(keys, ""), int)
         return self._trained.get(model)
 
 
@@ -185,14 +174,14 @@ def parse_host(host: str | None = None) -> str:
 
 @asynccontextmanager
 async def _official(
-    server: Server, *, model: str = "", timeout_s: float | None = None
+    server: Server, *, timeout_s: float | None = None
 ) -> AsyncIterator[ollama.AsyncClient]:
-    """Give the official client for a few questions, about a model or about all.
+    """Give the official client for a few questions.
 
     Raises:
         BackendError: the server reports an error, does not answer, or not in Ollama's form.
     """
-    async with server.translated({"model": model}):
+    async with server.translated():
         transport = await server.transport()
         try:
             yield ollama.AsyncClient(server.url, transport=transport, timeout=timeout_s)
@@ -293,21 +282,6 @@ def full_name(name: str) -> str:
     """Return a model's name for comparing: lower case, with its tag."""
     name = name.lower()
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
-
-
-def _installed(response: ollama.ListResponse) -> list[str]:
-    """Return the names of the models in a listing, the one pulled last first."""
-    oldest = datetime.min.replace(tzinfo=UTC)
-    models = sorted(response.models, key=lambda model: model.modified_at or oldest, reverse=True)
-    return [printable(model.model or "") for model in models]
-
-
-def _context_length(details: ollama.ShowResponse) -> int | None:
-    """Return the longest context a model was trained for, tokens, where the server tells."""
-    values = details.modelinfo or {}
-    key = next((key for key in values if key.endswith(".context_length")), "")
-    length: int | None = member(values, key, int)
-    return length
 
 
 async def _version(server: Server, *, timeout_s: float | None = None) -> str:

@@ -107,7 +107,6 @@ class OpenAIBackend:
             way_out="start it, or set base_url or OPENAI_BASE_URL",
             way_in="set OPENAI_API_KEY, or give api_key=...",
             wider="start the server with a larger window",
-            names=self.names,
             key=self._secret,
         )
         self._extend = extend
@@ -126,13 +125,8 @@ class OpenAIBackend:
     def __reduce__(self) -> tuple[object, ...]:
         """Leave a key out that was given as a text: the other process has ``$OPENAI_API_KEY``."""
         key = None if isinstance(self._key, SecretStr) else self._key
-        rebuilt = partial(
-            type(self), self._model, base_url=self.base_url, api_key=key, extend=self._extend
-        )
-        return rebuilt, ()
-
-    def __repr__(self) -> str:
-        return f"OpenAIBackend({self._model!r}, base_url={self.base_url!r})"
+        more: dict[str, Any] = {"base_url": self.base_url, "api_key": key, "extend": self._extend}
+        return partial(type(self), self._model, **more), ()
 
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.
@@ -167,15 +161,12 @@ class OpenAIBackend:
         return reply
 
     async def model_info(self) -> ModelInfo:
-        """Return which model answers, as far as such a server tells: no digest.
+        """Return which model answers; such servers tell neither digest nor context length.
 
         Raises:
-            BackendError: the server cannot be reached, or turns the key down.
+            BackendError: no model was named, and the server has not exactly one.
         """
-        name = await self._resolve("")
-        length = (await self._models()).get(name, {}).get("max_model_len")  # vLLM's
-        length = length if type(length) is int else None
-        return ModelInfo(name=name, backend="openai", context_length=length)
+        return ModelInfo(name=await self._resolve(""), backend="openai")
 
     async def names(self) -> list[str]:
         """Return the names of the server's models; none if it does not list them.
@@ -183,17 +174,13 @@ class OpenAIBackend:
         Raises:
             BackendError: no server answers there, or it turns the key down.
         """
-        return [printable(name) for name in await self._models()]
-
-    async def _models(self) -> dict[str, dict[str, Any]]:
-        """Return the server's models by name; none if it does not list them."""
         try:
             async with self.server.asked("/models", timeout_s=LIST_TIMEOUT_S) as response:
                 models = member(read_json(response.content), "data", list)
-                return {name: one for one in models if (name := member(one, "id", str))}
+                return [printable(name) for one in models if (name := member(one, "id", str))]
         except BackendError as error:
             if error.status_code in (404, 405, 501):
-                return {}
+                return []
             raise
 
     async def _resolve(self, asked: str) -> str:
@@ -216,8 +203,6 @@ class OpenAIBackend:
         """Return a request as the protocol writes it, without what its server does not take."""
         options = {name: value for name, value in request.options.items() if value is not None}
         options.pop("num_ctx", None)
-        if options.get("seed") == -1:  # at which Ollama draws anew
-            del options["seed"]
         if (limit := options.pop("num_predict", -1)) >= 0:
             options["max_completion_tokens" if "max_tokens" in without else "max_tokens"] = limit
         # Without ``stream_options`` it would come without token counts.
@@ -344,10 +329,8 @@ def only_one(names: Sequence[str], url: str) -> str:
     if len(names) == 1:
         return names[0]
     there = f"has {listed(names)}" if names else "lists none"
-    raise BackendError(
-        f"name the model, as 'openai:NAME': the server at {url} {there}",
-        reason="model_not_found",
-    )
+    text = f"name the model, as 'openai:NAME': the server at {url} {there}"
+    raise BackendError(text, reason="model_not_found")
 
 
 def as_json(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:

@@ -145,7 +145,7 @@ def second_request(
         messages = (*messages, *_repair_messages(request, failed, fault))
     if fault.reason in ("generation_stopped", "context_overflow"):
         seed = options.get("seed")
-        if isinstance(seed, int) and seed != -1:  # Ollama draws anew at -1, as without a seed
+        if isinstance(seed, int):
             options = {**options, "seed": second_seed(seed)}
     return replace(request, attempt=2, messages=messages, options=options), repaired
 

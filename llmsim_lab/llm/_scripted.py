@@ -90,7 +90,4 @@ class ScriptedBackend:
 
     async def model_info(self) -> ModelInfo:
         """Return that a script answers."""
-        return ModelInfo(name=self._name, backend="scripted", capabilities=("completion", "tools"))
-
-    def __repr__(self) -> str:
-        return f"<ScriptedBackend {self._name!r}, {len(self.requests)} requests>"
+        return ModelInfo(name=self._name, backend="scripted")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
@@ -23,33 +23,28 @@ from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
 
-_FEW_PAIRS, _MOST_PAIRS = 250_000, 100_000_000
+_FEW_PAIRS, _MOST_PAIRS = 250_000, 40_000_000
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 
 
 def word_diff(before: str, after: str) -> str:
-    """Return what is different in a second text, word by word: ``[-gone-]`` and ``{+new+}``."""
-    parts = []
-    # Long ones line by line first: two texts of 800 other words would take 20 seconds.
-    line = r".*\n|.+" if len(before) * len(after) > _FEW_PAIRS * 10 else r"(?s).+"
-    for old, new in _changes(*(re.findall(line, text) for text in (before, after))):
-        # The spaces between words count as words too.
-        for gone, come in _changes(*(re.findall(r"\s+|\S+", text) for text in (old, new))):
-            changed = (f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else "")
-            parts.append(gone if gone == come else changed)
-    return "".join(parts)
+    """Return what is different in a second text: ``[-gone-]`` and ``{+new+}``.
 
-
-def _changes(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield what two lists of pieces hold one after the other, as texts: alike, or changed."""
-    size = len(old) * len(new)
-    if size > _MOST_PAIRS:  # a hostile tape's: the whole has changed
-        yield "".join(old), "".join(new)
-        return
+    Word by word, the spaces between them too; line by line where texts are so long that it would
+    take seconds, and as a whole where lines are too many, as in a hostile tape.
+    """
+    for piece in (r"\s+|\S+", r".*\n|.+", r"(?s).+"):
+        old, new = (re.findall(piece, text) for text in (before, after))
+        if (pairs := len(old) * len(new)) <= _MOST_PAIRS:
+            break
     # In larger ones, pieces that are everywhere begin no match.
-    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=size > _FEW_PAIRS)
-    for _, old_from, old_to, new_from, new_to in matcher.get_opcodes():
-        yield "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
+    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=pairs > _FEW_PAIRS)
+    parts = []
+    for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
+        changed = (f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else "")
+        parts.append(gone if kind == "equal" else changed)
+    return "".join(parts)
 
 
 class Prompt:

@@ -33,7 +33,7 @@ SETTINGS = {
     "notebook-extension/tracker": {"scrollPastEnd": False},
 }
 TESTS = Path(__file__).resolve().parents[1]
-HIDDEN = ("OLLAMA_HOST", "LLMSIM_MODEL", "MPLBACKEND")
+HIDDEN = ("OLLAMA_HOST", "MPLBACKEND")
 
 
 @dataclass(frozen=True)

@@ -99,13 +99,12 @@ class Fault:
     status_code: int = 500
     text: str = ""
     after: int = 2
-    retry_after: str | None = None
 
     @classmethod
-    def status(cls, code: int, text: str | None = None, *, retry_after: str | None = None) -> Fault:
+    def status(cls, code: int, text: str | None = None) -> Fault:
         """Answer with an error status; 500 and 503 have Ollama's own texts."""
         text = _TEXTS.get(code, f"fault {code} on demand") if text is None else text
-        return cls("status", code, text, retry_after=retry_after)
+        return cls("status", code, text)
 
 
 _DEFAULT_CTX = 4096
@@ -127,10 +126,6 @@ def prompt_tokens(messages: Iterable[Mapping[str, Any]]) -> int:
     """Count a prompt's tokens: each message's, 4 for its frame, and 3 more."""
     texts = [message.get("content") or "" for message in messages]
     return sum(_PER_MESSAGE + len(pieces_of(text)) for text in texts) + _PER_PROMPT
-
-
-_FOREVER = timedelta(days=106_751)
-"""Go's longest duration; what a negative ``keep_alive`` stands for."""
 
 
 def _timestamp(since: timedelta) -> str:
@@ -171,8 +166,6 @@ class FakeModel:
         """Return the server's error where a chat request asks what the model is not made for."""
         if body.get("tools") and "tools" not in self.capabilities:
             return refuse("30-tools-unsupported", {"gemma3:latest": full_name(self.name)})
-        if body.get("think") and "thinking" not in self.capabilities:
-            return refuse("40-think", {"smollm2": body["model"]})
         return None
 
 
@@ -407,8 +400,7 @@ class FakeOllama:
         # A server silently loads no larger window than the model was trained for.
         asked = int((body.get("options") or {}).get("num_ctx") or _DEFAULT_CTX)
         num_ctx = min(asked, model.context_length)
-        lasts = _FOREVER if body.get("keep_alive") == -1 else timedelta(minutes=5)
-        how = {"expires_at": _timestamp(lasts), "context_length": num_ctx}
+        how = {"expires_at": _timestamp(timedelta(minutes=5)), "context_length": num_ctx}
         self._loaded[full_name(name)] = how
         read = prompt_tokens(body.get("messages") or ())
         if read >= num_ctx:
@@ -441,9 +433,7 @@ class FakeOllama:
 
 
 def _failure(fault: Fault) -> Response:
-    later = {} if fault.retry_after is None else {"Retry-After": fault.retry_after}
-    answer = play(_DIED, {"error": fault.text})
-    return replace(answer, status=fault.status_code, headers={**answer.headers, **later})
+    return replace(play(_DIED, {"error": fault.text}), status=fault.status_code)
 
 
 async def _send(writer: asyncio.StreamWriter, response: Response) -> bool:
@@ -482,15 +472,12 @@ def _call(index: int, call: ToolCall) -> dict[str, Any]:
 def _stream(
     name: str, reply: ChatReply | TokenReply, body: Mapping[str, Any], read: int
 ) -> Response:
-    """Answer with a line a token, up to a stop sequence or the limit."""
+    """Answer with a line a token, up to the limit."""
     options = body.get("options") or {}
     if isinstance(reply, TokenReply):
         places, reply = reply.places, ChatReply(text="")
     else:
-        text = reply.text
-        for stop in options.get("stop") or ():
-            text = text.partition(stop)[0]
-        places = [{piece: -0.5} for piece in pieces_of(text)]
+        places = [{piece: -0.5} for piece in pieces_of(reply.text)]
     calls = [_call(index, call) for index, call in enumerate(reply.tool_calls)]
     reason, limit = reply.done_reason, int(options.get("num_predict") or -1)
     written = len(places) + len(calls) + 1  # the end of the turn is a token too

@@ -7,27 +7,16 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import ollama
 import pytest
 
 from llmsim_lab import connect
-from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.types import ChatRequest, Message
 from tests.live.conftest import Live
 
 RATES = [3.5, 3.75, 4.0, 4.25, 4.5]
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Get the weather of a city",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string"}},
-            "required": ["city"],
-        },
-    },
-}
 
 
 def an_object(**properties: Any) -> dict[str, Any]:
@@ -43,31 +32,14 @@ def ask(text: str = "What is the capital of France?", **changes: Any) -> ChatReq
     )
 
 
-async def failure(backend: OllamaBackend, request: ChatRequest) -> BackendError:
-    with pytest.raises(BackendError) as caught:
-        await backend.chat(request)
-    return caught.value
-
-
-async def test_auto_finds_the_server_and_says_what_it_chose(
-    live: Live, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("LLMSIM_MODEL", raising=False)
+async def test_auto_finds_the_server_and_says_what_it_chose(live: Live) -> None:
     async with connect("auto", host=live.host, quiet=True) as client:
         assert f"on Ollama {live.version} at {live.host}" in client.chosen
-
-
-def test_a_model_that_is_not_there_is_answered_with_those_that_are(live: Live) -> None:
-    with pytest.raises(ConfigError, match="has no model 'no-such-model'") as caught:
-        connect("ollama:no-such-model", host=live.host, quiet=True)
-    assert live.model in str(caught.value)
 
 
 async def test_what_identifies_the_model_is_known(backend: OllamaBackend, live: Live) -> None:
     info = await backend.model_info()
     assert (info.backend, info.version, len(info.digest or "")) == ("ollama", live.version, 64)
-    assert (info.context_length or 0) >= 512
-    assert not info.capabilities or "completion" in info.capabilities
 
 
 async def test_a_reply_has_a_text_and_counts_its_tokens(backend: OllamaBackend) -> None:
@@ -76,27 +48,6 @@ async def test_a_reply_has_a_text_and_counts_its_tokens(backend: OllamaBackend) 
     assert reply.done_reason in ("stop", "length")
     assert 5 <= (reply.prompt_tokens or 0) < 400
     assert 1 <= (reply.reply_tokens or 0) <= 60
-
-
-async def test_a_reply_that_reaches_its_limit_says_so(backend: OllamaBackend) -> None:
-    reply = await backend.chat(
-        ask("Count from one to fifty, in words.", options={"num_predict": 3})
-    )
-    assert (reply.done_reason, reply.reply_tokens) == ("length", 3)
-
-
-async def test_the_pieces_of_a_reply_are_its_text(backend: OllamaBackend) -> None:
-    pieces: list[str] = []
-    reply = await backend.chat(ask(options={"temperature": 0}), on_text=pieces.append)
-    assert "".join(pieces) == reply.text
-
-
-async def test_a_schema_gives_the_object_it_describes(backend: OllamaBackend) -> None:
-    schema = an_object(city={"type": "string", "maxLength": 20}, big={"type": "boolean"})
-    reply = await backend.chat(ask(schema=schema, options={"num_predict": 200}))
-    value = json.loads(reply.text)
-    assert set(value) == {"city", "big"}
-    assert isinstance(value["big"], bool)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -108,24 +59,21 @@ async def test_numbers_of_an_enum_are_enforced(backend: OllamaBackend, seed: int
 
 
 async def test_a_prompt_that_does_not_fit_is_an_error_and_not_cut(backend: OllamaBackend) -> None:
-    fault = await failure(backend, ask("rates and prices " * 300, options={"num_ctx": 256}))
-    assert fault.reason == "context_overflow"
-    assert "256" in str(fault)
+    with pytest.raises(BackendError, match="256") as caught:
+        await backend.chat(ask("rates and prices " * 300, options={"num_ctx": 256}))
+    assert caught.value.reason == "context_overflow"
 
 
-async def test_a_tool_is_called_by_its_name_with_an_object(backend: OllamaBackend) -> None:
-    if "tools" not in (await backend.model_info()).capabilities:
+async def test_a_tool_is_called_by_its_name_with_an_object(
+    backend: OllamaBackend, live: Live
+) -> None:
+    if "tools" not in (ollama.Client(live.host).show(live.model).capabilities or ()):
         pytest.skip("the model cannot call tools; name one that can in LLMSIM_LIVE_MODEL")
-    reply = await backend.chat(ask("What is the weather in Paris? Use the tool.", tools=(TOOL,)))
+    function = {"name": "get_weather", "parameters": an_object(city={"type": "string"})}
+    tool = {"type": "function", "function": function}
+    reply = await backend.chat(ask("What is the weather in Paris? Use the tool.", tools=(tool,)))
     assert [call.name for call in reply.tool_calls] == ["get_weather"]
     assert set(reply.tool_calls[0].arguments) == {"city"}
-
-
-async def test_a_model_that_cannot_think_says_so(backend: OllamaBackend) -> None:
-    if "thinking" in (await backend.model_info()).capabilities:
-        pytest.skip("the model can think; name one that cannot in LLMSIM_LIVE_MODEL")
-    with pytest.raises(BackendError, match="does not support thinking"):
-        await backend.chat(ask(think=True))
 
 
 async def test_a_request_can_be_cancelled_and_the_server_answers_on(

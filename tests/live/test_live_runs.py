@@ -1,14 +1,12 @@
-"""Runs on a real Ollama, their tapes, and what the doctor says about it."""
+"""Runs on a real Ollama, and their tapes."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from llmsim_lab import Simulation, SimulationConfig, connect
-from llmsim_lab.cli import main
 from llmsim_lab.llm import LLMClient
 from tests.live.conftest import Live
 
@@ -34,17 +32,3 @@ def test_a_turn_is_decided_by_the_model_and_recorded(run: Simulation, live: Live
     assert len(attempts) >= 2  # the nation's and the engine's
     assert {attempt.request.model for attempt in attempts} == {live.model}
     assert all(attempt.reply and attempt.reply.prompt_tokens for attempt in attempts)
-
-
-def test_the_doctor_asks_the_model_and_names_the_server(
-    live: Live, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
-    arguments = ["doctor", "--host", live.host]
-    monkeypatch.setattr(sys, "argv", ["llmsim-lab", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out = capfd.readouterr().out
-    assert ended.value.code in (0, None), out
-    assert f"Ollama {live.version} at {live.host}" in out
-    assert "valid JSON: one of a list: 4 of 4" in out

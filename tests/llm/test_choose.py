@@ -6,7 +6,6 @@ import asyncio
 import math
 import random
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -117,15 +116,6 @@ def test_only_what_clearly_means_a_letter_counts(token: str, label: str | None) 
     assert label_of(token, dict.fromkeys("ABC")) == label
 
 
-def test_draws_follow_the_probabilities_and_their_generator() -> None:
-    choice = choose(client_of(known()))
-    rng = random.Random(1)
-    drawn = Counter(choice.draw(rng) for _ in range(20_000))
-    assert {option: n / 20_000 for option, n in drawn.items()} == pytest.approx(WANTS, abs=0.01)
-    assert choice.draw(random.Random(5)) == choice.draw(random.Random(5))
-    assert choice.decided("mode", rng) == "raise"
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -206,20 +196,12 @@ class Mood(State):
 
 
 class Board(Run[Mood]):
-    """Asks once a turn what is to be done, and for a number."""
+    """Asks once a turn what is to be done."""
 
     async def turn(self, state: Mood, ask: Ask) -> Mood:
         assert self.llm_client is not None
         choice = await self.llm_client.choose(f"Turn {ask.turn}.", list(WANTS), samples=6)
-        rate = await self.llm_client.choose("How much?", [0, 25], samples=6)
-        return Mood(said=f"{choice!r} {rate!r}", mass=choice.mass)
-
-
-def either(request: ChatRequest) -> ChatReply:
-    letters = shown(request)
-    if letters and set(letters.values()) <= set(WANTS):
-        return known(pull=PULL)(request)
-    return known({"0": 0.6, "25": 0.4})(request)
+        return Mood(said=repr(choice), mass=choice.mass)
 
 
 @pytest.mark.parametrize(
@@ -229,10 +211,10 @@ def test_a_choice_is_replayed_from_its_tape(
     tmp_path: Path, backend: type[ScriptedBackend], method: str
 ) -> None:
     tape = tmp_path / "board.tape"
-    client = LLMClient(LLMConfig(model="scripted", seed=1), backend=backend(either))
+    client = LLMClient(LLMConfig(model="scripted", seed=1), backend=backend(known(pull=PULL)))
     live = Board(llm_client=client, tape=tape)
     live.run(2)
-    assert live.state.said.count(f"by {method}>") == 2
+    assert live.state.said.endswith(f"by {method}>")
     again = Board.replay(tape)
     assert again.state == live.state
     kept = [call.request for turn in again.turns for call in turn.calls]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import random
 import time
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,6 @@ from pydantic import BaseModel
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig
-from llmsim_lab.llm._retry import retry_after_s
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
@@ -32,23 +30,6 @@ async def test_a_valid_reply_becomes_a_decision_with_its_provenance() -> None:
     assert decision.call is not None
     assert (decision.call.status, decision.call.attempts, decision.call.tokens) == ("ok", 1, 150)
     assert (decision.call.reply, decision.call.request.site) == (reply, SITE)
-
-
-async def test_every_option_reaches_the_backend() -> None:
-    options = {"temperature": 0.3, "seed": 7, "num_ctx": 2048}
-    client = make_client(GOOD, **options, max_tokens=99, options={"top_p": 0.5})
-    await decide(client)
-    assert requests_of(client)[0].options == {**options, "num_predict": 99, "top_p": 0.5}
-
-
-async def test_the_schema_bounds_texts_and_offers_a_grid_of_confidences() -> None:
-    client = make_client(GOOD, max_text_chars=80)
-    await decide(client)
-    schema = requests_of(client)[0].schema
-    assert schema is not None
-    assert schema["properties"]["reasoning"]["maxLength"] == 80
-    assert schema["properties"]["confidence"]["enum"][:3] == [0.0, 0.05, 0.1]
-    assert schema["required"] == ["action", "reasoning", "confidence"]
 
 
 async def test_choices_for_a_field_that_is_not_there_are_an_error_naming_it() -> None:
@@ -144,11 +125,9 @@ async def test_of_two_faults_the_last_is_reported_and_one_of_both_once() -> None
     client = make_client([WRONG, "I would rather not."])
     assert str(await failure_of(client)) == f"agent: invalid_response after 2 attempts: {NO_JSON}"
     full = ChatReply(text="I would", done_reason="length", prompt_tokens=950, reply_tokens=74)
-    assert str(await failure_of(make_client([full, full], num_ctx=1024))) == (
-        "agent: invalid_response after 2 attempts: the reply was cut off after 74 tokens, the "
-        "prompt having 950 (max_tokens=512, num_ctx=1024); raise the limit that was reached, "
-        f"shorten the prompt, or ask for less ({NO_JSON})"
-    )
+    said = str(await failure_of(make_client([full, full], num_ctx=1024)))
+    assert "cut off after 74 tokens, the prompt having 950 (max_tokens=512, num_ctx=1024)" in said
+    assert f"ask for less ({NO_JSON})" in said
 
 
 async def test_a_bug_in_a_backend_is_not_hidden_behind_a_model_failure() -> None:
@@ -175,12 +154,8 @@ async def test_a_conversations_messages_tools_and_options_reach_the_backend() ->
     )
     assert (reply.text, call.status, call.attempts) == ("The sky.", "repaired", 2)
     first, second = requests_of(client)
-    assert (first.messages, first.tools, first.schema, first.site) == (
-        tuple(talk),
-        (tool,),
-        None,
-        SITE,
-    )
+    assert (first.messages, first.tools) == (tuple(talk), (tool,))
+    assert (first.schema, first.site) == (None, SITE)
     assert first.options == {"temperature": 0.0, "seed": 7, "num_ctx": 4096, "num_predict": 50}
     assert second.messages[2:] == (
         Message("assistant", "", wants.tool_calls),
@@ -201,25 +176,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     return asked
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        *[("7", 7.0), (" 0 ", 0.0), ("-7", None), ("1.5", None), ("\u0667", None), ("", None)],
-        *[("Sun, 22 Nov 2026 12:00:30 GMT", None), (None, None)],
-    ],
-)
-def test_a_header_holds_whole_seconds(header: str | None, seconds: float | None) -> None:
-    assert retry_after_s(header) == seconds
-
-
-async def test_the_wait_draws_nothing_from_the_numbers_of_a_users_own_code(
-    waits: list[float],
-) -> None:
-    before = random.getstate()
-    await say(make_client([TimeoutError(), "Hi"], retry_wait_s=(2.0, 3.0)))
-    assert (len(waits), random.getstate()) == (1, before)
 
 
 @pytest.mark.parametrize(("wanted", "waited"), [(7.0, 7.0), (3_600.0, 30.0)])

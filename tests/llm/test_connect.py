@@ -11,8 +11,7 @@ from client_kit import GOOD, decide, decided
 from fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import EmbeddedBackend, LLMConfig, OllamaBackend, _connect, connect
-from llmsim_lab.llm._ollama import OllamaProbe, look
+from llmsim_lab.llm import EmbeddedBackend, OllamaBackend, _connect, connect
 
 EMBEDDER = FakeModel(name="embedder", capabilities=("embedding",))
 
@@ -42,15 +41,6 @@ async def test_auto_takes_ollama_where_it_answers_and_has_a_model(
     assert server.requests[0].body["model"] == "llama3.2:latest"
 
 
-def test_the_environment_names_the_model(
-    server: FakeOllama, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLMSIM_MODEL", "ollama:qwen3:4b")
-    client = connect("auto", host=server.host, quiet=True)
-    assert client.config.model == "qwen3:4b"
-    assert client.chosen.endswith("(LLMSIM_MODEL=ollama:qwen3:4b)")
-
-
 def test_a_model_that_ollama_lacks_is_named_with_those_it_has(server: FakeOllama) -> None:
     with pytest.raises(ConfigError, match=r"no model 'nope'; it has: llama3.2:latest, qwen3:4b"):
         connect("ollama:nope", host=server.host)
@@ -68,28 +58,13 @@ def test_a_server_without_a_chat_model_is_an_error_with_the_way_out() -> None:
     ("model", "ways"),
     [
         ("ollama:llama3.2", ["no Ollama server answers at http://127.0.0.1:9; start it"]),
-        ("auto", ["ollama pull llama3.1:8b", "llmsim-lab model get", "$LLMSIM_MODEL"]),
+        ("auto", ["ollama pull llama3.1:8b", "llmsim-lab model get", "ollama:NAME"]),
     ],
 )
 def test_nothing_to_talk_to_is_an_error_with_the_ways_out(model: str, ways: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         connect(model)
     assert [way for way in ways if way not in str(caught.value)] == []
-
-
-def test_a_server_that_is_named_has_longer_to_answer_than_one_that_may_be_there(
-    server: FakeOllama, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[float] = []
-
-    def timed(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
-        waits.append(timeout_s)
-        return look(host, timeout_s=timeout_s)
-
-    monkeypatch.setattr(_connect, "look", timed)
-    for name in ("auto", "ollama:llama3.2"):
-        connect(name, host=server.host)
-    assert waits == [1.0, 5.0]
 
 
 @pytest.mark.parametrize("model", ["auto", "ollama"])
@@ -133,9 +108,3 @@ async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
 def test_a_text_that_means_nothing_is_rejected_with_those_that_do(text: str) -> None:
     with pytest.raises(ConfigError, match=f"'auto', 'ollama', 'ollama:NAME'.*'ollama:{text}'$"):
         connect(text)
-
-
-def test_single_settings_go_over_a_given_configuration(server: FakeOllama) -> None:
-    config = LLMConfig(temperature=0.1, num_ctx=2048)
-    client = connect("ollama", host=server.host, config=config, temperature=0.9, quiet=True)
-    assert (client.config.temperature, client.config.num_ctx) == (0.9, 2048)

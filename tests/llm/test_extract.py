@@ -33,14 +33,12 @@ def test_the_decision_is_found(text: str) -> None:
     ("text", "complaint"),
     [
         ("", "empty"),
-        ("   ", "empty"),
         ("No.", "no JSON object"),
         ("<think>still thinking about it", "no JSON object"),
         (f"<think>Perhaps {GOOD}? Or rather", "no JSON object"),
         ('{"action": "Cut', "not valid JSON"),
         ('{"action": "Cut taxes"}', "reasoning: Field required; confidence: Field required"),
         (GOOD.replace("0.5", "NaN"), "confidence"),
-        (GOOD.replace("0.5", '"high"'), "valid number"),
         (GOOD.replace("Cut taxes", " "), "action: String should have at least 1 character"),
         ("[" * 100_000, "no JSON object"),
         ('{"a":' * 5_000, "not valid JSON"),
@@ -58,12 +56,9 @@ def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
         ("Hello", "Hello"),
         ("<think>hm</think>Hello", "Hello"),
         ("<Thinking>hm\nhm</THINKING>Hello", "Hello"),
-        ("Hello <think>hm</think> Bob", "Hello Bob"),
         ("hm</think>Hello", "Hello"),
-        ("<think>a <think>b</think> c</think>Hello", "Hello"),
         ("Hello <think>hm", "Hello"),
         ("<th<think></think>ink>Hello", "<th ink>Hello"),
-        ("I think <b>so</b>", "I think <b>so</b>"),
     ],
 )
 def test_a_models_thoughts_are_not_what_it_says(text: str, said: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
-import random
 
 import pytest
 from builders import make_client
@@ -22,9 +20,7 @@ def play(
     slots: int,
     calls: int = 400,
     wanted: int = 400,
-    spread: float = 0.0,
     refuses_above: int = 10_000,
-    seed: int = 0,
 ) -> float:
     """Send calls to a server and return how long all of them took, one answer taking one second.
 
@@ -33,31 +29,27 @@ def play(
         slots: how many the server answers at once; others wait there.
         calls: how many calls in all.
         wanted: how many are wanted at the same time, as by the agents of a turn.
-        spread: of the lengths of answers: the standard deviation of their logarithm.
         refuses_above: with more requests than this the server says that these are too many.
-        seed: of the lengths.
     """
-    rng = random.Random(seed)
     now, left = 0.0, calls
     while left > 0:
         due = min(left, wanted)
         left -= due
-        queue: list[float] = []
-        running: list[tuple[float, float]] = []
+        queue, running = 0, list[float]()
         while due or queue or running:
-            while due and len(queue) + len(running) < limit.at_once:
+            while due and queue + len(running) < limit.at_once:
                 limit.began(now)
                 due -= 1
-                if len(queue) + len(running) >= refuses_above:
+                if queue + len(running) >= refuses_above:
                     limit.ended(now, now, tokens=None, too_many=True)
                     due += 1
                     break
-                queue.append(rng.lognormvariate(0, spread) if spread else 1.0)
+                queue += 1
             while queue and len(running) < slots:
-                length = queue.pop(0)
-                heapq.heappush(running, (now + length, length))
-            now, length = heapq.heappop(running)
-            limit.ended(now - length, now, tokens=max(1, round(100 * length)))
+                queue -= 1
+                running.append(now + 1)
+            now = running.pop(0)
+            limit.ended(now - 1, now, tokens=100)
     return now
 
 

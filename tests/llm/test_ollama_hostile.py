@@ -21,8 +21,6 @@ HOST = "http://box:1"
 REQUEST = ChatRequest(
     model="llama3.2", messages=(Message("user", "A secret plan."),), options={"num_ctx": 4096}
 )
-EVIL = "\x1b[31mred\x07 \u202eback\x9b2J"
-TAME = "[31mred back2J"
 LINE = b'{"model": "m", "message": {"role": "assistant", "content": "x"}, "done": false}\n'
 
 
@@ -129,42 +127,4 @@ async def test_a_line_may_hold_what_ends_lines_elsewhere(says: Says) -> None:
     assert await text() == "a\x85b\u2028c"
 
 
-async def test_details_that_make_no_sense_are_not_understood(says: Says) -> None:
-    sound = {"version": "0.32.15", "models": [], "model_info": {}}
-    for wrong in ({"model_info": {"llama.context_length": True}}, {"version": 5}):
-        says(json.dumps(sound | wrong).encode())
-        what = "not JSON as an Ollama server sends it.*(context_length|version)"
-        with pytest.raises(BackendError, match=what):
-            await OllamaBackend("llama3.2", host=HOST).model_info()
-
-
 # Words
-
-
-def words(error: BaseException | None) -> str:
-    """Return what a traceback shows of an error and all behind it."""
-    found = []
-    while error is not None:
-        found.append(str(error))
-        error = error.__cause__ or error.__context__
-    return "".join(found).replace("\n", "")
-
-
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (500, json.dumps({"error": json.dumps({"error": EVIL})})),
-        (500, json.dumps({"error": {"message": EVIL}})),
-        (502, EVIL),
-        (400, json.dumps({"error": EVIL})),
-        # In a stream; a letter of the name is escaped, as JSON allows.
-        (200, json.dumps({"error": EVIL}).replace("error", "\\u0065rror", 1)),
-    ],
-)
-async def test_an_errors_text_has_nothing_that_a_terminal_obeys(
-    says: Says, status: int, body: str
-) -> None:
-    says(body.encode(), status)
-    error = await failure()
-    assert TAME in str(error)
-    assert words(error).isprintable()

@@ -237,13 +237,9 @@ async def test_calls_that_come_in_pieces_are_put_together(server: Server) -> Non
     [
         Answer(b"<html>Please log in.</html>"),
         document({"choices": [{"message": {"content": "not streamed"}}]}),
-        streamed([]),
-        streamed({"choices": {"a": 1}}),
-        streamed(delta(content=7)),
         streamed({"choices": [], "usage": {"prompt_tokens": True}}),
         streamed(b'data: {"choices": NaN}\n'),
         streamed(b"data: " + b"[" * 300 + b"]" * 300),
-        streamed(delta(tool_calls=[{"function": {"arguments": "["}}]), DONE),
         streamed(delta(tool_calls=[{"function": {"arguments": "[]"}}]), DONE),
     ],
 )
@@ -337,11 +333,9 @@ async def test_what_a_server_does_not_take_is_left_out_from_then_on(
     ("answer", "reason", "told"),
     [
         (refused(401, "no"), "client_error", "rejects the request for 'm': no; set OPENAI_API_KEY"),
-        (refused(404, "The model `m` does not exist."), "model_not_found", "has no model 'm': The"),
         (refused(404, "Not Found"), "client_error", "is the address of an OpenAI-compatible"),
         (document({"detail": "no body"}, 422), "client_error", "no body"),
         (document({"message": "bare"}, 400), "client_error", ": bare"),
-        (document(["odd"], 500), "server_error", '["odd"]'),
         (Answer(b"x" * 300_000, 502), "server_error", "failed for 'm': xxx"),
     ],
 )
@@ -353,13 +347,6 @@ async def test_an_error_has_a_reason_and_a_way_out(
     assert told in str(error)
     assert URL in str(error)
     assert len(str(error)) < 700
-
-
-async def test_a_missing_model_comes_with_the_list_of_those_there_are(server: Server) -> None:
-    listing = document({"data": [{"id": f"model-{number}"} for number in range(14)]})
-    error = await server.failure(refused(404, "no such model", code="model_not_found"), listing)
-    assert "; it has model-0, model-1, " in str(error)
-    assert str(error).endswith("model-11 and 2 more")
 
 
 LLAMA = {"type": "exceed_context_size_error", "n_prompt_tokens": 4031, "n_ctx": 2048}
@@ -403,12 +390,6 @@ async def test_the_key_goes_to_the_server_and_nowhere_else(
     assert KEY not in caplog.text
 
 
-@pytest.mark.parametrize("key", ["sk-with\nbreak", "sk-…", "two words", " "])
-def test_a_key_that_cannot_be_one_is_not_shown(key: str) -> None:
-    with pytest.raises(ConfigError, match=r"API key \(str, not shown\)"):
-        OpenAIBackend("m", base_url=URL, api_key=key)
-
-
 def test_openai_itself_is_not_asked_without_a_key() -> None:
     with pytest.raises(ConfigError, match=r"api\.openai\.com/v1 wants a key: set OPENAI_API_KEY"):
         OpenAIBackend("m")
@@ -417,12 +398,10 @@ def test_openai_itself_is_not_asked_without_a_key() -> None:
 # Which model and which server
 
 
-async def test_model_info_says_what_the_server_tells_and_no_digest(server: Server) -> None:
-    models = [{"id": "other"}, {"id": "m", "owned_by": "vllm", "max_model_len": 32768}]
-    server.says.answers = [document({"data": models})]
-    info = await OpenAIBackend("m", base_url=URL).model_info()
+async def test_the_only_model_is_taken_where_none_is_named(server: Server) -> None:
+    server.says.answers = [document({"data": [{"id": "m"}]})]
+    info = await OpenAIBackend(base_url=URL).model_info()
     assert (info.name, info.backend, info.digest) == ("m", "openai", None)
-    assert info.context_length == 32768
 
 
 def test_connect_reports_the_server_and_the_names_it_lists(server: Server) -> None:
@@ -433,7 +412,6 @@ def test_connect_reports_the_server_and_the_names_it_lists(server: Server) -> No
         connect("openai", base_url=URL)
     assert known.chosen == f"Using a on the server at {URL}."
     assert known.config.model == "a"
-    assert repr(known.backend) == f"OpenAIBackend('a', base_url='{URL}')"
     assert other.chosen == f"Using c on the server at {URL}, which lists a, b."
 
 
@@ -459,11 +437,7 @@ def test_an_address_that_does_not_go_with_the_model_is_an_error(
         (None, "https://api.openai.com/v1"),
         ("http://vllm:8000/v1/", "http://vllm:8000/v1"),
         ("gpu-box:8000", "http://gpu-box:8000/v1"),
-        ("HTTPS://box", "https://box/v1"),
-        ("http://[::1]:8080/v1", "http://[::1]:8080/v1"),
-        ("http://0.0.0.0:8000", "http://127.0.0.1:8000/v1"),
         ("https://x.example/openai/v3", "https://x.example/openai/v3"),
-        (" 'http://box/v1' ", "http://box/v1"),
     ],
 )
 def test_a_base_url_is_understood(given: str | None, url: str) -> None:
@@ -493,24 +467,9 @@ def test_a_portable_schema_has_only_what_strict_mode_knows() -> None:
     def whole(**properties: Any) -> dict[str, Any]:
         return {"properties": properties, "required": [*properties], "additionalProperties": False}
 
-    texts = {"type": "array", "items": {"type": "string", "maxLength": 3}, "maxItems": 4}
-    either = [{"type": "integer", "minimum": 1}, {"type": "null"}]
-    schema = {
-        "title": "Reply",
-        "$defs": {"One": {"type": "string", "title": "One", "minLength": 2}},
-        **whole(
-            one={"$ref": "#/$defs/One", "description": "beside a reference"},
-            many=texts,
-            either={"oneOf": either},
-            title={"type": "string", "default": "x"},
-        ),
-    }
-    assert portable(schema) == {
-        "$defs": {"One": {"type": "string"}},
-        **whole(
-            one={"$ref": "#/$defs/One"},
-            many=texts | {"items": {"type": "string"}},
-            either={"anyOf": either},
-            title={"type": "string"},
-        ),
-    }
+    either, one = [{"type": "integer", "minimum": 1}, {"type": "null"}], {"$ref": "#/$defs/One"}
+    text = {"type": "string"}
+    schema = {"title": "Reply", "$defs": {"One": text | {"minLength": 2}}}
+    schema |= whole(one=one | {"description": "Why."}, either={"oneOf": either}, title=text)
+    expected = whole(one=one, either={"anyOf": either}, title=text)
+    assert portable(schema) == {"$defs": {"One": text}} | expected

@@ -21,6 +21,7 @@ ASKED = ChatRequest(
 URL = "http://box:1/v1"
 LOST, FAILED, WRONG = "connection_error", "server_error", "client_error"
 AWAY, LATER = {"Location": "http://other/"}, {"Retry_After": "7"}
+DATED = {"Retry_After": "Sun, 22 Nov 2026 12:00:30 GMT"}
 PACKED = {"Content_Encoding": "gzip"}
 GZIP = gzip.compress(b" " * 5_000_000, 1)
 DEEP = b"data:" + b"[" * 300 + b"]" * 300
@@ -40,6 +41,7 @@ FAULTS: dict[str, tuple[Any, int, dict[str, str], Any, bool, str]] = {
     "large": (b"x" * 2**21, 200, {}, FAILED, False, "WHO sent more than 1,048,576 bytes"),
     "deep": (DEEP, 200, {}, FAILED, True, "the answer of URL is not JSON as an KIND sends it"),
     "busy": (error("slow"), 429, LATER, "rate_limited", True, "WHO limits the rate: slow"),
+    "dated": (error("slow"), 429, DATED, "rate_limited", True, "WHO limits the rate: slow"),
     "down": (error("later"), 503, {}, FAILED, True, "WHO failed for 'm': later"),
     "wrong": (error("bad"), 422, {}, WRONG, False, "WHO rejects the request for 'm': bad"),
     "terminal": (error("\x1b[31mred"), 500, {}, FAILED, True, "WHO failed for 'm': [31mred"),

@@ -51,4 +51,3 @@ async def test_a_function_may_be_async_and_stand_in_a_list() -> None:
     with pytest.raises(ConfigError, match="not 42"):
         await backend.chat(REQUEST)
     assert (await backend.model_info()).name == "puppet"
-    assert repr(backend) == "<ScriptedBackend 'puppet', 2 requests>"

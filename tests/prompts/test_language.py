@@ -48,19 +48,15 @@ def filled(text: str, **values: Any) -> str:
         ("{{ n.name }} {{ n.rates[1] }} {{ n.more }}", {"n": Nation(more=1)}, "Aland 4.5 1"),
         ("{{ t.name }}", {"t": Town()}, "Mariehamn"),
         ("{% if a < b <= 3 %}yes{% endif %}", {"a": 1, "b": 3}, "yes"),
-        ("{% if a == b %}same{% else %}other{% endif %}", {"a": 1, "b": 3}, "other"),
         ("{% if a != b and not a > b %}yes{% endif %}", {"a": 1, "b": 3}, "yes"),
         ("{% if a >= b or 'x' in c %}yes{% endif %}", {"a": 1, "b": 3, "c": "xy"}, "yes"),
-        ("{% if a not in c %}no{% endif %}", {"a": 1, "c": [2]}, "no"),
         ("{% if x == none %}A{% elif x %}B{% else %}C{% endif %}", {"x": 0}, "C"),
         ("{% if x == none %}A{% elif x %}B{% else %}C{% endif %}", {"x": 7}, "B"),
         ("{{ a or 'nobody' }}{{ a and 'somebody' }}", {"a": ""}, "nobody"),
-        ("{% for x in xs %}{{ x }},{% endfor %}", {"xs": (1, 2)}, "1,2,"),
         ("{% for x in xs %}{{ x }}{% else %}none{% endfor %}", {"xs": []}, "none"),
         ("{% for x in xs if x > 1 %}{{ x }}{% endfor %}", {"xs": [1, 2, 3]}, "23"),
         ("{% for k, v in m | items %}{{ k }}={{ v }} {% endfor %}", {"m": {"a": 1}}, "a=1 "),
         ("{% for x in x %}{{ x }}{% endfor %}{{ x }}", {"x": "ab"}, "abab"),
-        ("{% for loop in xs %}{{ loop }}{% endfor %}", {"xs": "ab"}, "ab"),
         ("{% for x in xs %}{{ loop }}{{ x }}{% endfor %}", {"xs": "ab", "loop": 1}, "1a1b"),
         ("a {%- if x %} b{% endif %}{# c #}{% raw %}{{ c }}{% endraw %}", {"x": 1}, "a b{{ c }}"),
         ("{% if x < -1.5 %}low{% endif %}", {"x": -2}, "low"),
@@ -70,7 +66,6 @@ def filled(text: str, **values: Any) -> str:
         ("{{ a | first }}{{ a | last }}{{ a | join('-') }}", {"a": [1, 2]}, "121-2"),
         ("{{ a | round(1) }} {{ a | round }} {{ b | round }}", {"a": 2.345, "b": 7}, "2.3 2.0 7"),
         ("{{ a.b | default('?') }}{{ a.b | default }}", {"a": {}}, "?"),
-        ("{{ a | default('?') }}{{ a | default('!', true) }}", {"a": ""}, "!"),
     ],
 )
 def test_a_prompt_has(text: str, values: dict[str, Any], expected: str) -> None:
@@ -83,8 +78,6 @@ def test_a_prompt_has(text: str, values: dict[str, Any], expected: str) -> None:
         (29.799999999999997, "29.8"),
         (0.1 + 0.2, "0.3"),
         (-1234567.891, "-1234567.891"),
-        (2.0, "2.0"),
-        (1e22, "1e+22"),
         (12345678901.5, "12345678900.0"),
         (12345678901, "12345678901"),
         (float("inf"), "inf"),
@@ -135,41 +128,24 @@ def test_slots_come_in_order_also_out_of_loops_and_conditions() -> None:
             "{{ a + 1 }}",
             r"arithmetic \(\+\) is not .*; work it out before.* Allowed are names, a\.b",
         ),
-        ("{{ a - 1 }}", r"arithmetic \(-\)"),
         ("{{ -a }}", r"arithmetic \(-\)"),
-        ("{{ a * 2 }}{{ a / 0 }}{{ a // 2 }}{{ a % 2 }}", r"arithmetic \(\*\)"),
-        ("{{ a ** 2 }}", r"arithmetic \(\*\*\)"),
         ("{{ a ~ b }}", "'~' is not allowed"),
         ("{{ 'x' if a else 'y' }}", "'x if y else z' is not allowed"),
         ("{{ a is defined }}", "'is' is not allowed"),
         ("{{ a[1:2] }}", "a slice is not allowed"),
         ("{{ [a] }}", "a list is not allowed"),
-        ("{{ a, b }}", "a tuple is not allowed"),
-        ("{{ {'a': 1} }}", "a dict is not allowed"),
         ("{% set b = a %}", "a assign is not allowed"),
-        ("{% set b %}x{% endset %}", "a assignblock is not allowed"),
-        ("{% with b = a %}x{% endwith %}", "a with is not allowed"),
         ("{% macro b() %}x{% endmacro %}", "a macro is not allowed"),
-        ("{% call a() %}x{% endcall %}", "a callblock is not allowed"),
-        ("{% filter upper %}x{% endfilter %}", "a filterblock is not allowed"),
         ("{% include 'b.md' %}", "a include is not allowed"),
-        ("{% import 'b.md' as b %}", "a import is not allowed"),
-        ("{% from 'b.md' import b %}", "a fromimport is not allowed"),
-        ("{% extends 'b.md' %}", "a extends is not allowed"),
-        ("{% block b %}x{% endblock %}", "a block is not allowed"),
         ("{% autoescape true %}x{% endautoescape %}", "a scope is not allowed"),
         ("{% do a.b() %}", "unknown tag 'do'"),
         ("{% for (x, y), z in a %}x{% endfor %}", "a loop over pairs in pairs is not allowed"),
         ("{% for x in a recursive %}x{% endfor %}", "'recursive' is not allowed"),
         ("{{ a | random }}", "there is no filter 'random'; there are capitalize, default, first"),
-        ("{{ a | attr('b') }}", "there is no filter 'attr'"),
-        ("{{ a | replace('a', 'aa') }}", "there is no filter 'replace'"),
         ("{{ a | upper(1) }}", "the filter 'upper' got too many positional"),
-        ("{{ a | join(',', 'b') }}", "the filter 'join' got too many positional"),
         ("{{ a | join(d=',') }}", "a keyword is not allowed"),
         ("{{ a | join(*b) }}", "a filter is not allowed"),
         ("{{ a.__class__ }}", "'__class__' is not allowed"),
-        ("{{ a._b }}", "'_b' is not allowed"),
     ],
 )
 def test_a_prompt_does_not_have(text: str, what: str) -> None:
@@ -202,10 +178,8 @@ def test_only_items_and_fields_are_looked_up(text: str, value: object) -> None:
     ("text", "value", "message"),
     [
         ("{% if x < 'a' %}b{% endif %}", 1, "'<' not supported"),
-        ("{% for y in x %}b{% endfor %}", 1, "not iterable"),
         ("{% for y, z in x %}b{% endfor %}", [[1]], "not enough values to unpack"),
         ("{{ x | length }}", 1, "has no len"),
-        ("{{ x | round(0.5) }}", 1, "integer"),
         ("{{ x | round }}", "a", "could not convert"),
         ("{{ x | items }}", [1], "Can only get item pairs from a mapping"),
         ("{{ x[y] }}", {}, "unhashable"),
@@ -222,24 +196,6 @@ def test_a_value_that_does_not_fit_is_a_prompt_error(
 # Limits
 
 
-LOOPS = "{% for y in x %}{% for z in x %}{% for a in x %}{% endfor %}{% endfor %}{% endfor %}"
-EACH = "{%% for y in z %%}{%% if %s %%}{%% endif %%}{%% endfor %%}"
-
-
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        (LOOPS, {"x": range(10**9)}),
-        (LOOPS, {"x": range(1_000)}),
-        (EACH % "x | upper", {"x": "a" * 900_000, "z": range(9_999)}),
-        (EACH % "x < x", {"x": "a" * 900_000, "z": range(9_999)}),
-    ],
-)
-def test_loops_end_and_work_on_long_texts_counts_as_steps(text: str, values: Any) -> None:
-    with pytest.raises(PromptError, match="more than 200,000 steps"):
-        filled(text, **values)
-
-
 def test_output_ends() -> None:
     long = "x" * 600_000
     for text in ("{{ a }}{{ a }}", "{{ a }}{% if true %}{{ a }}{% endif %}"):
@@ -248,11 +204,3 @@ def test_output_ends() -> None:
     with pytest.raises(PromptError, match="longer than 1,000,000"):
         filled("{{ a | join(b) }}", a="ab" * 9, b=long)
     assert len(filled("{{ a }}", a=long)) == 600_000
-
-
-def test_a_value_that_holds_itself_is_a_prompt_error() -> None:
-    endless: list[Any] = [1.0]
-    endless.append(endless)
-    for text in ("{{ a }}", "{% if true %}{{ a }}{% endif %}"):
-        with pytest.raises(PromptError, match="nested"):
-            filled(text, a=endless)

@@ -94,23 +94,17 @@ GOOD: dict[str, Any] = {
     ("changed", "spans", "why"),
     [
         ({}, [2], "2 values of the user message have 1 lengths"),
-        ({}, [2, 2, 2], "2 values of the user message have 3 lengths"),
         ({}, [[2, 2], [1], []], "3 of both have 1 tokens"),
         ({}, [2, 4], "'b' ends at 7, and the user message has 6 characters"),
         ({}, [2, -1], "greater than or equal to 0"),
         ({}, [2, 1e9], "valid integer"),
-        ({}, [2, True], "valid integer"),
-        ({}, ["a", "b"], "valid integer"),
         ({}, [[2, 2], 1], "valid list"),
         ({}, [2, 99999999999999999999], "less than or equal to"),
         ({"system": [[3, 9, "s", ""]]}, [2, 2], "'s' ends at 12, and the system message has 4"),
         ({"user": [[-1, None, "a", ""]] * 2}, [2, 2], "greater than or equal to 0"),
-        ({"user": [[0, 2, "a", ""]] * 2}, [2, 2], "user.0.1"),
         ({"user": [[0, None, "a" * 1_001, ""]] * 2}, [2, 2], "at most 1000 characters"),
         ({"user": [[0, None, "a", ""]] * (MAX_SPANS + 1)}, [2, 2], "at most 2000 items"),
         ({"facts": {"turn": 2}}, [2, 2], "less than or equal to 0"),
-        ({"facts": []}, [2, 2], "facts"),
-        ({"more": 1}, [2, 2], "more"),
     ],
 )
 def test_what_is_not_so_written_is_damaged(

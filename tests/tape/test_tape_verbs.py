@@ -34,7 +34,7 @@ def test_a_manifest_says_all_that_a_run_depends_on(tmp_path: Path) -> None:
     assert SimulationConfig.model_validate(manifest["config"]) == steady_config()
     assert LLMConfig(**manifest["llm"]) == hash_client().config
     known = {"name": "hash", "backend": "hash", "digest": "d1", "version": "1.0"}
-    assert manifest["model"] == known | {"context_length": None, "capabilities": []}
+    assert manifest["model"] == known
     entries = {place.partition("#")[0]: entry for place, entry in manifest["prompts"].items()}
     assert set(entries) == {"agent_policy", "validator_economic", "engine_interest_rate"}
     assert entries["agent_policy"]["digest"] == Prompt.load("agent_policy").digest

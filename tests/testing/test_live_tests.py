@@ -48,10 +48,3 @@ def test_all_live_tests_pass_where_a_server_answers_as_ollama_does() -> None:
         done = run_live_tests(server.host)
     assert done.returncode == 0, done.stdout
     assert "skipped" not in done.stdout
-
-
-def test_live_tests_are_skipped_with_a_reason_where_no_server_answers() -> None:
-    done = run_live_tests("http://127.0.0.1:9")
-    assert done.returncode == 0, done.stdout
-    assert "no Ollama server answers at http://127.0.0.1:9; start it" in done.stdout
-    assert "passed" not in done.stdout

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from llmsim_lab._util.config import Settings, YamlFile, read_config
+from llmsim_lab._util.config import Settings, YamlFile, read_config, yaml_text, yaml_value
 from llmsim_lab.errors import ConfigError
 
 
@@ -56,13 +56,8 @@ def test_a_file_becomes_an_instance(tmp_path: Path) -> None:
         ("\nsizes: 3\n", "line 2: sizes: unknown key; known here are either, main, number_or_text"),
         ("main:\n  type: square\n", "line 1: main.side: Field required"),
         ("main: {type: square, side: 1, hue: 2}\n", "main.hue: unknown key"),
-        ("s: {type: square, side: 1, hue: 2}\n", "s.hue: unknown key"),
         ("shapes:\n  a: {type: circle, radius: 1, side: 1}\n", "line 2: shapes.a.circle.side: unk"),
-        ("shapes:\n  a:\n    type: circle\n", "line 2: shapes.a.circle.radius: Field required"),
         ("row:\n  - {type: square, side: 1}\n  - {type: square, side: x}\n", "line 3: row.1.side"),
-        ("row:\n  - {type: square, side: 1, x: 1}\n", "line 2: row.0.x: unknown key"),
-        ("either: {type: circle, radius: 1, x: 1}\n", "either.Circle.x: unknown key"),
-        ("row: 3\n", "line 1: row: Input should be a valid list (it is 3)"),
         ("? [1, 2]\n: 3\n", "line 1: (1, 2): Keys should be strings"),
     ],
 )
@@ -74,12 +69,6 @@ def test_a_fault_is_named_with_file_line_and_key(tmp_path: Path, text: str, faul
     assert fault in str(caught.value)
 
 
-def test_every_fault_has_its_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read_config(write(tmp_path, "size: big\nrow: 3\n"), Drawing)
-    assert len(str(caught.value).splitlines()) == 2
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -88,7 +77,6 @@ def test_every_fault_has_its_line(tmp_path: Path) -> None:
         ("a: 1\na: 2\n", 'line 2, column 1: found duplicate key "a"'),
         ("a: " + "[" * 1000, "is not valid YAML: maximum recursion depth"),
         ("a: !!python/object/apply:os.getcwd []\n", "is not valid YAML"),
-        ("a: !!bool maybe\n", "is not valid YAML: 'maybe'"),
         (f"a: {'9' * 200_000}", "is not valid YAML: Exceeds the limit"),
     ],
 )
@@ -105,16 +93,15 @@ def test_long_keys_and_many_faults_make_a_short_message(tmp_path: Path, text: st
     assert len(str(caught.value)) < 5_000
 
 
-@pytest.mark.timeout(20)
-@pytest.mark.parametrize("end", ["size: *a8", "main: {<<: *a8}", "row: &row [*row]"])
-def test_aliases_that_stand_for_gigabytes_or_for_themselves_are_refused(
-    tmp_path: Path, end: str
-) -> None:
-    """Writing the value into the message, or checking it, would take hours."""
-    levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    text = "\n".join(["a0: &a0 [x, x, x]", *(levels if "a8" in end else ()), f"{end}\n"])
-    with pytest.raises(ConfigError, match=r"its aliases written out it has ([\d,]{11}|inf) char"):
-        read_config(write(tmp_path, text), Drawing)
+@pytest.mark.parametrize("end", ["size: *a", "main: {<<: *a}", "row: &row [*row]"])
+def test_aliases_which_can_stand_for_gigabytes_are_refused(tmp_path: Path, end: str) -> None:
+    with pytest.raises(ConfigError, match=r"aliases, such as \*name, are not read; write out"):
+        read_config(write(tmp_path, f"a: &a {{size: 3}}\n{end}\n"), Drawing)
+
+
+def test_what_is_written_twice_comes_back_without_aliases() -> None:
+    twice = {"a": 2, "b": "2 * 3"}
+    assert yaml_value(yaml_text({"x": twice, "y": twice})) == {"x": twice, "y": twice}
 
 
 def test_settings_with_a_huge_value_name_its_beginning() -> None:

@@ -7,9 +7,6 @@ from html.parser import HTMLParser
 import pytest
 
 from llmsim_lab._util.html import (
-    SERIES_COLOURS,
-    STATUS_COLOURS,
-    badge,
     details,
     join,
     pairs,
@@ -72,40 +69,3 @@ def test_a_very_long_text_is_cut_and_says_so() -> None:
     html = safe("<" * 100_000)
     assert len(html) < 90_000
     assert html.endswith("<em>… 80,000 more characters</em>")
-
-
-@pytest.mark.parametrize("status", STATUS_COLOURS)
-def test_a_status_label_can_be_read_and_names_the_status(status: str) -> None:
-    assert contrast(rgb("#fff"), rgb(STATUS_COLOURS[status])) >= 4.5
-    assert f">{status}</span>" in badge(status)  # type: ignore[arg-type]
-
-
-# The tokens
-
-
-PAGES = (255, 255, 255), (33, 33, 33)
-"""JupyterLab's, light and dark; a dark page is a little lighter than its outputs."""
-
-
-def luminance(colour: tuple[float, ...]) -> float:
-    parts = [part / 255 for part in colour[:3]]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def contrast(one: tuple[float, ...], two: tuple[float, ...]) -> float:
-    """The ratio that WCAG 2 defines."""
-    high, low = sorted((luminance(one), luminance(two)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-def rgb(colour: str) -> tuple[float, ...]:
-    digits = colour.removeprefix("#")
-    digits = "".join(2 * d for d in digits) if len(digits) == 3 else digits
-    return tuple(int(digits[at : at + 2], 16) for at in (0, 2, 4))
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_bars_and_marks_stand_out_from_the_page(page: tuple[float, ...]) -> None:
-    for bar in SERIES_COLOURS[:2]:
-        assert contrast(rgb(bar), page) >= 3

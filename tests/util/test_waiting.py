@@ -29,10 +29,6 @@ async def fail(error: BaseException, delay_s: float = 0.0) -> int:
 # gather_all
 
 
-async def test_results_come_in_the_order_of_the_work() -> None:
-    assert await gather_all([give(1, 0.02), give(2), give(3, 0.01)]) == [1, 2, 3]
-
-
 async def test_a_failure_cancels_the_rest_and_waits_until_it_has_stopped() -> None:
     stopped = asyncio.Event()
 
@@ -71,10 +67,6 @@ async def test_a_cancelled_caller_sees_the_cancellation_not_a_failure_it_brought
 
 
 # run_sync
-
-
-def test_async_work_runs_from_plain_code() -> None:
-    assert run_sync(give(7)) == 7
 
 
 async def test_async_work_runs_from_plain_code_inside_a_running_loop() -> None:

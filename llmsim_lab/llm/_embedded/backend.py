@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
 from llmsim_lab.llm._embedded import weights
 from llmsim_lab.llm._embedded.server import ChildProcess, shared_server
@@ -47,15 +48,10 @@ class EmbeddedBackend:
     streams = True
 
     def __init__(self, model: str | Path | None = None, *, num_ctx: int = 4096) -> None:
-        if num_ctx < 1:
-            raise ConfigError(f"num_ctx={num_ctx} must be at least 1")
         self.name, self._known, self._path = _locate(model)
         self._trained = self._known.context_length if self._known else None
-        self._num_ctx = num_ctx
+        self._num_ctx = whole_number("num_ctx", num_ctx, least=1)
         self._server = shared_server(self._path)
-
-    def __repr__(self) -> str:
-        return f"EmbeddedBackend({self.name!r}, num_ctx={self._num_ctx})"
 
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.
@@ -90,14 +86,9 @@ class EmbeddedBackend:
         """
         if self._known is not None:
             await asyncio.to_thread(weights.verified_path, self._known)
-        return ModelInfo(
-            name=self.name,
-            backend="embedded",
-            digest=await asyncio.to_thread(weights.file_sha256, self._path),
-            context_length=self._trained,
-            capabilities=("completion",),
-            version=importlib.metadata.version(_RUNTIME) if runtime_installed() else None,
-        )
+        digest = await asyncio.to_thread(weights.file_sha256, self._path)
+        version = importlib.metadata.version(_RUNTIME) if runtime_installed() else None
+        return ModelInfo(name=self.name, backend="embedded", digest=digest, version=version)
 
     async def aclose(self) -> None:
         """Release the model; the last backend that uses it ends its process."""

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO
 
 from llmsim_lab._util.text import log_event, printable
-from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
+from llmsim_lab.errors import ConfigError, ModelFileError
 from llmsim_lab.llm._embedded.weights import usable_cores
 from llmsim_lab.llm._embedded.wire import extend
 from llmsim_lab.llm._openai import OpenAIBackend
@@ -91,8 +91,7 @@ class ModelServer:
 
         Raises:
             ConfigError: the runtime cannot be loaded.
-            ModelFileError: the model cannot be loaded.
-            BackendError: it was not ready in time.
+            ModelFileError: the model cannot be loaded, or not in time.
         """
         with self._starting:  # a start that was given up continues in its thread
             if child := self.running(num_ctx):
@@ -141,8 +140,7 @@ class ChildProcess:
 
     Raises:
         ConfigError: the runtime cannot be loaded.
-        ModelFileError: the model cannot be loaded.
-        BackendError: it was not ready in time.
+        ModelFileError: the model cannot be loaded, or not in time.
     """
 
     def __init__(self, model: Path, num_ctx: int) -> None:
@@ -219,16 +217,11 @@ class ChildProcess:
                 "pip install 'llmsim-lab[embedded]' installs it; on Linux it needs libgomp.so.1: "
                 "'apt-get install libgomp1' or 'dnf install libgomp'"
             )
-        if time.monotonic() - began >= _STARTUP_S:
-            raise BackendError(
-                f"the embedded model was not ready within {_STARTUP_S:g} s; check whether the "
-                "machine is busy, or take a smaller model",
-                reason="timeout",
-                retry=True,
-            )
+        is_late = time.monotonic() - began >= _STARTUP_S
+        why = f"it was not ready within {_STARTUP_S:g} s" if is_late else self.ending()
         raise ModelFileError(
-            f"{settings['model']} cannot be loaded with num_ctx={settings['num_ctx']}: "
-            f"{self.ending()}; the file may be damaged or too new for the runtime"
+            f"{settings['model']} cannot be loaded with num_ctx={settings['num_ctx']}: {why}; the "
+            "file may be damaged or too new for the runtime, or the machine busy"
         )
 
 

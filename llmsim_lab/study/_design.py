@@ -28,13 +28,14 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import among, faults
 from llmsim_lab.errors import ConfigError, LabError, PromptError
-from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
+from llmsim_lab.llm import LLMClient, Tape, connect
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._records import config_of
-from llmsim_lab.run._run import NoModel, _listed, _load, checked_state
+from llmsim_lab.run._run import NoModel, _checked_client, _listed, _load, checked_state
 from llmsim_lab.run._session import Session
+from llmsim_lab.tape._lines import RunInfo
 
 AnyRun = Any
 """A run of any class."""
@@ -156,8 +157,9 @@ class World:
             raise ConfigError(f"{', '.join(sorted(twice))} cannot be both fixed and varied")
         self.cls: type[AnyRun] = source
         self.fixed, self.again, self.code = fixed, recorded is not None, dict[str, str]()
-        self.turns = 0 if turns is None else whole_number("turns", turns, least=1)
         self.base = recorded or _first_config(source.config_type, fixed)
+        end = self.base.turns if turns is None else turns
+        self.turns = 0 if self.again else whole_number("turns", end, least=1)
         names = [name for name in (*fixed, *self.factors) if name not in _SPECIAL]
         self._paths = {name: self._path(name) for name in names}
 
@@ -167,12 +169,10 @@ class World:
         if name in _OWN:
             raise ConfigError(f"{name!r} is not a factor; say Study(..., {_OWN[name]})")
         path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
-        settings = LLMConfig.model_fields.keys() - {"model"}  # a factor of that name is the client
-        if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= settings):
+        if path[0] in fields and name != "llm.model":  # a client's model is the factor "model"
             return path
         known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
-        known += [*_SPECIAL, *(f"llm.{it}" for it in settings)]
-        near = among(name if path[0] == "llm" else path[0], known)
+        near = among(path[0], [*known, *_SPECIAL, "llm.temperature"])
         raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{near}")
 
     def arms(self, *, aa: bool) -> list[Arm]:
@@ -230,23 +230,67 @@ class World:
 
     # --- making runs -------------------------------------------------------------------------
 
-    def run(self, arm: Arm, seed: int, client: LLMClient | None, *, wording: int = 0) -> AnyRun:
-        """Return a new run of an arm with a seed, on no tape.
+    def begin(
+        self,
+        arm: Arm,
+        client: LLMClient | None,
+        number: int,
+        play: tuple[int, int] = (0, 1),
+        source: Tape | None = None,
+        since: int = 0,
+    ) -> AnyRun:
+        """Return a run of an arm on no tape yet: a new one, or one that continues a recorded one.
+
+        Args:
+            arm: the arm.
+            client: the model.
+            number: the seed; or the recorded run's number.
+            play: which of the arm's wordings, and which sample.
+            source: where the recorded run is, which is continued from its last turn.
+            since: how many of the arm's interventions that run has had already.
 
         Raises:
             ConfigError: a level is wrong.
         """
-        own = {"seed": seed, **({"turns": self.turns} if self.turns else {})}
-        config, state = self.config(arm, own, self.base), self.level(arm, "state")
-        run = self.cls(config, llm_client=client, state=state, **self.given(arm))
-        # Wordings have seeds of their own: with the same they would resemble each other more than
-        # new ones do. Without a replicate the server draws.
-        if run.config.replicate is not None:
-            draw = run.config.replicate + arm.further + _MOST_SAMPLES * wording
-            run.config = run.config.model_copy(update={"replicate": draw})
-        self.edit(run, arm, wording)
-        for item in self.interventions(arm):
+        if source is None:
+            config = self.config(arm, {"seed": number, "turns": self.turns}, self.base)
+            run = self.cls(
+                config, llm_client=client, state=self.level(arm, "state"), **self.given(arm)
+            )
+            # Wordings have seeds of their own: with the same they would resemble each other more
+            # than new ones do. Without a replicate the server draws.
+            if (first := run.config.replicate) is not None:
+                draw = first + arm.further + _MOST_SAMPLES * play[0]
+                run.config = run.config.model_copy(update={"replicate": draw})
+        else:
+            run = self._continued(arm, client, source.run(number), play, source)
+        self.edit(run, arm, play[0])
+        for item in self.interventions(arm, run.turn_number)[since:]:
+            if self.again and item.turn != run.turn_number:
+                raise ConfigError(f"turn {item.turn} is not the situation's: leave out the turn")
+            if not self.again and item.turn > self.turns:
+                end = f"since runs end at turn {self.turns}"
+                raise ConfigError(f"turn {item.turn} is never reached, {end}")
             run.intervene(item.turn, item.set, note=item.note)
+        return run
+
+    def _continued(
+        self, arm: Arm, client: LLMClient | None, info: RunInfo, play: tuple[int, int], tape: Tape
+    ) -> AnyRun:
+        if self.again:
+            manifest, recorded = dict(info.manifest), config_of(info, self.cls)
+            draw = (recorded.replicate or 0) + play[1] + _MOST_SAMPLES * play[0]
+            config = self.config(arm, {"replicate": draw}, recorded)
+            manifest["config"] = config.model_dump(mode="json", by_alias=True)
+            if manifest["llm"]:  # with a seed there, all samples would be one
+                manifest["llm"] = {**manifest["llm"], "seed": None, **self.llm_settings(arm)}
+            info = replace(info, manifest=manifest)
+        run: AnyRun = _load(tape, info, client, self.given(arm), self.cls)
+        if run.llm_client is not None and isinstance(run.llm_client.backend, NoModel):
+            run.llm_client = None  # what is asked is live
+        run._session, run.planned = Session(), run.planned if self.again else {}
+        if self.again and (state := self.level(arm, "state")) is not None:
+            run.turns[-1] = replace(run.turns[-1], state=checked_state(run, state, "starts from"))
         return run
 
     def config(self, arm: Arm, changes: Mapping[str, Any], base: Any) -> Any:
@@ -286,42 +330,6 @@ class World:
         players = self.level(arm, "players")
         return {} if players is None else {"players": players}
 
-    def forked(
-        self, arm: Arm, tape: Tape, number: int, client: Any, play: tuple[int, int], since: int = 0
-    ) -> AnyRun:
-        """Return a run that continues a recorded one from its last turn as an arm, on no tape yet.
-
-        Args:
-            arm: the arm.
-            tape: where the run is.
-            number: the run's.
-            client: the model.
-            play: which of the arm's wordings, and which sample.
-            since: how many of the arm's interventions the run has had already.
-        """
-        info, (wording, sample) = tape.run(number), play
-        if self.again:
-            manifest, recorded = dict(info.manifest), config_of(info, self.cls)
-            draw = (recorded.replicate or 0) + sample + _MOST_SAMPLES * wording
-            config = self.config(arm, {"replicate": draw}, recorded)
-            manifest["config"] = config.model_dump(mode="json", by_alias=True)
-            if manifest["llm"]:  # with a seed there, all samples would be one
-                manifest["llm"] = {**manifest["llm"], "seed": None, **self.llm_settings(arm)}
-            info = replace(info, manifest=manifest)
-        run: AnyRun = _load(tape, info, client, self.given(arm), self.cls)
-        if run.llm_client is not None and isinstance(run.llm_client.backend, NoModel):
-            run.llm_client = None  # what is asked is live
-        run._session, run.planned = Session(), run.planned if self.again else {}
-        latest, state = run.turns[-1], self.level(arm, "state")
-        if self.again and state is not None:
-            run.turns[-1] = replace(latest, state=checked_state(run, state, "starts from"))
-        self.edit(run, arm, wording)
-        for item in self.interventions(arm, latest.number)[since:]:
-            if self.again and item.turn != latest.number:
-                raise ConfigError(f"turn {item.turn} is not the situation's: leave out the turn")
-            run.intervene(item.turn, item.set, note=item.note)
-        return run
-
     def edit(self, run: AnyRun, arm: Arm, wording: int, *, resumed: bool = False) -> None:
         """Have a run ask with edited prompts: those that it has, and others as they are asked."""
         if (level := list(self.wordings(arm).values())[wording]) is None:
@@ -341,32 +349,19 @@ class World:
             source: where the recorded run is that the arms would continue.
 
         Raises:
-            ConfigError: a level is wrong, or nothing says how many turns there are.
+            ConfigError: a level is wrong.
         """
         runs: list[AnyRun] = []
         for arm in arms:
             try:
                 for wording in range(len(self.wordings(arm))):
-                    runs.append(self.trial(arm, seed, source, wording))
+                    runs.append(self.begin(arm, None, seed, (wording, 1), source))
                     if source is not None and runs[-1]._edit is not None:
                         runs[-1]._edit.check()
             except LabError as error:
                 raise ConfigError(f"arm {arm.name!r}: {error}") from error
-        self.turns = self.turns or runs[0].config.turns
-        if not self.turns and not self.again:
-            raise ConfigError("say how many turns each run has: Study(..., turns=20)")
-        for arm in [] if self.again else arms:
-            if late := [item for item in self.interventions(arm) if item.turn > self.turns]:
-                where = f"arm {arm.name!r}: turn {late[0].turn}"
-                raise ConfigError(f"{where} is never reached, since runs end at turn {self.turns}")
         self.code = runs[0].code_digests  # here, where the sources are: a worker has none
         return runs[0]
-
-    def trial(self, arm: Arm, seed: int, source: Tape | None, wording: int = 0) -> AnyRun:
-        """Return a run of an arm without a model; ``seed`` and ``source`` as for ``checked``."""
-        if source is None:
-            return self.run(arm, seed, None, wording=wording)
-        return self.forked(arm, source, seed, None, (wording, 1))
 
 
 def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
@@ -467,7 +462,7 @@ class Models:
 
     def __init__(self, given: Any) -> None:
         self.given = given
-        self._clients: dict[Any, LLMClient] = {}
+        self._clients: dict[Any, Any] = {}
 
     def of(self, world: World, arm: Arm) -> LLMClient | None:
         """Return the client of an arm's runs; None where there is no model.
@@ -480,15 +475,11 @@ class Models:
             return None
         key = model if isinstance(model, str) else id(model)
         if key not in self._clients:
-            client = model() if callable(model) else model
-            if isinstance(client, str):
-                client = connect(client, config=getattr(world.base, "llm", None), quiet=True)
-            if not isinstance(client, LLMClient):
-                raise ConfigError(
-                    f"model={model!r:.40} gives {client!r:.40}, which is not a client"
-                )
-            self._clients[key] = client
-        client = self._clients[key]
+            made = model() if callable(model) else model
+            if isinstance(made, str):
+                made = connect(made, config=getattr(world.base, "llm", None), quiet=True)
+            self._clients[key] = _checked_client(made)
+        client: LLMClient = self._clients[key]
         if settings := world.llm_settings(arm):
             config = type(client.config)(**{**client.config.model_dump(), **settings})
             client = client.with_config(config)

@@ -109,7 +109,7 @@ def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
     players = demonstration.players
     for row, player in enumerate(players):
         found = demonstration._judged(player)
-        if found is None:
+        if isinstance(found, str):
             axes.text(0, row, " too few seeds", fontsize=8, va="center")
             continue
         one, (colour, _) = found["inflation"], _LOOKS.get(player, (_MODEL, "-"))

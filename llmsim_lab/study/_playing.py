@@ -139,8 +139,6 @@ class Job:
                     runs[tuple(note["play"])] = info
                 elif note and info.id > max(self.forks, default=0):
                     why = f"is not of arm {self.arm!r}, {self.where}"
-            if any(info.id in self.forks for info in runs.values()):
-                why = "was made by another version, which gave copied runs other numbers"
             if runs and tape.journal.index.broken:
                 why = "was changed since it was recorded"
         except TapeError as error:
@@ -250,7 +248,7 @@ class StudyPlayer:
             return info.outcome == "done"
         # Somebody may have played single turns of it by hand.
         [last] = load_turns(self.world.cls, tape, info.id, tape.turn_records(info.id)[-1:])
-        return bool(self.world.run(self.arms[job.arm], job.run, None).done(last.state))
+        return bool(self.world.begin(self.arms[job.arm], None, job.run).done(last.state))
 
     async def play(self, job: Job, file: Path) -> StudyRun:
         """Play what is left of a job; what goes wrong is in what is returned."""
@@ -302,19 +300,18 @@ class StudyPlayer:
             run: AnyRun = resume(tape, info.id, llm_client=client, kind=world.cls, **given)
             world.edit(run, arm, wording, resumed=True)
             return run
-        number = dict(zip(job.plays, job.forks, strict=False)).get(play)
-        if number is None:
-            run = world.run(arm, job.run, client, wording=wording)
+        if job.forks:
+            number = job.forks[job.plays.index(play)]
+            run = world.begin(arm, client, number, play, tape, job.since)
+            origin = {"verb": "fork", "parent": number, "fork_turn": run.turn_number}
         else:
-            run = world.forked(arm, tape, number, client, play, job.since)
+            run, origin = world.begin(arm, client, job.run, play), {}
         parts = [job.arm, list(world.wordings(arm))[wording], job.where]
         name = ", ".join(filter(None, [*parts, f"sample {sample}" if world.again else ""]))
         run.config = run.config.model_copy(update={"name": name})
         # A file may be copied to another one's name.
         known = {"code": world.code, NOTE: {"job": job.digest, "play": list(play)}}
-        if number is None:
-            return record(run, tape, known)
-        return record(run, tape, known, verb="fork", parent=number, fork_turn=run.turn_number)
+        return record(run, tape, known, **origin)
 
     @property
     def is_spent(self) -> bool:

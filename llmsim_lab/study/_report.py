@@ -38,8 +38,9 @@ overflow-wrap:break-word}}h2{{padding-top:.9rem;border-top:1px solid}}
 def report_html(study: Any) -> str:
     """Return a study's report as a page."""
     # Each with what its file says, and the rows of its frames.
-    begun = [(it, *study.contents(it)) for it in study.progress() if it.tape and it.turns]
-    infos = [info for _, its, _ in begun for info in its.values()]
+    begun = [(it, study.contents(it)) for it in study.progress() if it.tape and it.turns]
+    infos = [info for _, plays in begun for info, _ in plays.values()]
+    models = sorted({str(it.manifest["model"]["name"]) for it in infos if it.manifest["model"]})
     sections = {
         "Effects": _effects(study),
         "Charts": _charts(study),
@@ -47,7 +48,10 @@ def report_html(study: Any) -> str:
         "What failed": _failures(study),
         "Runs": _runs(study, begun),
     }
-    parts = [styled(study.name, tag="h1"), safe("; ".join([study._about(), *_facts(infos)]))]
+    parts = [
+        styled(study.name, tag="h1"),
+        safe(f"{study._about()}; it asks {', '.join(models) or 'no model'}"),
+    ]
     for title, content in sections.items():
         # A keyboard reaches what scrolls.
         wide = Markup('<div class="wide" tabindex="0" role="group" aria-label="{}"><table ')
@@ -56,16 +60,6 @@ def report_html(study: Any) -> str:
         parts.append(Markup("<section><h2>{}</h2>{}</section>").format(title, shown))
     parts.append(styled(f"Written by llmsim-lab {version('llmsim-lab')}.", tag="p"))
     return _PAGE.format(title=safe(f"Study {study.name}"), body=join(parts, between="\n"))
-
-
-def _facts(infos: Sequence[Any]) -> Iterator[str]:
-    """Yield which models were asked, when, and with which versions."""
-    models = {str((it.manifest["model"] or {}).get("name", "")) for it in infos}
-    yield f"it asks {', '.join(sorted(filter(None, models))) or 'no model'}"
-    if days := sorted({it.started[:10] for it in infos}):
-        yield f"played {' to '.join(dict.fromkeys([days[0], days[-1]]))}"
-    made = {f"with {it.manifest['package']}, Python {it.manifest['python']}" for it in infos}
-    yield from sorted(made)
 
 
 def _effects(study: Any) -> Iterator[Markup]:
@@ -105,8 +99,8 @@ def _design(study: Any, begun: Sequence[Any]) -> Iterator[Markup]:
     yield pairs([("reference", study.reference), ("units", units)])
     yield study.arms_table()
     settings, prompts = dict[str, Any](), dict[str, Any]()
-    for entry, infos, _ in begun:
-        for manifest in (info.manifest for info in infos.values()):
+    for entry, plays in begun:
+        for manifest in (info.manifest for info, _ in plays.values()):
             settings.setdefault(entry.arm, {**manifest["config"], "model": manifest["model"]})
             prompts |= {it["digest"]: it for it in (manifest.get("prompts") or {}).values()}
     for arm, own in settings.items():
@@ -130,8 +124,8 @@ def _runs(study: Any, begun: Sequence[Any]) -> Iterator[Markup]:
     names, files = ["calls", "repaired", "fallback", "failed"], []
     counts = study.to_frame().reindex(columns=names).sum().astype(int)
     yield pairs(counts.items(), caption="calls of complete runs")
-    for entry, _, frames in begun:
-        rows = [row for its in frames.values() for row in its.values()]
+    for entry, plays in begun:
+        rows = [row for _, its in plays.values() for row in its.values()]
         plain = [{name: it for name, it in row.items() if name != "seconds"} for row in rows]
         text = json.dumps(plain, sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -20,6 +20,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -74,7 +75,7 @@ Outcomes = Outcome | Mapping[str, Outcome] | Sequence[Outcome]
 """A column of the frame, a name that the world has for one, or a function of the run."""
 Model = LLMClient | str | Callable[[], LLMClient]
 Units = Sequence[Mapping[str, Any]]
-Contents = tuple[Mapping[Play, RunInfo], Mapping[Play, Mapping[int, Any]]]
+Contents = Mapping[Play, tuple[RunInfo, Mapping[int, Any]]]
 """What a file says of its runs, and the rows of their frames by turn."""
 
 _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
@@ -170,7 +171,7 @@ class Study:
         tape: the folder of its runs.
 
     Raises:
-        ConfigError: a name or a level is wrong, or ``tape`` is a file.
+        ConfigError: a name or a level is wrong.
 
     Example:
         >>> from llmsim_lab.statechart import SocialSimulation
@@ -281,12 +282,9 @@ class Study:
         self._known: dict[Key, list[dict[str, Any]]] = {}
         self._leaders: dict[str, tuple[Arm, int, int]] = {}
         self._jobs = {job.key: job for job in self._all_jobs(units)}
-        self._temporary = not tape
         self.tape = Path(tape or tempfile.mkdtemp(prefix="llmsim-study-"))
-        if self._temporary:
+        if not tape:
             weakref.finalize(self, shutil.rmtree, self.tape, ignore_errors=True)
-        if self.tape.is_file():
-            raise ConfigError(f"{tape} is a file, and a study is a folder with a tape for each run")
         self._files = {key: _kept(self.tape / job.file_name) for key, job in self._jobs.items()}
         self._entries = {key: StudyRun(*key) for key in product(self.arms, self.units)}
         self._find()
@@ -308,8 +306,8 @@ class Study:
         for unit in units:
             situation, at = {"unit": unit["unit"], "run": unit["run"]}, unit.get("turn", 0)
             for name, arm in self._arms.items():
-                wordings = range(len(world.wordings(arm)))
-                plays = tuple((it, n) for it in wordings for n in range(1, self._samples + 1))
+                samples = range(1, self._samples + 1)
+                plays = tuple(product(range(len(world.wordings(arm))), samples))
                 own: dict[str, Any] = {"plays": plays, "end": world.turns, "at": at}
                 specs = [digests[name], unit["digest"]]
                 if world.again:
@@ -336,11 +334,7 @@ class Study:
         try:
             return run_sync(self.arun(parallel=parallel, **how))
         except KeyboardInterrupt as error:
-            explain(
-                error,
-                f"{self.counts['done']} of {counted(len(self._jobs), 'run')} are done and kept, "
-                f"and of the others all whole turns, in {self.tape}; .run() plays the rest.",
-            )
+            explain(error, f"All whole turns are kept in {self.tape}; .run() plays the rest.")
             raise
 
     async def arun(
@@ -371,15 +365,13 @@ class Study:
             ConfigError: there is no model, a prompt's name or edit is wrong, or the study or
                 another one in its folder is being played already.
         """
-        if self.running:
-            raise ConfigError("this study is being played; wait for it, or cancel it")
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
-        if executor is not None and (budget is not None or self._temporary):
-            raise ConfigError("executor= takes a folder, Study(tape='study/'), and no budget=")
-        self._task = asyncio.current_task()
-        try:
-            with sole_player(self.tape):
+        if executor is not None and budget is not None:
+            raise ConfigError("executor= takes no budget=, since workers do not know of each other")
+        with sole_player(self.tape):
+            self._task = asyncio.current_task()
+            try:
                 self._find()
                 if others := self.others:
                     reason = "they are of other settings, seeds or code, and do not count"
@@ -404,11 +396,11 @@ class Study:
                             async for entry in ended:
                                 advance()
                                 self._take(entry)
-        finally:
-            self._task = self._player.purse = None
-            self._player.playing.clear()
-            self._find()
-            self._tell()
+            finally:
+                self._task = self._player.purse = None
+                self._player.playing.clear()
+                self._find()
+                self._tell()
         return self
 
     async def _rehearse(self, arms: Container[str]) -> None:
@@ -437,7 +429,8 @@ class Study:
                     self._warn("PROMPT_UNCHANGED", arm=arm.name, wording=wording, reason=reason)
 
     def _trial(self, arm: Arm, wording: int = 0) -> AnyRun:
-        return self._world.trial(arm, next(iter(self._jobs.values())).run, self._source, wording)
+        first = next(iter(self._jobs.values())).run
+        return self._world.begin(arm, None, first, (wording, 1), self._source)
 
     def _take(self, entry: StudyRun) -> None:
         """Take up what was played, as it ends."""
@@ -456,11 +449,7 @@ class Study:
                 copy_runs(self._source, [job.run], job.at, file)
             elif job.arm in self._leaders:
                 leader = self._leaders[job.arm][0].name, job.unit
-                its = self._entries[leader]
-                if its.status == "failed":
-                    why = f"it shares a run with arm {leader[0]!r}, which failed: {its.error}"
-                    self._entries[key] = replace(self._entries[key], status="failed", error=why)
-                if its.status != "done":
+                if self._entries[leader].status != "done":
                     continue
                 with Tape(self._files[leader], read_only=True) as tape:
                     runs = sorted(info.id for info in self._jobs[leader].runs_on(tape).values())
@@ -576,7 +565,7 @@ class Study:
         rows: list[dict[str, Any]] = []
         for entry in self._entries.values():
             if entry.status in ("done", "failed"):
-                own = known.get(entry.key) or self._rows_of(entry, outcomes)
+                own = known.get(entry.key) or list(self._rows_of(entry, outcomes))
                 if entry.status == "done":
                     known[entry.key] = own
                 unit = {"unit": entry.unit, "run": self._jobs[entry.key].run}
@@ -586,55 +575,51 @@ class Study:
 
     def contents(self, entry: StudyRun) -> Contents:
         """Return what a run's file says; of one that is done it is read once."""
-        if entry.key in self._read:
-            return self._read[entry.key]
-        with Tape(entry.tape or "", read_only=True) as tape:
-            infos = dict(sorted(self._jobs[entry.key].runs_on(tape).items()))
-            found = infos, {play: tape.frame_rows(info.id) for play, info in infos.items()}
-        if entry.status == "done":
-            self._read[entry.key] = found
+        if (found := self._read.get(entry.key)) is None:
+            with Tape(entry.tape or "", read_only=True) as tape:
+                runs = sorted(self._jobs[entry.key].runs_on(tape).items())
+                found = {play: (info, tape.frame_rows(info.id)) for play, info in runs}
+            if entry.status == "done":
+                self._read[entry.key] = found
         return found
 
-    def _rows_of(self, entry: StudyRun, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
-        """Return the rows of one job's values, without what they share."""
+    def _rows_of(
+        self, entry: StudyRun, outcomes: Mapping[str, Outcome]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the rows of one job's values, without what they share."""
         job, labels = self._jobs[entry.key], list(self._world.wordings(self._arms[entry.arm]))
-        infos, frames = self.contents(entry) if entry.status == "done" else ({}, {})
-        rows: list[dict[str, Any]] = []
-        for play in job.plays:
-            run = None
-            for label, outcome in outcomes.items():
-                values: Mapping[int, Any]
-                if not frames:
-                    values = {entry.turns: None}
-                elif self._world.again and infos[play].turns < job.end:  # over before
-                    values = {job.end: None}
-                elif isinstance(outcome, str):
-                    values = self._by_name(outcome, job, play, infos[play], frames[play])
+        plays = self.contents(entry) if entry.status == "done" else {}
+        loaded = lru_cache(1)(partial(self._loaded, job))  # for functions, one after the other
+        for play, (label, outcome) in product(job.plays, outcomes.items()):
+            values: Mapping[int, Any] = {entry.turns: None}
+            if play in plays and self._world.again and plays[play][0].turns < job.end:
+                values = {job.end: None}  # it was over before
+            elif play in plays:
+                if isinstance(outcome, str):
+                    values = self._by_name(outcome, *plays[play], partial(loaded, play))
                 else:
-                    run = run or self._loaded(job, play)
-                    values = {run.turn_number: _by_function(outcome, run, label, job)}
-                head = {"wording": labels[play[0]], "replicate": play[1], "outcome": label}
-                for at, value in values.items():
-                    number = math.nan if value is None else value
-                    own = number if isinstance(number, str) else float(number)
-                    rows.append({**head, "turn": at, "value": own})
-        return rows
+                    values = _by_function(outcome, loaded(play), label, job)
+            head = {"wording": labels[play[0]], "replicate": play[1], "outcome": label}
+            for turn, value in values.items():
+                known = math.nan if value is None else value
+                own = known if isinstance(known, str) else float(known)
+                yield {**head, "turn": turn, "value": own}
 
     def _by_name(
-        self, outcome: str, job: Job, play: Play, info: RunInfo, rows: Mapping[int, Any]
+        self, outcome: str, info: RunInfo, rows: Mapping[int, Any], load: Callable[[], AnyRun]
     ) -> Mapping[int, Any]:
         """Return an outcome by turn: a measure of the whole run, a column, a field of replies."""
         cls, last, column = self._world.cls, max(rows), outcome.removesuffix(LAST)
         if measure := cls.measures(config_of(info, cls)).get(outcome):
             return {last: measure(frame_of(list(rows.values())))}
         known = list(dict.fromkeys(name for row in rows.values() for name in row))
-        if column in known:
-            if self._world.again or outcome.endswith(LAST):
-                return {last: rows[last].get(column)}
-            return {turn: row.get(column) for turn, row in rows.items() if turn > min(rows)}
-        if not self._world.again:
+        if column not in known and self._world.again:
+            return {last: _in_replies(load().turns[-1], outcome)}
+        if column not in known:
             raise ConfigError(f"outcome {outcome!r}: not a column of these{among(column, known)}")
-        return {last: _in_replies(self._loaded(job, play).turns[-1], outcome)}
+        if self._world.again or outcome.endswith(LAST):
+            return {last: rows[last].get(column)}
+        return {turn: row.get(column) for turn, row in rows.items() if turn > min(rows)}
 
     def simulation(self, arm: str, unit: Unit, *, wording: str = "", replicate: int = 1) -> AnyRun:
         """Return one run to look at: its turns, calls and decisions.
@@ -683,11 +668,11 @@ class Study:
         rows = []
         for entry in self._entries.values():
             labels = list(self._world.wordings(self._arms[entry.arm]))
-            plays = self.contents(entry)[1] if entry.status == "done" else {}
-            for (wording, sample), its in plays.items():
+            plays = self.contents(entry) if entry.status == "done" else {}
+            for (wording, sample), (_, its) in plays.items():
                 for row in [its[max(its)]] if self._world.again else its.values():
-                    own = {"unit": entry.unit, "wording": labels[wording], "replicate": sample}
-                    own = {"arm": entry.arm, **own, **row}
+                    own = {"wording": labels[wording], "replicate": sample, **row}
+                    own = {"arm": entry.arm, "unit": entry.unit, **own}
                     rows.append({"arm": entry.arm, **self._levels(entry.arm, own), **own})
         return frame_of(rows)
 
@@ -731,13 +716,9 @@ class Study:
         parts = getattr(type(trial.state), "model_fields", ())
         for item in found.values():
             name = str(item).removesuffix(LAST)
-            if isinstance(item, str) and name not in known and name.partition(".")[0] not in parts:
+            if not callable(item) and name not in known and name.partition(".")[0] not in parts:
                 where = f"is not a column of {type(trial).__name__}{among(name, known)}"
-                raise ConfigError(f"outcome {item!r} {where}")
-            if not isinstance(item, str) and not callable(item):
-                raise ConfigError(
-                    f"outcome {item!r:.60} is neither a column nor a function of a run"
-                )
+                raise ConfigError(f"outcome {item!r:.60} {where}")
         return found
 
     def effects(
@@ -778,8 +759,7 @@ class Study:
                 found.append(replace(it, note="; ".join(filter(None, [_AA_NOTE, it.note]))))
         ended, whole = self.counts["done"] + self.counts["failed"], len(self._jobs)
         if ended < whole:
-            so_far = f"{ended} of {whole} runs so far: to stop as soon as p < .05 finds something "
-            so_far += "far more often than one time in twenty"
+            so_far = f"{ended} of {whole} runs so far: do not stop as soon as p < .05"
             found.label = "; ".join(filter(None, [found.label, so_far]))
         return found
 
@@ -821,8 +801,8 @@ class Study:
     def plan(self, pilot: Study | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.
 
-        Calls, tokens and time are those of the turns so far; of recorded turns, where situations
-        are asked again; before anything was played, calls are counted in one turn of chance.
+        Calls, tokens and time are those of the turns so far; before anything was played, calls are
+        counted in one turn of chance.
 
         Args:
             pilot: a smaller study; this one if not given.
@@ -835,10 +815,6 @@ class Study:
         turns -= sum(max(0, self._entries[job.key].turns - job.at) for job in left)
         played, where = (pilot or self).to_frame(), "the mean of the turns so far"
         costs: dict[str, Any] = {}
-        if played.empty and self._source is not None:
-            frames = map(self._source.frame_rows, {job.run for job in self._jobs.values()})
-            played = frame_of([row for rows in frames for row in rows.values()])
-            where = "the mean of the recorded turns"
         if not played.empty and (later := played["turn"] > 0).any():
             spent = played.loc[later, ["calls", "tokens", "seconds"]].astype(float).fillna(0)
             calls, tokens, seconds = (float(mean) * turns for mean in spent.mean())
@@ -849,8 +825,8 @@ class Study:
                 run = self._trial(self._arms[self.reference])
                 who = run.players  # chance players that the study has make no calls
                 answers = run_sync(_by_chance(run).step()).answers
-                seats = [(it.player, it.component, "*") for it in answers]
-                asked = [next((who[it] for it in names if it in who), "model") for names in seats]
+                rest = who.get("*", "model")
+                asked = [who.get(it.player, who.get(it.component, rest)) for it in answers]
                 costs["calls"] = asked.count("model") * turns
             except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
                 where += f" failed: {told(error)}"
@@ -1057,8 +1033,8 @@ def _situations(
             what = f"{[*missing, 'no turn'][0]} of run {info.id}"
             raise ConfigError(f"{what} was continued by it; {[*there] or 'none'} were")
         for turn in wanted:
-            place = {"unit": f"{info.id}:{turn}", "run": info.id, "turn": turn}
-            units.append({**place, "digest": there[turn]})
+            unit = f"{info.id}:{turn}"
+            units.append({"unit": unit, "run": info.id, "turn": turn, "digest": there[turn]})
     return units
 
 
@@ -1083,10 +1059,13 @@ def _in_replies(turn: Any, outcome: str) -> Any:
     return found[0]
 
 
-def _by_function(outcome: Callable[[AnyRun], Any], run: AnyRun, label: str, job: Job) -> Any:
+def _by_function(
+    outcome: Callable[[AnyRun], Any], run: AnyRun, label: str, job: Job
+) -> Mapping[int, Any]:
     try:
         value = outcome(run)
-        return value if isinstance(value, str) or value is None else float(value)
+        known = value is None or isinstance(value, str)
+        return {run.turn_number: value if known else float(value)}
     except Exception as error:
         raise ConfigError(
             f"outcome {label!r} fails for arm {job.arm!r}, {job.where}: {type(error).__name__}: "

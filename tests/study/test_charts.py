@@ -33,11 +33,6 @@ def test_an_outcome_with_turns_is_drawn_by_turn_and_by_arm() -> None:
     assert figure.alt == "level by arm. low: mean 2 of 2; high: mean 4 of 2."
 
 
-def test_an_outcome_without_turns_is_drawn_by_arm_alone() -> None:
-    figure = arms_figure(results_of(low=[1], high=[3]), "level", arms=["low", "high"])
-    assert len(figure.axes) == 1
-
-
 def test_an_arm_keeps_its_colour_while_another_has_no_runs() -> None:
     figure = arms_figure(results_of(late=[1, 2]), "level", arms=["early", "late"])
     assert [line.get_color() for line in figure.axes[0].lines] == [SERIES_COLOURS[1]]
@@ -72,16 +67,9 @@ def test_a_specification_curve_marks_what_each_estimate_was_made_with() -> None:
     ).assign(high=5.0)
     figure: Any = curve_figure(frame.sort_values("estimate", ignore_index=True), title="y")
     above, below = figure.axes
-    assert [tick.get_text() for tick in below.get_yticklabels()] == [
-        "order: y",
-        "order: x",
-        "wording: a",
-        "wording: b",
-    ]
-    marks = {
-        below.get_yticklabels()[int(line.get_ydata()[0])].get_text(): list(line.get_xdata())
-        for line in below.lines
-    }
+    names = [tick.get_text() for tick in below.get_yticklabels()]
+    assert names == ["order: y", "order: x", "wording: a", "wording: b"]
+    marks = {names[int(line.get_ydata()[0])]: list(line.get_xdata()) for line in below.lines}
     assert marks["wording: b"] == [0, 3]
     assert "4 specifications, +1.00 to +4.00" in figure.alt
     assert above.get_title(loc="left") == "y"

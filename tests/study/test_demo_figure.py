@@ -14,24 +14,17 @@ def test_the_picture_says_the_verdict_and_names_every_player_in_full(
     assert " ".join(figure.get_suptitle().split()) == shipped.verdict
     oil, slopes, plain, mirrored = figure.axes
     [legend] = figure.legends
-    names = [text.get_text() for text in legend.get_texts()]
-    count = len(shipped.runs)
-    seeds = f"{count} seed{'' if count == 1 else 's'}"
-    assert names == [
-        f"{shipped.model}: mean and range of {seeds}",
-        *shipped.players[1:],
-        "history, its own shocks",
-    ]
+    first, *names = [text.get_text() for text in legend.get_texts()]
+    assert first == f"{shipped.model}: mean and range of {len(shipped.runs)} seeds"
+    assert names == [*shipped.players[1:], "history, its own shocks"]
     assert [tick.get_text() for tick in slopes.get_yticklabels()] == shipped.players
     said = {"pass": "responds", "fail": "does not respond", "undecided": "undecided"}
     outcomes = [said[it] for it in shipped.to_frame()["verdict"]]
     assert [text.get_text() for text in slopes.texts] == outcomes
     assert "inflation below target, slump" in mirrored.get_title(loc="left")
     assert f"{shipped.response().mean:+.2f} under the model" in oil.get_title(loc="left")
-    assert [text.get_text() for text in plain.texts] == [
-        "lower bound of the rate",
-        "upper bound of the rate",
-    ]
+    bounds = [text.get_text() for text in plain.texts]
+    assert bounds == [f"{which} bound of the rate" for which in ("lower", "upper")]
 
 
 def test_means_are_over_seeds_and_end_where_one_does(shipped: Demonstration) -> None:

@@ -87,10 +87,11 @@ def judged(player: Any) -> EconomicsCard:
     return run.responds(seed=1)
 
 
-def flipped(question: Any) -> dict[str, int]:
-    state = question.state
-    seen = {"inflation": state.inflation, "output_gap": state.output_gap}
-    wanted = state.interest_rate - TaylorRule().rate(**seen, previous_rate=state.interest_rate)
+def move_to(question: Any, *, inertia: float = 0.0, sign: int = 1, more: float = 0.0) -> Any:
+    """Return the move that comes nearest to what a rule wants, and more."""
+    seen = {name: getattr(question.state, name) for name in ("inflation", "output_gap")}
+    rate = question.state.interest_rate
+    wanted = sign * (TaylorRule(inertia=inertia).rate(**seen, previous_rate=rate) - rate) + more
     return {"rate_change_bp": min(GATE_MOVES_BP, key=lambda it: abs(it / 100 - wanted))}
 
 
@@ -98,7 +99,10 @@ def flipped(question: Any) -> dict[str, int]:
     ("player", "words"),
     [
         (lambda _: {"rate_change_bp": 75}, "it moves the rate by 0.75 (0.75 to 0.75) points"),
-        (flipped, "The higher inflation, the lower it sets the rate: a point more changes"),
+        (
+            lambda it: move_to(it, sign=-1),
+            "The higher inflation, the lower it sets the rate: a point more changes",
+        ),
         (
             lambda question: {"rate_change_bp": -75 if question.state.period else 0},
             "A point more of inflation changes its move by 0.00 (0.00 to 0.00) points.",
@@ -113,17 +117,7 @@ def test_players_that_do_not_respond_fail_and_a_sentence_says_why(player: Any, w
 
 
 def test_a_rule_that_is_told_a_name_and_follows_it_fails_by_the_name() -> None:
-    def named(question: Any) -> dict[str, int]:
-        state = question.state
-        rate = TaylorRule(inertia=0.8).rate(
-            inflation=state.inflation,
-            output_gap=state.output_gap,
-            previous_rate=state.interest_rate,
-        )
-        wanted = rate - state.interest_rate + 0.75 * ("Japan" in question.prompt)
-        return {"rate_change_bp": min(GATE_MOVES_BP, key=lambda it: abs(it / 100 - wanted))}
-
-    card = judged(named)
+    card = judged(lambda it: move_to(it, inertia=0.8, more=0.75 * ("Japan" in it.prompt)))
     assert card.outcome == "fail"
     assert card.sentence.startswith("The name Japan, 1999Q1 alone changes its move by 0.")
 
@@ -141,13 +135,6 @@ def test_players_that_draw_are_asked_ten_times_and_random_ones_do_not_pass() -> 
         return TaylorRule(inertia=0.5).rate(previous_rate=previous_rate, **seen)
 
     assert economics_card(mostly, seed=2).outcome == "pass"
-
-
-def test_a_model_that_follows_the_rule_passes_in_504_calls_of_one_token() -> None:
-    backend = scripted(by_rule)
-    card = economics_card(client_of(backend), seed=4)
-    assert card.outcome == "pass"
-    assert len(backend.requests) == 72 * CALLS == 504
 
 
 def test_what_24_pairs_do_not_decide_is_asked_of_24_more() -> None:
@@ -170,11 +157,9 @@ def test_a_model_without_an_answer_fails() -> None:
 def test_a_run_is_judged_with_its_prompt_its_moves_and_its_way_of_deciding() -> None:
     backend = scripted(by_rule, mass=0.3)
     edited = Prompt.load("agent_briefing").text.replace("Now:", "Think of the target. Now:")
+    ann = (Nation(name="Ann", prompt=edited),)
     run = Simulation(
-        nations=(Nation(name="Ann", prompt=edited),),
-        moves_bp=(-100, 0, 100),
-        decide="mode",
-        llm_client=client_of(backend),
+        nations=ann, moves_bp=(-100, 0, 100), decide="mode", llm_client=client_of(backend)
     )
     card = run.responds(seed=5)
     assert card.outcome == "pass"
@@ -190,8 +175,7 @@ def test_a_model_that_writes_its_moves_is_judged_by_what_it_writes() -> None:
         seen = read(request)
         wanted = 100 * (by_rule(seen) - seen["previous_rate"])
         move = min(GATE_MOVES_BP, key=lambda bp: abs(bp - wanted))
-        said = {"reasoning": "By the rule.", "action": "as the rule says", "confidence": 1.0}
-        return {**said, "rate_change_bp": move}
+        return {"reasoning": "Rule.", "action": "move", "confidence": 1.0, "rate_change_bp": move}
 
     run = Simulation(moves_bp=GATE_MOVES_BP, llm_client=client_of(ScriptedBackend(writes)))
     card = run.responds(seed=3)
@@ -282,9 +266,9 @@ def test_a_folder_that_cannot_be_written_to_is_named(
 
 def test_a_card_is_shown_as_text_and_a_frame() -> None:
     card = economics_card(TaylorRule(), seed=1)
+    names = ["inflation", "long run", "output gap", "drift", "rate"]
     frame = card.to_frame().set_index("name")
-    names = ["United States, 1979Q3", "Japan, 1999Q1"]
-    assert list(frame.index) == ["inflation", "long run", "output gap", "drift", "rate", *names]
+    assert list(frame.index) == [*names, "United States, 1979Q3", "Japan, 1999Q1"]
     assert frame["verdict"].drop("rate").eq("pass").all()
     for text in ("72 questions (seed 1)", "between -0.25 and 0.25", card.sentence):
         assert text in str(card)
@@ -307,7 +291,8 @@ def test_situations_follow_from_the_seed_and_obey_the_macro_model() -> None:
 
 def test_questions_have_the_moves_and_differ_by_mirror_and_by_name_and_dates_alone() -> None:
     backend = scripted(by_rule)
-    economics_card(client_of(backend), seed=1)
+    assert economics_card(client_of(backend), seed=1).outcome == "pass"
+    assert len(backend.requests) == 72 * CALLS == 504
     texts = [it.messages for it in backend.requests[::CALLS]]
     plain, turned = read(backend.requests[0]), read(backend.requests[CALLS])
     assert plain["inflation"] + turned["inflation"] == pytest.approx(4)

@@ -60,70 +60,53 @@ def page_of(study: Study, tmp_path: Path) -> Page:
 
 
 def test_a_report_begins_with_the_effects_and_says_what_was_played(tmp_path: Path) -> None:
-    study = played(study_of(tape=tmp_path / "study", aa=True))
-    page = page_of(study, tmp_path)
-    effect = study.effects()[0]
-    for told in (
-        str(effect),
-        effect.speaks_of,
-        effect.method.partition(";")[0],
-        "9: 0, 1, 2, 3, 4, 5, 6, 7, 8",
-        "it asks instant",
-        study.tape_of("factor=2", 8).name,
-        "0 runs failed",
-    ):
-        assert told in page.text
-    assert "calls of complete runs" in page.text
+    study = played(study_of(tape=tmp_path / "study", aa=True, turns=2))
+    page, effect = page_of(study, tmp_path), study.effects()[0]
+    told = [str(effect), effect.speaks_of, effect.method.partition(";")[0], "0 runs failed"]
+    told += ["9: 0, 1, 2, 3, 4, 5, 6, 7, 8", "it asks instant", "calls of complete runs"]
+    for words in (*told, study.tape_of("factor=2", 8).name):
+        assert words in page.text
     parents = [before for before, (tag, _) in pairwise(page.tags) if tag == "table"]
     assert len(parents) == 5
     assert all(its["tabindex"] == "0" and its["aria-label"] for _, its in parents)
     places = [page.text.index(it) for it in ("Effects", "Charts", "Design", "What failed", "Runs")]
     assert places == sorted(places)
-    images = [its for tag, its in page.tags if tag == "img"]
-    assert [str(its["alt"]).split(",")[0].split(":")[0] for its in images] == [
-        "level by arm. factor=1",
-        "factor=2 \N{MINUS SIGN} factor=1",
-        "A/A \N{MINUS SIGN} factor=1",
-    ]
+    images = [re.split("[,:]", str(its["alt"]))[0] for tag, its in page.tags if tag == "img"]
+    contrasts = [f"{arm} {MINUS} factor=1" for arm in ("factor=2", "A/A")]
+    assert images == ["level by arm. factor=1", *contrasts]
 
 
 def test_a_report_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
     world = {"factor": [1.0, 2.0], "taste": {"plain": "plain", EVIL: f"{EVIL}, and rude"}}
-    page = page_of(played(study_of(Dry, world, name=EVIL)), tmp_path)
+    page = page_of(played(study_of(Dry, world, name=EVIL, seeds=3)), tmp_path)
     assert not {tag for tag, _ in page.tags} & {"script", "link", "iframe", "object", "base"}
-    loaded = [
-        value or ""
-        for _, attributes in page.tags
-        for name, value in attributes.items()
-        if name in ("href", "src", "action") or name.startswith("on")
-    ]
+    attributes = [pair for _, its in page.tags for pair in its.items()]
+    loaded = [it or "" for name, it in attributes if name in ("href", "src", "action")]
     assert loaded
     assert all(it.startswith("data:image/png;base64,") for it in loaded)
+    assert not any(name.startswith("on") for name, _ in attributes)
     html = (tmp_path / "out.html").read_text(encoding="utf-8")
     assert "default-src 'none'" in html
-    assert "@import" not in html
-    assert re.findall(r"url\(", html) == []
-    assert "\u202e" not in html
+    assert not re.search(r"@import|url\(|\u202e", html)
     assert "alert(1)</script>" in page.text  # shown, as text
 
 
-def test_two_reports_of_the_same_runs_are_the_same_file(tmp_path: Path) -> None:
-    first = played(study_of(tape=tmp_path / "s")).report(tmp_path / "a.html")
-    second = study_of(tape=tmp_path / "s").report(tmp_path / "b.html")
-    assert first.read_bytes() == second.read_bytes()
-
-
 def test_a_report_replaces_an_older_one_and_never_a_tape(tmp_path: Path) -> None:
-    study = played(study_of(tape=tmp_path / "s"))
+    study = played(study_of(tape=tmp_path / "s", seeds=2))
     tape = study.tape_of("factor=1", 0)
     before = tape.read_bytes()
     with pytest.raises(ConfigError, match=rf"{tape.name} is a tape, and"):
         study.report(tape)
     assert tape.read_bytes() == before
-    with pytest.raises(ConfigError, match=r"cannot write .*; choose another file"):
-        study.report(tmp_path / "no folder" / "a.html")
     (tmp_path / "a.html").write_text("older")
-    assert study.report(tmp_path / "a.html").stat().st_size > 1000
+    written = study.report(tmp_path / "a.html").read_bytes()
+    # Two reports of the same runs are the same file.
+    again = study_of(tape=tmp_path / "s", seeds=2).report(tmp_path / "b.html")
+    assert again.read_bytes() == written
+    run: Run = replay(tape, kind=Water)
+    rows = run.to_frame().drop(columns="seconds").to_dict("records")
+    digest = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:32]
+    assert digest in written.decode()
 
 
 def test_what_failed_is_reported_and_left_out_with_its_partner(tmp_path: Path) -> None:
@@ -136,18 +119,10 @@ def test_what_failed_is_reported_and_left_out_with_its_partner(tmp_path: Path) -
 def test_a_factorial_s_report_begins_with_the_main_effects(tmp_path: Path) -> None:
     vary = {"factor": [1.0, 2.0], "taste": ["plain", "fine", "sour"]}
     page = page_of(played(study_of(vary=vary, seeds=3, players="rule", llm_client=None)), tmp_path)
-    captions = [
-        *(
-            "main effects",
-            f"factor=2.0 {MINUS} factor=1.0: ",
-            f"taste=sour {MINUS} taste=plain: ",
-        ),
-        *("each arm minus factor=1 · plain", f"factor=1 · fine {MINUS} factor=1 · plain: "),
-    ]
+    captions = ["main effects", f"factor=2.0 {MINUS} factor=1.0: "]
+    captions += ["each arm minus factor=1 · plain", f"factor=1 · fine {MINUS} factor=1 · plain: "]
     places = [page.text.index(words) for words in captions]
     assert places == sorted(places)
-    assert page.text.count("Effects") == 1
-    assert "Effects effects" not in page.text
 
 
 def test_each_run_is_read_once_for_results_charts_plan_and_report(
@@ -165,18 +140,10 @@ def test_each_run_is_read_once_for_results_charts_plan_and_report(
 
 
 def test_the_settings_of_each_arm_are_folded(tmp_path: Path) -> None:
-    page = page_of(played(study_of(vary={"llm.temperature": [0.0, 0.9]}, turns=1)), tmp_path)
-    [first, second] = page.text.split("settings of llm.temperature=")[1:]
-    assert '"temperature": 0.0' in first
-    assert '"temperature": 0.9' in second
-
-
-def test_a_replay_has_the_digest_that_the_report_names(tmp_path: Path) -> None:
-    study = played(study_of(tape=tmp_path / "s", seeds=2))
-    run: Run = replay(study.tape_of("factor=1", 0), kind=Water)
-    rows = run.to_frame().drop(columns="seconds").to_dict("records")
-    digest = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:32]
-    assert digest in page_of(study, tmp_path).text
+    vary = {"llm.temperature": [0.0, 0.9]}
+    page = page_of(played(study_of(vary=vary, turns=1, seeds=2)), tmp_path)
+    for part, degree in zip(page.text.split("settings of llm.")[1:], ("0.0", "0.9"), strict=True):
+        assert f'"temperature": {degree}' in part
 
 
 def test_a_study_that_is_not_complete_has_a_report_too(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from markupsafe import Markup
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
-from llmsim_lab._util.html import join, pre
+from llmsim_lab._util.html import join, pre, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
@@ -642,7 +642,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     def static_text(self) -> str:
         """Return what is shown as plain text, the same for the same run."""
         title = f"{type(self).__name__} of {self.reading.title}".removesuffix(" of ")
-        return "\n".join([title, *(text for text, _ in self._static_parts())])
+        return visible("\n".join([title, *(text for text, _ in self._static_parts())]))
 
     def static_html(self) -> Markup:
         """Return what is shown as simple HTML: a picture, and the turn as a table."""

@@ -14,6 +14,7 @@ import pytest
 from anywidget import AnyWidget
 from builders import answer, make_client, make_simulation
 from lab_kit import Browser, eventually, same_reading
+from page_kit import hostile_game
 from worlds import Pot, PublicGoods
 
 from llmsim_lab._util.files import data_path
@@ -367,6 +368,16 @@ def test_the_static_view_is_the_same_each_time_and_hides_behind_the_live_one() -
     assert "United States" in html
     one.show(3)
     assert "Turn 3 (1980Q2)" in one.static_text()
+
+
+def test_what_a_model_wrote_is_text_in_every_static_view() -> None:
+    game = hostile_game()
+    for widget in (TurnStepper(game), PromptViewer(game), RateChart(game)):
+        html, text = str(widget.static_html()), widget.static_text()
+        assert "&lt;script&gt;" in html
+        for live in ("<script", "<img src=x", "</title", "\x1b", "\u202e"):
+            assert live not in html
+        assert not {"\x1b", "\u202e"} & {*text}
 
 
 def test_a_fork_that_has_not_gone_on_shows_the_turn_that_it_came_from() -> None:

@@ -92,8 +92,6 @@ def test_more_seeds_continue_and_status_says_what_is_left(lab: Run) -> None:
     lab("study", "plan.yaml", "run")
     Path("plan.yaml").write_text(PLAN.replace("seeds: 3", "seeds: 4"))
     out = succeeds(lab, "study", "plan.yaml", "status")
-    assert "Effects so far:" in out
-    assert "6 of 8 runs so far" in out
     assert "pot: 2 arms, 4 seeds: 6 done, 2 left" in out
 
 

@@ -48,8 +48,6 @@ def rate_figure(
         ConfigError: there is no run, a frame is not a run's, or ``rule_of`` does not name one.
     """
     known = {series.column: series for series in SERIES}
-    if history is not None and not hasattr(history, "columns"):
-        raise ConfigError(f"history={history!r:.80} must be a frame, as economy.history gives it")
     lines = lines_of(dict(runs))
     for line in lines:
         if not any("interest_rate" in row for row in line.rows):

@@ -166,18 +166,6 @@ def test_a_finished_run_is_resumed_only_by_so_many_turns(
     assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_rerun_makes_fresh_calls_beside_the_recorded_run(
-    llmsim_lab: Run, tape: Path, server: FakeOllama
-) -> None:
-    out = succeeds(llmsim_lab, "rerun", "a.tape", "--turns", "2", "--host", server.host)
-    assert len(server.requests) == 6
-    out = llmsim_lab("tape", "ls", "a.tape")[1]
-    assert out.splitlines()[1:] == [
-        "1 mine · run · turns 1 to 4 · done · llama3.2",
-        "   2 mine · rerun · turns 1 to 2 · done · llama3.2",
-    ]
-
-
 @pytest.fixture
 def rules(llmsim_lab: Run) -> Path:
     """A tape of a run without a model, ``rules.tape``."""

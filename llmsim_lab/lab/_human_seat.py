@@ -338,7 +338,8 @@ class HumanSeat(Lab):
 
     async def _show_score(self) -> None:
         self._tell({"busy": False, "says": "Playing the same quarters with others in your seat."})
-        fault, run = "", self.simulation  # one of another kind raises
+        fault = ""
+        run: Any = self.simulation  # one of another kind raises
         try:
             # In a thread, since it plays whole runs, which would hold up the loop.
             board = await asyncio.to_thread(leaderboard, run, model=self.model)

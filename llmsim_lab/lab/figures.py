@@ -68,5 +68,4 @@ def rate_figure(
         [line] = [line for line in lines if line.name == rule_of]
         name = f"what the Taylor rule asks, on the data of: {rule_of}"
         beside[name] = {"interest_rate": line.points("taylor_rate")}
-    panels = [known[name] for name in _PANELS]
-    return picture(lines, panels, title, beside)
+    return picture(lines, [known[name] for name in _PANELS], title, beside)

@@ -14,7 +14,6 @@ import pytest
 from builders import in_words, make_client, policy, recorded
 from cli_kit import Run, fails, reply, succeeds
 from fake_ollama import FakeOllama, Fault
-from tape_text import rewrite
 
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab.cli import main
@@ -66,21 +65,6 @@ def tape(recorded_once: Path, llmsim_lab: Run, tmp_path: Path) -> Path:
 
 def frame(folder: str) -> pd.DataFrame:
     return pd.read_csv(f"{folder}/turns.csv")
-
-
-def test_a_runs_decisions_are_written_where_no_spreadsheet_can_run_them(llmsim_lab: Run) -> None:
-    def hostile(body: dict[str, Any]) -> dict[str, Any]:
-        said = reply(body)
-        return said | {"action": "=HYPERLINK(1)\x1b[2J taxes"} if "action" in said else said
-
-    Path("run.yaml").write_text(yaml_text(CONFIG | {"turns": 1, "name": "=1"}))
-    with FakeOllama(reply=hostile) as server:
-        status, _, err = llmsim_lab("run", "run.yaml", "--host", server.host)
-    assert (status, err) == (0, "")
-    agent, validator, engine = pd.read_csv("out/run/decisions.csv").to_dict("records")
-    assert agent["action"] == "'=HYPERLINK(1)[2J taxes"
-    assert (validator["is_valid"], agent["accepted"]) == (True, True)
-    assert engine["new_interest_rate"] == agent["new_rate"] > 9
 
 
 def test_a_replay_gives_the_same_files_and_asks_no_model(
@@ -293,19 +277,6 @@ def test_a_damaged_tape_ends_with_status_1(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "repair", "a.tape", "b.tape")
     assert (status, out) == (0, "Run 1 is whole up to turn 0 of 4.\nWritten: b.tape\n")
     assert llmsim_lab("tape", "verify", "b.tape")[0] == 0
-
-
-def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
-    llmsim_lab: Run, tape: Path
-) -> None:
-    def edit(line: dict[str, Any]) -> dict[str, Any]:
-        if "record" in line and line["turn"] == 2:
-            line["record"]["state"]["interest_rate"] = 3
-        return line
-
-    rewrite(tape, edit)
-    assert llmsim_lab("tape", "verify", "a.tape")[0] == 0
-    assert "turn 2 of run 1 came out differently" in fails(llmsim_lab, "replay", "a.tape")
 
 
 def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:

@@ -101,20 +101,6 @@ async def test_a_message_that_failed_can_be_sent_again() -> None:
     assert (visitor.said(1)["answer"], visitor.now["inbox"]) == ("Now.", "")
 
 
-async def test_the_static_view_is_the_conversation() -> None:
-    script = engine(call("add_task", title="Water plants"), "I have added it.")
-    visitor = Visitor(script, user_id="ann")
-    await visitor.chat.ask("Add: water plants")
-    bundle = visitor.chat._repr_mimebundle_()
-    assert bundle["text/plain"] == (
-        "A conversation of ann, 1 messages\n"
-        "You: Add: water plants\n"
-        "  [add_task(title='Water plants'): done]\n"
-        "Assistant (invoke tool): I have added it."
-    )
-    assert "I have added it.</pre>" in bundle["text/html"]
-
-
 def test_an_engine_needs_a_user() -> None:
     with pytest.raises(ConfigError, match="user_id='ann'"):
         AssistantChat(engine("Hello"))

@@ -14,6 +14,7 @@ import pytest
 from builders import in_words, make_client, policy, recorded
 from cli_kit import Run, fails, reply, succeeds
 from fake_ollama import FakeOllama, Fault
+from tape_text import rewrite
 
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab.cli import main
@@ -277,6 +278,19 @@ def test_a_damaged_tape_ends_with_status_1(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "repair", "a.tape", "b.tape")
     assert (status, out) == (0, "Run 1 is whole up to turn 0 of 4.\nWritten: b.tape\n")
     assert llmsim_lab("tape", "verify", "b.tape")[0] == 0
+
+
+def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
+    llmsim_lab: Run, tape: Path
+) -> None:
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        if "record" in line and line["turn"] == 2:
+            line["record"]["state"]["interest_rate"] = 3
+        return line
+
+    rewrite(tape, edit)
+    assert llmsim_lab("tape", "verify", "a.tape")[0] == 0
+    assert "turn 2 of run 1 came out differently" in fails(llmsim_lab, "replay", "a.tape")
 
 
 def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
-from typing import Annotated
 
 import typer
 
@@ -12,13 +10,14 @@ from llmsim_lab.cli import _tape
 from llmsim_lab.cli._demo import demo
 from llmsim_lab.cli._doctor import doctor, model_app
 from llmsim_lab.cli._lab import new, view
-from llmsim_lab.cli._output import console, errors, say
+from llmsim_lab.cli._output import errors, say
 from llmsim_lab.cli._run import fork, lint, replay, rerun, resume, run
 from llmsim_lab.cli._study import study
 from llmsim_lab.errors import LabError
 
 app = typer.Typer(
     name="llmsim-lab",
+    help="Simulations whose agents are language models, on your own machine.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # they would show local variables, such as whole prompts
@@ -28,21 +27,6 @@ for command in (demo, run, lint, new, replay, resume, rerun, fork, view, study, 
     app.command()(command)
 app.add_typer(model_app, name="model")
 app.add_typer(_tape.app, name="tape")
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        console.print(f"llmsim-lab {version('llmsim-lab')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    _show_version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
-    ] = False,
-) -> None:
-    """Simulations whose agents are language models, on your own machine."""
 
 
 def main() -> None:

@@ -31,9 +31,7 @@ _NEXT = (
 def demo(
     turns: Annotated[int, typer.Option(min=1, max=400, help="Quarters to play live.")] = 3,
     model: Annotated[str, typer.Option(help=OTHER_MODEL_HELP)] = "auto",
-    live: Annotated[
-        bool, typer.Option("--live/--no-live", help="Without it no model is needed.")
-    ] = True,
+    no_live: Annotated[bool, typer.Option("--no-live", help="Ask no model.")] = False,
     out: Out = Path("out/demo"),
     host: Host = None,
 ) -> None:
@@ -48,7 +46,7 @@ def demo(
     tape.write_bytes(gzip.decompress(data_path("tapes/demo.tape.gz").read_bytes()))
     found = Demonstration.read(tape)
     _show(found, out)
-    if not live:
+    if no_live:
         say(_NEXT)
         return
     seed, recorded = next((seed, its["plain"]) for seed, its in found.runs.items())
@@ -65,11 +63,11 @@ def demo(
     say(_how_long(recorded, turns))
     simulation = fork(tape, recorded.run_id, llm_client=client)
     failure = play(simulation, turns)
-    report(simulation, out, taped=taped, since=taped)
+    report(simulation, out, since=taped)
     say(f"Every call is on {tape}: 'llmsim-lab tape show' it, 'llmsim-lab replay' it.")
     say("Next: 'make lab' in the project's folder opens the tutorials, 01_first_run.ipynb first.")
     say(_NEXT)
-    end(simulation, taped + turns, failure)
+    end(simulation, failure)
 
 
 def _how_long(recorded: Simulation, turns: int) -> str:
@@ -90,8 +88,7 @@ def _show(found: Demonstration, out: Path) -> None:
     first = next(iter(found.runs.values()))["plain"]
     many = f"up to {found.paths['turn'].max()} quarters from {first.turns[0].state.period}"
     shocks = f"{counted(len(found.runs), 'seed')} of shocks, {many}, the same mirrored"
-    say(f"{found.model} as a central bank: {shocks}, and an oil shock:")
-    say("a recording, and no model was asked.")
+    say(f"{found.model} as a central bank: {shocks}, and an oil shock; no model was asked.")
     say(found.to_frame().rename_axis("player").to_string())
     say(found.headline)
     say(found.verdict, style="bold")

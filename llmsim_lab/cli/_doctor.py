@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -62,13 +63,9 @@ _HOW_MUCH = "72 questions, each in 7 calls of one token (14 where a backend tell
 
 
 def doctor(
-    models: Annotated[
-        list[str] | None, typer.Argument(metavar="[MODEL]...", help="Check what it can do.")
-    ] = None,
+    models: Annotated[list[str] | None, typer.Argument(help="Check what they can do.")] = None,
     host: Host = None,
-    economics: Annotated[
-        bool, typer.Option("--economics", help="Ask about economies of a clear direction.")
-    ] = False,
+    economics: Annotated[bool, typer.Option("--economics", help="Ask about economies.")] = False,
 ) -> None:
     """Show which models are there, whether they answer as they must, and what they can do."""
     if models:
@@ -83,7 +80,8 @@ def doctor(
 def _report(host: str | None) -> bool:
     """Print what this machine has and what each model answers; return True if one works."""
     free = psutil.virtual_memory().available / 1e9
-    say(f"Python {platform.python_version()}, {os.cpu_count()} cores, {free:.1f} GB memory free")
+    here = f"llmsim-lab {version('llmsim-lab')}, Python {platform.python_version()}"
+    say(f"{here}, {os.cpu_count()} cores, {free:.1f} GB memory free")
     works = [_answers(model, host) for model in _models_here(host)]
     try:
         client = connect("auto", host=host, quiet=True)

@@ -39,19 +39,14 @@ RateChart(live)"""
 
 def new(
     folder: Annotated[Path, typer.Argument(metavar="NAME", help="The folder to make.")],
-    template: Annotated[
-        str | None, typer.Option("--from", help="A template; without one they are listed.")
-    ] = None,
+    template: Annotated[str | None, typer.Option("--from", help="Else they are listed.")] = None,
 ) -> None:
     """Make a folder with a world to start from: a program, a notebook, a recorded run."""
     templates = data_path("templates")
     codes = {path.stem: path.read_text(encoding="utf-8") for path in templates.glob("*.py")}
     if template not in codes:
-        lines = (
-            f"  --from {name:<17} {code.partition(chr(10))[0].removeprefix(chr(34) * 3)}"
-            for name, code in sorted(codes.items())
-        )
-        raise ConfigError(f"there is no template {template!r}; there are:\n" + "\n".join(lines))
+        known = "".join(f"\n  --from {name}" for name in sorted(codes))
+        raise ConfigError(f"there is no template {template!r}; there are:{known}")
     [world] = re.findall(r"^class (\w+)\(Run\[", codes[template], re.MULTILINE)
     try:
         folder.mkdir(parents=True)
@@ -66,20 +61,14 @@ def new(
     notebook = {"cells": [{**empty, "source": cell} for cell in cells], "metadata": {}}
     text = json.dumps({**notebook, "nbformat": 4, "nbformat_minor": 4}, indent=1)
     (folder / f"{template}.ipynb").write_text(text, encoding="utf-8")
-    say(
-        f"{folder} has {template}.py, the world, and {template}.tape, a recorded run. Look at both "
-        f"in {template}.ipynb, or begin without a model:\n  cd {folder}\n  python {template}.py"
-    )
+    say(f"{folder} has {template}.py, the world, and {template}.tape, a recorded run. Look at both")
+    say(f"in {template}.ipynb, or begin without a model:\n  cd {folder}\n  python {template}.py")
 
 
 def view(
     file: TapeFile,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The page; else beside the tape, as .html.")
-    ] = None,
-    run: Annotated[
-        int | None, typer.Option(help="This run, those it came from, their forks; else all.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Else beside the tape.")] = None,
+    run: Annotated[int | None, typer.Option(help="This run and its family; else all.")] = None,
     import_: ImportFiles = None,
 ) -> None:
     """Write a tape's runs as one HTML page that anybody can read, offline.

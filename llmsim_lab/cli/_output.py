@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, get_args
 
 from rich.console import Console
 
 from llmsim_lab._util.config import yaml_text
-from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, few, number, printable
-from llmsim_lab.economy import load_us_macro
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run._registry import file_of, is_shipped
@@ -52,9 +51,7 @@ def open_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
         # Written to now: a folder that cannot be would otherwise show only after a long run.
-        probe = path / ".write-test"
-        probe.touch()
-        probe.unlink()
+        TemporaryFile(dir=path).close()
     except OSError as error:
         what = f"cannot write to the folder {path}: {error}"
         raise ConfigError(f"{what}; choose another --out") from error
@@ -98,38 +95,31 @@ def _say_decisions(turns: Sequence[Turn]) -> None:
         say("\n".join(few(said, _MOST_DECISIONS)) + "\n")
 
 
-def summary(turns: Sequence[Turn]) -> str:
+def _summary(turns: Sequence[Turn]) -> str:
     """Return one line on some turns: calls by status, tokens, seconds."""
     seconds = sum(turn.seconds for turn in turns)
     calls = sum(len(turn.calls) for turn in turns)
     statuses = sum((Counter(turn.statuses) for turn in turns), Counter())
     shares = ", ".join(f"{it} {count / statuses.total():.0%}" for it, count in statuses.items())
-    if not calls:
-        return f"no model was called{f' ({shares})' if shares else ''}; {seconds:.1f} s"
+    asked = f"{calls} model calls" if calls else "no model was called"
     tokens = sum(turn.tokens for turn in turns)
-    return f"{calls} model calls: {shares}; {tokens:,} tokens; {number(seconds)} s"
+    return f"{asked}: {shares or 'no decision'}; {tokens:,} tokens; {number(seconds)} s"
 
 
-def report(simulation: Run, out: Path, *, taped: int = -1, since: int = 0) -> None:
+def report(simulation: Run, out: Path, *, since: int = 0) -> None:
     """Print a run's table, decisions and summary; write its frames and configuration.
-
-    An economic run's rates are charted.
 
     Args:
         simulation: the run.
         out: the folder for the files.
-        taped: the last turn that comes from a tape; -1 where none does.
-        since: the first turn that is listed.
+        since: the first turn that is listed; those after it are summed up.
     """
     frame = simulation.to_frame()
     say_turns(frame[frame["turn"] >= since], simulation.series)
     say("")
-    _say_decisions([turn for turn in simulation.turns if turn.number > since])
-    recorded = [turn for turn in simulation.turns if turn.number <= taped]
-    live = simulation.turns[len(recorded) :]
-    for where, turns in (("on the tape: ", recorded), ("live: " if recorded else "", live)):
-        if turns:
-            say(where + summary(turns))
+    turns = [turn for turn in simulation.turns if turn.number > since]
+    _say_decisions(turns)
+    say(_summary(turns))
     for note in simulation.notes:
         say(note, style="yellow")
     for at in sorted(at for at in simulation.planned if at > simulation.turn_number):
@@ -138,19 +128,7 @@ def report(simulation: Run, out: Path, *, taped: int = -1, since: int = 0) -> No
     texts = {"turns.csv": csv_text(frame), "decisions.csv": csv_text(simulation.decisions())}
     texts["config.yaml"] = _config_text(simulation)
     paths = [write_file(out / name, text.encode()) for name, text in texts.items()]
-    if isinstance(simulation, Simulation):
-        paths.insert(0, _write_chart(simulation, out))
     say(f"Written: {', '.join(map(str, paths))}")
-
-
-def _write_chart(simulation: Simulation, out: Path) -> Path:
-    # Here, since it loads all worlds, a quarter of a second, and most commands draw nothing.
-    from llmsim_lab.lab.figures import rate_figure
-
-    name, first = simulation.config.name, simulation.turns[0].state.period
-    past = load_us_macro().loc[first:].head(len(simulation.turns)) if first else None
-    figure = rate_figure({name: simulation.to_frame()}, history=past, rule_of=name)
-    return write_file(out / "rates.png", figure_bytes(figure, "png", dpi=120))
 
 
 def _config_text(simulation: Run) -> str:
@@ -160,12 +138,11 @@ def _config_text(simulation: Run) -> str:
     return yaml_text(kind | simulation.config.model_dump(mode="json", by_alias=True))
 
 
-def end(simulation: Run, wanted: int, failure: BaseException | None) -> None:
+def end(simulation: Run, failure: BaseException | None) -> None:
     """Raise what ended a run early, after saying how far it got."""
     if failure is None:
         return
-    reached = f"{simulation.turn_number} of {wanted} turns were played and written."
-    say(f"The run ended early: {reached}", style="red", to=errors)
+    say(f"The run ended early, at turn {simulation.turn_number}.", style="red", to=errors)
     if simulation.tape is not None:
         at, cls = f"{simulation.tape.path} --run {simulation.run_id}", type(simulation)
         at += "" if is_shipped(cls) else f" --import {file_of(cls)}"

@@ -55,8 +55,7 @@ def world_from(named: str) -> type[Run]:
     chosen = name or (own[0] if len(own) == 1 else "")
     if chosen not in known:
         what = f"{path} defines the worlds {', '.join(own) or '(none)'}{closest(name, own)}"
-        way_out = f"say which: {path}:NAME. A world is a class derived from Run"
-        raise ConfigError(f"{what}; {way_out} with async def turn(self, state, ask)")
+        raise ConfigError(f"{what}; say which: {path}:NAME. A world is a class derived from Run")
     return known[chosen]
 
 
@@ -152,9 +151,7 @@ def _field(question: OpenQuestion, name: str) -> Any:
             answer = input("> ").strip()
         except EOFError:
             what = f"no one answers for {question.agent}: standard input has ended"
-            raise ConfigError(
-                f"{what}; play on a terminal, or with HumanSeat(simulation)"
-            ) from None
+            raise ConfigError(f"{what}; play on a terminal, or with HumanSeat") from None
         value = question.value(name, answer)
         fault = question.faults({name: value}).get(name)
         if fault is None:

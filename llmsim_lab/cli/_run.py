@@ -29,23 +29,15 @@ _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 TapeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A tape.")]
 RunNumber = Annotated[int | None, typer.Option(help="The run's number; the latest if not given.")]
 _LiveTurns = Annotated[int | None, typer.Option(min=1, help="How many to play; else what is left.")]
-_OtherModel = Annotated[
-    str | None, typer.Option(help=f"Instead of the recorded one: {_playing.OTHER_MODEL_HELP}")
-]
+_Model = Annotated[str | None, typer.Option(help=f"Instead: {_playing.MODEL_HELP}")]
+_Other = Annotated[str | None, typer.Option(help=f"Instead: {_playing.OTHER_MODEL_HELP}")]
 
 
 def run(
-    described: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="A run, YAML; or FILE.py:CLASS, a world of your own."),
-    ],
-    parameters: Annotated[
-        Path | None, typer.Option("--config", help="The parameters of a world of your own, YAML.")
-    ] = None,
+    described: Annotated[str, typer.Argument(metavar="FILE", help="YAML, or FILE.py:CLASS.")],
+    parameters: Annotated[Path | None, typer.Option("--config", help="FILE.py's, YAML.")] = None,
     turns: Annotated[int | None, typer.Option(min=0, help="Instead of the file's.")] = None,
-    model: Annotated[
-        str | None, typer.Option(help=f"Instead of the file's: {_playing.MODEL_HELP}")
-    ] = None,
+    model: _Model = None,
     tape: Annotated[Path | None, typer.Option(help="Record the run on this tape.")] = None,
     out: Out = Path("out/run"),
     host: Host = None,
@@ -67,13 +59,11 @@ def run(
     if tape is not None:
         say(f"All of it is recorded as run {simulation.run_id} of {tape}.")
     simulation.close()
-    end(simulation, config.turns, failure)
+    end(simulation, failure)
 
 
 def lint(
-    described: Annotated[
-        Path, typer.Argument(metavar="FILE", help="An economic run's configuration, YAML.")
-    ],
+    described: Annotated[Path, typer.Argument(metavar="FILE", help="An economic run's, YAML.")],
 ) -> None:
     """Look for mistakes that published economic simulations have made; no model is asked.
 
@@ -142,10 +132,9 @@ def replay(
     with Tape(file, read_only=True) as tape:
         info = valid_run(tape, run)
         simulation = operations.replay(tape, info.id)
-        last = simulation.turn_number
-        report(simulation, open_folder(out), taped=last)
-        which = f"run {info.id} of {file}"
-        say(f"All turns to {last} are from the tape: {which}, replayed. No model was asked.")
+        report(simulation, open_folder(out))
+        which = f"All {counted(simulation.turn_number, 'turn')} are from run {info.id} of {file}"
+        say(f"{which}, replayed. No model was asked.")
 
 
 def _continuing(verb: str, about: str) -> Any:
@@ -155,7 +144,7 @@ def _continuing(verb: str, about: str) -> Any:
         file: TapeFile,
         run: RunNumber = None,
         turns: _LiveTurns = None,
-        model: _OtherModel = None,
+        model: _Other = None,
         import_: ImportFiles = None,
         out: Out = Path(f"out/{verb}"),
         host: Host = None,
@@ -181,17 +170,11 @@ rerun = _continuing(
 def fork(
     file: TapeFile,
     run: RunNumber = None,
-    turn: Annotated[
-        int | None, typer.Option(min=0, help="The turn to continue from; the last if not given.")
-    ] = None,
-    prompt: Annotated[
-        list[Path] | None, typer.Option(help="NAME.md for the prompt of that name; repeatable.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="inflation=9, coins.Ann=5: at that turn.")
-    ] = None,
+    turn: Annotated[int | None, typer.Option(min=0, help="Else the last.")] = None,
+    prompt: Annotated[list[Path] | None, typer.Option(help="NAME.md, repeatable.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, repeatable.")] = None,
     turns: _LiveTurns = None,
-    model: _OtherModel = None,
+    model: _Other = None,
     import_: ImportFiles = None,
     out: Out = Path("out/fork"),
     host: Host = None,
@@ -244,9 +227,8 @@ def _prepared(
     # What can be wrong with the arguments is found before a model is loaded.
     wanted = config.turns - after if turns is None else turns
     if wanted < 1:
-        has = f"run {info.id} has {info.turns} turns of the {config.turns} of its configuration"
-        none = f"none is left to play after turn {after}"
-        raise ConfigError(f"{has}, so {none}; say how many more: --turns 4")
+        what = f"run {info.id} has {info.turns} turns of {config.turns}, and none after {after}"
+        raise ConfigError(f"{what}; say how many more: --turns 4")
     # The client may have had other settings than those in the configuration.
     llm = LLMConfig.model_validate(info.manifest["llm"] or config.llm)
     if model is None and config.needs_model and (recorded := info.manifest["model"]):
@@ -264,9 +246,8 @@ def _play_live(simulation: Any, wanted: int, out: Path) -> None:
     out = open_folder(out)
     taped = simulation.turn_number
     failure = _playing.play(simulation, wanted)
-    report(simulation, out, taped=taped)
+    report(simulation, out, since=taped)
     where = f"recorded on {simulation.tape.path} as run {simulation.run_id}"
-    live = f"those after it, to {simulation.turn_number}, are live, {where}."
-    say(f"Turns up to {taped} are from the tape; {live}")
+    say(f"Turns up to {taped} are from the tape; those after it are live, {where}.")
     simulation.close()
-    end(simulation, taped + wanted, failure)
+    end(simulation, failure)

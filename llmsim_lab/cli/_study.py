@@ -18,25 +18,15 @@ from llmsim_lab.study._file import StudyFile, located, read_study
 
 def study(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What to vary and measure, YAML.")],
-    action: Annotated[
-        Literal["run", "status", "report"],
-        typer.Argument(help="Play what is left; say how far it is; write a page for a referee."),
-    ],
-    parallel: Annotated[
-        int | None, typer.Option(min=1, help="How many runs at once; 8 if not given.")
-    ] = None,
-    tape: Annotated[
-        Path | None, typer.Option(help="A folder, instead of the file's; made if it is not there.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The report; else beside the folder.")
-    ] = None,
+    action: Annotated[Literal["run", "status", "report"], typer.Argument(help="What to do.")],
+    parallel: Annotated[int | None, typer.Option(min=1, help="Runs at once; else 8.")] = None,
+    tape: Annotated[Path | None, typer.Option(help="A folder, instead of the file's.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Else beside the folder.")] = None,
 ) -> None:
-    """Play the study that a file describes, look at it, or write its report.
+    """Play what is left of the study that a file describes, say how far it is, or write its report.
 
-    It names its world, what is varied, seeds, turns, outcome; a world in a Python file that it
-    names is run as code. What is complete is not played again; Ctrl-C keeps what is done, and run
-    continues.
+    A world in a Python file that it names is run as code. What is complete is not played again;
+    Ctrl-C keeps what is done, and run continues.
     """
     described, source = read_study(file)
     world = _world(file, described, source)
@@ -65,9 +55,6 @@ def study(
             say("Stopped. What is done is kept; run it again.", style="red", to=errors)
             raise
     say(made)
-    left = made.counts["left"] + made.counts["stopped"]
-    if left and made.counts["done"] and made.outcome and len(made.arms) > 1:
-        say(f"\nEffects so far:\n{made.effects()}")
     if made.counts["failed"]:
         say("Runs failed; 'run' tries them again.", style="red", to=errors)
         raise typer.Exit(1)

@@ -8,13 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from llmsim_lab import run as operations
 from llmsim_lab._util.jsontext import dumps, flat, plain
 from llmsim_lab._util.text import clip, counted, number
 from llmsim_lab.cli._output import decision_in_words, say, say_turns
 from llmsim_lab.cli._playing import ImportFiles, import_files
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
-from llmsim_lab.errors import LabError, TapeError
+from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import caller
 from llmsim_lab.prompts._prompt import word_diff
@@ -25,7 +24,7 @@ from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import edited_prompts
 from llmsim_lab.tape._lines import RecordedCall, RunInfo
-from llmsim_lab.tape._verify import Finding, digest
+from llmsim_lab.tape._verify import digest
 from llmsim_lab.types import ToolCall
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
@@ -49,15 +48,12 @@ def show(
     file: TapeFile,
     run: RunNumber = None,
     turn: Annotated[int | None, typer.Option(help="One turn: what was asked and answered.")] = None,
-    call: Annotated[int | None, typer.Option(help="One call, by its number, whole.")] = None,
     import_: ImportFiles = None,
 ) -> None:
-    """Show a run: what defines it, its turns; or one turn; or one call."""
+    """Show a run: what defines it, its turns; or one turn with all its calls."""
     import_files(import_)
     with Tape(file, read_only=True) as tape:
-        if call is not None:
-            _show_call(tape.call(call))
-        elif turn is not None:
+        if turn is not None:
             _show_turn(tape, tape.run(run), turn)
         else:
             _show_run(tape, valid_run(tape, run))
@@ -93,35 +89,21 @@ def prune(file: TapeFile, run: _Runs) -> None:
 
 
 @app.command("verify")
-def verify(
-    file: TapeFile,
-    replay: Annotated[bool, typer.Option("--replay", help="Replay each run as well.")] = False,
-    import_: ImportFiles = None,
-) -> None:
+def verify(file: TapeFile) -> None:
     """Check that a tape is whole and holds what was recorded; status 1 if not."""
-    import_files(import_)
     with Tape(file, read_only=True) as tape:
         findings = verify_tape(tape)
-        if replay and not findings:
-            for info in tape.runs():
-                try:
-                    operations.replay(tape, valid_run(tape, info.id).id)
-                except LabError as error:
-                    findings.append(Finding(what=f"it cannot be replayed: {error}", run=info.id))
         for finding in findings:
             say(finding, style="red")
         if findings:
             raise typer.Exit(1)
         runs, calls = counted(len(tape.runs()), "run"), sum(it.calls for it in tape.runs())
-        say(f"{file} is sound: {runs}, {calls:,} calls" + "; replayed to the same turns" * replay)
+        say(f"{file} is sound: {runs}, {calls:,} calls")
         say(f"sha256 {digest(file)}", style="dim")
 
 
 @app.command("repair")
-def repair(
-    file: TapeFile,
-    target: Annotated[Path, typer.Argument(help="The new tape.")],
-) -> None:
+def repair(file: TapeFile, target: Annotated[Path, typer.Argument(help="The new tape.")]) -> None:
     """Write a tape of what is whole of a damaged one, which stays as it is."""
     for run, (before, kept) in repair_tape(file, target).items():
         what = "is left out" if kept < 0 else f"is whole up to turn {kept} of {before}"
@@ -156,14 +138,13 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
         say(error)
         return
     # Seconds differ between any two runs; a number that one of them lacks is no difference.
-    change = frame.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
-    is_other: Any = change.fillna(0).ne(0)
-    names = list(change.columns[is_other.any()])
+    change: Any = frame.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
+    names = [name for name, column in change.items() if column.fillna(0).any()]
     if not names:
         say(f"Turns {frame.index.min()} to {frame.index.max()}, which both have, led to the same.")
         return
-    at = is_other.any(axis=1).idxmax()
-    say(f"Their trajectories part at turn {at}, in: {', '.join(map(str, names))}", style="bold")
+    at = change.fillna(0).any(axis=1).idxmax()
+    say(f"Their trajectories part at turn {at}, in: {', '.join(names)}", style="bold")
     say(frame.loc[at:, names[:_MOST_SERIES]].to_string(float_format=number))
 
 
@@ -225,8 +206,7 @@ def _show_call(call: RecordedCall) -> None:
         say(f"[{message.role}]", style="cyan")
         _show_said(message.content, message.tool_calls)
     if reply is not None:
-        read, written = reply.prompt_tokens, reply.reply_tokens
-        how = f"{call.attempt.seconds:.2f} s, tokens: {read} read, {written} written"
+        how = f"{call.attempt.seconds:.2f} s, {reply.prompt_tokens} + {reply.reply_tokens} tokens"
         say(f"--- answered ({how}; ended by: {reply.done_reason})", style="cyan")
         if reply.thinking:
             say(reply.thinking, style="dim")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from markupsafe import Markup
 
-from llmsim_lab._util.html import join, pre, styled, visible
+from llmsim_lab._util.html import join, pre, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.economy import QuadraticLoss, load_us_macro
 from llmsim_lab.errors import ConfigError, LabError
@@ -110,8 +110,6 @@ class HumanSeat(Lab):
         simulation: a run with people among its players: ``Simulation(players={"Ann": "person"})``.
         agent: whose seat it is; the seat of all people in the run if not given.
         model: for the score: a client, or a recorded run of a model's; see ``leaderboard``.
-        loss: for the score: how runs are judged.
-        after: for the score: quarters after the term that count; see ``leaderboard``.
 
     Attributes:
         simulation: the run.
@@ -135,13 +133,10 @@ class HumanSeat(Lab):
         *,
         agent: str | None = None,
         model: Rival = None,
-        loss: QuadraticLoss | None = None,
-        after: int = AFTER,
     ) -> None:
         self.people, self.simulation = People(simulation, agent), simulation
         self.economic = simulation if isinstance(simulation, Simulation) else None
-        self.model, self.loss, self.after = model, loss, after
-        self._answered = ""
+        self.model, self._answered = model, ""
         self._advice: dict[str, tuple[int, str]] = {}
         self._board: Leaderboard | None = None
         self._score: Message | None = None
@@ -322,9 +317,8 @@ class HumanSeat(Lab):
         Raises:
             ConfigError: no question waits, or a field is wrong; nothing was sent then.
         """
-        self._reply(
-            self.people.named(agent), values if action is None else {"action": action, **values}
-        )
+        said = values if action is None else {"action": action, **values}
+        self._reply(self.people.named(agent), said)
 
     async def take_turn(
         self, action: str | None = None, /, *, agent: str | None = None, **values: Any
@@ -344,11 +338,11 @@ class HumanSeat(Lab):
 
     async def _show_score(self) -> None:
         self._tell({"busy": False, "says": "Playing the same quarters with others in your seat."})
-        fault, run = "", self.simulation  # one of another kind raises
-        how: Any = (run, self.model, self.loss)
+        fault = ""
+        run: Any = self.simulation  # one of another kind raises
         try:
             # In a thread, since it plays whole runs, which would hold up the loop.
-            board = await asyncio.to_thread(Leaderboard, *how, after=self.after)
+            board = await asyncio.to_thread(leaderboard, run, model=self.model)
             self._board, self._score = board, self._as_score(board)
         except LabError as error:
             fault = str(error)
@@ -385,6 +379,4 @@ class HumanSeat(Lab):
         board, text = self._board, super(Lab, self).static_html()
         if board is None:
             return text
-        asked = advice_asked(self.simulation)
-        counted = [styled(f"The rule was asked {asked} times.", tag="p")] if asked else []
-        return join([text, pre(repr(board)), *counted, figure_html(board.figure)])
+        return join([text, pre(repr(board)), figure_html(board.figure)])

@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import traitlets as t
@@ -30,7 +31,7 @@ from markupsafe import Markup
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
-from llmsim_lab._util.html import join, pre
+from llmsim_lab._util.html import join, pre, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
@@ -49,7 +50,7 @@ from llmsim_lab.run._people import people_of
 from llmsim_lab.run._reading import Reading, Recorded, RowState
 from llmsim_lab.run._run import _live_client, about, anew, read_into
 from llmsim_lab.run._state import State
-from llmsim_lab.run._turn import Series, Turn, own_numbers
+from llmsim_lab.run._turn import Turn, own_numbers
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt
@@ -166,9 +167,6 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     def __init__(
         self, source: Source, *, run: int | None = None, llm_client: LLMClient | None = None
     ) -> None:
-        if not isinstance(llm_client, LLMClient | None):
-            what = f"llm_client is a {type(llm_client).__name__}, not a client"
-            raise ConfigError(f"{what}; pass connect('auto')")
         self.llm_client = llm_client
         self.reading = Reading(getattr(source, "name", ""))
         self.runs: dict[int, Any] = {}
@@ -228,10 +226,14 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
 
     def _add_frame(self, frame: pd.DataFrame, name: str) -> int:
         """Show the rows of a frame as a run; returns its number here."""
-        rows, number = _Rows(frame), max(self.runs, default=0) + 1
+        rows: list[Any] = frame.to_dict("records")
+        turns = [Turn(number=int(row["turn"]), state=RowState({}, row)) for row in rows]
+        number, last = max(self.runs, default=0) + 1, turns[-1].number
         facts: dict[str, Any] = dict.fromkeys(("parent", "fork_turn", "ended", "outcome"))
         facts |= {"id": number, "name": name, "verb": "run", "started": "", "manifest": {}}
-        self._keep(number, rows, RunInfo(turns=rows.last_planned, calls=0, **facts))
+        known: dict[str, Any] = {"tape": None, "run_id": None, "notes": (), "series": ()}
+        known |= {"turns": turns, "last_planned": last, "prediction": dict}
+        self._keep(number, SimpleNamespace(**known), RunInfo(turns=last, calls=0, **facts))
         self._look(number)
         return number
 
@@ -642,7 +644,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     def static_text(self) -> str:
         """Return what is shown as plain text, the same for the same run."""
         title = f"{type(self).__name__} of {self.reading.title}".removesuffix(" of ")
-        return "\n".join([title, *(text for text, _ in self._static_parts())])
+        return visible("\n".join([title, *(text for text, _ in self._static_parts())]))
 
     def static_html(self) -> Markup:
         """Return what is shown as simple HTML: a picture, and the turn as a table."""
@@ -712,22 +714,6 @@ class RunTree(Lab):
 def _waited_for(it: Waiting) -> Message:
     who = (it.site.agent or it.site.component) if it.site else ""
     return {"who": who, "attempt": it.attempt, "seconds": int(it.seconds), "text": it.text}
-
-
-class _Rows:
-    """The rows of a frame, shown as a run of which no more is known."""
-
-    tape = run_id = None
-    notes: Sequence[str] = ()
-    series: Sequence[Series] = ()
-
-    def __init__(self, frame: pd.DataFrame) -> None:
-        rows: list[Any] = frame.to_dict("records")
-        self.turns = [Turn(number=int(row["turn"]), state=RowState({}, row)) for row in rows]
-        self.last_planned = self.turns[-1].number
-
-    def prediction(self) -> Mapping[str, float]:
-        return {}
 
 
 class RateChart(Lab):

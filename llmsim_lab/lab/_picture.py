@@ -1,8 +1,8 @@
 """Runs as a matplotlib figure: one column large, others in small panels below.
 
 It is what a saved notebook keeps of a window, and what goes into a paper. A fork is drawn below its
-parent, so that the turns that both have are the parent's; what was done from outside, the bounds
-that values come near, and what theory predicts are there as thin lines.
+parent, so that the turns that both have are the parent's; what was done from outside and what
+theory predicts are there as thin lines.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 4
 _GREY = "#666666"
-_NEAR = 0.15
-"""Share of a panel's height within which a bound is drawn, though no value reaches it."""
 _LARGEST = 1e300
 """What an axis has room for: the difference of two larger numbers may be infinite."""
 _NOT_CHARTED = {"turn", "ok", "repaired", "fallback", "failed", "calls", "tokens", "seconds"}
@@ -57,7 +55,6 @@ class Line:
         rows: as in its ``to_frame()``, one a turn.
         series: what the run itself says can be charted.
         prediction: what theory says of it, by column.
-        bounds: the least and the most that a column can be, by its name.
         notes: what readers of its numbers have to know.
     """
 
@@ -65,7 +62,6 @@ class Line:
     rows: Sequence[Any]
     series: Sequence[Series] = ()
     prediction: Mapping[str, float] = field(default_factory=dict)
-    bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
     def points(self, column: str) -> tuple[list[float], list[float]]:
@@ -120,8 +116,8 @@ def runs_in(*given: object) -> Iterator[tuple[str, Any]]:
 
 def _line(name: str, run: Any) -> Line:
     if not isinstance(run, Run | Recorded):  # a frame: what to_frame() says beside the rows
-        said = {name: it for name, it in run.attrs.items() if name in ("bounds", "notes")}
-        return Line(name=name or "run", rows=run.to_dict("records"), **said)
+        notes = run.attrs.get("notes", ())
+        return Line(name=name or "run", rows=run.to_dict("records"), notes=notes)
     series, prediction = run.series, run.prediction()
     return Line(
         name=name or " ".join(str(it) for it in (run.run_id, run.name) if it is not None),
@@ -129,7 +125,6 @@ def _line(name: str, run: Any) -> Line:
         # What theory says something of comes before the rest.
         series=sorted(series, key=lambda item: item.column not in prediction),
         prediction=prediction,
-        bounds={item.column: (item.low, item.high) for item in series},
         notes=run.notes,
     )
 
@@ -221,12 +216,6 @@ def _panel(
     for value in {line.prediction[item.column] for line in lines if item.column in line.prediction}:
         look["label"] = f"prediction {number(value)}"
         axes.axhline(value, linestyle=(0, (5, 2)), **look)
-    look["label"] = "_"
-    low, high = axes.get_ylim()
-    near = _NEAR * (high - low)
-    for end in {end for line in lines for end in line.bounds.get(item.column, ())}:
-        if end is not None and low - near <= end <= high + near:
-            axes.axhline(end, linestyle=drawing.STYLES[3], **look)
     words = with_unit(item)
     if large:
         axes.set_ylabel(drawing.drawable(words, 60))
@@ -292,9 +281,8 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
 
 
 def _from_to(first: Any, last: Any) -> str:
-    if not _drawn(first) or first == last:
-        return number(last)
-    return f"{number(first)} → {number(last)}"
+    changed = _drawn(first) and first != last
+    return f"{number(first)} → {number(last)}" if changed else number(last)
 
 
 def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:

@@ -179,8 +179,7 @@ def call_html(reading: Reading, call: dict[str, Any]) -> Markup:
 
 def call_text(reading: Reading, call: dict[str, Any]) -> str:
     """Return a call's prompt and reply as plain text."""
-    said = (printable(f"[{role}]\n{text}", keep="\n\t") for role, text in _spoken(reading, call))
-    return clip("\n".join(said), 4_000)
+    return clip("\n".join(f"[{role}]\n{text}" for role, text in _spoken(reading, call)), 4_000)
 
 
 def _spoken(reading: Reading, call: dict[str, Any]) -> list[tuple[str, str]]:

@@ -51,6 +51,7 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 
 _MOST_VALUES = 101
 """In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
+_MOST_PROMPTS = 64
 _NUMBERS = ("integer", "number")
 """The types that a JSON schema has for numbers."""
 _GIVEN = ("name", "state", "run", "turn", "turns")
@@ -192,6 +193,34 @@ class Question:
         return CallSite(component=self._batch.component, agent=self.player, turn=self._ask.turn)
 
 
+class _GuardedRandom(Random):
+    """Random numbers for one task, since several would draw in another order in a replay.
+
+    How long an answer takes decides which task goes first, and a replay takes no time at all.
+    All of Random's methods draw through the two that are overridden here.
+    """
+
+    def __init__(self, seed: str, name: str) -> None:
+        self._name, self._owner = name, None
+        super().__init__(seed)
+
+    def _check(self) -> None:
+        task: Any = asyncio.current_task()
+        self._owner = self._owner or task
+        if self._owner is not task:
+            what = f"{self._name} is drawn from by two tasks, whose order may change"
+            way_out = "draw before the await, or give each player its own: ask.rng_for(name)"
+            raise ConfigError(f"{what}; {way_out}")
+
+    def random(self) -> float:
+        self._check()
+        return super().random()
+
+    def getrandbits(self, k: int, /) -> int:
+        self._check()
+        return super().getrandbits(k)
+
+
 class Ask:
     """How a turn asks its players; ``turn`` gets one.
 
@@ -209,7 +238,7 @@ class Ask:
         self.turn = turn
         """The number of the turn being played."""
         self._asked: set[tuple[Any, ...]] = set()
-        self._rngs: dict[str, tuple[object, Random]] = {}
+        self._rngs: dict[str, _GuardedRandom] = {}
         self._places: dict[tuple[str, str, str], tuple[object, int]] = {}
         self._answers: list[Answer] = []
         self._noted: dict[str, Any] = {}
@@ -368,23 +397,13 @@ class Ask:
         """Return random numbers of one player in this turn, which follow from the run's seed.
 
         The same generator each time: it continues where it was left.
-
-        Raises:
-            ConfigError: another task draws from it as well, so that a replay could draw in another
-                order.
         """
-        task = asyncio.current_task()
         if name not in self._rngs:
             # From the turn and the name alone, so that neither the order in which players are
             # asked nor a resume after this turn changes what is drawn.
-            self._rngs[name] = task, Random(f"{self._run.config.seed}/{self.turn}/{name}")
-        first, rng = self._rngs[name]
-        if first is not task:
-            drawn = f"ask.rng_for({name!r})" if name else "ask.rng"
-            what = f"{drawn} is drawn from by two tasks or threads, whose order may change"
-            way_out = "draw before the await, or give each player its own: ask.rng_for(name)"
-            raise ConfigError(f"{what}; {way_out}")
-        return rng
+            seed = f"{self._run.config.seed}/{self.turn}/{name}"
+            self._rngs[name] = _GuardedRandom(seed, f"ask.rng_for({name!r})" if name else "ask.rng")
+        return self._rngs[name]
 
     # --- the turn's end ----------------------------------------------------------------------
 
@@ -954,7 +973,7 @@ def prompt_for(run: Any, source: Any, reply: type[Decision] | None) -> tuple[Pro
 
     Raises:
         PromptError: the file cannot be read, or a template is wrong.
-        ConfigError: it is not a prompt.
+        ConfigError: it is not a prompt, or there are too many different ones.
     """
     try:
         return run._sources[source, reply]  # type: ignore[no-any-return]
@@ -980,6 +999,10 @@ def prompt_for(run: Any, source: Any, reply: type[Decision] | None) -> tuple[Pro
     # A fork keeps its edited prompt at the place of the one that the source still names.
     place = f"{prompt.name}#{prompt.digest[:8]}"
     if place not in run._prompts:
+        if len(run._prompts) >= _MOST_PROMPTS:  # each is in the manifest
+            what = f"{type(run).__name__} asks with more than {_MOST_PROMPTS} different prompts"
+            why = "a template is put together anew each time. Give what changes a slot"
+            raise ConfigError(f"{what}: {why}: ask(..., '... {{{{ offer }}}} ...', offer=offer)")
         run._prompts[place] = prompt if run._edit is None else run._edit(prompt)
     used: Prompt = run._prompts[place]
     run._sources[source, reply] = found = used, used.digest != prompt.digest

@@ -11,7 +11,10 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
+from llmsim_lab._util.text import clip, printable
 from llmsim_lab.statechart._agent import Post
+
+_SIGNS = {"original": "●", "reply": "↩", "reshare": "↻"}
 
 
 @dataclass(frozen=True)
@@ -68,3 +71,19 @@ class Cascade:
     def breadth(self) -> int:
         """Posts on the level that has most of them."""
         return max(Counter(self.levels.values()).values())
+
+    def tree(self, *, most: int = 40) -> str:
+        """Return the cascade as lines of text, indented by level.
+
+        Args:
+            most: lines; the last one says how many more there are.
+        """
+        lines, by_id = [], {post.id: post for post in self.posts}
+        for number, level in self.levels.items():
+            post = by_id[number]
+            line = f"{_SIGNS[post.kind]} {post.author} (turn {post.turn})"
+            if post.kind != "reshare":
+                line += f": {clip(printable(post.text, keep=' '), 80)}"
+            lines.append("  " * level + printable(line, keep=" "))
+        left = len(lines) - most
+        return "\n".join([*lines[:most], *([f"… and {left} more"] if left > 0 else [])])

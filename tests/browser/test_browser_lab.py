@@ -61,6 +61,15 @@ def test_buttons_and_keys_play_and_look(notebook: Notebook) -> None:
     notebook.says(WIDGET, "Stopped. The run is at turn 4, its last whole one.")
     notebook.evaluate("model.set(waiting=False)")
     assert notebook.evaluate("simulation.turn_number") == 4
+    notebook.evaluate("model.set(broken=True)")
+    step.click()
+    alert = notebook.output(WIDGET).get_by_role("alert")
+    expect(alert).to_contain_text("the model is gone")
+    notebook.evaluate("model.set(broken=False)")
+    notebook.click("Try again")
+    at_turn(notebook, "Turn 5 ")
+    expect(alert).to_have_count(0)
+    notebook.check_looks(WIDGET, "window")
     assert notebook.faults() == []
 
 
@@ -96,17 +105,6 @@ def test_a_changed_value_makes_a_fork_and_a_changed_parameter_a_restart(notebook
     at_turn(notebook, "Start")
     assert notebook.axe_faults() == []
     assert notebook.faults() == []
-
-
-def test_a_fault_is_shown_in_place_and_can_be_tried_again(notebook: Notebook) -> None:
-    notebook.evaluate("model.set(broken=True)")
-    notebook.click("Step")
-    alert = notebook.output(WIDGET).get_by_role("alert")
-    expect(alert).to_contain_text("the model is gone")
-    notebook.evaluate("model.set(broken=False)")
-    notebook.click("Try again")
-    at_turn(notebook, "Turn 1 ")
-    expect(alert).to_have_count(0)
 
 
 def test_two_views_and_a_page_loaded_anew_show_the_same(notebook: Notebook) -> None:
@@ -147,30 +145,3 @@ def test_a_window_whose_kernel_is_gone_says_so(lab: LabPage) -> None:
     notebook.says(WIDGET, "The kernel is gone: run the cell again.")
     notebook.run_all()
     expect(notebook.button("Step", cell=WIDGET)).to_be_enabled()
-
-
-def test_a_person_answers_by_a_form(lab: LabPage) -> None:
-    cells = [
-        "import sys\nfrom llmsim_lab import data_path\nfrom llmsim_lab.lab import Lab\n"
-        "from llmsim_lab.llm import Person\nfrom worlds import PublicGoods\n"
-        "run = PublicGoods(players={'Ann': Person(), '*': 'random'})",
-        "window = Lab(run); window",
-    ]
-    notebook = lab.write("person", cells)
-    notebook.run_all()
-    notebook.click("Step", cell=WIDGET)
-    form = notebook.output(WIDGET).get_by_role("form", name="Ann, turn 1")
-    expect(form).to_contain_text("You are Ann and have 20.0 coins.")
-    form.get_by_label("Amount").fill("4")
-    form.get_by_label("Reasoning").fill("x d d: fair.")
-    form.get_by_label("Confidence").select_option("0.5")
-    form.get_by_role("button", name="Answer").click()
-    at_turn(notebook, "Turn 1")
-    assert notebook.evaluate("run.state.given['Ann']") == 4
-    assert notebook.axe_faults() == []
-
-
-def test_it_reads_light_and_dark_wide_and_narrow(notebook: Notebook) -> None:
-    notebook.click("Step")
-    at_turn(notebook, "Turn 1 ")
-    notebook.check_looks(WIDGET, "window")

@@ -12,14 +12,11 @@ import axe
 import pytest
 from page_kit import HOSTILE, add_odd_run, hostile_game, long_run
 from playwright.sync_api import Browser, Page, expect
-from worlds import PublicGoods
 
 from llmsim_lab._util.files import data_path
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.run._page import write_page
 from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._run import page as write
-from llmsim_lab.types import ChatReply
 
 VIEWS = ("overview", "turn", "calls", "compare", "compare&of=calls")
 MOST_BYTES, MOST_NODES = 3_000_000, 1_500
@@ -188,7 +185,7 @@ def test_names_and_texts_that_a_script_would_stumble_over_are_shown(
     expect(page.locator(".calls-count")).to_contain_text("1 of 9 calls")
 
 
-@pytest.mark.parametrize("text", ["x", "李", "a\n", "{x}\n"])
+@pytest.mark.parametrize("text", ["李", "{x}\n"])
 def test_a_text_of_a_million_letters_is_opened_searched_and_compared_without_a_halt(
     opened: Opened, tmp_path: Path, text: str
 ) -> None:
@@ -253,25 +250,3 @@ def test_every_view_is_accessible_and_as_wide_as_the_window(
         assert wide <= width, f"{place} is {wide} px wide"
         assert axe.faults_of(page, "#page") == [], place
     context.close()
-
-
-def test_a_run_that_is_not_at_its_end_tells_how_far_it_was_to_go(
-    opened: Opened, tmp_path: Path
-) -> None:
-    run = PublicGoods(players={"*": "random"}, turns=9)
-    run.run(2)
-    page = opened.open(run.page(tmp_path / "half.html"))
-    expect(page.locator(".slide")).to_have_text("02 of 9")
-
-
-def test_a_reply_that_was_cut_at_its_length_says_so(opened: Opened, tmp_path: Path) -> None:
-    whole = '{"reasoning": "r", "amount": 1, "confidence": 1}'
-    cut = ChatReply(text=whole, done_reason="length", reply_tokens=9)
-    client = LLMClient(LLMConfig(model="s"), ScriptedBackend([cut, *[whole] * 9]))
-    run = PublicGoods(llm_client=client)
-    run.run(1)
-    path = run.page(tmp_path / "cut.html")
-    page = opened.open(path, "view=calls")
-    expect(page.get_by_role("article")).to_contain_text("cut at its length limit")
-    page.keyboard.press("ArrowDown")
-    expect(page.get_by_role("article")).not_to_contain_text("cut at its length limit")

@@ -83,32 +83,6 @@ def test_every_widget_is_seen_once_while_it_lives_and_read_when_the_file_is_reop
     lab.complaints.clear()
 
 
-def test_wherever_a_widget_is_displayed_it_is_seen_once_until_it_is_closed(lab: LabPage) -> None:
-    cells = [
-        SETUP + "stepper = widgets['TurnStepper']",
-        "display(stepper); display(stepper)",
-        "import ipywidgets\nout = ipywidgets.Output()\nwith out: display(stepper)\nout",
-        "stepper.close()",
-    ]
-    notebook = lab.write("displays", cells)
-    for cell in range(3):
-        notebook.run_cell(cell)
-    notebook.page.evaluate("window.panel.content.activeCellIndex = 1")
-    notebook.command("notebook:create-output-view")
-    places = [
-        (notebook.outputs(1), 2),
-        (notebook.outputs(2).locator(".jp-OutputArea").first, 1),
-        (notebook.page.locator(".jp-LinkedOutputView .jp-OutputArea").first, 2),
-    ]
-    for place, times in places:
-        expect(seen(place).locator(".llmsim-live")).to_have_count(times)
-        expect(seen(place)).to_have_count(times)
-    notebook.run_cell(3)
-    for place, times in places:
-        expect(place.locator(".llmsim-live")).to_have_count(0)
-        expect(seen(place).locator(".llmsim-static").filter(visible=True)).to_have_count(times)
-
-
 PLAYED = [
     "from worlds import PublicGoods\nfrom llmsim_lab.lab import Lab\n"
     "run = PublicGoods(players='random', seed=3)",

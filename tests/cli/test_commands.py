@@ -16,7 +16,6 @@ CRISIS = str(data_path("scenarios/strait.yaml"))
 SCENARIO = str(data_path("scenarios/volcker.yaml"))
 
 
-@pytest.mark.usefixtures("drawn")
 def test_a_run_on_ollama_shows_what_was_proposed_and_why(llmsim_lab: Run) -> None:
     nations = ["United States", "Federal Republic of Germany"]
     llm = {"model": "auto", "num_ctx": 2048}
@@ -73,11 +72,6 @@ def test_bad_input_ends_with_one_message_and_status_1(
     assert err.startswith("error: ")
     assert message in err
     assert "Traceback" not in err
-
-
-def test_the_version_is_said(llmsim_lab: Run) -> None:
-    out = succeeds(llmsim_lab, "--version")
-    assert out.startswith("llmsim-lab 0.")
 
 
 def test_lint_names_what_is_wrong_and_how_to_fix_it(llmsim_lab: Run) -> None:

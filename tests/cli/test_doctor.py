@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import io
-import re
-import shutil
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from cli_kit import Run, succeeds
 from fake_ollama import FakeOllama, Fault
 from fake_ollama._fake_ollama import example
-from ollama_rules import refusal
 
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.cli import main
 from llmsim_lab.cli._checks import Ability, findings
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, connect
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.llm._embedded.weights import CATALOGUE
 from llmsim_lab.types import ChatReply, ChatRequest, ToolCall
 
@@ -43,6 +35,7 @@ def test_the_doctor_asks_the_model_and_says_how_it_did(
     assert (ended, said in out) == (status, True)
     assert f"Ollama 0.32.15 at {host} has llama3.2:latest, other:latest" in out
     assert "pip install 'llmsim-lab[embedded]'" in out
+    assert out.startswith("llmsim-lab 0.")
     assert f"connect('auto') says: Using llama3.2:latest on Ollama 0.32.15 at {host}" in out
 
 
@@ -119,12 +112,9 @@ def test_what_a_model_can_do_is_counted(
     assert results.items() <= found.items()
 
 
-def test_what_goes_beyond_counts_is_said_in_a_note() -> None:
-    found = found_of(every_second)
-    assert found["valid JSON: number in bounds"].note == "2 repaired"
+def test_what_was_repaired_and_how_much_is_on_the_options_is_said_in_a_note() -> None:
+    assert found_of(every_second)["valid JSON: number in bounds"].note == "2 repaired"
 
-
-def test_a_model_with_probabilities_says_how_much_is_on_the_options() -> None:
     def answer(request: ChatRequest) -> Any:
         if request.top_logprobs:
             return ChatReply(text="A", top_logprobs=(("A", -0.5), ("B", -1.5), ("C", -2.0)))
@@ -134,15 +124,16 @@ def test_a_model_with_probabilities_says_how_much_is_on_the_options() -> None:
     assert (found.result, found.note) == ("yes", "96 % on the options of a choice")
 
 
+@pytest.mark.odd_requests  # Ollama has no such name as the second, but other servers may
 def test_a_server_is_checked_over_the_wire_each_model_with_lines_of_progress(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answer(body: dict[str, Any]) -> Any:
-        return "I would rather not." if body["model"].startswith("rude") else None
+        return "I would rather not." if body["model"].startswith("[/red]") else None
 
-    with FakeOllama(["polite", "rude"], reply=answer) as server:
+    with FakeOllama(["polite", "[/red]"], reply=answer) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.host)
-        status, out, err = llmsim_lab("doctor", "ollama:polite", "ollama:rude")
+        status, out, err = llmsim_lab("doctor", "ollama:polite", "ollama:[/red]")
         server.fail_next(Fault.status(429), times=2)
         failed = llmsim_lab("doctor", "ollama:polite")
     assert status == 0
@@ -150,6 +141,7 @@ def test_a_server_is_checked_over_the_wire_each_model_with_lines_of_progress(
         "ollama:polite: answers ...",
         "ollama:polite: valid JSON: one of a list ...",
     ]
+    assert "ollama:[/red]: answers ..." in err  # a name is no markup
     assert "polite (ollama 0.32.15, digest " in out
     polite, rude = [line for line in out.splitlines() if line.startswith(CHOICE)]
     assert "4 of 4" in polite
@@ -158,80 +150,23 @@ def test_a_server_is_checked_over_the_wire_each_model_with_lines_of_progress(
     assert (failed[0], "rate_limited" in failed[2]) == (1, True)
 
 
-@pytest.mark.odd_requests  # Ollama has no such name, but other servers may
-def test_a_models_name_is_no_markup(llmsim_lab: Run) -> None:
-    with FakeOllama(["[/red]"], reply="No.") as fake:
-        status, out, err = llmsim_lab("doctor", "ollama:[/red]", "--host", fake.host)
-    assert (status, err.splitlines()[0]) == (0, "ollama:[/red]: answers ...")
-    assert "[/red] (ollama 0.32.15, digest " in out
-
-
-@pytest.mark.embedded
-@pytest.mark.process
-def test_the_small_embedded_model_keeps_each_form_and_has_probabilities(small_model: Path) -> None:
-    client = connect("embedded:smollm2-135m", quiet=True, timeout_s=120)
-    found = {one.check: one for one in run_sync(findings(client))}
-    assert {one.result for name, one in found.items() if "JSON" in name} == {"4 of 4"}
-    assert found["log-probabilities"].result == "yes"
-    assert found["answers"].note.endswith(" tokens a second")
-
-
 # --- what it makes of economies ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A model that always wants to raise, and what the doctor said as it measured its card."""
-
-    server: FakeOllama
-    cards: Path
-    out: str
-    err: str
-
-
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
-    """A model of the catalogue's name that always wants to raise by 75 basis points."""
-    cards = tmp_path_factory.mktemp("measured") / "cards"
-    out, err = io.StringIO(), io.StringIO()
-
-    def answer(body: dict[str, Any]) -> Any:
-        [letter] = re.findall(
-            r"^([A-Z]): \+75 basis points$", body["messages"][-1]["content"], re.MULTILINE
-        )
-        return FakeOllama.tokens([{letter: -0.1, "I": -2.4}])
-
-    with FakeOllama(["smollm2-135m"], reply=answer) as fake:
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.setenv("LLMSIM_CARDS", str(cards))
-            patch.setenv("OLLAMA_HOST", fake.host)
-            patch.setenv("COLUMNS", "160")
-            command = ["llmsim-lab", "doctor", "ollama:smollm2-135m", "--economics"]
-            patch.setattr(sys, "argv", command)
-            with pytest.raises(SystemExit) as end:
-                main()
-        assert not end.value.code
-        assert [told for one in fake.requests if (told := refusal(one.content))] == []
-        yield Measured(fake, cards, out.getvalue(), err.getvalue())
-
-
-@pytest.fixture
-def raiser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: Measured) -> FakeOllama:
-    """The model that was measured; its card is in a folder that no other test sees."""
-    monkeypatch.setenv("LLMSIM_CARDS", str(shutil.copytree(measured.cards, tmp_path / "cards")))
-    monkeypatch.setenv("OLLAMA_HOST", measured.server.host)
-    return measured.server
-
-
-def test_the_doctor_asks_about_economies_and_keeps_the_verdict(
-    llmsim_lab: Run, raiser: FakeOllama, measured: Measured
+def test_the_doctor_asks_about_economies_and_says_the_verdict(
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert " questions, each in 7 calls of one token (" in measured.err
-    last = measured.out.rstrip().splitlines()[-1]
-    assert last.startswith("Fails the economic gate. ")
-    asked = len(raiser.requests)
-    assert last in llmsim_lab("doctor", "ollama:smollm2-135m", "--economics")[1]
-    assert len(raiser.requests) == asked
+    def card(client: LLMClient, progress: Callable[[str], object]) -> str:
+        progress("question 1 of 72")
+        return f"{client.config.model}: Fails the economic gate."
+
+    monkeypatch.setattr("llmsim_lab.cli._doctor.economics_card", card)
+    with FakeOllama(["tiny"]) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.host)
+        status, out, err = llmsim_lab("doctor", "ollama:tiny", "--economics")
+    assert (status, out) == (0, "tiny: Fails the economic gate.\n")
+    assert " questions, each in 7 calls of one token (" in err
+    assert err.endswith("ollama:tiny: question 1 of 72 ...\n")
 
 
 @pytest.mark.parametrize(

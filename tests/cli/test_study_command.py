@@ -71,7 +71,7 @@ def test_the_example_is_played_in_seconds(llmsim_lab: Run, tmp_path: Path) -> No
     plan = str(REPO / "data" / "studies" / "backstop.yaml")
     out = succeeds(llmsim_lab, "study", plan, "run", "--tape", "t")
     assert "32 runs to play" in out
-    assert "backstop \N{MINUS SIGN} no backstop, loss: -" in out
+    assert "backstop \N{MINUS SIGN} no backstop: \N{MINUS SIGN}" in out
     out = succeeds(llmsim_lab, "study", plan, "report", "--tape", "t", "-o", "r/s.html")
     page = (tmp_path / "r" / "s.html").read_text(encoding="utf-8")
     assert "backstop \N{MINUS SIGN} no backstop" in page
@@ -92,8 +92,6 @@ def test_more_seeds_continue_and_status_says_what_is_left(lab: Run) -> None:
     lab("study", "plan.yaml", "run")
     Path("plan.yaml").write_text(PLAN.replace("seeds: 3", "seeds: 4"))
     out = succeeds(lab, "study", "plan.yaml", "status")
-    assert "Effects so far:" in out
-    assert "6 of 8 runs so far" in out
     assert "pot: 2 arms, 4 seeds: 6 done, 2 left" in out
 
 

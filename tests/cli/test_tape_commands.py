@@ -23,7 +23,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import fork
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._recorder import LiveRecorder
-from llmsim_lab.types import Attempt, ChatReply, ChatRequest, Message, ToolCall
+from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 
 HOSTILE = "\x1b[2J$x^{ [bold]taxes up\u202e"
 CONFIG = {
@@ -68,27 +68,12 @@ def frame(folder: str) -> pd.DataFrame:
     return pd.read_csv(f"{folder}/turns.csv")
 
 
-def test_a_runs_decisions_are_written_where_no_spreadsheet_can_run_them(llmsim_lab: Run) -> None:
-    def hostile(body: dict[str, Any]) -> dict[str, Any]:
-        said = reply(body)
-        return said | {"action": "=HYPERLINK(1)\x1b[2J taxes"} if "action" in said else said
-
-    Path("run.yaml").write_text(yaml_text(CONFIG | {"turns": 1, "name": "=1"}))
-    with FakeOllama(reply=hostile) as server:
-        status, _, err = llmsim_lab("run", "run.yaml", "--host", server.host)
-    assert (status, err) == (0, "")
-    agent, validator, engine = pd.read_csv("out/run/decisions.csv").to_dict("records")
-    assert agent["action"] == "'=HYPERLINK(1)[2J taxes"
-    assert (validator["is_valid"], agent["accepted"]) == (True, True)
-    assert engine["new_interest_rate"] == agent["new_rate"] > 9
-
-
 def test_a_replay_gives_the_same_files_and_asks_no_model(
     llmsim_lab: Run, tape: Path, recorded_once: Path
 ) -> None:
     before = tape.read_bytes()
     out = succeeds(llmsim_lab, "replay", "a.tape", "--out", "again")
-    assert "All turns to 4 are from the tape: run 1 of a.tape, replayed. No model was asked." in out
+    assert "All 4 turns are from run 1 of a.tape, replayed. No model was asked." in out
     assert "12 model calls: ok 100%" in out
     for name in ("turns.csv", "decisions.csv", "config.yaml"):
         original = recorded_once.parent / "out" / "run" / name
@@ -96,7 +81,6 @@ def test_a_replay_gives_the_same_files_and_asks_no_model(
     assert tape.read_bytes() == before
 
 
-@pytest.mark.usefixtures("drawn")
 def test_a_fork_continues_live_with_the_recorded_model_and_says_which_turns_are_which(
     llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
@@ -106,10 +90,7 @@ def test_a_fork_continues_live_with_the_recorded_model_and_says_which_turns_are_
         *("--set", "shock.demand=-1", "--host", server.host),
     )
     assert "Using llama3.2" in out
-    assert (
-        "Turns up to 2 are from the tape; those after it, to 4, are live, recorded on a.tape as run"
-        in out
-    )
+    assert "Turns up to 2 are from the tape; those after it are live, recorded on a.tape" in out
     assert len(server.requests) == 6
     rows = frame("out/fork")
     assert rows["turn"].tolist() == [0, 1, 2, 3, 4]
@@ -152,13 +133,11 @@ def test_a_run_that_broke_off_is_resumed_to_its_end(llmsim_lab: Run, server: Fak
     with FakeOllama(reply=then_fail) as broken:
         status, out, err = llmsim_lab(*run[:-1], broken.host)
     assert status == 1
-    assert "The run ended early: 1 of 4 turns were played and written." in err
+    assert "The run ended early, at turn 1." in err
     assert "'llmsim-lab resume a.tape --run 1' continues it." in err
     assert "All of it is recorded as run 1 of a.tape." in out
     out = succeeds(llmsim_lab, "resume", "a.tape", "--host", server.host)
-    assert (
-        "Turns up to 1 are from the tape; those after it, to 4, are live, recorded on a.tape" in out
-    )
+    assert "Turns up to 1 are from the tape; those after it are live" in out
     assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4]
 
 
@@ -166,24 +145,10 @@ def test_a_finished_run_is_resumed_only_by_so_many_turns(
     llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
     err = fails(llmsim_lab, "resume", "a.tape", "--host", server.host)
-    assert "run 1 has 4 turns of the 4 of its configuration, so none is left" in err
-    assert "--turns" in err
+    assert "run 1 has 4 turns of 4, and none after 4; say how many more: --turns 4" in err
     assert server.requests == []
     assert llmsim_lab("resume", "a.tape", "--turns", "1", "--host", server.host)[0] == 0
     assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
-
-
-def test_a_rerun_makes_fresh_calls_beside_the_recorded_run(
-    llmsim_lab: Run, tape: Path, server: FakeOllama
-) -> None:
-    out = succeeds(llmsim_lab, "rerun", "a.tape", "--turns", "2", "--host", server.host)
-    assert "Turns up to 0 are from the tape; those after it, to 2, are live" in out
-    assert len(server.requests) == 6
-    out = llmsim_lab("tape", "ls", "a.tape")[1]
-    assert out.splitlines()[1:] == [
-        "1 mine · run · turns 1 to 4 · done · llama3.2",
-        "   2 mine · rerun · turns 1 to 2 · done · llama3.2",
-    ]
 
 
 @pytest.fixture
@@ -203,7 +168,7 @@ def rules(llmsim_lab: Run) -> Path:
         (("tape", "ls", "run.txt"), "run.txt is not a tape"),
         (("replay", "rules.tape", "--run", "7"), "has no run 7; it has: 1"),
         (("fork", "rules.tape", "--turn", "3", "--turns", "1"), "turn=3"),
-        (("fork", "rules.tape", "--turn", "99"), "run 1 has 2 turns of the 3"),
+        (("fork", "rules.tape", "--turn", "99"), "run 1 has 2 turns of 3"),
         (("resume", "rules.tape", "--run", "7"), "the tape rules.tape has no run 7"),
         (("fork", "rules.tape", "--set", "inflation"), "'inflation' is not a name and a value"),
         (("fork", "rules.tape", "--set", "luck=9"), "luck"),
@@ -214,7 +179,6 @@ def rules(llmsim_lab: Run) -> Path:
         (("fork", "rules.tape", "--prompt", "none.md"), "cannot read the prompt file none.md"),
         (("fork", "rules.tape", "--prompt", "mine.md"), "the run uses no prompt named mine"),
         (("tape", "show", "rules.tape", "--turn", "9"), "run 1 has turns 0 to 2"),
-        (("tape", "show", "rules.tape", "--call", "9"), "has no call 9"),
         (("tape", "repair", "rules.tape", "run.txt"), "run.txt is there already"),
     ],
 )
@@ -249,8 +213,7 @@ def test_a_run_a_turn_and_a_call_are_shown_with_what_defines_them(
     assert "agent of Aland: ok, from call 4, confidence 0.8" in out
     assert "Propose ONE specific economic policy action." in out
     assert '"reasoning": "It is monetary."' in out
-    out = succeeds(llmsim_lab, "tape", "show", "a.tape", "--call", "3")
-    assert "Call 3 of run 1: engine of Aland, turn 1" in out
+    assert "Call 6 of run 1: engine of Aland, turn 2" in out
     assert '"num_ctx":4096' in out
 
 
@@ -271,17 +234,18 @@ def test_the_calls_of_a_turn_that_broke_off_are_shown(llmsim_lab: Run, tmp_path:
 def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: Path) -> None:
     call = ToolCall(name="look", arguments={"at": "rates"})
     tool = {"type": "function", "function": {"name": "look"}}
-    request = ChatRequest(model="m", messages=(Message("user", "Look."),), tools=(tool,))
+    site = CallSite(turn=3, component="agent")
+    asked = {"model": "m", "messages": (Message("user", "Look."),), "tools": (tool,)}
+    request = ChatRequest(**asked, site=site)  # type: ignore[arg-type]
     tokens = {"prompt_tokens": 7, "reply_tokens": 3}
     reply = ChatReply(text="", thinking="Hm.", tool_calls=(call,), done_reason="length", **tokens)
     with Tape(rules) as tape:
         recorder = LiveRecorder(tape, 1)
         recorder.keep(Attempt(request=request, reply=reply, seconds=1.5))
         recorder.close()
-    out = succeeds(llmsim_lab, "tape", "show", str(rules), "--call", "1")
-    assert "Call 1 of run 1: outside a turn" in out
+    out = succeeds(llmsim_lab, "tape", "show", str(rules), "--turn", "3")
     assert 'tools: [{"type":"function","function":{"name":"look"}}]' in out
-    assert "--- answered (1.50 s, tokens: 7 read, 3 written; ended by: length)\nHm.\n" in out
+    assert "--- answered (1.50 s, 7 + 3 tokens; ended by: length)\nHm.\n" in out
     assert 'look({"at":"rates"})' in out
 
 
@@ -307,13 +271,13 @@ def test_a_damaged_tape_ends_with_status_1(llmsim_lab: Run, tape: Path) -> None:
             1,
         )
     )
-    status, out, _ = llmsim_lab("tape", "verify", "a.tape", "--replay")
+    status, out, _ = llmsim_lab("tape", "verify", "a.tape")
     assert status == 1
     [line] = out.splitlines()
     assert re.match(r"line \d+, run 1: it was changed, or a line of its run before it", line)
     status, out, _ = llmsim_lab("tape", "repair", "a.tape", "b.tape")
     assert (status, out) == (0, "Run 1 is whole up to turn 0 of 4.\nWritten: b.tape\n")
-    assert llmsim_lab("tape", "verify", "b.tape", "--replay")[0] == 0
+    assert llmsim_lab("tape", "verify", "b.tape")[0] == 0
 
 
 def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
@@ -326,12 +290,9 @@ def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
 
     rewrite(tape, edit)
     assert llmsim_lab("tape", "verify", "a.tape")[0] == 0
-    status, out, _ = llmsim_lab("tape", "verify", "a.tape", "--replay")
-    assert status == 1
-    assert "run 1: it cannot be replayed: turn 2 of run 1 came out differently" in out
+    assert "turn 2 of run 1 came out differently" in fails(llmsim_lab, "replay", "a.tape")
 
 
-@pytest.mark.usefixtures("drawn")
 def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
     def hostile(request: Any) -> dict[str, Any]:
         component = request.site.component
@@ -352,13 +313,10 @@ def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
         ("tape", "ls", "bad.tape"),
         ("tape", "show", "bad.tape", "--run", "1"),
         ("tape", "show", "bad.tape", "--run", "1", "--turn", "1"),
-        ("tape", "show", "bad.tape", "--call", "1"),
         ("tape", "diff", "bad.tape", "1", "2"),
-        ("tape", "verify", "bad.tape", "--replay"),
         ("replay", "bad.tape", "--run", "1"),
     ):
         out = succeeds(llmsim_lab, *arguments)
         assert "\x1b" not in out
         assert "\u202e" not in out
-        if arguments[1] != "verify":
-            assert "[2J$x^{ [bold]" in " ".join(out.split())
+        assert "[2J$x^{ [bold]" in " ".join(out.split())

@@ -85,28 +85,6 @@ async def test_a_click_answers_only_the_question_that_is_shown() -> None:
     assert tools.tasks["ann"] == {1: "Buy milk"}
 
 
-async def test_an_empty_message_is_not_sent() -> None:
-    visitor = Visitor(engine("Hello"), user_id="ann")
-    await visitor.send("send", text="  \n")
-    assert "the message is empty" in visitor.browser.latest("live")["fault"]
-    assert visitor.chat.chat.exchanges == ()
-    with pytest.raises(ConfigError, match="the message is empty"):
-        await visitor.chat.ask(" ")
-
-
-async def test_stop_gives_the_message_up_and_keeps_it_to_be_sent_again() -> None:
-    async def decide(_: DecisionContext) -> AgentDecision:
-        await asyncio.sleep(60)
-        raise AssertionError
-
-    visitor = Visitor(conversation(decide))
-    visitor.browser.send("send", text="Take your time")
-    await eventually(lambda: visitor.chat._busy)
-    await asyncio.sleep(0.05)
-    await visitor.send("stop")
-    assert (visitor.now["inbox"], visitor.now["count"]) == ("Take your time", 0)
-
-
 async def test_a_message_that_failed_can_be_sent_again() -> None:
     answers: list[Any] = [ConfigError("no model"), None]
 
@@ -121,20 +99,6 @@ async def test_a_message_that_failed_can_be_sent_again() -> None:
     await visitor.send("send", text=visitor.now["inbox"])
     assert visitor.browser.latest("live")["fault"] == ""
     assert (visitor.said(1)["answer"], visitor.now["inbox"]) == ("Now.", "")
-
-
-async def test_the_static_view_is_the_conversation() -> None:
-    script = engine(call("add_task", title="Water plants"), "I have added it.")
-    visitor = Visitor(script, user_id="ann")
-    await visitor.chat.ask("Add: water plants")
-    bundle = visitor.chat._repr_mimebundle_()
-    assert bundle["text/plain"] == (
-        "A conversation of ann, 1 messages\n"
-        "You: Add: water plants\n"
-        "  [add_task(title='Water plants'): done]\n"
-        "Assistant (invoke tool): I have added it."
-    )
-    assert "I have added it.</pre>" in bundle["text/html"]
 
 
 def test_an_engine_needs_a_user() -> None:

@@ -45,13 +45,6 @@ def test_every_run_history_and_the_rule_are_drawn_and_named() -> None:
     }
 
 
-def test_a_frame_brings_along_its_runs_bounds() -> None:
-    engine = {"rate_bounds": [1, 12]}
-    figure = rate_figure({"ruled": ruled(start_at="1979Q3", turns=6, engine=engine).run(3)})
-    flat = [line.get_ydata() for line in figure.axes[0].get_lines() if len(line.get_ydata()) == 2]
-    assert [list(ends) for ends in flat] == [[12, 12]]
-
-
 def test_long_and_undated_runs_have_a_readable_axis() -> None:
     axes = rate_figure({"ruled": ruled().run(60)}).axes[0]
     assert axes.get_xlabel() == "turn"
@@ -77,12 +70,6 @@ def test_a_notebook_shows_the_figure_without_pyplot() -> None:
     assert png.startswith(b"\x89PNG")
     assert told["alt"].startswith("Chart: Policy rate\nruled, turns 0 to 2: Policy rate ")
     assert getattr(figure, "number", None) is None  # which pyplot gives its figures
-
-
-def test_history_that_is_no_frame_is_refused() -> None:
-    wrong: Any = 3
-    with pytest.raises(ConfigError, match="history=3 must be a frame"):
-        rate_figure({"ruled": ruled().run(1)}, history=wrong)
 
 
 def test_a_run_of_a_world_without_rates_is_refused() -> None:

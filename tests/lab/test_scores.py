@@ -17,7 +17,7 @@ from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import HumanSeat, leaderboard
 from llmsim_lab.run import load
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._scores import people_in, player_by, world_differs
+from llmsim_lab.simulation._scores import player_by, world_differs
 
 OIL = {"turn": 3, "set": {"shock.supply": 4}, "note": "oil"}
 RULES = ("Taylor rule", "Taylor rule, inertia 0.5")
@@ -70,15 +70,10 @@ def test_without_a_model_its_row_says_how_to_get_one() -> None:
     assert "not played" in repr(board)
 
 
-def test_a_client_plays_the_same_quarters() -> None:
-    board = leaderboard(held(), model=make_client(model="tiny"))
-    assert "language model (tiny)" in board.runs
-    assert len(board.runs["language model (tiny)"]) == 3 + 12
-
-
 def test_a_model_that_fails_leaves_a_note_and_no_number() -> None:
     broken = make_client(BackendError("gone", reason="model_not_found"))
-    board = leaderboard(held(), model=broken)
+    board = leaderboard(held(names=("Aland", "Borduria")), model=broken)
+    assert "people (Aland, Borduria)" in board.runs
     last = board.frame.iloc[-1]
     assert "ended at turn 0: agent: model_not_found" in last["note"]
     assert math.isnan(last["loss"])
@@ -103,29 +98,11 @@ def test_the_loss_aims_at_the_persons_target_unless_told_otherwise() -> None:
     assert "0 · gap²" in repr(leaderboard(simulation, loss=gap_only))
 
 
-def test_several_people_are_judged_together() -> None:
-    board = leaderboard(held(names=("Aland", "Borduria")))
-    assert "people (Aland, Borduria)" in board.runs
-
-
 def test_a_run_without_people_has_no_leaderboard() -> None:
     with pytest.raises(ConfigError, match="has no people in it"):
         leaderboard(held(players="rule"))
     with pytest.raises(ConfigError, match="has no people in it"):
         leaderboard(held(players={}))
-
-
-@pytest.mark.parametrize(("start", "past"), [("1979Q3", ["history (T-bill)"]), (None, [])])
-def test_the_chart_shows_every_run_and_history_where_there_is_one(
-    start: str | None, past: list[str]
-) -> None:
-    axes = leaderboard(held(1, start_at=start)).figure.axes[0]
-    assert [it.get_label() for it in axes.get_lines()] == [
-        "you (Aland)",
-        *RULES,
-        "rate held",
-        *past,
-    ]
 
 
 def test_the_quarters_after_the_term_count_and_are_the_rules() -> None:
@@ -138,16 +115,11 @@ def test_the_quarters_after_the_term_count_and_are_the_rules() -> None:
     assert mine["term"] == alone["term"] == alone["loss"]
     assert mine["loss"] > mine["term"]  # what was left to the successor
     assert "12 quarters after it" in repr(board)
-    assert "quarters after it" not in repr(term)
-
-
-def test_the_verdict_compares_with_the_rule_and_with_a_rate_held() -> None:
-    verdict = leaderboard(held(8, seed=7)).verdict
-    assert re.fullmatch(
-        r"A loss of [\d.]+ loses to the rule's [\d.]+ \(\+[\d.]+ %\)\. "
-        r"Holding the rate would have cost [\d.]+\.",
-        verdict,
+    verdict = (
+        r"A loss of [\d.]+ loses to the rule's [\d.]+ \(\+[\d.]+ %\)\. Holding the rate would .*"
     )
+    assert re.fullmatch(verdict, board.verdict)
+    assert "quarters after it" not in repr(term)
 
 
 def test_a_class_is_a_table_of_its_tapes_the_best_against_the_rule_first(tmp_path: Path) -> None:
@@ -198,19 +170,6 @@ def test_in_the_game_the_rule_beats_a_rate_held_on_nearly_every_seed() -> None:
             losses.append(run.measures(config)["loss"](run.run()))
         won += losses[0] < losses[1]
     assert won >= 16
-
-
-def test_people_sit_by_name_by_kind_or_everywhere() -> None:
-    for players in ({"Ann": "person"}, {"agent": "person", "Bob": "rule"}):
-        assert people_in(Simulation(nations=["Ann", "Bob"], players=players)) == ["Ann"]
-    assert people_in(Simulation(nations=["Ann"], players="person")) == ["Ann"]
-
-
-def test_where_actions_are_checked_a_rule_needs_no_model_for_it() -> None:
-    board = leaderboard(held(validator="asked"))
-    assert set(board.runs) == {"you (Aland)", *RULES, "rate held"}
-    rows = board.frame.set_index("who")["term"]
-    assert rows["you (Aland)"] == rows["rate held"]
 
 
 def test_what_was_done_during_the_run_is_done_to_the_others() -> None:

@@ -429,15 +429,26 @@ def test_two_equal_questions_need_a_tag() -> None:
 
 def test_draws_by_two_tasks_are_errors_and_a_players_own_are_not() -> None:
     async def draws(ask: Ask, own: bool) -> None:
+        taken = ask.rng
+
         async def draw(name: str) -> float:
             await asyncio.sleep(0)
-            return (ask.rng_for(name) if own else ask.rng).random()
+            return (ask.rng_for(name) if own else taken).random()
 
         await asyncio.gather(draw("Ann"), draw("Bob"))
 
     asking(lambda ask: draws(ask, True))().run(1)
     with pytest.raises(ConfigError, match=r"ask.rng is drawn from by two tasks.*ask.rng_for\(name"):
         asking(lambda ask: draws(ask, False))().run(1)
+
+
+def test_a_template_put_together_anew_each_time_is_told_to_use_a_slot() -> None:
+    async def many(ask: Ask) -> None:
+        for number in range(70):
+            await ask("Ann", Gift, f"{number} of {{{{ turns }}}}")
+
+    with pytest.raises(ConfigError, match=r"more than 64 different prompts.*Give what"):
+        asking(many)(llm_client=one()).run(1)
 
 
 def test_what_is_drawn_follows_from_seed_turn_and_name() -> None:

@@ -106,7 +106,7 @@ def test_a_world_is_played_by_its_rule_and_the_file_run_as_an_import(lab: Run) -
         (("pot.py", "--model", "rule"), "PublicGoods has no rule"),
         (("pot.py", "--model", "randm"), "model 'randm' is not understood"),
         (("wrong.yaml", "--config", "wrong.yaml"), "wrong.yaml is a configuration itself"),
-        (("kind.yaml",), "kind.yaml, line 1: kind: no kind of simulation is called 'pot.py:P"),
+        (("kind.yaml",), "kind.yaml, line 1: kind: no kind of simulation is called 'ran.py:P"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(

@@ -89,7 +89,9 @@ def test_an_agent_answers_with_what_it_looked_up() -> None:
         found = request.provenance.spans[-1]
         assert (found.name, found.source) == ("findings", "the tools' answers")
         user = next(message for message in request.messages if message.role == "user")
-        assert user.content.endswith(f"What you looked up:\n{found.of(user.content)}")
+        assert user.content.endswith(
+            f"What you looked up:\n{user.content[found.start : found.end]}"
+        )
 
 
 class Slow(FunctionTools):

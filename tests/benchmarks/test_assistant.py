@@ -170,7 +170,7 @@ def test_two_models_are_compared_message_by_message() -> None:
     decision, safe = compared(always, seldom, names=("always", "seldom"))
     assert (decision.outcome, decision.estimate, decision.n) == ("decision", 8 / 12, 12)
     assert decision.speaks_of == "new messages"
-    assert "n = 12 messages" in str(decision)
+    assert "(decision, 12 messages)" in str(decision)
     assert decision.p == pytest.approx(2 * 0.5**8)
     assert decision.low > 0.2
     assert (safe.estimate, safe.p) == (0, 1)

@@ -12,7 +12,7 @@ STABLE = ["YOUR DECISION", "RESPONSE FORMAT"]
 
 def span_texts(prompt: RenderedPrompt) -> dict[str, str]:
     texts = {"system": prompt.system, "user": prompt.user}
-    return {span.name: span.of(texts[span.role]) for span in prompt.spans}
+    return {span.name: texts[span.role][span.start : span.end] for span in prompt.spans}
 
 
 def test_variables_print_as_they_are_defined_and_in_that_order_then_any_others() -> None:

@@ -67,7 +67,9 @@ async def test_a_prompt_that_does_not_fit_is_an_error_and_not_cut(backend: Ollam
 async def test_a_tool_is_called_by_its_name_with_an_object(
     backend: OllamaBackend, live: Live
 ) -> None:
-    if "tools" not in (ollama.Client(live.host).show(live.model).capabilities or ()):
+    with ollama.Client(live.host) as client:
+        known = client.show(live.model).capabilities or ()
+    if "tools" not in known:
         pytest.skip("the model cannot call tools; name one that can in LLMSIM_LIVE_MODEL")
     function = {"name": "get_weather", "parameters": an_object(city={"type": "string"})}
     tool = {"type": "function", "function": function}

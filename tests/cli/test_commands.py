@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import httpx
 import pandas as pd
 import pytest
 from cli_kit import Run, reply, succeeds
@@ -49,6 +51,32 @@ def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
     first, second = (pd.read_csv(f"{folder}/turns.csv") for folder in ("first", "second"))
     assert first["period"].tolist() == ["1979Q3", "1979Q4", "1980Q1", "1980Q2"]
     pd.testing.assert_frame_equal(first.drop(columns="seconds"), second.drop(columns="seconds"))
+
+
+def test_a_run_on_a_server_of_openais_kind_shows_no_key(
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, url, keys = "sk-secret-0123456789", "http://127.0.0.1:1/v1", set()
+
+    def answered(request: httpx.Request) -> httpx.Response:
+        keys.add(request.headers["Authorization"])
+        if request.method == "GET":
+            return httpx.Response(200, json={"data": [{"id": "qwen"}]})
+        schema = json.loads(request.content)["response_format"]["json_schema"]["schema"]
+        delta = {"content": json.dumps(reply({"format": schema}))}
+        event = {"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}
+        return httpx.Response(200, text=f"data: {json.dumps(event)}\n\ndata: [DONE]\n\n")
+
+    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(answered))
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    how = ("--model", "openai:qwen", "--base-url", url, "--turns", "1", "--tape", "t.tape")
+    out = succeeds(llmsim_lab, "run", SCENARIO, *how)
+    assert f"Using qwen on the server at {url}." in " ".join(out.split())
+    assert keys == {f"Bearer {key}"}
+    files = [path.read_bytes() for path in Path().rglob("*") if path.is_file()]
+    assert files
+    assert key not in out
+    assert not any(key.encode() in data for data in files)
 
 
 @pytest.mark.parametrize(

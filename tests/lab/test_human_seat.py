@@ -7,15 +7,16 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from lab_kit import Browser, eventually
+from pydantic import Field
 from worlds import PublicGoods
 
-from llmsim_lab import Person
+from llmsim_lab import Ask, Person, Reply, Run, State
 from llmsim_lab._util.files import data_path
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.lab import HumanSeat, TurnStepper, leaderboard
 from llmsim_lab.run import load, replay
 from llmsim_lab.simulation import Simulation
@@ -209,6 +210,15 @@ async def test_without_moves_and_a_judge_a_person_names_a_quarter_point(tmp_path
     assert replay(path).state.interest_rate == 11.5
 
 
+async def test_a_person_may_judge_what_others_propose() -> None:
+    players = {"validator": "person", "*": "rule"}
+    async with seated(table_of(players=players, validator="asked")) as visitor:
+        assert visitor.now["asks"] == []  # it is not known before the turn
+        await visitor.seat.take_turn(is_valid=False, reasoning="It is too much.", confidence=0.5)
+        assert visitor.seat.simulation.turns[1].became["Aland"]["accepted"] is False
+        assert "Aland (ok): is_valid False; rate 9.67%" in visitor.seat.static_text()
+
+
 # --- answers --------------------------------------------------------------------------------------
 
 
@@ -218,6 +228,22 @@ async def test_what_is_wrong_is_said_and_nothing_is_played() -> None:
         assert "Rate is 30; it must be one of 5.17" in visitor.browser.latest("fault")
         assert visitor.seat.simulation.turn_number == 0
         assert visitor.ask()["id"] == "1 Aland agent"  # by which the draft is kept
+
+
+async def test_a_turn_that_fails_is_said_raised_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(_: int, **how: Any) -> Any:
+        raise EconomyError("off its range")
+
+    async with seated(table_of()) as visitor:
+        with monkeypatch.context() as patch:
+            patch.setattr("llmsim_lab.simulation._simulation.shocks_at", broken)
+            with pytest.raises(EconomyError, match="off its range"):
+                await visitor.seat.take_turn(**RAISE, rate=11.67)
+        assert "off its range" in visitor.browser.latest("live")["fault"]
+        await visitor.answer(rate="11.67")
+        assert visitor.seat.simulation.turn_number == 1
 
 
 async def test_stop_leaves_the_run_at_its_last_whole_turn_and_the_form_open() -> None:
@@ -230,6 +256,18 @@ async def test_stop_leaves_the_run_at_its_last_whole_turn_and_the_form_open() ->
         assert visitor.seat.simulation.turn_number == 0
         await visitor.answer()
         assert visitor.seat.simulation.turn_number == 1
+
+
+async def test_waiting_for_a_question_ends_with_the_turn_that_was_stopped() -> None:
+    async with seated(table_of("Aland", "Borduria")) as visitor:
+        visitor.browser.send("play", run=1, turns=1)
+        await visitor.seat.asked("Aland")
+        visitor.seat.answer(**RAISE, rate=11.67, agent="Aland")
+        waiting = asyncio.ensure_future(visitor.seat.asked("Aland"))
+        await asyncio.sleep(0.05)
+        visitor.browser.send("stop")
+        with pytest.raises(ConfigError, match="the turn ended and Aland was not asked"):
+            await waiting
 
 
 async def test_a_recorded_run_is_looked_at_without_being_asked(tmp_path: Path) -> None:
@@ -282,6 +320,38 @@ async def test_a_turn_started_elsewhere_asks_and_shows_at_the_seat(in_thread: bo
 # --- other worlds ---------------------------------------------------------------------------------
 
 
+class Wide(Reply):
+    count: int = Field(ge=1, le=9)
+    share: float = Field(gt=0, lt=1)
+    rate: float
+    sure: bool
+    side: Literal["left", "right"]
+    words: str
+
+
+class Told(State):
+    told: str = ""
+
+
+class Wonders(Run[Told]):
+    """Asks for everything that can be asked for."""
+
+    async def turn(self, state: Told, ask: Ask) -> Told:
+        said = await ask("Bob", Wide, "Well?", limits={"rate": [1, 1.25, 1.5]})
+        return state.replace(told=said.model_dump_json())
+
+
+async def test_every_type_of_field_can_be_filled_in_and_sent() -> None:
+    typed = {"reasoning": "Well.", "confidence": "0.8", "count": "3", "share": "0.5"}
+    typed |= {"rate": "1.25", "sure": "false", "side": "left", "words": "Hm."}
+    async with seated(Wonders(players={"Bob": Person()}, turns=1)) as visitor:
+        assert {field["value"] for field in visitor.fields().values()} == {None}
+        await visitor.answer(**typed)
+        said = Wide.model_validate_json(visitor.seat.simulation.state.told)
+        assert (said.count, said.share, said.rate, said.sure) == (3, 0.5, 1.25, False)
+        assert (said.side, said.words) == ("left", "Hm.")
+
+
 def pot(**players: Any) -> PublicGoods:
     return PublicGoods(players={"*": "random", **players}, turns=2)
 
@@ -297,6 +367,15 @@ async def test_in_another_world_a_person_sees_what_a_model_sees_and_no_more() ->
         with pytest.raises(ConfigError, match="amount is 21; it must be a whole number from 0"):
             await visitor.seat.take_turn(amount=21, **SAID)
         assert visitor.seat.waiting_for == ("Bob",)
+
+
+async def test_one_seat_serves_all_that_a_person_answers_for() -> None:
+    async with seated(PublicGoods(players={"*": "person", "Ann": "random"}, turns=1)) as visitor:
+        for name in ("Bob", "Cy", "Di"):
+            assert (visitor.now["people"], visitor.ask()["who"]) == (["everybody else"], name)
+            await visitor.answer(reasoning="Fair.", confidence="0.5", amount="1")
+        assert visitor.seat.simulation.state.given["Di"] == 1
+        assert "turn 1: Di (ok): amount 1" in visitor.seat.static_text()
 
 
 # --- who may sit, untrusted text, the saved notebook ----------------------------------------------

@@ -7,16 +7,19 @@ import gc
 import importlib
 import sys
 import threading
+from inspect import isfunction
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anywidget import AnyWidget
 from builders import answer, make_client, make_simulation
 from lab_kit import Browser, eventually, same_reading
 from page_kit import hostile_game
 from worlds import Pot, PublicGoods
 
+from llmsim_lab import lab as lab_module
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.lab import HumanSeat, Lab, PromptViewer, RateChart, RunTree, TurnStepper
@@ -197,6 +200,16 @@ async def test_a_step_costs_few_bytes_whatever_the_length() -> None:
     late = len(browser.sizes)
     await lab.play(1)
     assert sum(browser.sizes[late:]) < 1.5 * cost < 18_000
+
+
+def test_no_name_of_a_window_hides_one_of_its_base_classes() -> None:
+    names = [name for name in lab_module.__all__ if name[0].isupper()]
+    windows = [it for name in names if issubclass(it := getattr(lab_module, name), AnyWidget)]
+    assert HumanSeat in windows
+    for cls in {part for it in windows for part in it.__mro__[: it.__mro__.index(AnyWidget)]}:
+        own = {name for name, it in vars(cls).items() if isfunction(it) and name[:2] != "__"}
+        hidden = {name for name in own if hasattr(AnyWidget, name)}
+        assert hidden <= {"close", "_repr_mimebundle_"}, "such as _send, of each message"
 
 
 def test_nothing_of_a_run_is_in_a_trait_and_so_in_a_notebook() -> None:

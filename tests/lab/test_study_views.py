@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from builders import recorded
 from lab_kit import Browser, eventually
+from page_kit import PageData
 from study_kit import Water, instant_client
 
 from llmsim_lab import LLMClient, LLMConfig, ScriptedBackend
@@ -101,6 +102,16 @@ async def test_a_run_is_opened_beside_the_study() -> None:
     assert "fancy, seed 1" in next(it["run"]["name"] for it in browser.records if "run" in it)
     with pytest.raises(ConfigError, match="no arm 'fanci'"):
         board.open_run("fanci", 1)
+
+
+async def test_a_factorial_has_a_specification_curve_and_a_page_has_all_runs(
+    tmp_path: Path,
+) -> None:
+    study = make_study(vary={"taste": ["plain", "fancy"], "factor": [1.0, 2.0]}, seeds=2)
+    browser = Browser(StudyBoard(await study.arun(progress=False)))
+    finding = [(it[0], it[2], len(it[3])) for it in part(browser, "of level")["curves"]]
+    assert finding == [("taste", ["factor"], 2), ("factor", ["taste"], 2)]
+    assert len(PageData(study.page(tmp_path / "study.html")).runs) == 8
 
 
 async def test_the_static_view_has_the_effects_and_nothing_of_a_models_is_markup() -> None:

@@ -81,6 +81,8 @@ class Agent(ABC):
     """
 
     def __init__(self, name: str) -> None:
+        if not name.strip():
+            raise ConfigError("an agent needs a name that is not empty")
         self.name = name.strip()
 
     @abstractmethod

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from llmsim_lab._spans import Span
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.text import clip
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
@@ -40,7 +41,7 @@ class ToolLookup:
     """
 
     def __init__(self, tools: ToolExecutor, *, max_lookups: int = 2) -> None:
-        self.tools, self.max_lookups = tools, max_lookups
+        self.tools, self.max_lookups = tools, whole_number("max_lookups", max_lookups, least=1)
 
     async def look_up(self, prompt: str, client: LLMClient, site: CallSite) -> str:
         """Return the prompt with what the model found at its end, one line for each call.

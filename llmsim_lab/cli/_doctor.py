@@ -63,9 +63,13 @@ _HOW_MUCH = "72 questions, each in 7 calls of one token (14 where a backend tell
 
 
 def doctor(
-    models: Annotated[list[str] | None, typer.Argument(help="Check what they can do.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Models whose abilities are checked.")
+    ] = None,
     host: Host = None,
-    economics: Annotated[bool, typer.Option("--economics", help="Ask about economies.")] = False,
+    economics: Annotated[
+        bool, typer.Option("--economics", help="Ask it about economies: the economic gate.")
+    ] = False,
 ) -> None:
     """Show which models are there, whether they answer as they must, and what they can do."""
     if models:

@@ -39,7 +39,9 @@ RateChart(live)"""
 
 def new(
     folder: Annotated[Path, typer.Argument(metavar="NAME", help="The folder to make.")],
-    template: Annotated[str | None, typer.Option("--from", help="Else they are listed.")] = None,
+    template: Annotated[
+        str | None, typer.Option("--from", help="A template; without one they are listed.")
+    ] = None,
 ) -> None:
     """Make a folder with a world to start from: a program, a notebook, a recorded run."""
     templates = data_path("templates")
@@ -67,8 +69,12 @@ def new(
 
 def view(
     file: TapeFile,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Else beside the tape.")] = None,
-    run: Annotated[int | None, typer.Option(help="This run and its family; else all.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The page; else beside the tape.")
+    ] = None,
+    run: Annotated[
+        int | None, typer.Option(help="This run, those it came from, their forks; else all.")
+    ] = None,
     import_: ImportFiles = None,
 ) -> None:
     """Write a tape's runs as one HTML page that anybody can read, offline.

@@ -101,9 +101,9 @@ def _summary(turns: Sequence[Turn]) -> str:
     calls = sum(len(turn.calls) for turn in turns)
     statuses = sum((Counter(turn.statuses) for turn in turns), Counter())
     shares = ", ".join(f"{it} {count / statuses.total():.0%}" for it, count in statuses.items())
-    asked = f"{calls} model calls" if calls else "no model was called"
     tokens = sum(turn.tokens for turn in turns)
-    return f"{asked}: {shares or 'no decision'}; {tokens:,} tokens; {number(seconds)} s"
+    asked = f"{calls} model calls: {shares}; {tokens:,} tokens" if calls else "no model was called"
+    return f"{asked}; {number(seconds)} s"
 
 
 def report(simulation: Run, out: Path, *, since: int = 0) -> None:

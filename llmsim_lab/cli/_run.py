@@ -29,13 +29,20 @@ _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 TapeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A tape.")]
 RunNumber = Annotated[int | None, typer.Option(help="The run's number; the latest if not given.")]
 _LiveTurns = Annotated[int | None, typer.Option(min=1, help="How many to play; else what is left.")]
-_Model = Annotated[str | None, typer.Option(help=f"Instead: {_playing.MODEL_HELP}")]
-_Other = Annotated[str | None, typer.Option(help=f"Instead: {_playing.OTHER_MODEL_HELP}")]
+_Model = Annotated[str | None, typer.Option(help=f"Instead of the file's: {_playing.MODEL_HELP}")]
+_Other = Annotated[
+    str | None, typer.Option(help=f"Instead of the recorded one: {_playing.OTHER_MODEL_HELP}")
+]
 
 
 def run(
-    described: Annotated[str, typer.Argument(metavar="FILE", help="YAML, or FILE.py:CLASS.")],
-    parameters: Annotated[Path | None, typer.Option("--config", help="FILE.py's, YAML.")] = None,
+    described: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="A run, YAML; or FILE.py:CLASS, a world of your own."),
+    ],
+    parameters: Annotated[
+        Path | None, typer.Option("--config", help="The parameters of a world of your own, YAML.")
+    ] = None,
     turns: Annotated[int | None, typer.Option(min=0, help="Instead of the file's.")] = None,
     model: _Model = None,
     tape: Annotated[Path | None, typer.Option(help="Record the run on this tape.")] = None,
@@ -63,7 +70,9 @@ def run(
 
 
 def lint(
-    described: Annotated[Path, typer.Argument(metavar="FILE", help="An economic run's, YAML.")],
+    described: Annotated[
+        Path, typer.Argument(metavar="FILE", help="An economic run's configuration, YAML.")
+    ],
 ) -> None:
     """Look for mistakes that published economic simulations have made; no model is asked.
 
@@ -170,9 +179,17 @@ rerun = _continuing(
 def fork(
     file: TapeFile,
     run: RunNumber = None,
-    turn: Annotated[int | None, typer.Option(min=0, help="Else the last.")] = None,
-    prompt: Annotated[list[Path] | None, typer.Option(help="NAME.md, repeatable.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, repeatable.")] = None,
+    turn: Annotated[
+        int | None, typer.Option(min=0, help="The turn to continue from; the last if not given.")
+    ] = None,
+    prompt: Annotated[
+        list[Path] | None,
+        typer.Option(help="NAME.md in place of the prompt of that name; repeatable."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="inflation=9, coins.Ann=5: at that turn; repeatable."),
+    ] = None,
     turns: _LiveTurns = None,
     model: _Other = None,
     import_: ImportFiles = None,

@@ -18,10 +18,17 @@ from llmsim_lab.study._file import StudyFile, located, read_study
 
 def study(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What to vary and measure, YAML.")],
-    action: Annotated[Literal["run", "status", "report"], typer.Argument(help="What to do.")],
-    parallel: Annotated[int | None, typer.Option(min=1, help="Runs at once; else 8.")] = None,
+    action: Annotated[
+        Literal["run", "status", "report"],
+        typer.Argument(help="Play what is left; say how far it is; write a page."),
+    ],
+    parallel: Annotated[
+        int | None, typer.Option(min=1, help="How many runs at once; 8 if not given.")
+    ] = None,
     tape: Annotated[Path | None, typer.Option(help="A folder, instead of the file's.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Else beside the folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The report; else beside the folder.")
+    ] = None,
 ) -> None:
     """Play what is left of the study that a file describes, say how far it is, or write its report.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from llmsim_lab._util.config import YamlFile, beside
-from llmsim_lab._util.text import brief, clip
+from llmsim_lab._util.text import among, brief, clip
 from llmsim_lab.context._builder import AgentContextBuilder
 from llmsim_lab.context._engine import engine_output_for, engine_prompt, happenings
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
@@ -237,6 +237,8 @@ class CrisisSimulation(Run[CrisisState]):
 
         What it read in turns that were played is in ``calls``.
         """
+        if agent not in self.scenario.agents:
+            raise ConfigError(f"there is no agent {agent!r}{among(agent, self.scenario.agents)}")
         now = self.state
         return _read_by(agent, now.replace(events=now.pending), self.turn_number + 1, self._builder)
 

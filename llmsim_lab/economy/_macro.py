@@ -89,6 +89,7 @@ def shocks_at(turn: int, *, seed: int, scale: float = 1.0, mirrored: bool = Fals
     return Shocks(supply=signed * SUPPLY_STD * supply, demand=signed * DEMAND_STD * demand)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RudebuschSvensson:
     """The small estimated model of the US economy of Rudebusch and Svensson (1999).
 
@@ -334,17 +335,19 @@ class EngineConfig(Settings):
         rate_bounds: lowest and highest rate; beyond them a reply is invalid, never clamped.
         max_move: largest change by one action, percentage points.
         rate_step: the grid of rates offered to a model; central banks move in quarter points.
-            A basis point is the least: no model chooses among thousands.
     """
 
     rate_bounds: tuple[FiniteFloat, FiniteFloat] = (0.0, 25.0)
     max_move: Annotated[FiniteFloat, Field(gt=0)] = 2.0
-    rate_step: Annotated[FiniteFloat, Field(ge=0.01)] = 0.25
+    rate_step: Annotated[FiniteFloat, Field(gt=0)] = 0.25
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.lower >= self.upper:
             raise ValueError(f"rate_bounds={self.rate_bounds} are empty; swap them?")
+        if self.max_move / self.rate_step > 1000:
+            what = f"rate_step={self.rate_step} cuts max_move={self.max_move} into more than 1000"
+            raise ValueError(f"{what} rates; a model cannot choose among so many: raise rate_step")
         return self
 
     @property

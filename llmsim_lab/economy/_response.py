@@ -88,23 +88,28 @@ class PolicyResponse:
         """The outcome for readers who know no statistics."""
         telling, *others = [one for one in self.criteria if one.verdict == self.outcome]
         words = self._words(telling)
-        if self.outcome == "undecided":
+        if self.outcome == "pass":
+            words = f"{self._long_run()}: it responds"
+        elif self.outcome == "undecided":
             words = f"not decided by {self.units} independent cases: {words}; to pass it takes "
             words += f"{telling.needs}, the interval included"
-        elif self.outcome == "fail" and self["drift"] in others:
+        elif self["drift"] in others:
             words += f"; {self._words(self['drift'])}"
         return f"{words[0].upper()}{words[1:]}."
 
+    def _long_run(self, only: str = "") -> str:
+        if self.in_the_end is None:
+            slope = self["inflation"].interval
+            return f"for each point of inflation it raises the rate by {slope} points a quarter"
+        ends = "{:.1f} points ({:.1f} to {:.1f})".format(*self.in_the_end)
+        does = f"raises the rate by {only}" if self.in_the_end[0] > 0 else "moves the rate by "
+        return f"in the end it {does}{ends} for each point of inflation"
+
     def _words(self, one: Criterion) -> str:
-        passed, failed = self.outcome == "pass", one.verdict == "fail"
-        if self.in_the_end and (passed or (failed and one.name == "long run")):
-            ends = "{:.1f} points ({:.1f} to {:.1f})".format(*self.in_the_end)
-            responds = "it responds" if passed else "it responds too little, so the real rate falls"
-            return (
-                f"in the end it raises the rate by {ends} for each point of inflation: {responds}"
-            )
         if one.name == "drift":
             return f"whatever happens, it moves the rate by {one.interval} points a quarter"
+        if one.name == "long run" and one.verdict == "fail" and self.in_the_end is not None:
+            return f"{self._long_run('only ')}: it responds too little, so the real rate falls"
         what = _CHANGED.get(one.name, f"the name {one.name} alone")
         if one.name == "inflation" and one.high < 0:
             what = "the higher inflation, the lower it sets the rate: a point more"

@@ -36,7 +36,7 @@ def rate_figure(
 
     Args:
         runs: frames of ``Simulation.to_frame``, by the name in the legend.
-        history: what happened, as ``economy.history`` gives it, from the runs' first quarter on.
+        history: rows of ``economy.load_us_macro``, from the runs' first quarter on.
         rule_of: name of the run for whose data the Taylor rule's answer is drawn.
         title: above the chart.
 
@@ -48,6 +48,9 @@ def rate_figure(
         ConfigError: there is no run, a frame is not a run's, or ``rule_of`` does not name one.
     """
     known = {series.column: series for series in SERIES}
+    if history is not None and not hasattr(history, "columns"):
+        way_out = "give a frame, such as load_us_macro().loc['1979Q3':]"
+        raise ConfigError(f"history={history!r:.80} is not a frame; {way_out}")
     lines = lines_of(dict(runs))
     for line in lines:
         if not any("interest_rate" in row for row in line.rows):

@@ -470,8 +470,11 @@ class LLMClient:
         for field, (lowest, highest) in (limits or {}).items():
             allowed.setdefault(field, {}).update(minimum=lowest, maximum=highest)
         # As text, which a cache can find, and in which 20 and 20.0, 1 and True differ.
-        named = json.dumps(allowed) if allowed else "{}"
-        schema = _schema_of(response_model, config.max_text_chars, named)
+        try:
+            named = json.dumps(allowed) if allowed else "{}"
+            schema = _schema_of(response_model, config.max_text_chars, named)
+        except TypeError as error:
+            raise ConfigError(f"choices and limits {allowed!r:.120}: {error}") from error
         return self._request(messages, site, think=config.think, schema=schema, origin=origin)
 
     def _messages_of(

@@ -111,14 +111,17 @@ class OllamaBackend:
         """Return which model answers: its digest, if the server has it, and the server's version.
 
         Raises:
-            BackendError: the server cannot be reached.
+            BackendError: the server cannot be reached, or lacks the model.
         """
         version = await _version(self.server)
         name = await self._resolve("")
         async with _official(self.server) as client:
             models = (await client.list()).models
-        digests = (one.digest for one in models if full_name(one.model or "") == full_name(name))
-        digest = printable(next(digests, None) or "") or None
+        mine = [one for one in models if full_name(one.model or "") == full_name(name)]
+        if not mine:
+            text = f"Ollama has no model {name!r}; fetch it: ollama pull {name}"
+            raise BackendError(text, reason="model_not_found", status_code=404)
+        digest = printable(mine[0].digest or "") or None
         return ModelInfo(name=name, backend="ollama", digest=digest, version=version)
 
     async def look(self, timeout_s: float | None = None) -> OllamaProbe:

@@ -84,6 +84,9 @@ class _Batch:
             way_out = "by field, (lowest, highest) or a list: limits={'amount': (0, 5)}"
             what = f"limits of {player} are {limits!r:.80}"
             raise ConfigError(f"{what}; write what is allowed {way_out}")
+        for name, its in limits.items():
+            if isinstance(its, range) or hasattr(its, "tolist"):
+                limits = {**limits, name: list(its)}
         key = repr(limits)  # as a text, since 1, 1.0 and True are equal
         if key not in self.known:
             self.known[key] = _allowed(player, self.reply, limits)
@@ -205,10 +208,10 @@ class _GuardedRandom(Random):
         super().__init__(seed)
 
     def _check(self) -> None:
-        task: Any = asyncio.current_task()
+        task: Any = _current_task()
         self._owner = self._owner or task
-        if self._owner is not task:
-            what = f"{self._name} is drawn from by two tasks, whose order may change"
+        if task is None or self._owner is not task:
+            what = f"{self._name} is drawn from by two tasks or threads, whose order may change"
             way_out = "draw before the await, or give each player its own: ask.rng_for(name)"
             raise ConfigError(f"{what}; {way_out}")
 
@@ -219,6 +222,13 @@ class _GuardedRandom(Random):
     def getrandbits(self, k: int, /) -> int:
         self._check()
         return super().getrandbits(k)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # on a thread without a loop
+        return None
 
 
 class Ask:
@@ -444,7 +454,7 @@ class Ask:
         """Return what asks all, and gives their decisions by name, or that of one alone."""
         # Numbered at once, while the task that asks is the current one. Those that one task asks
         # come in the order of its code, also in a replay; 0 stands for one of another task.
-        task, numbers = asyncio.current_task(), []
+        task, numbers = _current_task(), []
         for name in names:
             key = (str(name), str(batch.tag), str(batch.by))
             first, asked = self._places.get(key, (task, 0))

@@ -160,7 +160,13 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     own = {"__annotations__": dict(inspect.get_annotations(cls)), "__module__": cls.__module__}
     shim, localns = type("Annotations", (), own), dict(vars(cls))
     fields: dict[str, Any] = {}
-    for name, hint in get_type_hints(shim, localns=localns, include_extras=True).items():
+    try:
+        hints = get_type_hints(shim, localns=localns, include_extras=True)
+    except (NameError, TypeError) as error:
+        way_out = "write types of parameters at the top of the file, or of the cell"
+        what = f"an annotation of {cls.__name__} cannot be read: {error}"
+        raise ConfigError(f"{what}; {way_out}, where they are known") from error
+    for name, hint in hints.items():
         default = cls.__dict__.get(name, ...)
         if get_origin(hint) is ClassVar or hint is ClassVar or name.startswith("_"):
             continue

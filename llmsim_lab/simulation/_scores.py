@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import QuadraticLoss, TaylorRule
@@ -80,6 +81,7 @@ class Losses:
             ConfigError: the run is not an economic one, there are no people in it, no turn was
                 played, or the model's run had another start or other shocks.
         """
+        whole_number("after", after, least=0)
         if not isinstance(simulation, Simulation):
             what = f"{type(simulation).__name__} is not an economic simulation"
             raise ConfigError(f"{what}; pass the people's run, a Simulation, or load('x.tape')")

@@ -288,6 +288,8 @@ class Simulation(Run[Economy]):
         if moves is None and (briefed or self.decide):
             what = f"decide: {self.decide}" if self.decide else "an economist's briefing"
             raise ConfigError(f"{what} needs moves on offer, and moves_bp is null; set moves_bp")
+        if not briefed and not self.masked:
+            raise ConfigError("masked: false has no effect with briefing: thin; leave it out")
         for name in self._members:
             if moves and "moves" not in self._prompt_of(name).slots:
                 what = f"the prompt of {name!r} has no slot {{{{ moves }}}} for the moves on offer"

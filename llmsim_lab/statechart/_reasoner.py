@@ -128,7 +128,7 @@ class Reasoner:
         seed: of the order in which options stand in the prompt; None leaves them as they are given.
 
     Attributes:
-        counts: decisions of this reasoner so far by status. A run counts its own, in ``statuses``.
+        counts: decisions of this reasoner so far by status. A run's are in ``to_frame()``.
     """
 
     def __init__(self, client: LLMClient, *, seed: int | None = None) -> None:

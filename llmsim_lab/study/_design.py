@@ -28,7 +28,7 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import among, faults
 from llmsim_lab.errors import ConfigError, LabError, PromptError
-from llmsim_lab.llm import LLMClient, Tape, connect
+from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange, WorldConfig
@@ -169,10 +169,12 @@ class World:
         if name in _OWN:
             raise ConfigError(f"{name!r} is not a factor; say Study(..., {_OWN[name]})")
         path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
-        if path[0] in fields and name != "llm.model":  # a client's model is the factor "model"
+        settings = LLMConfig.model_fields.keys() - {"model"}  # a factor of that name is the client
+        if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= settings):
             return path
         known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
-        near = among(path[0], [*known, *_SPECIAL, "llm.temperature"])
+        known += [*_SPECIAL, *(f"llm.{it}" for it in settings)]
+        near = among(name if path[0] == "llm" else path[0], known)
         raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{near}")
 
     def arms(self, *, aa: bool) -> list[Arm]:

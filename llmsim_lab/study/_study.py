@@ -449,7 +449,11 @@ class Study:
                 copy_runs(self._source, [job.run], job.at, file)
             elif job.arm in self._leaders:
                 leader = self._leaders[job.arm][0].name, job.unit
-                if self._entries[leader].status != "done":
+                its = self._entries[leader]
+                if its.status == "failed":
+                    why = f"it shares a run with arm {leader[0]!r}, which failed: {its.error}"
+                    self._entries[key] = replace(self._entries[key], status="failed", error=why)
+                if its.status != "done":
                     continue
                 with Tape(self._files[leader], read_only=True) as tape:
                     runs = sorted(info.id for info in self._jobs[leader].runs_on(tape).values())
@@ -801,8 +805,8 @@ class Study:
     def plan(self, pilot: Study | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.
 
-        Calls, tokens and time are those of the turns so far; before anything was played, calls are
-        counted in one turn of chance.
+        Calls, tokens and time are those of the turns so far; of recorded turns, where situations
+        are asked again; before anything was played, calls are counted in one turn of chance.
 
         Args:
             pilot: a smaller study; this one if not given.
@@ -815,6 +819,10 @@ class Study:
         turns -= sum(max(0, self._entries[job.key].turns - job.at) for job in left)
         played, where = (pilot or self).to_frame(), "the mean of the turns so far"
         costs: dict[str, Any] = {}
+        if played.empty and self._source is not None:
+            frames = map(self._source.frame_rows, {job.run for job in self._jobs.values()})
+            played = frame_of([row for rows in frames for row in rows.values()])
+            where = "the mean of the recorded turns"
         if not played.empty and (later := played["turn"] > 0).any():
             spent = played.loc[later, ["calls", "tokens", "seconds"]].astype(float).fillna(0)
             calls, tokens, seconds = (float(mean) * turns for mean in spent.mean())

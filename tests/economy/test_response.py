@@ -46,7 +46,7 @@ def test_a_taylor_rule_passes_and_inertia_leaves_the_long_run_as_it_is(inertia: 
     [
         (np.zeros(48), "inflation", "A point more of inflation changes its move by "),
         (-rule(), "inflation", "The higher inflation, the lower it sets the rate: a point more"),
-        (rule(0.8, 0.8), "long run", "In the end it raises the rate by 0.8 points"),
+        (rule(0.8, 0.8), "long run", "In the end it raises the rate by only 0.8 points"),
         (rule(0.8, gap=-0.5), "output gap", "A point more of the output gap changes its move by"),
         (rule() + 0.75, "drift", "Whatever happens, it moves the rate by 0.7"),
     ],
@@ -74,7 +74,7 @@ def test_too_much_noise_decides_nothing_and_the_sentence_says_what_it_takes() ->
 def test_a_rule_without_a_pull_back_has_no_long_run_and_passes() -> None:
     found = response_of(AWAY, 0.5 * AWAY[:, 0] + NOISE / 10, groups=GROUPS)
     assert (found.outcome, found.in_the_end) == ("pass", None)
-    assert found.sentence.startswith("A point more of inflation changes its move by 0.5")
+    assert found.sentence.startswith("For each point of inflation it raises the rate by 0.5")
 
 
 def test_names_are_judged_by_equivalence_each_for_itself() -> None:

@@ -125,7 +125,7 @@ async def test_braces_in_an_action_are_text_and_no_template() -> None:
         ({"rate_bounds": (5, 1)}, r"\(5.0, 1.0\) are empty; swap them"),
         ({"rate_bounds": (0, float("inf"))}, "finite"),
         ({"max_move": 0}, "max_move: .*greater than 0"),
-        ({"rate_step": 0.001}, "rate_step: .*greater than or equal to 0.01"),
+        ({"rate_step": 0.001}, "into more than 1000 .*raise rate_step"),
         ({"max_moves": 1}, "max_moves"),
     ],
 )

@@ -368,7 +368,7 @@ def test_what_no_economy_has_cannot_be_set(values: dict[str, Any], message: str)
         ({"nations": ["Ann", "Ann"]}, "twice: Ann"),
         ({"start_at": "2010Q1"}, "quarter=2010Q1 is outside the data; choose 1960Q1 to"),
         ({"moves_bp": [25, 50]}, "0 among them"),
-        ({"moves_bp": [0, 25, 25]}, "2 to 101 different basis points"),
+        ({"moves_bp": [0, 25, 25]}, "2 to 101 different changes"),
         ({"committee": {"rule": "chair"}}, "needs the chair's name"),
         ({"committee": {"rule": "median", "chair": "Ann"}}, "no effect with the rule median"),
         ({"moves_bp": None, "decide": "mode"}, "decide: mode needs moves"),

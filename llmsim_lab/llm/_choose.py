@@ -50,7 +50,7 @@ DRAWN: Mapping[str, Any] = {
 }
 """Options of a request for a sample from the same probabilities."""
 
-_LABEL_FIRST = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*$|[:.)\n])")
+_LABEL_FIRST = re.compile(r"[\W_]*([A-Zb-z])(?:[\W_]*$|[:.)\n])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -247,10 +247,8 @@ def label_of(text: str, labels: Mapping[str, object]) -> str | None:
     begins sentences.
     """
     found = _LABEL_FIRST.match(text)
-    bare = found[1] if found else ""
-    if bare in labels:
-        return bare
-    return bare.upper() if bare != "a" and bare.upper() in labels else None
+    label = found[1].upper() if found else ""
+    return label if label in labels else None
 
 
 def by_letters(options: Mapping[OptionT, str], answers: Sequence[Answer]) -> Choice[OptionT]:

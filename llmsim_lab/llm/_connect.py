@@ -92,9 +92,8 @@ def connect(
     except BackendError as error:
         instead = ", or use connect('embedded')" if kind == "ollama" else ""
         raise ConfigError(f"{error}{instead}") from error
-    most = config.max_concurrency
-    if isinstance(backend, EmbeddedBackend):
-        most = most or 1  # it answers one at a time, and its queue must not be charged to the model
+    # The embedded one answers one at a time, and its queue must not be charged to the model.
+    most = config.max_concurrency or (1 if isinstance(backend, EmbeddedBackend) else None)
     config = config.model_copy(update={"model": name, "max_concurrency": most})
     if not quiet:
         sys.stderr.write(f"{chosen}\n")
@@ -156,10 +155,10 @@ def _embedded(name: str, config: LLMConfig, why: str = "", *, download: bool) ->
         if name not in here and here and not download:
             name, note = here[0], f"{name} would suit this machine but is not here"
         why = "; ".join(filter(None, (why, note)))
-    if download and not is_file(name):
-        get_model(name)
     chosen = f"Using the embedded model {name}{f': {why}' if why else ''}."
     if not is_file(name):
+        if download:
+            get_model(name)
         chosen += (
             " It is for trying the tool, not for findings: 'ollama pull "
             f"{SUGGESTED_MODEL}' gets a larger one for 'ollama:{SUGGESTED_MODEL}'."

@@ -235,28 +235,11 @@ def _words(text: object) -> str:
     return clip(printable(str(text), keep="\n"), 500)
 
 
-def unwrapped(error: Any) -> tuple[str, dict[str, Any]]:
-    """Return the innermost text of an error that a server reports, and all that comes with it.
+class StatusError(Exception):
+    """An error that a server reports.
 
     Servers have it bare, under several names, and as JSON within JSON. Of what several objects
     say, the innermost counts: it comes from the part that failed, and others pass it on.
-    """
-    details: dict[str, Any] = {}
-    while True:
-        with suppress(ValueError, TypeError):
-            error = read_object(error)
-        if not isinstance(error, dict):
-            break
-        details |= {name: value for name, value in error.items() if value is not None}
-        inner = [error[name] for name in ("error", "message", "detail") if error.get(name)]
-        if not inner:
-            break
-        error = inner[0]
-    return error if isinstance(error, str) else json.dumps(error, ensure_ascii=False), details
-
-
-class StatusError(Exception):
-    """An error that a server reports.
 
     Attributes:
         status: of HTTP; within a stream, whose own status was 200, the error's code, if it has one.
@@ -267,7 +250,16 @@ class StatusError(Exception):
     """
 
     def __init__(self, status: int | None, error: Any, *, retry_after: str | None = None) -> None:
-        text, values = unwrapped(error)
+        values: dict[str, Any] = {}
+        inner = [error]
+        while inner:
+            error = inner[0]
+            with suppress(ValueError, TypeError):
+                error = read_object(error)
+            parts = error if isinstance(error, dict) else {}
+            values |= {name: value for name, value in parts.items() if value is not None}
+            inner = [parts[name] for name in ("error", "message", "detail") if parts.get(name)]
+        text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
         self.sizes = {name: value for name, value in values.items() if type(value) is int}
         code = self.sizes.get("code", 0)
         self.status = status or (code if 400 <= code <= 599 else None)

@@ -38,7 +38,6 @@ OLDEST = (0, 24)
 _UNNAMED = ("", "auto")
 _LEAST_TRAINED = 512
 """No model that chats was trained for a shorter context."""
-_DEFAULT_PORT = 11434
 
 
 class OllamaBackend:
@@ -168,7 +167,7 @@ def parse_host(host: str | None = None) -> str:
         host or os.environ.get("OLLAMA_HOST") or "",
         source="host" if host else "OLLAMA_HOST",
         example="host:port or http://host:port, for example 127.0.0.1:11434 or [::1]:11434",
-        usual_port=_DEFAULT_PORT,
+        usual_port=11434,
     )
 
 

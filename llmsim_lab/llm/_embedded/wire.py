@@ -22,7 +22,6 @@ _LARGEST_SEED = 2**32 - 1
 
 _MOST = 10**12
 _LONGEST_TEXT = 1000
-_BOUNDS = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
 _FOR_PEOPLE = ("title", "description", "default", "examples", "discriminator", "$schema", "$id")
 
 
@@ -94,13 +93,11 @@ def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _bound_number(schema: dict[str, Any], *, whole: bool) -> None:
     """Bound the digits before and behind the decimal point."""
-    lowest, highest = (
-        next((schema[key] for key in keys if key in schema), None) for keys in _BOUNDS
-    )
+    lowest, highest = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if lowest is None:
-        schema["minimum"] = lowest = -_MOST
+        lowest = schema.setdefault("minimum", -_MOST)
     if highest is None:
-        schema["maximum"] = highest = _MOST
+        highest = schema.setdefault("maximum", _MOST)
     if not whole and "multipleOf" not in schema:
         span = highest - lowest
         # A narrow range gets finer steps, 10 to 100 of them.

@@ -91,9 +91,7 @@ class Choice(Generic[OptionT]):
             ConfigError: they are not numbers.
         """
         if not numeric(list(self.probabilities)):
-            raise ConfigError(
-                "only numbers have an expectation; these options have .mode and .probabilities"
-            )
+            raise ConfigError("only numbers have an expectation; see .mode and .probabilities")
         return math.fsum(float(o) * p for o, p in self.probabilities.items())  # type: ignore[arg-type]
 
     @property
@@ -178,10 +176,8 @@ def options_of(options: Sequence[OptionT] | Mapping[OptionT, str]) -> dict[Optio
             "enums that differ, such as ['raise', 'hold'], or a mapping of them to their texts"
         )
     if len(values) > len(LABELS):
-        raise ConfigError(
-            f"{len(values)} options, and letters for {len(LABELS)}: ask in groups, first for "
-            "the group and then within it, or offer fewer"
-        )
+        how_many = f"{len(values)} options, and letters for {len(LABELS)}"
+        raise ConfigError(f"{how_many}: offer fewer, or ask in groups")
     return dict(zip(values, texts, strict=True))
 
 
@@ -327,10 +323,8 @@ def _by_samples(options: Mapping[OptionT, str], answers: Sequence[Answer]) -> Ch
 
 
 def _no_option(what: str, calls: Sequence[CallRecord]) -> LLMFailureException:
-    fault = BackendError(
-        f"{what}; say in the prompt what is to be chosen, or use another model",
-        reason="invalid_response",
-    )
+    text = f"{what}; say in the prompt what is to be chosen, or use another model"
+    fault = BackendError(text, reason="invalid_response")
     return failure_of(fault, calls[-1].history, calls[-1].request)
 
 

@@ -67,10 +67,7 @@ def connect(
     kind = kind.lower()
     if kind not in _ADDRESSES or (kind == "auto" and name):
         shown = without_password(model)
-        raise ConfigError(
-            f"model {shown!r} is not understood; say {_SPECS}. For a model of Ollama's: "
-            f"'ollama:{shown}'"
-        )
+        raise ConfigError(f"model {shown!r} is not understood; say {_SPECS}, as 'ollama:{shown}'")
     address = {"host": host, "base_url": base_url, "api_key": api_key}
     given = [one for one, value in address.items() if value is not None]
     if stray := [one for one in given if one not in _ADDRESSES[kind]]:
@@ -128,10 +125,9 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> Found:
 
 def _ollama(name: str, host: str | None, found: OllamaProbe) -> Found:
     if name and full_name(name) not in map(full_name, found.models):
-        raise ConfigError(
-            f"Ollama at {found.host} has no model {name!r}; it has: "
-            f"{listed(found.models) or 'none'}. 'ollama pull {name}' gets it"
-        )
+        known = listed(found.models) or "none"
+        text = f"Ollama at {found.host} has no model {name!r}; it has: {known}"
+        raise ConfigError(f"{text}. 'ollama pull {name}' gets it")
     why = "" if name else f": {found.why}"
     name = name or found.chosen()
     chosen = f"Using {name} on Ollama {found.version} at {found.host}{why}."

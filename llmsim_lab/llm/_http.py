@@ -484,12 +484,9 @@ class Server:
             windows = error.sizes.get("n_ctx"), body.get("options", {}).get("num_ctx")
             window = min(filter(None, windows), default=None)
             of = f" of {window} tokens" if window else ""
-            return BackendError(
-                f"the prompt has {prompt}, more than the context window{of} can hold ({text}); "
-                f"shorten the prompt, or {self.wider}",
-                reason="context_overflow",
-                status_code=status,
-            )
+            text = f"the prompt has {prompt}, more than the context window{of} can hold ({text})"
+            text += f"; shorten the prompt, or {self.wider}"
+            return BackendError(text, reason="context_overflow", status_code=status)
         if status in (401, 403):
             hint = f"; {self.way_in}"
         elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
@@ -568,19 +565,17 @@ class Transport(httpx.AsyncBaseTransport):
                 content += chunk
                 if len(content) > most:
                     break
+        status = response.status_code
         if response.has_redirect_location:
             target = clip(printable(without_password(response.headers["location"])), 200)
-            raise BackendError(
+            text = (
                 f"{self._who} redirects to {target}, which is not followed: prompts go only to the "
-                "address given; if that is the right one, give it instead",
-                reason="client_error",
-                status_code=response.status_code,
+                "address given; if that is the right one, give it instead"
             )
+            raise BackendError(text, reason="client_error", status_code=status)
         if len(content) > most and not response.is_error:
             raise too_large(self._who, most)
-        return httpx.Response(
-            response.status_code, headers=response.headers, content=bytes(content[:most])
-        )
+        return httpx.Response(status, headers=response.headers, content=bytes(content[:most]))
 
     async def aclose(self) -> None:
         """Close the connections."""

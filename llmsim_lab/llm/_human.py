@@ -293,10 +293,8 @@ def check_answer(question: OpenQuestion | None, values: Mapping[str, Any], *, na
         name: whose answer it is.
     """
     if question is None:
-        raise ConfigError(
-            f"{name} is asked nothing just now; start the turn first, and wait for the question: "
-            "await person.asked()"
-        )
+        text = f"{name} is asked nothing just now; start the turn, then: await person.asked()"
+        raise ConfigError(text)
     if wrong := question.faults(values):
         faults = "; ".join(f"{field} {fault}" for field, fault in wrong.items())
         raise ConfigError(f"the answer of {name} was not sent: {faults}")

@@ -78,11 +78,9 @@ class EmbeddedBackend:
             ModelFileError: the model cannot be loaded.
         """
         if request.model not in (*_UNNAMED, self.name, f"embedded:{self.name}"):
-            raise BackendError(
-                f"this backend runs {self.name!r} and was asked for {request.model!r}; "
-                f"connect('embedded:{request.model}') runs that one",
-                reason="model_not_found",
-            )
+            text = f"this backend runs {self.name!r} and was asked for {request.model!r}"
+            way_out = f"connect('embedded:{request.model}') runs that one"
+            raise BackendError(f"{text}; {way_out}", reason="model_not_found")
         began = time.perf_counter()
         self._server.users.add(self)
         async with self._server.turn(on_text):

@@ -40,18 +40,14 @@ def extend(request: ChatRequest, body: dict[str, Any]) -> None:
         BackendError: an option is unknown here, or its value is not a number; or tools are offered.
     """
     if request.tools:
-        raise BackendError(
-            "the embedded model does not support tools; OllamaAdapter offers them by a schema",
-            reason="client_error",
-        )
+        text = "the embedded model does not support tools; OllamaAdapter offers them by a schema"
+        raise BackendError(text, reason="client_error")
     for name, value in request.options.items():
         is_number = value is None or isinstance(value, int | float) or name == "stop"
         if name not in _OPTIONS or not is_number:
-            raise BackendError(
-                f"the embedded model does not take the option {name}={value!r}; it has "
-                f"{', '.join(_OPTIONS)}, all but stop numbers",
-                reason="client_error",
-            )
+            text = f"the embedded model does not take the option {name}={value!r}; it has "
+            text += f"{', '.join(_OPTIONS)}, all but stop numbers"
+            raise BackendError(text, reason="client_error")
     if "seed" in body:
         body["seed"] %= _LARGEST_SEED
     body["return_progress"] = True

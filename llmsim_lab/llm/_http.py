@@ -411,11 +411,9 @@ class Server:
                 raise BackendError(text, reason="connection_error", status_code=200, retry=True)
             reply = written.reply()
         if reply.done_reason == "aborted":
-            text = (
-                f"{self.who} stopped the model before it was done, after "
-                f"{clip(reply.text, 120)!r}; change the prompt, raise the temperature, or use "
-                "another model"
-            )
+            said = clip(reply.text, 120)
+            text = f"{self.who} stopped the model before it was done, after {said!r}"
+            text += "; change the prompt, raise the temperature, or use another model"
             more: dict[str, Any] = {"status_code": 200, "retry": True, "reply": reply}
             raise BackendError(text, reason="generation_stopped", **more)
         return reply
@@ -498,15 +496,11 @@ class Server:
             reason, what = "rate_limited", "limits the rate"
         elif status is None or status >= 500:
             reason, what = "server_error", f"failed{named}"
-        return BackendError(
-            f"{self.who} {what}: {text}{hint}",
-            reason=reason,
-            status_code=status,
-            # A quota that is used up does not come back within seconds.
-            retry=reason in ("rate_limited", "server_error")
-            and "insufficient_quota" not in error.said,
-            retry_after_s=error.retry_after_s,
-        )
+        is_passing = reason in ("rate_limited", "server_error")
+        # A quota that is used up does not come back within seconds.
+        retry = is_passing and "insufficient_quota" not in error.said
+        more: dict[str, Any] = {"status_code": status, "retry_after_s": error.retry_after_s}
+        return BackendError(f"{self.who} {what}: {text}{hint}", reason=reason, retry=retry, **more)
 
 
 def _as_json(body: Mapping[str, Any]) -> bytes:

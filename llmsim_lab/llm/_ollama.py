@@ -290,12 +290,10 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
             raise ValueError(f"version is {version!r}")
     # A development build is "0.0.0", and has what is newest.
     if (0, 0) < (int(numbers[1]), int(numbers[2])) < OLDEST:
-        raise BackendError(
-            f"{server.who} is of version {version}; the oldest that can be used is "
-            f"{'.'.join(map(str, OLDEST))}, since older ones cut prompts without a word: get a "
-            "newer one from https://ollama.com/download",
-            reason="client_error",
-        )
+        oldest = ".".join(map(str, OLDEST))
+        text = f"{server.who} is of version {version}; the oldest that can be used is {oldest}"
+        way_out = "older ones cut prompts silently; get one from https://ollama.com/download"
+        raise BackendError(f"{text}; {way_out}", reason="client_error")
     return version
 
 

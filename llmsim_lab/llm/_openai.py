@@ -296,8 +296,7 @@ def _checked_key(value: object) -> SecretStr:
     if not re.fullmatch(r"[!-~]+", key):
         raise ConfigError(
             f"the API key ({type(value).__name__}, not shown) is empty, not a text, or has "
-            "characters that no key has, such as line breaks; see OPENAI_API_KEY, or what you gave "
-            "as api_key"
+            "characters that no key has, such as line breaks; see OPENAI_API_KEY, or api_key="
         )
     return SecretStr(key)
 

@@ -67,7 +67,8 @@ def connect(
     kind = kind.lower()
     if kind not in _ADDRESSES or (kind == "auto" and name):
         shown = without_password(model)
-        raise ConfigError(f"model {shown!r} is not understood; say {_SPECS}, as 'ollama:{shown}'")
+        text = f"model {shown!r} is not understood; say {_SPECS}"
+        raise ConfigError(f"{text}. For a model of Ollama's: 'ollama:{shown}'")
     address = {"host": host, "base_url": base_url, "api_key": api_key}
     given = [one for one, value in address.items() if value is not None]
     if stray := [one for one in given if one not in _ADDRESSES[kind]]:

@@ -140,14 +140,12 @@ def _number(typed: str) -> float:
 
 def _close(value: Any, schema: Mapping[str, Any]) -> list[Any]:
     """Return the choices of a schema that a value may mean."""
-    if numeric([value]):
-        numbers = (choice for choice in schema.get("enum", ()) if numeric([choice]))
-        # Half of the second decimal: rates are shown with two, and typed as they are shown.
-        return [choice for choice in numbers if math.isclose(value, choice, abs_tol=0.005)]
     # 1 is not True.
-    return [
-        choice for choice in schema.get("enum", ()) if choice == value and not numeric([choice])
-    ]
+    choices = [one for one in schema.get("enum", ()) if numeric([one]) == numeric([value])]
+    if numeric([value]):
+        # Half of the second decimal: rates are shown with two, and typed as they are shown.
+        return [choice for choice in choices if math.isclose(value, choice, abs_tol=0.005)]
+    return [choice for choice in choices if choice == value]
 
 
 @cache

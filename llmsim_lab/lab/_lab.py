@@ -161,7 +161,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     }
     """What the browser may ask for, and the method that does it."""
     # Of the class, since ``__del__`` calls close also where __init__ raised.
-    _stop_listening: Sequence[Callable[[], None]] = ()
+    _stop_listening: Sequence[Callable[[], object]] = ()
     _playing: asyncio.Future[Any] | None = None
 
     def __init__(

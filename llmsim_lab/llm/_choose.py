@@ -50,7 +50,7 @@ DRAWN: Mapping[str, Any] = {
 }
 """Options of a request for a sample from the same probabilities."""
 
-_LABEL_FIRST = re.compile(r"[\W_]*([A-Za-z])(?:[\W_]*$|[:.)\n])")
+_LABEL_FIRST = re.compile(r"[\W_]*([A-Zb-z])(?:[\W_]*$|[:.)\n])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -91,9 +91,7 @@ class Choice(Generic[OptionT]):
             ConfigError: they are not numbers.
         """
         if not numeric(list(self.probabilities)):
-            raise ConfigError(
-                "only numbers have an expectation; these options have .mode and .probabilities"
-            )
+            raise ConfigError("only numbers have an expectation; see .mode and .probabilities")
         return math.fsum(float(o) * p for o, p in self.probabilities.items())  # type: ignore[arg-type]
 
     @property
@@ -178,10 +176,8 @@ def options_of(options: Sequence[OptionT] | Mapping[OptionT, str]) -> dict[Optio
             "enums that differ, such as ['raise', 'hold'], or a mapping of them to their texts"
         )
     if len(values) > len(LABELS):
-        raise ConfigError(
-            f"{len(values)} options, and letters for {len(LABELS)}: ask in groups, first for "
-            "the group and then within it, or offer fewer"
-        )
+        how_many = f"{len(values)} options, and letters for {len(LABELS)}"
+        raise ConfigError(f"{how_many}: offer fewer, or ask in groups")
     return dict(zip(values, texts, strict=True))
 
 
@@ -247,10 +243,8 @@ def label_of(text: str, labels: Mapping[str, object]) -> str | None:
     begins sentences.
     """
     found = _LABEL_FIRST.match(text)
-    bare = found[1] if found else ""
-    if bare in labels:
-        return bare
-    return bare.upper() if bare != "a" and bare.upper() in labels else None
+    label = found[1].upper() if found else ""
+    return label if label in labels else None
 
 
 def by_letters(options: Mapping[OptionT, str], answers: Sequence[Answer]) -> Choice[OptionT]:
@@ -329,10 +323,8 @@ def _by_samples(options: Mapping[OptionT, str], answers: Sequence[Answer]) -> Ch
 
 
 def _no_option(what: str, calls: Sequence[CallRecord]) -> LLMFailureException:
-    fault = BackendError(
-        f"{what}; say in the prompt what is to be chosen, or use another model",
-        reason="invalid_response",
-    )
+    text = f"{what}; say in the prompt what is to be chosen, or use another model"
+    fault = BackendError(text, reason="invalid_response")
     return failure_of(fault, calls[-1].history, calls[-1].request)
 
 

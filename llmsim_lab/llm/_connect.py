@@ -67,10 +67,8 @@ def connect(
     kind = kind.lower()
     if kind not in _ADDRESSES or (kind == "auto" and name):
         shown = without_password(model)
-        raise ConfigError(
-            f"model {shown!r} is not understood; say {_SPECS}. For a model of Ollama's: "
-            f"'ollama:{shown}'"
-        )
+        text = f"model {shown!r} is not understood; say {_SPECS}"
+        raise ConfigError(f"{text}. For a model of Ollama's: 'ollama:{shown}'")
     address = {"host": host, "base_url": base_url, "api_key": api_key}
     given = [one for one, value in address.items() if value is not None]
     if stray := [one for one in given if one not in _ADDRESSES[kind]]:
@@ -92,9 +90,8 @@ def connect(
     except BackendError as error:
         instead = ", or use connect('embedded')" if kind == "ollama" else ""
         raise ConfigError(f"{error}{instead}") from error
-    most = config.max_concurrency
-    if isinstance(backend, EmbeddedBackend):
-        most = most or 1  # it answers one at a time, and its queue must not be charged to the model
+    # The embedded one answers one at a time, and its queue must not be charged to the model.
+    most = config.max_concurrency or (1 if isinstance(backend, EmbeddedBackend) else None)
     config = config.model_copy(update={"model": name, "max_concurrency": most})
     if not quiet:
         sys.stderr.write(f"{chosen}\n")
@@ -129,10 +126,9 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> Found:
 
 def _ollama(name: str, host: str | None, found: OllamaProbe) -> Found:
     if name and full_name(name) not in map(full_name, found.models):
-        raise ConfigError(
-            f"Ollama at {found.host} has no model {name!r}; it has: "
-            f"{listed(found.models) or 'none'}. 'ollama pull {name}' gets it"
-        )
+        known = listed(found.models) or "none"
+        text = f"Ollama at {found.host} has no model {name!r}; it has: {known}"
+        raise ConfigError(f"{text}. 'ollama pull {name}' gets it")
     why = "" if name else f": {found.why}"
     name = name or found.chosen()
     chosen = f"Using {name} on Ollama {found.version} at {found.host}{why}."
@@ -156,10 +152,10 @@ def _embedded(name: str, config: LLMConfig, why: str = "", *, download: bool) ->
         if name not in here and here and not download:
             name, note = here[0], f"{name} would suit this machine but is not here"
         why = "; ".join(filter(None, (why, note)))
-    if download and not is_file(name):
-        get_model(name)
     chosen = f"Using the embedded model {name}{f': {why}' if why else ''}."
     if not is_file(name):
+        if download:
+            get_model(name)
         chosen += (
             " It is for trying the tool, not for findings: 'ollama pull "
             f"{SUGGESTED_MODEL}' gets a larger one for 'ollama:{SUGGESTED_MODEL}'."

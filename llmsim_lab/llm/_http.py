@@ -235,28 +235,11 @@ def _words(text: object) -> str:
     return clip(printable(str(text), keep="\n"), 500)
 
 
-def unwrapped(error: Any) -> tuple[str, dict[str, Any]]:
-    """Return the innermost text of an error that a server reports, and all that comes with it.
+class StatusError(Exception):
+    """An error that a server reports.
 
     Servers have it bare, under several names, and as JSON within JSON. Of what several objects
     say, the innermost counts: it comes from the part that failed, and others pass it on.
-    """
-    details: dict[str, Any] = {}
-    while True:
-        with suppress(ValueError, TypeError):
-            error = read_object(error)
-        if not isinstance(error, dict):
-            break
-        details |= {name: value for name, value in error.items() if value is not None}
-        inner = [error[name] for name in ("error", "message", "detail") if error.get(name)]
-        if not inner:
-            break
-        error = inner[0]
-    return error if isinstance(error, str) else json.dumps(error, ensure_ascii=False), details
-
-
-class StatusError(Exception):
-    """An error that a server reports.
 
     Attributes:
         status: of HTTP; within a stream, whose own status was 200, the error's code, if it has one.
@@ -267,7 +250,16 @@ class StatusError(Exception):
     """
 
     def __init__(self, status: int | None, error: Any, *, retry_after: str | None = None) -> None:
-        text, values = unwrapped(error)
+        values: dict[str, Any] = {}
+        inner = [error]
+        while inner:
+            error = inner[0]
+            with suppress(ValueError, TypeError):
+                error = read_object(error)
+            parts = error if isinstance(error, dict) else {}
+            values |= {name: value for name, value in parts.items() if value is not None}
+            inner = [parts[name] for name in ("error", "message", "detail") if parts.get(name)]
+        text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
         self.sizes = {name: value for name, value in values.items() if type(value) is int}
         code = self.sizes.get("code", 0)
         self.status = status or (code if 400 <= code <= 599 else None)
@@ -419,11 +411,9 @@ class Server:
                 raise BackendError(text, reason="connection_error", status_code=200, retry=True)
             reply = written.reply()
         if reply.done_reason == "aborted":
-            text = (
-                f"{self.who} stopped the model before it was done, after "
-                f"{clip(reply.text, 120)!r}; change the prompt, raise the temperature, or use "
-                "another model"
-            )
+            said = clip(reply.text, 120)
+            text = f"{self.who} stopped the model before it was done, after {said!r}"
+            text += "; change the prompt, raise the temperature, or use another model"
             more: dict[str, Any] = {"status_code": 200, "retry": True, "reply": reply}
             raise BackendError(text, reason="generation_stopped", **more)
         return reply
@@ -492,12 +482,9 @@ class Server:
             windows = error.sizes.get("n_ctx"), body.get("options", {}).get("num_ctx")
             window = min(filter(None, windows), default=None)
             of = f" of {window} tokens" if window else ""
-            return BackendError(
-                f"the prompt has {prompt}, more than the context window{of} can hold ({text}); "
-                f"shorten the prompt, or {self.wider}",
-                reason="context_overflow",
-                status_code=status,
-            )
+            text = f"the prompt has {prompt}, more than the context window{of} can hold ({text})"
+            text += f"; shorten the prompt, or {self.wider}"
+            return BackendError(text, reason="context_overflow", status_code=status)
         if status in (401, 403):
             hint = f"; {self.way_in}"
         elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
@@ -509,15 +496,11 @@ class Server:
             reason, what = "rate_limited", "limits the rate"
         elif status is None or status >= 500:
             reason, what = "server_error", f"failed{named}"
-        return BackendError(
-            f"{self.who} {what}: {text}{hint}",
-            reason=reason,
-            status_code=status,
-            # A quota that is used up does not come back within seconds.
-            retry=reason in ("rate_limited", "server_error")
-            and "insufficient_quota" not in error.said,
-            retry_after_s=error.retry_after_s,
-        )
+        is_passing = reason in ("rate_limited", "server_error")
+        # A quota that is used up does not come back within seconds.
+        retry = is_passing and "insufficient_quota" not in error.said
+        more: dict[str, Any] = {"status_code": status, "retry_after_s": error.retry_after_s}
+        return BackendError(f"{self.who} {what}: {text}{hint}", reason=reason, retry=retry, **more)
 
 
 def _as_json(body: Mapping[str, Any]) -> bytes:
@@ -576,19 +559,17 @@ class Transport(httpx.AsyncBaseTransport):
                 content += chunk
                 if len(content) > most:
                     break
+        status = response.status_code
         if response.has_redirect_location:
             target = clip(printable(without_password(response.headers["location"])), 200)
-            raise BackendError(
+            text = (
                 f"{self._who} redirects to {target}, which is not followed: prompts go only to the "
-                "address given; if that is the right one, give it instead",
-                reason="client_error",
-                status_code=response.status_code,
+                "address given; if that is the right one, give it instead"
             )
+            raise BackendError(text, reason="client_error", status_code=status)
         if len(content) > most and not response.is_error:
             raise too_large(self._who, most)
-        return httpx.Response(
-            response.status_code, headers=response.headers, content=bytes(content[:most])
-        )
+        return httpx.Response(status, headers=response.headers, content=bytes(content[:most]))
 
     async def aclose(self) -> None:
         """Close the connections."""

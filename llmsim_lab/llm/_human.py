@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from typing import Any
 
@@ -26,9 +26,6 @@ from llmsim_lab.llm._scripted import reply_of
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ModelInfo
 
 logger = logging.getLogger(__name__)
-
-DAY_S = 86_400.0
-"""How long a person is waited for if nothing else is said, seconds."""
 
 _LOOK_S = 0.01
 _COMPLAINT = "That reply was not valid: "
@@ -73,11 +70,10 @@ class OpenQuestion:
 
     def faults(self, values: Mapping[str, Any]) -> dict[str, str]:
         """Return what is wrong with an answer's form, by field; empty where nothing is."""
-        found = dict.fromkeys(values.keys() - self.fields.keys(), "there is no such field")
-        for name, schema in self.fields.items():
-            if fault := field_fault(values.get(name), schema):
-                found[name] = fault
-        return found
+        fields = self.fields
+        found = {name: field_fault(values.get(name), part) for name, part in fields.items()}
+        found |= dict.fromkeys(values.keys() - fields.keys(), "there is no such field")
+        return {name: fault for name, fault in found.items() if fault}
 
 
 # --- fields ---------------------------------------------------------------------------------------
@@ -144,14 +140,12 @@ def _number(typed: str) -> float:
 
 def _close(value: Any, schema: Mapping[str, Any]) -> list[Any]:
     """Return the choices of a schema that a value may mean."""
-    return [choice for choice in schema.get("enum", ()) if _is_close(choice, value)]
-
-
-def _is_close(choice: Any, value: Any) -> bool:
-    if numeric([choice, value]):
+    # 1 is not True.
+    choices = [one for one in schema.get("enum", ()) if numeric([one]) == numeric([value])]
+    if numeric([value]):
         # Half of the second decimal: rates are shown with two, and typed as they are shown.
-        return math.isclose(value, choice, abs_tol=0.005)
-    return choice == value and isinstance(choice, bool) == isinstance(value, bool)  # 1 is not True
+        return [choice for choice in choices if math.isclose(value, choice, abs_tol=0.005)]
+    return [choice for choice in choices if choice == value]
 
 
 @cache
@@ -208,10 +202,10 @@ class Person:
     Args:
         ask: puts the question to the person and returns the answer; a plain function runs in a
             thread of its own, so it may wait. Without one somebody has to call ``answer``.
-        timeout_s: how long each answer is waited for, seconds.
+        timeout_s: how long each answer is waited for, seconds; a day if not given.
     """
 
-    def __init__(self, ask: AskPerson | None = None, *, timeout_s: float = DAY_S) -> None:
+    def __init__(self, ask: AskPerson | None = None, *, timeout_s: float = 86_400.0) -> None:
         self.ask, self.timeout_s = ask, timeout_s
         # Each use of these is a single step, so that threads need no lock.
         self._asked: list[OpenQuestion] = []
@@ -223,18 +217,14 @@ class Person:
         """What waits for an answer, oldest first."""
         return tuple([one for one in tuple(self._asked) if not one._answer.done()])
 
-    def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[], object]) -> Callable[[], object]:
         """Register a callback for whenever a question comes or goes; return what removes it.
 
         It is called in whichever thread it happens, and must be quick.
         """
         key = object()
         self._listeners[key] = callback
-
-        def stop() -> None:
-            self._listeners.pop(key, None)
-
-        return stop
+        return partial(self._listeners.pop, key, None)
 
     async def asked(self) -> OpenQuestion:
         """Wait until there is a question, and return the oldest."""
@@ -301,10 +291,8 @@ def check_answer(question: OpenQuestion | None, values: Mapping[str, Any], *, na
         name: whose answer it is.
     """
     if question is None:
-        raise ConfigError(
-            f"{name} is asked nothing just now; start the turn first, and wait for the question: "
-            "await person.asked()"
-        )
+        text = f"{name} is asked nothing just now; start the turn, then: await person.asked()"
+        raise ConfigError(text)
     if wrong := question.faults(values):
         faults = "; ".join(f"{field} {fault}" for field, fault in wrong.items())
         raise ConfigError(f"the answer of {name} was not sent: {faults}")

@@ -10,7 +10,6 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import ollama
@@ -38,7 +37,6 @@ OLDEST = (0, 24)
 _UNNAMED = ("", "auto")
 _LEAST_TRAINED = 512
 """No model that chats was trained for a shorter context."""
-_DEFAULT_PORT = 11434
 
 
 class OllamaBackend:
@@ -95,16 +93,14 @@ class OllamaBackend:
         if num_ctx is not None and used > min(num_ctx, _LEAST_TRAINED):
             window = min(num_ctx, await self._trained_length(model) or num_ctx)
             if used > window:
-                raise BackendError(
+                text = (
                     f"the answer met the end of the context: {reply.prompt_tokens} tokens of "
                     f"prompt and {reply.reply_tokens} of answer are more than the {window} tokens "
-                    "of the context window, so the server dropped the start of the prompt while "
-                    f"the model wrote on; ask for less, shorten the prompt, or {self.server.wider}",
-                    reason="context_overflow",
-                    status_code=200,
-                    retry=True,
-                    reply=reply,
+                    "that fit, so the server dropped the start of the prompt as the model wrote "
+                    f"on; ask for less, shorten the prompt, or {self.server.wider}"
                 )
+                more: dict[str, Any] = {"status_code": 200, "retry": True, "reply": reply}
+                raise BackendError(text, reason="context_overflow", **more)
         return reply
 
     async def model_info(self) -> ModelInfo:
@@ -128,9 +124,8 @@ class OllamaBackend:
         """Return what the server has; see the function ``look``."""
         version = await _version(self.server, timeout_s=timeout_s)
         async with _official(self.server, timeout_s=timeout_s) as client:
-            oldest = datetime.min.replace(tzinfo=UTC)
-            models = (await client.list()).models
-            models = sorted(models, key=lambda one: one.modified_at or oldest, reverse=True)
+            models = [*(await client.list()).models]
+            models.sort(key=lambda one: -one.modified_at.timestamp() if one.modified_at else 0)
             names = [printable(model.model or "") for model in models]
             # One that is loaded answers at once, and pushes no other user's out of memory.
             loaded = [printable(model.model or "") for model in (await client.ps()).models]
@@ -171,7 +166,7 @@ def parse_host(host: str | None = None) -> str:
         host or os.environ.get("OLLAMA_HOST") or "",
         source="host" if host else "OLLAMA_HOST",
         example="host:port or http://host:port, for example 127.0.0.1:11434 or [::1]:11434",
-        usual_port=_DEFAULT_PORT,
+        usual_port=11434,
     )
 
 
@@ -273,11 +268,9 @@ class OllamaProbe:
             BackendError: there is none.
         """
         if self.model is None:
-            raise BackendError(
-                f"Ollama at {self.host} has no model that can chat; "
-                f"'ollama pull {SUGGESTED_MODEL}' gets one",
-                reason="model_not_found",
-            )
+            way_out = f"'ollama pull {SUGGESTED_MODEL}' gets one"
+            text = f"Ollama at {self.host} has no model that can chat; {way_out}"
+            raise BackendError(text, reason="model_not_found")
         return self.model
 
 
@@ -300,12 +293,10 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
             raise ValueError(f"version is {version!r}")
     # A development build is "0.0.0", and has what is newest.
     if (0, 0) < (int(numbers[1]), int(numbers[2])) < OLDEST:
-        raise BackendError(
-            f"{server.who} is of version {version}; the oldest that can be used is "
-            f"{'.'.join(map(str, OLDEST))}, since older ones cut prompts without a word: get a "
-            "newer one from https://ollama.com/download",
-            reason="client_error",
-        )
+        oldest = ".".join(map(str, OLDEST))
+        text = f"{server.who} is of version {version}; the oldest that can be used is {oldest}"
+        way_out = "older ones cut prompts silently; get one from https://ollama.com/download"
+        raise BackendError(f"{text}; {way_out}", reason="client_error")
     return version
 
 

@@ -266,11 +266,9 @@ def _add(written: Written, line: bytes) -> None:
     if usage := member(event, "usage", dict):
         written.fields["prompt_tokens"] = member(usage, "prompt_tokens", int)
         written.fields["reply_tokens"] = member(usage, "completion_tokens", int)
-    choices = member(event, "choices", list)
-    if not choices:
-        written.add("")  # mostly how far the server has read the prompt
-        return
-    choice, delta = choices[0], member(choices[0], "delta", dict)
+    # One without choices mostly says how far the server has read the prompt.
+    choice = next(iter(member(event, "choices", list)), dict[str, Any]())
+    delta = member(choice, "delta", dict)
     if reason := member(choice, "finish_reason", str):
         written.fields["done_reason"] = _DONE_REASONS.get(reason, "stop")
     written.add_logprobs(member(member(choice, "logprobs", dict), "content", list))
@@ -298,8 +296,7 @@ def _checked_key(value: object) -> SecretStr:
     if not re.fullmatch(r"[!-~]+", key):
         raise ConfigError(
             f"the API key ({type(value).__name__}, not shown) is empty, not a text, or has "
-            "characters that no key has, such as line breaks; see OPENAI_API_KEY, or what you gave "
-            "as api_key"
+            "characters that no key has, such as line breaks; see OPENAI_API_KEY, or api_key="
         )
     return SecretStr(key)
 

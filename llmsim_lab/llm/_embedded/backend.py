@@ -48,8 +48,19 @@ class EmbeddedBackend:
     streams = True
 
     def __init__(self, model: str | Path | None = None, *, num_ctx: int = 4096) -> None:
-        self.name, self._known, self._path = _locate(model)
-        self._trained = self._known.context_length if self._known else None
+        self.name = str(model or "")
+        if self.name in _UNNAMED:
+            self.name = weights.default_model()[0]
+        is_own = isinstance(model, Path) or is_file(self.name)
+        self._known = None if is_own else weights.find_model(self.name)
+        self._path = self._known.path if self._known else Path(self.name).expanduser().resolve()
+        if not self._path.is_file():
+            raise ModelFileError(
+                f"there is no model file {self._path}"
+                if is_own
+                else f"the weights of {self.name!r} are not on this machine (no {self._path}); "
+                f"'llmsim-lab model get {self.name}' fetches them, or connect(..., download=True)"
+            )
         self._num_ctx = whole_number("num_ctx", num_ctx, least=1)
         self._server = shared_server(self._path)
 
@@ -67,11 +78,9 @@ class EmbeddedBackend:
             ModelFileError: the model cannot be loaded.
         """
         if request.model not in (*_UNNAMED, self.name, f"embedded:{self.name}"):
-            raise BackendError(
-                f"this backend runs {self.name!r} and was asked for {request.model!r}; "
-                f"connect('embedded:{request.model}') runs that one",
-                reason="model_not_found",
-            )
+            text = f"this backend runs {self.name!r} and was asked for {request.model!r}"
+            way_out = f"connect('embedded:{request.model}') runs that one"
+            raise BackendError(f"{text}; {way_out}", reason="model_not_found")
         began = time.perf_counter()
         self._server.users.add(self)
         async with self._server.turn(on_text):
@@ -132,31 +141,14 @@ class EmbeddedBackend:
 
     def _start(self, num_ctx: int) -> ChildProcess:
         """Return a child that is ready; blocks."""
-        if self._trained is not None and num_ctx > self._trained:
-            raise ConfigError(
-                f"num_ctx={num_ctx} but {self.name} was trained for at most {self._trained} tokens "
-                f"of context; take num_ctx={self._trained} or another model"
-            )
-        if self._known is not None:
-            weights.verified_path(self._known)
+        if known := self._known:
+            if num_ctx > (trained := known.context_length):
+                raise ConfigError(
+                    f"num_ctx={num_ctx} but {self.name} was trained for at most {trained} tokens "
+                    f"of context; take num_ctx={trained} or another model"
+                )
+            weights.verified_path(known)
         return self._server.start(num_ctx)
-
-
-def _locate(model: str | Path | None) -> tuple[str, weights.CatalogueModel | None, Path]:
-    """Return name, catalogue entry and file of what the user asks for."""
-    text = weights.default_model()[0] if model is None or model in _UNNAMED else str(model)
-    if isinstance(model, Path) or is_file(text):
-        path = Path(text).expanduser().resolve()
-        if not path.is_file():
-            raise ModelFileError(f"there is no model file {path}")
-        return text, None, path
-    known = weights.find_model(text)
-    if not known.path.is_file():
-        raise ModelFileError(
-            f"the weights of {text!r} are not on this machine (no {known.path}); "
-            f"'llmsim-lab model get {text}' fetches them, or connect(..., download=True)"
-        )
-    return text, known, known.path
 
 
 def is_file(name: str) -> bool:

@@ -18,7 +18,6 @@ import tempfile
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -58,7 +57,7 @@ class ModelServer:
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
         self.child: ChildProcess | None = None
         self._model, self._num_ctx = model, 0
-        self._waiting: deque[object] = deque()
+        self._waiting: list[object] = []
         self._starting = threading.Lock()
 
     @asynccontextmanager
@@ -145,8 +144,6 @@ class ChildProcess:
 
     def __init__(self, model: Path, num_ctx: int) -> None:
         self.num_ctx = num_ctx
-        # Read as the runtime is loaded. On a busy machine, spinning threads block the others.
-        environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "PYTHONUTF8": "1"}
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             # -P: modules of this folder must not hide those of the runtime.
@@ -155,7 +152,8 @@ class ChildProcess:
             stdout=subprocess.PIPE,
             stderr=self._printed,
             bufsize=0,
-            env=environment,
+            # Read as the runtime is loaded. On a busy machine, spinning threads block the others.
+            env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "PYTHONUTF8": "1"},
             start_new_session=True,  # an interrupt of the notebook's kernel is not for the child
         )
         self.pid = self._process.pid

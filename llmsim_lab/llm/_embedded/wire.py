@@ -22,7 +22,6 @@ _LARGEST_SEED = 2**32 - 1
 
 _MOST = 10**12
 _LONGEST_TEXT = 1000
-_BOUNDS = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
 _FOR_PEOPLE = ("title", "description", "default", "examples", "discriminator", "$schema", "$id")
 
 
@@ -41,18 +40,14 @@ def extend(request: ChatRequest, body: dict[str, Any]) -> None:
         BackendError: an option is unknown here, or its value is not a number; or tools are offered.
     """
     if request.tools:
-        raise BackendError(
-            "the embedded model does not support tools; OllamaAdapter offers them by a schema",
-            reason="client_error",
-        )
+        text = "the embedded model does not support tools; OllamaAdapter offers them by a schema"
+        raise BackendError(text, reason="client_error")
     for name, value in request.options.items():
         is_number = value is None or isinstance(value, int | float) or name == "stop"
         if name not in _OPTIONS or not is_number:
-            raise BackendError(
-                f"the embedded model does not take the option {name}={value!r}; it has "
-                f"{', '.join(_OPTIONS)}, all but stop numbers",
-                reason="client_error",
-            )
+            text = f"the embedded model does not take the option {name}={value!r}; it has "
+            text += f"{', '.join(_OPTIONS)}, all but stop numbers"
+            raise BackendError(text, reason="client_error")
     if "seed" in body:
         body["seed"] %= _LARGEST_SEED
     body["return_progress"] = True
@@ -94,13 +89,11 @@ def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _bound_number(schema: dict[str, Any], *, whole: bool) -> None:
     """Bound the digits before and behind the decimal point."""
-    lowest, highest = (
-        next((schema[key] for key in keys if key in schema), None) for keys in _BOUNDS
-    )
+    lowest, highest = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if lowest is None:
-        schema["minimum"] = lowest = -_MOST
+        lowest = schema.setdefault("minimum", -_MOST)
     if highest is None:
-        schema["maximum"] = highest = _MOST
+        highest = schema.setdefault("maximum", _MOST)
     if not whole and "multipleOf" not in schema:
         span = highest - lowest
         # A narrow range gets finer steps, 10 to 100 of them.

@@ -106,19 +106,20 @@ class Origin(NamedTuple):
             return None
         values: dict[_Role, list[_Value]] = {"system": [], "user": []}
         before = {"system": 0, "user": 0}
+        lengths: list[int] = []
         for name, role, start, end, source, _ in spans:
-            # The lengths of calls of one form differ in the user message alone.
             fixed = end - start if role == "system" else None
+            if role == "user":  # where alone calls of one form differ in lengths
+                lengths.append(end - start)
             values[role].append((start - before[role], fixed, name, source))
             before[role] = end
-        lengths = tuple([end - start for _, role, start, end, _, _ in spans if role == "user"])
         related = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
         by_role = tuple(values["system"]), tuple(values["user"])
         form = _form_of(by_role, tuple(sources.items()), related)
         if {part[5] for part in spans} <= {None}:
-            return _shared(form, lengths)
+            return _shared(form, tuple(lengths))
         tokens = tuple([part[5] for role in ROLES for part in spans if part[1] == role])
-        return _shared(form, (lengths, tokens))
+        return _shared(form, (tuple(lengths), tokens))
 
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
         """Return the spans.

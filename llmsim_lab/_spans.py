@@ -104,24 +104,22 @@ class Origin(NamedTuple):
         """
         if len(spans) > MAX_SPANS:
             return None
-        forms: list[tuple[_Value, ...]] = []
-        for role in ROLES:
-            values: list[_Value] = []
-            before = 0
-            for name, stands_in, start, end, source, _ in spans:
-                if stands_in == role:
-                    # The lengths of calls of one form differ in the user message alone.
-                    fixed = end - start if role == "system" else None
-                    values.append((start - before, fixed, name, source))
-                    before = end
-            forms.append(tuple(values))
-        lengths = tuple([end - start for _, role, start, end, _, _ in spans if role == "user"])
+        values: dict[_Role, list[_Value]] = {"system": [], "user": []}
+        before = {"system": 0, "user": 0}
+        lengths: list[int] = []
+        for name, role, start, end, source, _ in spans:
+            fixed = end - start if role == "system" else None
+            if role == "user":  # where alone calls of one form differ in lengths
+                lengths.append(end - start)
+            values[role].append((start - before[role], fixed, name, source))
+            before[role] = end
         related = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
-        form = _form_of(*forms, tuple(sources.items()), related)
+        by_role = tuple(values["system"]), tuple(values["user"])
+        form = _form_of(by_role, tuple(sources.items()), related)
         if {part[5] for part in spans} <= {None}:
-            return _shared(form, lengths)
+            return _shared(form, tuple(lengths))
         tokens = tuple([part[5] for role in ROLES for part in spans if part[1] == role])
-        return _shared(form, (lengths, tokens))
+        return _shared(form, (tuple(lengths), tokens))
 
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
         """Return the spans.
@@ -197,15 +195,14 @@ _adapter = cache(TypeAdapter)
 
 @lru_cache(maxsize=64)
 def _form_of(
-    system: tuple[_Value, ...],
-    user: tuple[_Value, ...],
+    by_role: tuple[tuple[_Value, ...], ...],
     sources: tuple[tuple[str, str], ...],
     facts: tuple[tuple[str, _Fact], ...],
 ) -> str:
     """Return the form of an origin, written once for all calls that have it."""
     known = dict(sources)
     parts: dict[str, Any] = {}
-    for role, values in (("system", system), ("user", user)):
+    for role, values in zip(ROLES, by_role, strict=True):
         parts[role] = []
         for gap, length, name, source in values:
             # An expression that mixes slots has all of their names and sources.

@@ -10,11 +10,7 @@ from llmsim_lab.errors import ConfigError
 
 
 def whole_number(
-    name: str,
-    value: object,
-    *,
-    least: int | None = None,
-    most: int | None = None,
+    name: str, value: object, *, least: int | None = None, most: int | None = None
 ) -> int:
     """Return a whole number, numpy's too, as an int; True, 1.0 and "1" are not whole numbers.
 
@@ -27,9 +23,8 @@ def whole_number(
     Raises:
         ConfigError: it is not a whole number, or out of range.
     """
-    if isinstance(value, bool) or not isinstance(value, Integral) or _outside(value, least, most):
-        raise _wrong(name, value, "a whole number", least, most)
-    return int(value)
+    fits = isinstance(value, Integral) and not isinstance(value, bool)
+    return int(_checked(name, value, fits, "a whole number", least, most))
 
 
 def real_number(
@@ -46,21 +41,17 @@ def real_number(
     Raises:
         ConfigError: it is not a number, not finite, or out of range.
     """
-    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
-    if not math.isfinite(number) or _outside(number, least, most):
-        raise _wrong(name, value, "a finite number", least, most)
-    return number
+    fits = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    return float(_checked(name, value, fits, "a finite number", least, most))
 
 
-def _outside(number: Any, least: float | None, most: float | None) -> bool:
-    return (least is not None and number < least) or (most is not None and number > most)
-
-
-def _wrong(
-    name: str, value: object, wanted: str, least: float | None, most: float | None
-) -> ConfigError:
+def _checked(
+    name: str, value: Any, fits: bool, wanted: str, least: float | None, most: float | None
+) -> Any:
+    if fits and (least is None or value >= least) and (most is None or value <= most):
+        return value
     if most is None:
         bounds = "" if least is None else f" from {least:,} on"
     else:
         bounds = f" up to {most:,}" if least is None else f", {least:,} to {most:,}"
-    return ConfigError(f"{name}={value!r:.120} must be {wanted}{bounds}")
+    raise ConfigError(f"{name}={value!r:.120} must be {wanted}{bounds}")

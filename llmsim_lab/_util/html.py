@@ -183,8 +183,6 @@ def fields_html(value: BaseModel) -> Markup:
 
 def cell(value: object) -> Markup:
     """Return a value as what stands in a table's cell."""
-    if value is None:
-        return safe("none")
-    if isinstance(value, bool):
-        return safe("yes" if value else "no")
+    if value is None or isinstance(value, bool):
+        return safe({None: "none", True: "yes", False: "no"}[value])
     return safe(f"{value:g}" if isinstance(value, float) else value)

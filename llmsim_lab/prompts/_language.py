@@ -17,7 +17,7 @@ import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 import jinja2
@@ -303,19 +303,17 @@ def _parse(text: str) -> nodes.Template:
             "long texts a slot"
         )
     try:
-        for number, (line, _, _) in enumerate(_ENVIRONMENT.lex(text)):
-            if number == MAX_TOKENS:  # the parser takes longer
-                raise PromptError(
-                    f"line {line}: the template has more than {MAX_TOKENS:,} words and signs in "
-                    "braces; loop over values, or give long texts a slot"
-                )
-        return _ENVIRONMENT.parse(text)
+        further = next(islice(_ENVIRONMENT.lex(text), MAX_TOKENS, None), None)
+        if not further:  # else the parser takes long
+            return _ENVIRONMENT.parse(text)
     except jinja2.TemplateSyntaxError as error:
         raise PromptError(f"line {error.lineno}: {error.message}") from error
-    except PromptError:
-        raise
     except (ValueError, SyntaxError) as error:
         raise PromptError(f"it holds a number that cannot be read: {error}") from error
+    raise PromptError(
+        f"line {further[0]}: the template has more than {MAX_TOKENS:,} words and signs in braces; "
+        "loop over values, or give long texts a slot"
+    )
 
 
 def _filtered(node: nodes.Expr, name: str, *arguments: Any) -> nodes.Filter:
@@ -503,29 +501,23 @@ _NO_TEMPLATE = _ENVIRONMENT.from_string("")
 
 def _parts_of(tree: nodes.Template, names: Mapping[str, str]) -> list[tuple[_Part, set[str]]]:
     """Return the parts of a checked tree, whose slots have these names in it, with their slots."""
-    items: list[Any] = [
-        item
-        for node in tree.body
-        for item in (node.nodes if isinstance(node, nodes.Output) else [node])
-    ]
+    items: list[Any] = [item for node in tree.body for item in getattr(node, "nodes", [node])]
     # Each a block, so that one compilation gives a function for each.
     blocks: list[nodes.Node] = []
-    for place, item in enumerate(items):
-        if _plain(item) is None:
-            body = [nodes.Output([item]) if isinstance(item, nodes.Expr) else item]
-            blocks.append(nodes.Block(f"b{place}", body, False, False, lineno=1))
-    functions: Mapping[str, Any] = {}
-    if blocks:
-        whole = nodes.Template(blocks, lineno=1)
-        whole.set_environment(_ENVIRONMENT)
-        code = _ENVIRONMENT.compile(whole)
-        functions = jinja2.Template.from_code(_ENVIRONMENT, code, {}).blocks
-    parts: list[tuple[_Part, set[str]]] = []
-    for place, item in enumerate(items):
+    parts: list[tuple[Any, set[str]]] = []
+    for item in items:
         taken = {it.name for it in item.find_all(nodes.Name)}
-        part = _plain(item) or functions[f"b{place}"]
-        parts.append((part, {slot for slot, name in names.items() if name in taken}))
-    return parts
+        parts.append((_plain(item), {slot for slot, name in names.items() if name in taken}))
+        if parts[-1][0] is None:
+            body = [nodes.Output([item]) if isinstance(item, nodes.Expr) else item]
+            blocks.append(nodes.Block(f"b{len(blocks)}", body, False, False, lineno=1))
+    if not blocks:
+        return parts
+    whole = nodes.Template(blocks, lineno=1)
+    whole.set_environment(_ENVIRONMENT)
+    compiled = jinja2.Template.from_code(_ENVIRONMENT, _ENVIRONMENT.compile(whole), {})
+    functions = iter(compiled.blocks.values())
+    return [(part or next(functions), taken) for part, taken in parts]
 
 
 def _plain(item: Any) -> Filled | str | None:

@@ -14,7 +14,6 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
-from importlib import resources
 from pathlib import Path
 from typing import Self
 
@@ -114,9 +113,7 @@ class Prompt:
     @classmethod
     def shipped(cls) -> list[str]:
         """Return the names of the prompts that come with the package."""
-        folder = resources.files("llmsim_lab.prompts")
-        names = (file.name for file in folder.iterdir())
-        return sorted(name.removesuffix(".md") for name in names if name.endswith(".md"))
+        return sorted(file.stem for file in Path(__file__).parent.glob("*.md"))
 
     @classmethod
     def parse(cls, text: str, *, name: str, parent: str | None = None) -> Prompt:
@@ -246,14 +243,13 @@ class Prompt:
 
 @cache
 def _load_shipped(name: str) -> Prompt:
-    file = resources.files("llmsim_lab.prompts") / f"{name}.md"
-    # A name with a slash or dots in it could lead out of the folder.
-    if not re.fullmatch(r"\w+", name) or not file.is_file():
+    # Only one of these, since slashes or dots could lead out of the folder.
+    if name not in (shipped := Prompt.shipped()):
         raise PromptError(
-            f"there is no prompt {name!r}; shipped are {', '.join(Prompt.shipped())}; "
+            f"there is no prompt {name!r}; shipped are {', '.join(shipped)}; "
             "a file of your own is named by its path, ending in .md"
         )
-    return Prompt.parse(file.read_text(encoding="utf-8"), name=name)
+    return Prompt.parse(Path(__file__).with_name(f"{name}.md").read_text("utf-8"), name=name)
 
 
 class RenderedPrompt(str):

@@ -115,7 +115,7 @@ class OllamaBackend:
             models = (await client.list()).models
         mine = [one for one in models if full_name(one.model or "") == full_name(name)]
         if not mine:
-            text = f"Ollama has no model {name!r}; fetch it: ollama pull {name}"
+            text = f"Ollama at {self.host} has no model {name!r}; get it with: ollama pull {name}"
             raise BackendError(text, reason="model_not_found", status_code=404)
         digest = printable(mine[0].digest or "") or None
         return ModelInfo(name=name, backend="ollama", digest=digest, version=version)

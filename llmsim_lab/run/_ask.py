@@ -86,7 +86,7 @@ class _Batch:
             raise ConfigError(f"{what}; write what is allowed {way_out}")
         for name, its in limits.items():
             if isinstance(its, range) or hasattr(its, "tolist"):
-                limits = {**limits, name: list(its)}
+                limits = {**limits, name: list(its) if isinstance(its, range) else its.tolist()}
         key = repr(limits)  # as a text, since 1, 1.0 and True are equal
         if key not in self.known:
             self.known[key] = _allowed(player, self.reply, limits)

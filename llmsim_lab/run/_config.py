@@ -182,8 +182,11 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     for name, default in {"name": cls.__name__, **vars(cls).get("defaults", {})}.items():
         known = parent.model_fields[name]
         fields[name] = (Annotated[known.annotation, *known.metadata, Field()], default)
+    bases: Any = tuple(
+        dict.fromkeys(it.config_type for it in cls.__bases__ if issubclass(it, base))
+    )
     made: type[WorldConfig] = create_model(
-        f"{cls.__name__}Config", __base__=parent, __module__=cls.__module__, **fields
+        f"{cls.__name__}Config", __base__=bases, __module__=cls.__module__, **fields
     )
     made.gone = cls.gone
     # Pickle looks a class up by module and name, and finds this one through the class it is for.

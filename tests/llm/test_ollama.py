@@ -224,6 +224,9 @@ async def test_what_identifies_the_model_is_reported() -> None:
     model = FakeModel(name="Llama3.2")
     with FakeOllama([model]) as server:
         info = await OllamaBackend("llama3.2:latest", host=server.host).model_info()
+        # A run notes whose digest it is: one without could never be resumed.
+        with pytest.raises(BackendError, match="no model 'nope'; get it with: ollama pull nope"):
+            await OllamaBackend("nope", host=server.host).model_info()
     assert (info.name, info.backend, info.version) == ("llama3.2:latest", "ollama", "0.32.15")
     assert info.digest == model.digest
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import new_class
 from typing import Any, Generic, Literal, TypeVar, cast
 
+import numpy as np
 import pytest
 from builders import make_client, recorded
 from pydantic import Field
@@ -596,6 +597,23 @@ def asked_of(player: Any, reply: type[Reply], **limits: Any) -> Any:
 
     World(players={"*": player}).run(1)
     return replies[0]
+
+
+@pytest.mark.parametrize("limits", [range(3, 5), np.arange(3, 5)])
+def test_limits_may_be_a_range_or_an_array(limits: Any) -> None:
+    assert asked_of("random", Gift, amount=limits).amount in (3, 4)
+    replies = [{"reasoning": "r", "confidence": 1, "amount": amount} for amount in (5, 4)]
+    assert asked_of(make_client(replies), Gift, amount=limits).amount == 4
+
+
+def test_an_annotation_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(ConfigError, match="annotation of Odd cannot be read: name 'Unknown' is"):
+
+        class Odd(Run[Pot]):
+            size: "Unknown" = 1  # type: ignore[name-defined]  # noqa: F821, UP037
+
+            async def turn(self, state: Pot, ask: Ask) -> Pot:
+                return state
 
 
 class Mood(Enum):

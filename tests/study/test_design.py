@@ -103,7 +103,11 @@ def test_levels_may_have_labels() -> None:
     ("vary", "more", "message"),
     [
         ({"factr": [1.0]}, {}, "nothing called 'factr' to vary (did you mean 'factor'?)"),
-        ({"llm.temprature": [0.1]}, {}, "Water: llm.temprature: Extra inputs"),
+        (
+            {"llm.temprature": [0.1]},
+            {},
+            "'llm.temprature' to vary (did you mean 'llm.temperature'?)",
+        ),
         ({"llm.model": ["a", "b"]}, {}, "nothing called 'llm.model' to vary"),
         ({"factor": 2.0}, {}, "neither a list nor a mapping"),
         ({"factor": []}, {}, "is empty"),
@@ -335,7 +339,9 @@ def test_an_arm_that_shares_a_failed_run_follows_once_that_is_played(
 
     weather = {"dry": True}
     study = played(study_of(Dry, {"interventions": {"none": [], "shock": shocked(90, 1)}}))
-    assert study.counts == {"failed": 2, "left": 2}
+    assert study.counts == {"failed": 4}
+    why = str(study.runs["error"][3])
+    assert "shares a run with arm 'none', which failed: RuntimeError: the basin" in why
     monkeypatch.setitem(weather, "dry", False)
     assert played(study).counts == {"done": 4}
 

@@ -185,7 +185,8 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     bases: Any = tuple(
         dict.fromkeys(it.config_type for it in cls.__bases__ if issubclass(it, base))
     )
-    made: type[WorldConfig] = create_model(
+    make: Any = create_model  # whose types know one base
+    made: type[WorldConfig] = make(
         f"{cls.__name__}Config", __base__=bases, __module__=cls.__module__, **fields
     )
     made.gone = cls.gone

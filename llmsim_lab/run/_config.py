@@ -182,9 +182,8 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     for name, default in {"name": cls.__name__, **vars(cls).get("defaults", {})}.items():
         known = parent.model_fields[name]
         fields[name] = (Annotated[known.annotation, *known.metadata, Field()], default)
-    bases: Any = tuple(
-        dict.fromkeys(it.config_type for it in cls.__bases__ if issubclass(it, base))
-    )
+    parents: Any = filter(lambda it: issubclass(it, base), cls.__bases__)
+    bases = tuple(dict.fromkeys(it.config_type for it in parents))
     make: Any = create_model  # whose types know one base
     made: type[WorldConfig] = make(
         f"{cls.__name__}Config", __base__=bases, __module__=cls.__module__, **fields

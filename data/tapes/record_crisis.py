@@ -8,7 +8,6 @@ Taiwan's government asked again, with and without one module's words in its prom
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from record_tapes import HERE, pack
@@ -49,10 +48,7 @@ def the_run(path: Path, client: LLMClient) -> None:
         simulation = resume(path, 1, llm_client=client)
     else:
         simulation = CrisisSimulation(CONFIG, llm_client=client, tape=path)
-    simulation.run(
-        STEPS - simulation.turn_number,
-        on_turn=lambda turn: sys.stderr.write(f"step {turn.number}\n"),
-    )
+    simulation.run(STEPS - simulation.turn_number)
     simulation.close()
 
 
@@ -89,7 +85,7 @@ def main() -> None:
     arguments = parser.parse_args()
     client = connect(arguments.model, config=SETTINGS, download=True)
     the_run(arguments.tape, client)
-    if not asked_again(client).run(parallel=1).errors:
+    if not asked_again(client).run(parallel=1).counts["failed"]:
         pack(FOLDER)
 
 

@@ -8,7 +8,6 @@ again afterwards.
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,7 +51,7 @@ def record(client: LLMClient) -> None:
     """Play the run onto a new tape; an old one goes."""
     TAPE.unlink(missing_ok=True)
     simulation = Simulation(CONFIG, llm_client=client, players=seats(client), tape=TAPE)
-    simulation.run(TURNS, on_turn=lambda turn: sys.stderr.write(f"turn {turn.number}\n"))
+    simulation.run(TURNS)
     simulation.close()
 
 

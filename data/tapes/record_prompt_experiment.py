@@ -54,7 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="embedded:qwen2.5-coder-1.5b")
     client = connect(parser.parse_args().model, config=SETTINGS, download=True)
-    if not asked_again(client).run(parallel=1).errors:
+    if not asked_again(client).run(parallel=1).counts["failed"]:
         pack(FOLDER)
 
 

@@ -10,7 +10,6 @@ that show it must be run again afterwards.
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ def record(path: Path, model: str) -> None:
         for config, turns in runs():
             client = connect(model, config=config.llm, download=True)
             simulation = SocialSimulation(config, llm_client=client, tape=tape)
-            simulation.run(turns, on_turn=lambda turn: sys.stderr.write(f"turn {turn.number}\n"))
+            simulation.run(turns)
             simulation.close()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import sys
 from pathlib import Path
 
 from llmsim_lab import LLMClient, Simulation, SimulationConfig, connect
@@ -72,8 +71,8 @@ def begin(name: str, config: SimulationConfig, client: LLMClient) -> Simulation:
 
 
 def play_on(simulation: Simulation, turns: int) -> None:
-    """Play, say each turn, and let the next run have the tape."""
-    simulation.run(turns, on_turn=lambda turn: sys.stderr.write(f"turn {turn.number}\n"))
+    """Play, and let the next run have the tape."""
+    simulation.run(turns)
     simulation.close()
 
 

@@ -29,7 +29,7 @@ def record(name: str, client: LLMClient) -> None:
     [world] = [kind for kind in vars(importlib.import_module(name)).values() if _is_world(kind)]
     with Tape(path) as tape:
         run = world(llm_client=client, tape=tape, turns=TURNS)
-        run.run(on_turn=lambda turn: sys.stderr.write(f"{name}, turn {turn.number}\n"))
+        run.run()
         run.close()
 
 

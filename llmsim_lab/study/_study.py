@@ -365,6 +365,8 @@ class Study:
             ConfigError: there is no model, a prompt's name or edit is wrong, or the study or
                 another one in its folder is being played already.
         """
+        if self.running:
+            raise ConfigError("this study is being played; wait for it, or cancel it")
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
         if executor is not None and budget is not None:

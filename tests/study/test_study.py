@@ -190,8 +190,8 @@ async def test_in_one_folder_one_study_is_played_at_once(path: Path, itself: boo
     one, other = (study_of(tape=path, llm_client=instant_client(pause_s=0.001)) for _ in range(2))
     first = asyncio.create_task(one.arun(progress=False))
     await asyncio.sleep(0)
-    second = one if itself else other
-    with pytest.raises(ConfigError, match="another Study is being played there"):
+    second, who = (one, "this study") if itself else (other, "another Study")
+    with pytest.raises(ConfigError, match=f"{who} is being played"):
         await second.arun(progress=False)
     assert one.running
     await first

@@ -56,7 +56,7 @@ async def test_the_server_keeps_users_apart_by_the_requests_metadata() -> None:
         for user, text in ((ANN, "Buy milk"), (BOB, "Bob's own"), (BOB, "Another")):
             await called(client, "add_task", user, description=text)
         assert await listed(client) == [(1, "Buy milk")]
-        for number in (2, 3):  # Bob's, and nobody's
+        for number in (2, 3):  # Bob's, and no user's
             foreign = await called(client, "delete_task", task_id=number)
             assert foreign == f"there is no task {number}; list the tasks to see which there are"
         assert await listed(client, BOB) == [(1, "Bob's own"), (2, "Another")]

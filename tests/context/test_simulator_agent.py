@@ -16,7 +16,7 @@ from llmsim_lab.context._variables import (
     ScaleVariable,
     TextVariable,
 )
-from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.errors import ConfigError, LLMFailureException
 
 
 def test_a_step_asks_the_engine_and_returns_a_prompt_for_each_who_responded() -> None:
@@ -55,7 +55,7 @@ def test_limits_are_said_in_words(variable: Any, words: str) -> None:
     [
         ("nonsense", "Ada", LLMFailureException),
         (judged({"water": 3}, {}, " "), "Ada", LLMFailureException),
-        (judged({"water": 3}), "Eve", KeyError),  # there is no such agent
+        (judged({"water": 3}), "Eve", ConfigError),  # there is no such agent
     ],
 )
 def test_a_failed_step_leaves_the_world_as_it_was(reply: Any, agent: str, error: Any) -> None:

@@ -61,6 +61,8 @@ def test_limits_are_said_in_words(variable: Any, words: str) -> None:
 def test_a_failed_step_leaves_the_world_as_it_was(reply: Any, agent: str, error: Any) -> None:
     simulator = SimulatorAgent(make_scenario(), crisis_client([reply] * 2))
     before = simulator.game_engine.get_current_state()
-    with pytest.raises(error, match="Eve" if error is KeyError else "engine"):
+    with pytest.raises(
+        error, match="no agent .Eve.; there are Ada, Bo" if error is ConfigError else "engine"
+    ):
         simulator.process_step(1, {agent: "Hello"})
     assert simulator.game_engine.get_current_state() == before

@@ -39,14 +39,12 @@ from llmsim_lab.tape._lines import RunInfo
 
 AnyRun = Any
 """A run of any class."""
-AA = "A/A"
-"""The name of the arm that is the reference once more, with other call seeds."""
 LAST = "@last"
 """What the name of an outcome ends in that is the last value of a column."""
 _MOST_SAMPLES = 10_000
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
 """What can be varied of any world beside its parameters."""
-_OWN = {"seed": "seeds=", "turns": "turns=", "name": "name=", "replicate": "aa=True"}
+_OWN = {"seed": "seeds=", "turns": "turns=", "name": "name="}
 """Parameters that a study sets itself, and how it is told so."""
 
 
@@ -58,13 +56,11 @@ class Arm:
         name: as charts and effects have it.
         levels: labels of the levels, by factor.
         values: the levels themselves, by factor.
-        further: how many samples of the model's answers came before; 1 for the A/A arm.
     """
 
     name: str
     levels: Mapping[str, str]
     values: Mapping[str, Any] = field(repr=False)
-    further: int = 0
 
 
 # --- factors and arms ----------------------------------------------------------------------------
@@ -166,8 +162,9 @@ class World:
     def _path(self, name: str) -> tuple[Any, ...]:
         """Return the place in the configuration that a name stands for."""
         fields = self.cls.config_type.model_fields
-        if name in _OWN:
-            raise ConfigError(f"{name!r} is not a factor; say Study(..., {_OWN[name]})")
+        own = {**_OWN, "replicate": "samples="} if self.again else _OWN
+        if name in own:
+            raise ConfigError(f"{name!r} is not a factor; a study takes {own[name]}")
         path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
         settings = LLMConfig.model_fields.keys() - {"model"}  # a factor of that name is the client
         if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= settings):
@@ -177,18 +174,16 @@ class World:
         near = among(name if path[0] == "llm" else path[0], known)
         raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{near}")
 
-    def arms(self, *, aa: bool) -> list[Arm]:
-        """Return an arm for each combination of levels, the reference first, the A/A arm last.
+    def arms(self) -> list[Arm]:
+        """Return an arm for each combination of levels, the reference first.
 
         Raises:
             ConfigError: two arms have one name.
         """
         arms = [_arm(self.factors, labels) for labels in product(*self.factors.values())]
-        if len({arm.name for arm in arms} - {AA}) < len(arms):
-            raise ConfigError(
-                f"two arms have one name, or one is {AA!r}; label the levels otherwise"
-            )
-        return [*arms, *([replace(arms[0], name=AA, further=1)] if aa else [])]
+        if len({arm.name for arm in arms}) < len(arms):
+            raise ConfigError("two arms have one name; label the levels otherwise")
+        return arms
 
     def level(self, arm: Arm, name: str) -> Any:
         """Return the level of ``model``, ``prompt``, ...; None where the arm names none."""
@@ -262,7 +257,7 @@ class World:
             # Wordings have seeds of their own: with the same they would resemble each other more
             # than new ones do. Without a replicate the server draws.
             if (first := run.config.replicate) is not None:
-                draw = first + arm.further + _MOST_SAMPLES * play[0]
+                draw = first + _MOST_SAMPLES * play[0]
                 run.config = run.config.model_copy(update={"replicate": draw})
         else:
             run = self._continued(arm, client, source.run(number), play, source)
@@ -485,8 +480,10 @@ class Models:
         if settings := world.llm_settings(arm):
             config = type(client.config)(**{**client.config.model_dump(), **settings})
             client = client.with_config(config)
-        if arm.further and client.config.seed is not None:
-            raise ConfigError("aa=True draws answers anew: leave llm.seed out, which repeats them")
+        if "replicate" in arm.values and client.config.seed is not None:
+            raise ConfigError(
+                "a replicate is other luck: leave llm.seed out, which repeats answers"
+            )
         return client
 
 

@@ -22,7 +22,7 @@ class StudyFile(Settings):
         config: the world's configuration, as in a run's file; its parameters are fixed.
         vary: levels by factor.
         fixed: what is the same in all arms.
-        seeds, turns, outcome, aa: as ``Study`` takes them.
+        seeds, turns, outcome: as ``Study`` takes them.
         model: of arms that name none, as ``connect`` takes it.
         tape: the folder of its runs, relative to the file; beside it and called like it if not
             given.
@@ -36,14 +36,13 @@ class StudyFile(Settings):
     seeds: int | list[int] = 20
     turns: int | None = None
     outcome: str | list[str] | dict[str, str] | None = None
-    aa: bool = False
     model: str | None = None
     tape: str | None = None
 
     def arguments(self, path: Path) -> dict[str, Any]:
         """Return what ``Study`` takes beside the world; the file is at ``path``."""
         tape = path.parent / self.tape if self.tape else path.with_suffix("")
-        same = ("vary", "seeds", "turns", "outcome", "aa")
+        same = ("vary", "seeds", "turns", "outcome")
         own = {"tape": tape, "llm_client": self.model, "name": self.study or path.stem}
         return {**{key: getattr(self, key) for key in same}, **own}
 

@@ -45,7 +45,7 @@ from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._registry import class_of_manifest, is_shipped, sources_digest
 from llmsim_lab.run._run import _load, about
-from llmsim_lab.study._design import AA, LAST, AnyRun, Arm, Models, World, labelled, seeds_of
+from llmsim_lab.study._design import LAST, AnyRun, Arm, Models, World, labelled, seeds_of
 from llmsim_lab.study._playing import (
     Job,
     Key,
@@ -81,7 +81,6 @@ Contents = Mapping[Play, tuple[RunInfo, Mapping[int, Any]]]
 _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
 _STATES = ("done", "running", "failed", "stopped", "left")
 _WATCH_S = 0.5
-_AA_NOTE = "the same arm with other call seeds: what is seen here is chance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +156,6 @@ class Study:
         llm_client: the model of arms that name none: a client, a text as ``connect`` takes it, or
             a function that makes a client.
         name: what reports call it; the world's name if not given.
-        aa: whether to play the reference arm once more with other call seeds, as the arm "A/A":
-            its effect should be nothing.
         fixed: what is the same in all arms, by the names that can also be varied.
 
     Attributes:
@@ -195,12 +192,11 @@ class Study:
         tape: str | Path | None = None,
         llm_client: Model | None = None,
         name: str = "",
-        aa: bool = False,
         **fixed: Any,
     ) -> None:
         self._world = World(world, fixed, vary, turns, None)
         units = [{"unit": it, "run": it, "digest": str(it)} for it in seeds_of(seeds)]
-        self._arrange(aa, units, outcome, tape, llm_client, name or world.__name__)
+        self._arrange(units, outcome, tape, llm_client, name or world.__name__)
 
     @classmethod
     def again(
@@ -258,13 +254,11 @@ class Study:
         made._source, made._samples = source, whole_number("samples", samples, least=1)
         made._world = World(kind, fixed, vary, None, config_of(infos[0], kind))
         units, name = _situations(source, infos, turns), name or f"{infos[0].name} again"
-        made._arrange(False, units, outcome, to, llm_client, name)
+        made._arrange(units, outcome, to, llm_client, name)
         return made
 
-    def _arrange(
-        self, aa: bool, units: Units, outcome: Any, tape: Any, llm_client: Any, name: str
-    ) -> None:
-        arms = self._world.arms(aa=aa)
+    def _arrange(self, units: Units, outcome: Any, tape: Any, llm_client: Any, name: str) -> None:
+        arms = self._world.arms()
         trial = self._world.checked(arms, units[0]["run"], self._source)
         self.name, self.reference = name, arms[0].name
         self.arms = {arm.name: dict(arm.levels) for arm in arms}
@@ -294,15 +288,15 @@ class Study:
         world, digests, groups = self._world, dict[str, str](), dict[str, Arm]()
         # Not of the file, which holds more than the world: it may be the study's own script.
         code = "" if is_shipped(world.cls) else sources_digest(world.cls, Run)
-        # The None stood for something once, and is in the names of files that there are.
+        # The None and the 0 stood for something once, and are in the names of files that there are.
         shared = [world.cls.kind, code, None, world.fixed, world.again or world.turns]
         # Those that set the least from outside first: others continue their runs.
         for arm in sorted(self._arms.values(), key=lambda arm: len(world.interventions(arm))):
             rest = {name: it for name, it in arm.values.items() if name != "interventions"}
-            leader = groups.setdefault(digest_of([rest, arm.further]), arm)
+            leader = groups.setdefault(digest_of([rest, 0]), arm)
             if not world.again and (found := world.shared(arm, leader)):
                 self._leaders[arm.name] = leader, *found
-            digests[arm.name] = digest_of([*shared, arm.name, arm.values, arm.further])
+            digests[arm.name] = digest_of([*shared, arm.name, arm.values, 0])
         for unit in units:
             situation, at = {"unit": unit["unit"], "run": unit["run"]}, unit.get("turn", 0)
             for name, arm in self._arms.items():
@@ -737,8 +731,6 @@ class Study:
     ) -> Effects:
         """Return how arms differ from the reference, each in each outcome: one family.
 
-        The A/A arm is a family of its own.
-
         Args:
             formula: instead, main effects and interactions of the factors: ``"y ~ a * b"``.
             contrasts: pairs of arms instead, ``("hawkish", "cautious")`` for what hawkish adds to
@@ -756,13 +748,7 @@ class Study:
         real_number("level", level, least=0.5, most=0.9999)
         how: dict[str, Any] = {"level": level, "sesoi": sesoi, "reference": self.reference}
         how["speaks_of"] = self._speaks_of()
-        values = self.results
-        alike = values["arm"] == AA
-        main = values if contrasts else values[~alike]
-        found = effects(main, formula, contrasts=contrasts, **how)
-        if alike.any() and contrasts is None and formula is None:
-            for it in effects(values[alike | (values["arm"] == self.reference)], **how):
-                found.append(replace(it, note="; ".join(filter(None, [_AA_NOTE, it.note]))))
+        found = effects(self.results, formula, contrasts=contrasts, **how)
         ended, whole = self.counts["done"] + self.counts["failed"], len(self._jobs)
         if ended < whole:
             so_far = f"{ended} of {whole} runs so far: do not stop as soon as p < .05"
@@ -793,7 +779,7 @@ class Study:
         from llmsim_lab.study._effects import by_turn
 
         reference = reference or self.reference
-        others = [name for name in self.arms if name not in (reference, AA)]
+        others = [name for name in self.arms if name != reference]
         if not arm and len(others) != 1:
             raise ConfigError(f"say which arm: by_turn({column!r}, 'ARM'); {', '.join(others)}")
         return by_turn(self._values_of(column), arm or others[0], reference, level=level)
@@ -847,7 +833,7 @@ class Study:
             if self.reference not in means:
                 continue
             apart = means.sub(means[self.reference], axis=0)
-            spreads = apart.drop(columns=[self.reference, AA], errors="ignore").std().dropna()
+            spreads = apart.drop(columns=self.reference).std().dropna()
             if len(means) > 2 and len(spreads):
                 sd = math.sqrt((spreads**2).mean())
                 smallest[name] = smallest_effect(sd, len(self.units), pilot=len(means))

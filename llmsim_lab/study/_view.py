@@ -9,7 +9,6 @@ from typing import Any
 from llmsim_lab.errors import LabError
 from llmsim_lab.run._reading import Reading
 from llmsim_lab.study._charts import MOST_ARMS, numbers_of
-from llmsim_lab.study._design import AA
 from llmsim_lab.study._multiverse import multiverse
 from llmsim_lab.study._playing import Key
 
@@ -76,7 +75,7 @@ def _charts(study: Any, outcome: str) -> dict[str, Any]:
         means = rows.groupby(["turn", "arm"])["value"].mean().unstack("arm").reindex(columns=arms)
         made["turns"] = _listed(means.reset_index())
         for arm in arms:
-            if arm not in (study.reference, AA):
+            if arm != study.reference:
                 try:
                     band = study.by_turn(str(study.outcome[outcome]), arm)
                 except LabError:  # not of a column, or no seed is done in both

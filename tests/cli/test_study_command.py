@@ -154,7 +154,10 @@ def test_failed_runs_end_it_with_status_1_and_are_named(lab: Run) -> None:
         (RULES.replace("2.0]", "lots]"), "line 6: vary.economy.shock_scale: arm 'lots'"),
         (RULES.replace("[Rule]", "[{nme: Rule}]"), "line 3: fixed.nations"),
         (RULES.replace("outcome: inflation", "outcome: inflatin"), "line 9: outcome: outcome"),
-        (RULES.replace("outcome:", "outcom:"), "line 9: outcom: unknown key; known here are aa"),
+        (
+            RULES.replace("outcome:", "outcom:"),
+            "line 9: outcom: unknown key; known here are config",
+        ),
         (RULES.replace("seeds: 2", "seeds: 0"), "line 7: seeds: seeds=0 must be"),
         (
             RULES.replace("turns: 2", "turns: many"),

@@ -124,7 +124,7 @@ def test_levels_may_have_labels() -> None:
         ({}, {"outcome": ""}, "outcome '' is not a column"),
         ({}, {"outcome": "levle@last"}, "(did you mean 'level'?)"),
         ({}, {"outcome": {"one": 3}}, "outcome 3 is not a column"),
-        ({"seed": [1, 2]}, {}, "is not a factor; say Study(..., seeds="),
+        ({"seed": [1, 2]}, {}, "is not a factor; a study takes seeds="),
         ({"llm": [{"temperature": -1}]}, {}, "temperature"),
         ({"factor": [1.0, 2.0]}, {"factor": 2.0}, "both fixed and varied"),
         ({"factor": [1.0, 2.0]}, {"seeds": [1, 1]}, "must be a number of seeds, or different ones"),
@@ -376,16 +376,9 @@ def test_models_are_varied_and_call_seeds_follow_from_seed_and_place_never_from_
     assert (len(seeds_sent(one)), len(set(seeds_sent(one)))) == (16, 8)
 
 
-def test_the_a_a_arm_has_the_same_world_and_other_call_seeds() -> None:
-    client = instant_client()
-    study = played(study_of(vary={"taste": ["plain", "fine"]}, llm_client=client, aa=True))
-    assert config_in(study, "A/A").taste == "plain"
-    assert config_in(study, "A/A").replicate == 1
-    sent = seeds_sent(client)
-    assert len(sent) == 24
-    assert len(set(sent)) == 16  # two arms share theirs
-
-
-def test_a_a_with_a_fixed_call_seed_would_show_nothing() -> None:
+def test_a_replicate_is_the_same_world_with_other_call_seeds() -> None:
+    client, twice = instant_client(), {"replicate": [0, 1]}
+    played(study_of(vary=twice, llm_client=client))
+    assert len(seeds_sent(client)) == len(set(seeds_sent(client))) == 16
     with pytest.raises(ConfigError, match=r"leave llm\.seed out"):
-        played(study_of(llm_client=instant_client(seed=7), aa=True))
+        played(study_of(vary=twice, llm_client=instant_client(seed=7)))

@@ -111,24 +111,22 @@ def hawk(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("world", "vary", "more"),
+    "vary",
     [
-        (Water, {"players": {"one": {"Ann": greedy}, "none": None}}, {}),
-        (Water, {"prompt": {"new": hawk, "old": None}}, {}),
-        (Water, {"llm.temperature": [0.1, 0.9]}, {"aa": True}),
-        (Water, {"state": {"full": Basin(level=99.0), "empty": Basin(level=0.0)}}, {}),
+        {"players": {"one": {"Ann": greedy}, "none": None}},
+        {"prompt": {"new": hawk, "old": None}},
+        {"llm.temperature": [0.1, 0.9], "replicate": [0, 1]},
+        {"state": {"full": Basin(level=99.0), "empty": Basin(level=0.0)}},
     ],
     ids=["players", "prompt", "temperature", "state"],
 )
-def test_a_stopped_study_gives_what_an_undisturbed_one_gives(
-    world: Any, vary: Any, more: Any, path: Path
-) -> None:
-    first = study_of(world, vary, tape=path, **more)
+def test_a_stopped_study_gives_what_an_undisturbed_one_gives(vary: Any, path: Path) -> None:
+    first = study_of(Water, vary, tape=path)
     played(first, budget=Budget(calls=9), parallel=3)
-    stopped = study_of(world, vary, tape=path, **more)
+    stopped = study_of(Water, vary, tape=path)
     assert stopped.counts["stopped"] > 0
     played(stopped)
-    whole = played(study_of(world, vary, **more))
+    whole = played(study_of(Water, vary))
     assert asked(first) + asked(stopped) == asked(whole)
     pd.testing.assert_frame_equal(without_time(stopped.to_frame()), without_time(whole.to_frame()))
 
@@ -231,9 +229,9 @@ def files_in(path: Path) -> list[str]:
 
 
 def test_each_run_has_a_file_that_names_arm_and_seed(path: Path) -> None:
-    study = played(study_of(tape=path, aa=True))
+    study = played(study_of(tape=path))
     assert files_in(path) == sorted(
-        f"{arm}_seed{seed}-N.tape" for arm in ("A_A", "factor=1", "factor=2") for seed in range(3)
+        f"{arm}_seed{seed}-N.tape" for arm in ("factor=1", "factor=2") for seed in range(3)
     )
     with Tape(study.tape_of("factor=2", 1), read_only=True) as tape:
         assert [info.name for info in tape.runs()] == ["factor=2, seed 1"]
@@ -343,7 +341,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, place: str) -> No
 
 
 def test_results_are_one_long_table() -> None:
-    study = played(study_of(outcome=["level", "shares.Ann@last"], aa=True))
+    study = played(study_of(outcome=["level", "shares.Ann@last"]))
     table = study.results
     assert " ".join(table) == "arm factor unit run wording replicate turn outcome value"
     level = table.query("outcome == 'level' and arm == 'factor=2'")
@@ -386,16 +384,6 @@ def test_effects_are_of_paired_seeds_and_new_runs() -> None:
     values = study.results.groupby(["arm", "unit"])["value"].mean()
     assert effects[0].estimate == pytest.approx((values["factor=2"] - values["factor=1"]).mean())
     assert effects[0].speaks_of == "new runs"
-
-
-def test_the_a_a_arm_is_a_family_of_its_own() -> None:
-    study = played(study_of(outcome="shares.Ann", aa=True, seeds=8))
-    without = played(study_of(outcome="shares.Ann", seeds=8))
-    first, again = study.effects()
-    assert first == without.effects()[0]
-    assert again.contrast.startswith("A/A")
-    assert again.estimate != 0
-    assert "other call seeds" in again.note
 
 
 class Empty(State):
@@ -442,10 +430,10 @@ def test_the_frame_has_a_row_a_turn_of_each_complete_run() -> None:
 
 
 def test_arrays_are_made_of_the_results() -> None:
-    study = played(study_of(aa=True))
+    study = played(study_of())
     data = study.to_xarray()
     assert data["level"].dims == ("arm", "unit", "wording", "replicate", "turn")
-    assert data["arm"].values.tolist() == ["A/A", "factor=1", "factor=2"]
+    assert data["arm"].values.tolist() == ["factor=1", "factor=2"]
     there = study.simulation("factor=2", 1).state
     assert data["level"].sel(arm="factor=2", unit=1, turn=4).item() == there.level
     assert data["factor"].sel(arm="factor=2").item() == 2

@@ -25,11 +25,11 @@ from llmsim_lab.tape import verify
 
 pytestmark = pytest.mark.process
 
-VARY = {"factor": [1.0, 2.0]}
+VARY = {"factor": [1.0, 2.0, 3.0]}
 
 
 def study_of(tape: Path | None = None, model: Any = instant_client, **more: Any) -> Study:
-    settings = {"seeds": 4, "turns": 4, "outcome": "level", "aa": True, **more}
+    settings = {"seeds": 4, "turns": 4, "outcome": "level", **more}
     return Study(Water, VARY, tape=tape, llm_client=model, **settings)
 
 
@@ -86,8 +86,8 @@ import sys
 from study_kit import Water, deadly_client
 from llmsim_lab.study import Study
 
-study = Study(Water, {"factor": [1.0, 2.0]}, tape=sys.argv[1], seeds=4, turns=4, outcome="level",
-              aa=True, llm_client=deadly_client)
+study = Study(Water, {"factor": [1.0, 2.0, 3.0]}, tape=sys.argv[1], seeds=4, turns=4,
+              outcome="level", llm_client=deadly_client)
 study.run(progress=False, parallel=3)
 """
 

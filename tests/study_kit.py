@@ -7,8 +7,10 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from llmsim_lab import Ask, LLMClient, LLMConfig, Question, Reply, Run, State
+from llmsim_lab.study import Study
 from llmsim_lab.types import ChatReply, ChatRequest
 
 KILL = "STUDY_KIT_KILL"
@@ -66,6 +68,15 @@ class Instant:
 def instant_client(*, pause_s: float = 0.0, **settings: object) -> LLMClient:
     config = LLMConfig(model="instant", retry_wait_s=0, max_concurrency=64, **settings)
     return LLMClient(config, Instant(pause_s=pause_s))
+
+
+def study_of(world: Any = Water, vary: Any = None, **more: Any) -> Study:
+    settings = {"seeds": 3, "turns": 4, "outcome": "level", "llm_client": instant_client(), **more}
+    return Study(world, {"factor": [1.0, 2.0]} if vary is None else vary, **settings)
+
+
+def played(study: Study, **more: Any) -> Study:
+    return study.run(progress=False, **more)
 
 
 def die_once() -> None:

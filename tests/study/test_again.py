@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import recorded
 from social_kit import any_option
-from study_kit import Basin, Water, Wish, instant_client
+from study_kit import Basin, Water, Wish, instant_client, played
 
 from llmsim_lab import Budget, LLMClient, LLMConfig, Question, ScriptedBackend, State, Tape
 from llmsim_lab.errors import ConfigError
@@ -44,10 +44,6 @@ def greedy(question: Question) -> Wish:
 def again(tape: Any, vary: Any = VARY, **more: Any) -> Study:
     settings = {"samples": 2, "llm_client": instant_client(), **more}
     return Study.again(tape, vary, **settings)
-
-
-def played(study: Study, **more: Any) -> Study:
-    return study.run(progress=False, **more)
 
 
 def asked(study: Study) -> list[Any]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from study_kit import Basin, Water, Wish, instant_client
+import study_kit
+from study_kit import Basin, Water, Wish, instant_client, played
 
 from llmsim_lab import Prompt
 from llmsim_lab._util.config import Settings
@@ -19,18 +20,11 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
 from llmsim_lab.study._design import said
 
-
-def study_of(world: Any = Water, vary: Any = None, **more: Any) -> Study:
-    settings = {"seeds": 2, "turns": 2, "llm_client": instant_client(), **more}
-    return Study(world, vary, **settings)
+study_of = partial(study_kit.study_of, seeds=2, turns=2)
 
 
 def config_in(study: Study, arm: str) -> Any:
     return study.simulation(arm, 0).config
-
-
-def played(study: Study) -> Study:
-    return study.run(progress=False)
 
 
 def adding(text: str, *, times: int = 1) -> Any:

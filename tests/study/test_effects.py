@@ -6,6 +6,7 @@ import json
 import math
 import runpy
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,53 +40,44 @@ DRUG_2 = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
 NOISE = np.random.default_rng(5).standard_normal((2, 4, 3, 5))
 
 
-def make_row(**places: Any) -> dict[str, Any]:
-    row = {"arm": "a", "unit": 1, "wording": "", "replicate": 1, "turn": 0, "outcome": "loss"}
-    return {**row, "run": places.get("unit", 1), **places}
+def make_table(arms: Mapping[str, Any], *axes: str, **fixed: Any) -> pd.DataFrame:
+    """A row for each value of an array an arm, whose axes are named; a unit is a run of its own."""
+    row = {"unit": 1, "wording": "", "replicate": 1, "turn": 0, "outcome": "loss", **fixed}
+    rows = [
+        {"arm": arm, **row, **dict(zip(axes, places, strict=True)), "value": value}
+        for arm, array in arms.items()
+        for places, value in np.ndenumerate(array)
+    ]
+    return pd.DataFrame(rows).assign(run=lambda table: table["unit"])
 
 
 def make_runs(arms: dict[str, list[Any]], *, outcome: str = "loss") -> pd.DataFrame:
     """A row for each run; arms share seeds 0, 1, 2 …"""
-    return pd.DataFrame(
-        [
-            make_row(arm=arm, unit=str(k), outcome=outcome, value=value)
-            for arm, values in arms.items()
-            for k, value in enumerate(values)
-        ]
-    )
+    return make_table(arms, "unit", outcome=outcome)
 
 
 def make_answers(array: Any) -> pd.DataFrame:
     """A row for each answer of an array of arm x run x turn x replicate."""
-    return pd.DataFrame(
-        [
-            make_row(arm="ab"[a], unit=f"{run}:{t}", run=run, replicate=k, value=value)
-            for (a, run, t, k), value in np.ndenumerate(np.asarray(array, dtype=float))
-        ]
-    )
+    table = make_table(dict(zip("ab", array, strict=True)), "unit", "turn", "replicate")
+    situation = table["unit"].astype(str) + ":" + table["turn"].astype(str)
+    return table.assign(unit=situation)
 
 
 def make_wordings(arms: dict[str, Any], *, runs: int = 1) -> pd.DataFrame:
     """A row for each answer of arrays of wording x situation x replicate."""
-    return pd.DataFrame(
-        [
-            make_row(arm=a, wording=f"{a}{j}", unit=u, run=u % runs, replicate=k, value=value)
-            for a, array in arms.items()
-            for (j, u, k), value in np.ndenumerate(np.asarray(array, dtype=float))
-        ]
-    )
+    table = make_table(arms, "wording", "unit", "replicate")
+    wording = table["arm"] + table["wording"].astype(str)
+    return table.assign(wording=wording, run=table["unit"] % runs)
 
 
 def make_factorial(values: Any) -> pd.DataFrame:
     """A row for each run of an array of factor x prompt x seed."""
-    return pd.DataFrame(
-        [
-            make_row(arm=f"{f} {p}", factor=f, prompt=p, unit=k, value=values[i, j, k])
-            for i, f in enumerate((1.2, 1.8))
-            for j, p in enumerate(("plain", "kind"))
-            for k in range(values.shape[2])
-        ]
-    )
+    levels = [(factor, prompt) for factor in (1.2, 1.8) for prompt in ("plain", "kind")]
+    tables = [
+        make_table({f"{factor} {prompt}": its}, "unit", factor=factor, prompt=prompt)
+        for (factor, prompt), its in zip(levels, values.reshape(4, -1), strict=True)
+    ]
+    return pd.concat(tables)
 
 
 # --- runs -----------------------------------------------------------------------------------------
@@ -101,13 +93,9 @@ def test_arms_that_share_seeds_are_compared_pair_by_pair() -> None:
 
 
 def test_turns_are_averaged_within_their_run() -> None:
-    rows = [
-        make_row(arm=arm, unit=seed, turn=turn, value=value + (-1) ** turn * 7)
-        for arm, values in {"one": DRUG_1, "two": DRUG_2}.items()
-        for seed, value in enumerate(values)
-        for turn in range(1, 5)
-    ]
-    [effect] = effects(pd.DataFrame(rows))
+    arms = {"one": DRUG_1, "two": DRUG_2}
+    turns = {arm: np.add.outer(values, [7, -7, 7, -7]) for arm, values in arms.items()}
+    [effect] = effects(make_table(turns, "unit", "turn"))
     assert (effect.n, effect.p) == (10, pytest.approx(0.00283289))
 
 
@@ -152,10 +140,9 @@ def test_if_all_runs_of_an_arm_failed_nothing_is_known() -> None:
 
 
 def test_runs_that_share_no_seed_are_not_compared() -> None:
-    table = pd.DataFrame(
-        [make_row(arm=arm, unit=f"{arm}{k}", value=k) for arm in "ab" for k in (1, 2)]
-    )
-    [effect] = effects(table)
+    table = make_runs({"a": [1, 2], "b": [1, 2]})
+    apart = table["arm"] + table["unit"].astype(str)
+    [effect] = effects(table.assign(unit=apart, run=apart))
     assert (effect.estimate, effect.p, effect.n) == (None, None, 0)
     assert effect.note.startswith("4 of 4 pairs left out")
 
@@ -297,12 +284,8 @@ def test_a_formula_names_what_is_wanted_and_other_factors_are_averaged_over() ->
 
 
 def test_three_levels_are_each_compared_with_the_first() -> None:
-    rows = [
-        make_row(arm=level, mood=level, unit=k, value=float(k**2 % 5 + 3 * "xyz".index(level)))
-        for level in "xyz"
-        for k in range(4)
-    ]
-    found = effects(pd.DataFrame(rows), "~ mood")
+    table = make_runs({"x": [0.0, 1, 4, 4], "y": [3.0, 4, 7, 7], "z": [6.0, 7, 10, 10]})
+    found = effects(table.assign(mood=table["arm"]), "~ mood")
     assert [e.estimate for e in found] == pytest.approx([3, 6])
     assert found[1].contrast == f"mood=z {MINUS} mood=x"
 
@@ -329,12 +312,8 @@ def test_a_formula_takes_factors_and_all_their_combinations(
 def make_family(n: int) -> pd.DataFrame:
     values = np.random.default_rng(3).standard_normal((3, n, 2))
     values[1] += 1.5
-    return pd.DataFrame(
-        [
-            make_row(arm="abc"[arm], unit=seed, outcome=["loss", "rate"][k], value=value)
-            for (arm, seed, k), value in np.ndenumerate(values)
-        ]
-    )
+    table = make_table(dict(zip("abc", values, strict=True)), "unit", "outcome")
+    return table.replace({"outcome": {0: "loss", 1: "rate"}})
 
 
 def test_contrasts_and_outcomes_are_one_family() -> None:
@@ -521,13 +500,8 @@ def test_contrasts_of_single_wordings_speak_of_what_they_can() -> None:
 
 def make_texts(arms: dict[str, list[str]], *, of: int) -> pd.DataFrame:
     """A row for each text; ``of`` are the texts of a situation."""
-    return pd.DataFrame(
-        [
-            make_row(arm=arm, unit=k // of, replicate=k % of, outcome="move", value=text)
-            for arm, texts in arms.items()
-            for k, text in enumerate(texts)
-        ]
-    )
+    answers = {arm: np.reshape(np.array(texts, object), (-1, of)) for arm, texts in arms.items()}
+    return make_table(answers, "unit", "replicate", outcome="move")
 
 
 def of_texts(arms: dict[str, list[str]], of: int, speaks_of: SpeaksOf = THESE) -> Effect:
@@ -558,7 +532,7 @@ def test_whole_runs_are_exchanged_where_the_test_speaks_of_new_runs() -> None:
 def test_outcomes_that_are_texts_are_compared_beside_numbers() -> None:
     texts = make_texts({"a": ["A"] * 8, "b": ["B"] * 8}, of=1)
     numbers = make_runs({"a": DRUG_1[:8], "b": DRUG_2[:8]})
-    loss, move = effects(pd.concat([numbers.assign(unit=numbers.unit.astype(int)), texts]))
+    loss, move = effects(pd.concat([numbers, texts]))
     assert (move.outcome, move.estimate, move.low) == ("move", 2, None)
     assert loss.method.endswith("Holm over 2")
     with pytest.raises(ConfigError, match="move: a formula takes numbers"):
@@ -583,12 +557,7 @@ def test_of_texts_of_one_arm_nothing_is_known() -> None:
 
 
 def make_curves(curves: Any) -> pd.DataFrame:
-    rows = [
-        make_row(arm=arm, unit=seed, turn=turn, value=value * (arm == "b"))
-        for arm in "ab"
-        for (seed, turn), value in np.ndenumerate(curves)
-    ]
-    return pd.DataFrame(rows)
+    return make_table({"a": 0 * curves, "b": curves}, "unit", "turn")
 
 
 def test_a_band_is_wider_than_each_turn_s_interval() -> None:

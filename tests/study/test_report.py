@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from functools import partial
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from study_kit import Basin, Water, instant_client
+import study_kit
+from study_kit import Basin, Water, played
 
 from llmsim_lab import Ask, Run, Tape, replay
 from llmsim_lab.errors import ConfigError
@@ -21,14 +23,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 MINUS = "\N{MINUS SIGN}"
 EVIL = "<script>alert(1)</script> \u202e $x$ #ff0000"
 
-
-def study_of(world: Any = Water, vary: Any = None, **more: Any) -> Study:
-    settings = {"seeds": 9, "turns": 3, "outcome": "level", "llm_client": instant_client(), **more}
-    return Study(world, {"factor": [1.0, 2.0]} if vary is None else vary, **settings)
-
-
-def played(study: Study) -> Study:
-    return study.run(progress=False)
+study_of = partial(study_kit.study_of, seeds=9, turns=3)
 
 
 class Dry(Water):

@@ -14,32 +14,12 @@ import pandas as pd
 import pytest
 from builders import recorded
 from pydantic import Field
-from study_kit import Basin, Water, instant_client
+from study_kit import Basin, Water, instant_client, played, study_of
 
-from llmsim_lab import (
-    Ask,
-    Budget,
-    Question,
-    Run,
-    State,
-    Tape,
-    fork,
-    resume,
-)
+from llmsim_lab import Ask, Budget, Question, Run, State, Tape, fork, resume
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
 from llmsim_lab.tape import verify
-
-VARY = {"factor": [1.0, 2.0]}
-
-
-def study_of(world: Any = Water, vary: Any = VARY, **more: Any) -> Study:
-    settings = {"seeds": 3, "turns": 4, "outcome": "level", "llm_client": instant_client(), **more}
-    return Study(world, vary, **settings)
-
-
-def played(study: Study, **more: Any) -> Study:
-    return study.run(progress=False, **more)
 
 
 def without_time(frame: pd.DataFrame) -> pd.DataFrame:
@@ -353,6 +333,9 @@ def test_results_are_one_long_table() -> None:
     last = table[table["outcome"] == "shares.Ann@last"]
     assert (last["turn"] == 4).all()
     assert last["value"].tolist() == frame.query("turn == 4")["shares.Ann"].tolist()
+    effect, values = study.effects()[0], frame.query("turn > 0").groupby("arm")["level"].mean()
+    assert effect.estimate == pytest.approx(values["factor=2"] - values["factor=1"])
+    assert (effect.n, effect.speaks_of) == (3, "new runs")
 
 
 class Measured(Water):
@@ -374,16 +357,6 @@ def test_an_outcome_that_no_run_has_is_named_and_another_is_read_from_the_same_r
     with pytest.raises(ConfigError, match=r"did you mean 'shares\.Ann'"):
         study.effects()
     assert len(study_of(outcome="shares.Ann", tape=path).results) == 6 * 4
-
-
-def test_effects_are_of_paired_seeds_and_new_runs() -> None:
-    study = played(study_of(vary={"factor": [1.0, 2.0, 3.0]}, seeds=6))
-    effects = study.effects()
-    names = [f"factor={factor} \N{MINUS SIGN} factor=1" for factor in (2, 3)]
-    assert [(it.contrast, it.outcome, it.n) for it in effects] == [(it, "level", 6) for it in names]
-    values = study.results.groupby(["arm", "unit"])["value"].mean()
-    assert effects[0].estimate == pytest.approx((values["factor=2"] - values["factor=1"]).mean())
-    assert effects[0].speaks_of == "new runs"
 
 
 class Empty(State):

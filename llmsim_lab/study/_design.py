@@ -170,7 +170,7 @@ class World:
         if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= settings):
             return path
         known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
-        known += [*_SPECIAL, *(f"llm.{it}" for it in settings)]
+        known += [*_SPECIAL, "seeds", "turns", "outcome", "tape", *(f"llm.{it}" for it in settings)]
         near = among(name if path[0] == "llm" else path[0], known)
         raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{near}")
 

@@ -11,9 +11,9 @@ from builders import recorded
 from social_kit import any_option
 from study_kit import Basin, Water, Wish, instant_client, played
 
-from llmsim_lab import Budget, LLMClient, LLMConfig, Question, ScriptedBackend, State, Tape
+from llmsim_lab import Budget, LLMClient, LLMConfig, Question, ScriptedBackend, Tape
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run import Ask, Run, fork
+from llmsim_lab.run import Ask, fork
 from llmsim_lab.study import Comparison, Study
 from llmsim_lab.tape import verify
 from llmsim_lab.types import Reply
@@ -104,25 +104,19 @@ class Motion(Reply):
     vote: str
 
 
-class Nothing(State):
-    pass
-
-
-class Voting(Run[Nothing]):
-    async def turn(self, state: Nothing, ask: Ask) -> Nothing:
+class Voting(Water):
+    async def turn(self, state: Basin, ask: Ask) -> Basin:
         await ask.each(["Ann", "Bob"], Motion, "{{ name }}, yes or no?")
         return state
 
-    def rule(self, question: Question) -> Motion:
-        return Motion(vote="yes" if question.player == "Ann" else "no")
-
 
 def test_a_text_is_an_outcome_of_one_player(tmp_path: Path) -> None:
-    run = recorded(Voting(players="rule", tape=tmp_path / "votes.tape", turns=2))
-    study = played(again(run, {"players": ["rule"]}, outcome="vote.Bob", llm_client=None))
+    players = {"Ann": lambda _: Motion(vote="yes"), "Bob": lambda _: Motion(vote="no")}
+    run = recorded(Voting(players=players, tape=tmp_path / "votes.tape", turns=2))
+    study = played(again(run, {}, players=players, outcome="vote.Bob"))
     assert set(study.results["value"]) == {"no"}
     with pytest.raises(ConfigError, match=r"a text of 2 players; name one: 'vote\.Ann'"):
-        played(again(run, {"players": ["rule"]}, outcome="vote", llm_client=None)).effects()
+        played(again(run, {}, players=players, outcome="vote")).effects()
 
 
 def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(

@@ -478,13 +478,9 @@ def test_new_wordings_and_situations_take_several_runs_and_are_wider() -> None:
 
 
 def test_an_arm_with_one_wording_takes_one_answer_a_run() -> None:
-    a, b = NOISE[0, :1, :, :1], NOISE[1, :, :, :1]
-    table = make_wordings({"a": a, "b": b}, runs=3)
+    table = make_wordings({"a": NOISE[0, :1, :, :1], "b": NOISE[1, :, :, :1]}, runs=3)
     [effect] = effects(table, speaks_of="new wordings and situations")
-    by_run, by_wording = b.mean(axis=0)[:, 0] - a[0, :, 0], b.mean(axis=(1, 2))
-    error = math.sqrt(by_wording.var(ddof=1) / 4 + by_run.var(ddof=1) / 3)
-    assert effect.df == 2
-    assert effect.high == pytest.approx(by_run.mean() + stats.t.ppf(0.975, 2) * error)
+    assert (effect.df, effect.note) == (2, "")
     [these] = effects(table, speaks_of="new wordings")
     assert these.note == "an arm's only wording takes two answers a situation"
 

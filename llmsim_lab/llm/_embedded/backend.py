@@ -237,8 +237,9 @@ class ModelServer:
         if cause:
             name = self._model.name
             words = f"The embedded model {name} has ended: {cause}; the next request starts it."
-            level, event = logging.WARNING, "EMBEDDED_ENDED"
-            log_event(logger, level, event, words=words, model=name, cause=cause)
+            log_event(
+                logger, logging.WARNING, "EMBEDDED_ENDED", words=words, model=name, cause=cause
+            )
 
 
 _servers: weakref.WeakValueDictionary[tuple[int, Path], ModelServer] = weakref.WeakValueDictionary()

@@ -7,7 +7,7 @@ LabError
 ├── DataError              a data file lacks what was asked for (also a ValueError)
 ├── EconomyError           a macro model was driven where it has no meaning
 ├── ModuleError            a context module's code failed, or returned what it must not
-├── ModelFileError         model weights are missing, damaged, or do not fit this machine
+├── ModelFileError         model weights or their runtime are missing, damaged, or do not fit
 ├── BackendError           one request to a model failed; the client turns it into the next one
 ├── LLMFailureException    a model call failed for good, after its retry
 ├── LLMError               in assistant: the decision engine's model failed; has subclasses
@@ -110,7 +110,7 @@ class ModuleError(LabError):
 
 
 class ModelFileError(LabError):
-    """Model weights are missing, damaged, or do not fit this machine."""
+    """Model weights or their runtime are missing, damaged, or do not fit this machine."""
 
 
 @dataclass(eq=False, repr=False)

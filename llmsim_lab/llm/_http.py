@@ -39,8 +39,6 @@ MAX_REPLY_BYTES = 2**20
 """Of one document, and of one line of a stream: more than models write."""
 MAX_STREAM_BYTES = 16 * 2**20
 """Of a streamed reply, which needs some 150 bytes for each token."""
-MAX_ERROR_BYTES = 64 * 2**10
-"""What is read of the body of an error; the rest is left."""
 LIST_TIMEOUT_S = 5.0
 """How long a server may take to list its models."""
 _SHORTEST_SECRET = 8
@@ -553,11 +551,10 @@ class Transport(httpx.AsyncBaseTransport):
         if request.extensions.get("streamed") and response.is_success:
             return response
         content = bytearray()
-        most = MAX_ERROR_BYTES if response.is_error else MAX_REPLY_BYTES
         async with aclosing(response):
             async for chunk in response.stream:  # type: ignore[union-attr]
                 content += chunk
-                if len(content) > most:
+                if len(content) > MAX_REPLY_BYTES:
                     break
         status = response.status_code
         if response.has_redirect_location:
@@ -567,9 +564,9 @@ class Transport(httpx.AsyncBaseTransport):
                 "address given; if that is the right one, give it instead"
             )
             raise BackendError(text, reason="client_error", status_code=status)
-        if len(content) > most and not response.is_error:
-            raise too_large(self._who, most)
-        return httpx.Response(status, headers=response.headers, content=bytes(content[:most]))
+        if len(content) > MAX_REPLY_BYTES and not response.is_error:
+            raise too_large(self._who, MAX_REPLY_BYTES)
+        return httpx.Response(status, headers=response.headers, content=bytes(content))
 
     async def aclose(self) -> None:
         """Close the connections."""

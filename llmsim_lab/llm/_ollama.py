@@ -69,7 +69,7 @@ class OllamaBackend:
             pull="ollama pull",
         )
         self._model = None if model in _UNNAMED else model
-        self._is_new_enough = False
+        self._version = ""
         self._trained: dict[str, int | None] = {}
 
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
@@ -82,9 +82,7 @@ class OllamaBackend:
         Raises:
             BackendError: the request failed; its ``reason`` says how.
         """
-        if not self._is_new_enough:
-            await _version(self.server)
-            self._is_new_enough = True
+        self._version = self._version or await _version(self.server)
         model = await self._resolve(request.model)
         body = _body_of(model, request)
         reply = await self.server.chat("/api/chat", body, request, on_text, _add)

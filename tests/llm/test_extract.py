@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmsim_lab.llm._extract import InvalidReply, parse_reply, without_thinking
+from llmsim_lab.llm._extract import InvalidReply, parse_reply
 from llmsim_lab.models import PolicyDecision
 
 GOOD = '{"action": "Cut taxes", "reasoning": "Demand is {weak}.", "confidence": 0.5}'
@@ -18,7 +18,7 @@ WANTED = PolicyDecision(action="Cut taxes", reasoning="Demand is {weak}.", confi
         f"\n\n  {GOOD}\n",
         f"Here you are:\n```json\n{GOOD}\n```\nAnything else?",
         f"<think>Maybe {{1}} or {{}}? Let me see.</think>\n{GOOD}",
-        f"<thinking>{GOOD.replace('Cut', 'Raise')}</thinking> {GOOD}",
+        f"<Thinking>\n{GOOD.replace('Cut', 'Raise')}</THINKING> {GOOD}",
         f"Hm, no opening tag.</think>{GOOD}",
         f"First I thought {GOOD.replace('Cut', 'Raise')}, but finally: {GOOD}",
         '{"confidence": 0.5, "new": [1], "action": "Cut taxes", "reasoning": "Demand is {weak}."}',
@@ -48,18 +48,3 @@ def test_the_decision_is_found(text: str) -> None:
 def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
     with pytest.raises(InvalidReply, match=complaint):
         parse_reply(text, PolicyDecision)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("Hello", "Hello"),
-        ("<think>hm</think>Hello", "Hello"),
-        ("<Thinking>hm\nhm</THINKING>Hello", "Hello"),
-        ("hm</think>Hello", "Hello"),
-        ("Hello <think>hm", "Hello"),
-        ("<th<think></think>ink>Hello", "<th ink>Hello"),
-    ],
-)
-def test_a_models_thoughts_are_not_what_it_says(text: str, said: str) -> None:
-    assert " ".join(without_thinking(text).split()) == said

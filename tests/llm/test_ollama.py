@@ -109,13 +109,10 @@ def test_one_client_serves_loops_in_several_threads(server: FakeOllama) -> None:
 # Failures
 
 FAULTS: list[tuple[Fault, FailureReason, int | None, bool]] = [
-    (Fault.status(502, "<html>Bad Gateway</html>"), "server_error", 502, True),
-    (Fault.status(400, "no such thing"), "client_error", 400, False),
     (Fault.status(404, "page not found"), "client_error", 404, False),
     (Fault.status(404, "model 'llama3.2' not found"), "model_not_found", 404, False),
     (Fault.status(500, '{"error": {"code": 7}}'), "server_error", 500, True),
     (Fault("overflow"), "context_overflow", 400, False),
-    (Fault("cut_connection"), "connection_error", None, True),
     (Fault("cut_stream"), "connection_error", None, True),
     (Fault("invalid_json"), "server_error", 200, True),
 ]

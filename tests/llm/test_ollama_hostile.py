@@ -120,11 +120,3 @@ async def test_a_count_is_a_whole_number(says: Says, name: str, value: Any) -> N
     error = await failure()
     assert (error.reason, error.retry) == ("server_error", True)
     assert f"{name} is " in str(error)
-
-
-async def test_a_line_may_hold_what_ends_lines_elsewhere(says: Says) -> None:
-    says(said("a\x85b\u2028c"))
-    assert await text() == "a\x85b\u2028c"
-
-
-# Words

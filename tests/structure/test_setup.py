@@ -199,4 +199,4 @@ def test_the_documented_stick_installs_all_of_it_without_a_network(
     python = laptop / ".venv" / "bin" / "python"
     subprocess.run([python, "-c", "import colorama, nest_asyncio, anyio, llmsim_lab"], check=True)
     [weights] = home.glob(".cache/llmsim_lab/models/*.gguf")
-    assert weights.name == "smollm2-135m-instruct-q4_1.gguf"
+    assert weights.name == "SmolLM2-135M-Instruct.Q4_1.gguf"

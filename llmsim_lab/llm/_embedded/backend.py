@@ -1,30 +1,66 @@
-"""The backend for a small model that runs on this machine, in a child process."""
+"""The backend for a small model that runs on this machine, in a child process.
+
+The process is started when first needed, and again when it has died. All backends of a model in
+this process share it; it ends when the last of them is closed or forgotten, or with this process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.metadata
 import importlib.util
+import json
+import logging
 import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
 import time
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab.errors import BackendError, ConfigError, ModelFileError
+from llmsim_lab._util.text import log_event, printable
+from llmsim_lab.errors import BackendError, ModelFileError
 from llmsim_lab.llm._embedded import weights
-from llmsim_lab.llm._embedded.server import ChildProcess, shared_server
+from llmsim_lab.llm._embedded.wire import extend
+from llmsim_lab.llm._openai import OpenAIBackend
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo, OnText
+
+logger = logging.getLogger(__name__)
 
 _RUNTIME = "xllamacpp"
 _UNNAMED = ("", "auto", "embedded")
 _HANG_GRACE_S = 10.0
 """A child that was silent for so long when its request is given up counts as hung, and is ended."""
+_SCRIPT = Path(__file__).with_name("child.py")
+_POLL_S = 0.02
+_STARTUP_S = 120.0
+"""Longest wait until the model is loaded."""
+_EXIT_S = 2.0
+_SHOWN_CHARS = 600
+_ENDINGS = {
+    None: "it is still running but does not answer",
+    -4: "signal SIGILL (the runtime needs a newer processor, x86 with AVX2)",
+    -9: "signal SIGKILL (it was killed: by hand, or because the machine ran out of memory)",
+    -11: "signal SIGSEGV",
+}
+"""By what a process returned."""
 
 
 def runtime_installed() -> bool:
     """Return True if the runtime is installed; does not load it."""
     return importlib.util.find_spec(_RUNTIME) is not None
+
+
+def is_file(name: str) -> bool:
+    """Return True if a name is meant as a file's."""
+    return name.endswith(".gguf") or os.sep in name or "/" in name
 
 
 class EmbeddedBackend:
@@ -55,12 +91,9 @@ class EmbeddedBackend:
         self._known = None if is_own else weights.find_model(self.name)
         self._path = self._known.path if self._known else Path(self.name).expanduser().resolve()
         if not self._path.is_file():
-            raise ModelFileError(
-                f"there is no model file {self._path}"
-                if is_own
-                else f"the weights of {self.name!r} are not on this machine (no {self._path}); "
-                f"'llmsim-lab model get {self.name}' fetches them, or connect(..., download=True)"
-            )
+            get = f"'llmsim-lab model get {self.name}', or connect(..., download=True)"
+            way_out = "" if is_own else f"; {get}, fetches it"
+            raise ModelFileError(f"there is no model file {self._path}{way_out}")
         self._num_ctx = whole_number("num_ctx", num_ctx, least=1)
         self._server = shared_server(self._path)
 
@@ -73,28 +106,34 @@ class EmbeddedBackend:
 
         Raises:
             BackendError: the request failed; its ``reason`` says how.
-            ConfigError: the runtime is missing or does not run on this machine, or the model was
-                not trained for so large a context window.
-            ModelFileError: the model cannot be loaded.
+            ModelFileError: the runtime or the model cannot be loaded.
         """
         if request.model not in (*_UNNAMED, self.name, f"embedded:{self.name}"):
             text = f"this backend runs {self.name!r} and was asked for {request.model!r}"
             way_out = f"connect('embedded:{request.model}') runs that one"
             raise BackendError(f"{text}; {way_out}", reason="model_not_found")
-        began = time.perf_counter()
+        began, load_seconds = time.perf_counter(), 0.0
+        num_ctx = request.options.get("num_ctx") or self._num_ctx
         self._server.users.add(self)
         async with self._server.turn(on_text):
-            reply = await self._answer(request, on_text)
-        return replace(reply, seconds=time.perf_counter() - began)
+            child = self._server.running(num_ctx)
+            if child is None:
+                loading = time.perf_counter()
+                # In threads: hashing and loading a gigabyte take seconds each.
+                if self._known is not None:
+                    await asyncio.to_thread(weights.checked, self._path, self._known)
+                child = await asyncio.to_thread(self._server.start, num_ctx)
+                load_seconds = time.perf_counter() - loading
+            reply = await self._server.ask(child, request, on_text)
+        seconds = time.perf_counter() - began
+        return replace(reply, seconds=seconds, load_seconds=load_seconds)
 
     async def model_info(self) -> ModelInfo:
         """Return which model answers; does not load it.
 
         Raises:
-            ModelFileError: the file is damaged or was removed.
+            ModelFileError: the file was removed.
         """
-        if self._known is not None:
-            await asyncio.to_thread(weights.verified_path, self._known)
         digest = await asyncio.to_thread(weights.file_sha256, self._path)
         version = importlib.metadata.version(_RUNTIME) if runtime_installed() else None
         return ModelInfo(name=self.name, backend="embedded", digest=digest, version=version)
@@ -105,15 +144,67 @@ class EmbeddedBackend:
         if not self._server.users:
             self._server.stop()
 
-    async def _answer(self, request: ChatRequest, on_text: OnText | None) -> ChatReply:
-        """Let the child answer; it has no other request meanwhile."""
-        began, load_seconds = time.monotonic(), 0.0
-        num_ctx = request.options.get("num_ctx") or self._num_ctx
-        child = self._server.running(num_ctx)
-        if child is None:
-            # In a thread: hashing and loading a gigabyte take seconds each.
-            child = await asyncio.to_thread(self._start, num_ctx)
-            load_seconds = time.monotonic() - began
+
+class ModelServer:
+    """A model's child process, if it runs, and the requests that wait for it.
+
+    Attributes:
+        users: the backends that are not closed.
+        child: the process; None where none was started, or it was ended.
+    """
+
+    def __init__(self, model: Path) -> None:
+        self.users: weakref.WeakSet[object] = weakref.WeakSet()
+        self.child: ChildProcess | None = None
+        self._model = model
+        self._waiting: list[object] = []
+        self._starting = threading.Lock()
+
+    @asynccontextmanager
+    async def turn(self, on_text: OnText | None = None) -> AsyncIterator[None]:
+        """Wait until all earlier requests are answered, also those of other event loops.
+
+        The runtime has a queue of its own, but says nothing to those that wait there.
+
+        Args:
+            on_text: is given empty pieces meanwhile, as while the child reads a prompt.
+        """
+        ticket = object()
+        self._waiting.append(ticket)
+        try:
+            while self._waiting[0] is not ticket:
+                if on_text is not None:
+                    on_text("")
+                await asyncio.sleep(_POLL_S)
+            yield
+        finally:
+            self._waiting.remove(ticket)
+
+    def running(self, num_ctx: int = 0) -> ChildProcess | None:
+        """Return the child if it runs and its context window is large enough."""
+        child = self.child
+        return child if child and child.alive and child.num_ctx >= num_ctx else None
+
+    def start(self, num_ctx: int) -> ChildProcess:
+        """Return a child with a context window that large; blocks while it starts.
+
+        Raises:
+            ModelFileError: the runtime or the model cannot be loaded, or not in time.
+        """
+        with self._starting:  # a start that was given up continues in its thread
+            if child := self.running(num_ctx):
+                return child
+            if self.child is not None:
+                self.stop("" if self.child.alive else self.child.ending())
+            self.child = child = ChildProcess(self._model, num_ctx)
+            if not self.users:  # the last one left meanwhile
+                self.stop()
+            return child
+
+    async def ask(
+        self, child: ChildProcess, request: ChatRequest, on_text: OnText | None
+    ) -> ChatReply:
+        """Let the child answer a request; it has no other one meanwhile."""
         heard = time.monotonic()
 
         def hear(piece: str) -> None:
@@ -122,35 +213,122 @@ class EmbeddedBackend:
             if on_text is not None:
                 on_text(piece)
 
-        asked = replace(request, model=self.name, keep_alive=None)
         try:
-            reply = await child.backend.chat(asked, on_text=hear)
+            return await child.backend.chat(request, on_text=hear)
         except asyncio.CancelledError:
             silent_s = time.monotonic() - heard
             if silent_s >= _HANG_GRACE_S:
-                self._server.stop(f"hung: it was silent for {silent_s:.1f} s")
+                self.stop(f"hung: it was silent for {silent_s:.1f} s")
             raise
         except BackendError as error:
             if error.reason == "connection_error":
                 ending = await asyncio.to_thread(child.ending)
-                self._server.stop(ending)
+                self.stop(ending)
                 text = f"the connection to the embedded model's process was lost: {ending}"
                 raise BackendError(text, reason="connection_error", retry=True) from error
             raise
-        return replace(reply, load_seconds=load_seconds)
 
-    def _start(self, num_ctx: int) -> ChildProcess:
-        """Return a child that is ready; blocks."""
-        if known := self._known:
-            if num_ctx > (trained := known.context_length):
-                raise ConfigError(
-                    f"num_ctx={num_ctx} but {self.name} was trained for at most {trained} tokens "
-                    f"of context; take num_ctx={trained} or another model"
-                )
-            weights.verified_path(known)
-        return self._server.start(num_ctx)
+    def stop(self, cause: str = "") -> None:
+        """End the child; log why if there is a cause."""
+        child, self.child = self.child, None
+        if child is None:
+            return
+        child.stop()
+        if cause:
+            name = self._model.name
+            words = f"The embedded model {name} has ended: {cause}; the next request starts it."
+            log_event(
+                logger, logging.WARNING, "EMBEDDED_ENDED", words=words, model=name, cause=cause
+            )
 
 
-def is_file(name: str) -> bool:
-    """Return True if a name is meant as a file's."""
-    return name.endswith(".gguf") or os.sep in name or "/" in name
+_servers: weakref.WeakValueDictionary[tuple[int, Path], ModelServer] = weakref.WeakValueDictionary()
+
+
+def shared_server(model: Path) -> ModelServer:
+    """Return the server that all backends of a model share."""
+    # After a fork, children belong to the parent process.
+    return _servers.setdefault((os.getpid(), model), ModelServer(model))
+
+
+class ChildProcess:
+    """A process that serves a model on this machine; ready once it is made.
+
+    It ends with the last reference to it.
+
+    Attributes:
+        backend: asks it, with the key that it demands.
+        num_ctx: its context window, tokens.
+        stop: ends it at once.
+
+    Raises:
+        ModelFileError: the runtime or the model cannot be loaded, or not in time.
+    """
+
+    def __init__(self, model: Path, num_ctx: int) -> None:
+        self.num_ctx = num_ctx
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
+        self._process = subprocess.Popen(
+            # -P: modules of this folder must not hide those of the runtime.
+            [sys.executable, "-P", str(_SCRIPT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._printed,
+            bufsize=0,
+            # Read as the runtime is loaded. On a busy machine, spinning threads block the others.
+            env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "PYTHONUTF8": "1"},
+            start_new_session=True,  # an interrupt of the notebook's kernel is not for the child
+        )
+        self.stop = weakref.finalize(self, _end, self._process)
+        weakref.finalize(self, self._printed.close)  # later: how it ended may still be asked
+        key = secrets.token_urlsafe(24)
+        settings = {
+            "model": str(model),
+            "num_ctx": num_ctx,
+            "threads": weights.usable_cores(),
+            "startup_s": _STARTUP_S,
+            "api_key": key,
+        }
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        with suppress(BrokenPipeError):  # it has ended already
+            # Not on the command line, which other users can read.
+            stdin.write(json.dumps(settings).encode() + b"\n")
+        url = stdout.readline().decode().strip()
+        if not url:
+            raise ModelFileError(
+                f"{model} cannot be loaded with num_ctx={num_ctx}: {self.ending()}; see that the "
+                "machine is not too busy, that the file is whole and not too new for the runtime, "
+                "and that the runtime is installed (pip install 'llmsim-lab[embedded]'; on Linux "
+                "it needs libgomp.so.1: 'apt-get install libgomp1' or 'dnf install libgomp')"
+            )
+        self.backend = OpenAIBackend(model.name, base_url=url, api_key=key, extend=extend)
+        self.backend.server = replace(
+            self.backend.server,
+            who="the embedded model",
+            wider="raise LLMConfig.num_ctx, up to what the model was trained for",
+            lasting=False,  # the runtime closes them, at times just as the next request is sent
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def ending(self) -> str:
+        """Return how the child ended, and what it printed last."""
+        with suppress(subprocess.TimeoutExpired):  # its connection breaks a moment before it ends
+            self._process.wait(timeout=_EXIT_S)
+        code = self._process.returncode
+        how = _ENDINGS.get(code, f"exit status {code}")
+        self._printed.seek(0)
+        text = self._printed.read().decode(errors="replace")
+        last = " ".join(printable(text, keep="\n").split())[-_SHOWN_CHARS:]
+        return f"{how}; it printed last: {last}" if last else how
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    # Not asked to end: it has nothing to save, and native code may not listen.
+    with process:
+        process.kill()

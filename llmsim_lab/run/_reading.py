@@ -61,10 +61,10 @@ class Recorded:
 
     def __init__(self, tape: Tape, info: RunInfo) -> None:
         self.tape, self.run_id, self.name = tape, info.id, info.name
-        self.notes = [
+        self.note = (
             f"Run {info.id} is shown as it was recorded, without its class, "
             f"{kind_name(info.manifest)}: what its class would add is not told."
-        ]
+        )
         self.last_planned = info.turns
         rows = {turn: as_mapping(row) for turn, row in tape.frame_rows(info.id).items()}
         self.series = plain_series(name for row in rows.values() for name in own_numbers(row))
@@ -169,8 +169,9 @@ class Reading:
         facts = {name: getattr(info, name) for name in _FACTS}
         facts |= {"kind": kind_name(info.manifest), "seed": info.manifest.get("seed")}
         facts |= {"fork": info.fork_turn, "outcome": info.outcome or "", "changes": [*changes]}
-        facts |= {"planned": source.last_planned, "plays": not isinstance(source, Recorded)}
-        facts |= {"notes": [*source.notes], "prediction": plain(source.prediction())}
+        facts |= {"planned": source.last_planned, "prediction": plain(source.prediction())}
+        is_known = not isinstance(source, Recorded)
+        facts |= {"plays": is_known, "notes": [] if is_known else [source.note]}
         facts["manifest"] = self.keep_text(json.dumps(plain(info.manifest), indent=1))
         if any(known.get(name) != value for name, value in facts.items()):
             known |= facts

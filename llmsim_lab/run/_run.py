@@ -93,8 +93,6 @@ RunT = TypeVar("RunT", bound="Run")
 Tapes = Tape | str | Path
 AnyRun = Any
 """A run of any class."""
-Kind = type[Any] | None
-"""The class of a recorded run; its tape names it where none is given."""
 Given = Mapping[str, Any]
 """What a constructor takes by keyword."""
 
@@ -341,14 +339,6 @@ class Run(Generic[StateT]):
         return {}
 
     @property
-    def notes(self) -> Sequence[str]:
-        """What readers of the run's numbers have to know: a sentence each, usually none.
-
-        Charts have them in their caption, ``to_frame().attrs`` and the run's page beside the rest.
-        """
-        return ()
-
-    @property
     def prompts(self) -> dict[str, Prompt]:
         """The prompts in use, by their places; a world's own are known once they were asked.
 
@@ -409,17 +399,10 @@ class Run(Generic[StateT]):
         Columns: ``turn``; those of the state, and what the turn noted; ``calls``, the model calls;
         ``ok``, ``repaired``, ``fallback``, ``failed``, how they came out; ``tokens``; ``seconds``;
         ``interventions``, in words.
-
-        ``attrs`` has what charts of the frame show besides: ``planned``, the last turn planned;
-        ``bounds``, the least and the most that a column can be, by its name; ``notes``.
         """
         import pandas as pd
 
-        frame = pd.DataFrame(map(turn_row, self.turns))
-        ends = {item.column: (item.low, item.high) for item in self.series}
-        bounds = {name: its for name, its in ends.items() if its != (None, None)}
-        frame.attrs = {"planned": self.last_planned, "bounds": bounds, "notes": [*self.notes]}
-        return frame
+        return pd.DataFrame(map(turn_row, self.turns))
 
     @property
     def series(self) -> Sequence[Series]:
@@ -664,24 +647,126 @@ class Run(Generic[StateT]):
         return made
 
     @classmethod
-    def replay(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
-        """Play a recorded run of this class again, as ``llmsim_lab.replay`` does."""
-        return cast("Self", replay(tape, run, kind=cls, **given))
+    def replay(
+        cls,
+        tape: Tapes,
+        run: int | None = None,
+        *,
+        turns: int | None = None,
+        **given: Any,
+    ) -> AnyRun:
+        """Play a recorded run again from the tape alone; no model is asked, nothing is written.
+
+        The code runs as it did; every call is answered from the tape, and every turn is compared
+        with the recorded one. What is returned equals the original run to the last bit.
+
+        Called on ``Run``, or as ``llmsim_lab.replay``, it plays a run of any class, whose name the
+        tape has; on a class of one's own, a run of that class. So do the three below.
+
+        Args:
+            tape: the tape, or its file, which is opened for reading only.
+            run: the run's number; the latest if not given.
+            turns: the last turn to replay; the last recorded if not given.
+            given: what the run was given that no tape can hold, the same again: ``players={...}``.
+
+        Raises:
+            TapeMiss: a call differs from the recorded ones; the message shows how.
+            TapeError: a turn came out differently, or the tape cannot be read.
+        """
+        tape = _reading(tape)
+        info = tape.run(run)
+        # A fork's turns up to there are its parent's, which were played by another run: not again.
+        first, wanted = info.fork_turn or 0, info.turns if turns is None else turns
+        whole_number("turns", wanted, least=first, most=info.turns)
+        simulation = _rebuild(tape, info, cls, None, given, up_to=first)
+        simulation._session = Replaying(tape, info.id, tape.turn_lines(info.id))
+        try:
+            # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
+            run_sync(play_turns(simulation, wanted - first, beyond_done=True))
+        except TapeError as error:
+            if changed := _code_changes(info, simulation):
+                raise type(error)(f"{error}. Mind that {changed}") from error
+            raise
+        return simulation
 
     @classmethod
-    def load(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
-        """Return a recorded run of this class to look at, as ``llmsim_lab.load`` does."""
-        return cast("Self", load(tape, run, kind=cls, **given))
+    def load(cls, tape: Tapes, run: int | None = None, **given: Any) -> AnyRun:
+        """Return a recorded run to look at: its turns, frames and decisions; nothing is played.
+
+        Args:
+            tape: the tape, or its file, which is opened for reading only.
+            run: the run's number; the latest if not given.
+            given: as for ``replay``.
+        """
+        tape = _reading(tape)
+        return _load(tape, tape.run(run), None, given, cls)
 
     @classmethod
-    def resume(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
-        """Return a recorded run of this class, ready to continue, as ``llmsim_lab.resume`` does."""
-        return cast("Self", resume(tape, run, kind=cls, **given))
+    def resume(
+        cls,
+        tape: Tapes,
+        run: int | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        **given: Any,
+    ) -> AnyRun:
+        """Return a run ready to continue after its last whole turn, on the same tape.
+
+        Calls that the broken turn had been answered are not made again. ``run()`` plays as many
+        more turns as the configuration says; ``run(run.config.turns - run.turn_number)`` plays what
+        is left.
+
+        Args:
+            tape: the tape, or its file.
+            run: the run's number; the latest if not given.
+            llm_client: the model; it must be the recorded one.
+            given: as for ``replay``.
+
+        Raises:
+            TapeError: another process is writing to the run, or the tape is read-only.
+        """
+        tape = existing_tape(tape)
+        info = tape.run(run)
+        simulation = _rebuild(tape, info, cls, llm_client, given, live=True)
+        if changed := _code_changes(info, simulation):
+            reason = f"{changed}, so the turns to come are played by other code than those before"
+            way_out = f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew"
+            _warn("CODE_CHANGED", run=info.id, reason=reason, way_out=way_out)
+        simulation._session = Recording(tape, info.id)
+        return simulation
 
     @classmethod
-    def rerun(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
-        """Return a new run with a recorded one's configuration, as ``llmsim_lab.rerun`` does."""
-        return cast("Self", rerun(tape, run, kind=cls, **given))
+    def rerun(
+        cls,
+        tape: Tapes,
+        run: int | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        to: str | Path | None = None,
+        **given: Any,
+    ) -> AnyRun:
+        """Return a new run with a recorded one's configuration and prompts, at its first turn.
+
+        All calls will be fresh ones: another sample of the same run, beside it on the tape. What
+        was set from outside is set again.
+
+        Args:
+            tape: the tape, or its file.
+            run: the run's number; the latest if not given.
+            llm_client: the model.
+            to: as for ``fork``.
+            given: as for ``replay``.
+        """
+        tape = existing_tape(tape) if to is None else _reading(tape)
+        info = tape.run(run)
+        if to is not None:
+            tape = tape.copy([info.id], to)
+        simulation = _rebuild(tape, info, cls, llm_client, given, live=True).counterfactual({})
+        if simulation.config.replicate is not None:
+            # Else a server that keeps to its seeds would give the same answers: not a sample.
+            used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
+            simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
+        return record(simulation, tape, verb="rerun", parent=info.id)
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -990,115 +1075,7 @@ def _check_world(cls: type[Run]) -> None:
 
 # --- recorded runs of any class -------------------------------------------------------------------
 
-
-def replay(
-    tape: Tapes,
-    run: int | None = None,
-    *,
-    turns: int | None = None,
-    kind: type[Run] | None = None,
-    **given: Any,
-) -> AnyRun:
-    """Play a recorded run again from the tape alone; no model is asked, nothing is written.
-
-    The code runs as it did; every call is answered from the tape, and every turn is compared with
-    the recorded one. What is returned equals the original run to the last bit.
-
-    Args:
-        tape: the tape, or its file, which is opened for reading only.
-        run: the run's number; the latest if not given.
-        turns: the last turn to replay; the last recorded if not given.
-        kind: the class that plays it; the tape says its name, and a class that is known here by
-            that name is found by itself.
-        given: what the run was given that no tape can hold, the same again: ``players={...}``.
-
-    Raises:
-        TapeMiss: a call differs from the recorded ones; the message shows how.
-        TapeError: a turn came out differently, or the tape cannot be read.
-    """
-    tape = _reading(tape)
-    info = tape.run(run)
-    # A fork's turns up to there are its parent's, which were played by another run: not again.
-    first, wanted = info.fork_turn or 0, info.turns if turns is None else turns
-    whole_number("turns", wanted, least=first, most=info.turns)
-    simulation = _rebuild(tape, info, kind, None, given, up_to=first)
-    simulation._session = Replaying(tape, info.id, tape.turn_lines(info.id))
-    try:
-        # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
-        run_sync(play_turns(simulation, wanted - first, beyond_done=True))
-    except TapeError as error:
-        if changed := _code_changes(info, simulation):
-            raise type(error)(f"{error}. Mind that {changed}") from error
-        raise
-    return simulation
-
-
-def resume(
-    tape: Tapes,
-    run: int | None = None,
-    *,
-    llm_client: LLMClient | None = None,
-    kind: type[Run] | None = None,
-    **given: Any,
-) -> AnyRun:
-    """Return a run ready to continue after its last whole turn, on the same tape.
-
-    Calls that the broken turn had been answered are not made again. ``run()`` plays as many more
-    turns as the configuration says; ``run(run.config.turns - run.turn_number)`` plays what is left.
-
-    Args:
-        tape: the tape, or its file.
-        run: the run's number; the latest if not given.
-        llm_client: the model; it must be the recorded one.
-        kind: as for ``replay``.
-        given: as for ``replay``.
-
-    Raises:
-        TapeError: another process is writing to the run, or the tape is read-only.
-    """
-    tape = existing_tape(tape)
-    info = tape.run(run)
-    simulation = _rebuild(tape, info, kind, llm_client, given, live=True)
-    if changed := _code_changes(info, simulation):
-        reason = f"{changed}, so the turns to come are played by other code than those before"
-        way_out = f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew"
-        _warn("CODE_CHANGED", run=info.id, reason=reason, way_out=way_out)
-    simulation._session = Recording(tape, info.id)
-    return simulation
-
-
-def rerun(
-    tape: Tapes,
-    run: int | None = None,
-    *,
-    llm_client: LLMClient | None = None,
-    kind: type[Run] | None = None,
-    to: str | Path | None = None,
-    **given: Any,
-) -> AnyRun:
-    """Return a new run with a recorded one's configuration and prompts, at its first turn.
-
-    All calls will be fresh ones: another sample of the same run, beside it on the tape. What was
-    set from outside is set again.
-
-    Args:
-        tape: the tape, or its file.
-        run: the run's number; the latest if not given.
-        llm_client: the model.
-        kind: as for ``replay``.
-        to: as for ``fork``.
-        given: as for ``replay``.
-    """
-    tape = existing_tape(tape) if to is None else _reading(tape)
-    info = tape.run(run)
-    if to is not None:
-        tape = tape.copy([info.id], to)
-    simulation = _rebuild(tape, info, kind, llm_client, given, live=True).counterfactual({})
-    if simulation.config.replicate is not None:
-        # Else a server that keeps to its seeds would give the same answers, which is no sample.
-        used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
-        simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
-    return record(simulation, tape, verb="rerun", parent=info.id)
+replay, load, resume, rerun = Run.replay, Run.load, Run.resume, Run.rerun
 
 
 def fork(
@@ -1132,21 +1109,6 @@ def fork(
     tape = existing_tape(tape) if to is None else _reading(tape)
     recorded = _load(tape, tape.run(run), llm_client, given)
     return recorded.fork(turn, prompt=prompt, intervene=intervene, to=to)
-
-
-def load(
-    tape: Tapes, run: int | None = None, *, kind: type[Run] | None = None, **given: Any
-) -> AnyRun:
-    """Return a recorded run to look at: its turns, frames and decisions, without playing anything.
-
-    Args:
-        tape: the tape, or its file, which is opened for reading only.
-        run: the run's number; the latest if not given.
-        kind: as for ``replay``.
-        given: as for ``replay``.
-    """
-    tape = _reading(tape)
-    return _load(tape, tape.run(run), None, given, kind)
 
 
 def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
@@ -1198,7 +1160,7 @@ def run_on_tape(tape: Tape, info: RunInfo) -> AnyRun:
 
 
 def _load(
-    tape: Tape, info: RunInfo, llm_client: LLMClient | None, given: Given, kind: Kind = None
+    tape: Tape, info: RunInfo, llm_client: LLMClient | None, given: Given, kind: type[Run] = Run
 ) -> AnyRun:
     simulation = _rebuild(tape, info, kind, llm_client, given)
     # There is no turn to compare, only a tape to name.
@@ -1223,7 +1185,7 @@ def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMCli
 def _rebuild(
     tape: Tape,
     info: RunInfo,
-    kind: Kind,
+    kind: type[Run],
     llm_client: LLMClient | None,
     others: Given,
     *,
@@ -1233,7 +1195,7 @@ def _rebuild(
     """Return a run with a recorded one's configuration, prompts, settings and turns; on no tape."""
     check_manifest(info)
     recorded = kind_name(info.manifest)
-    cls: type[Run] = kind or class_of_manifest(info.id, info.manifest)
+    cls: type[Run] = class_of_manifest(info.id, info.manifest) if kind is Run else kind
     if cls.kind != recorded:
         what = f"run {info.id} on the tape is one of {recorded}, and {cls.__name__} is {cls.kind}"
         way_out = f"where class or file was renamed, write kind = {recorded!r} in {cls.__name__}"

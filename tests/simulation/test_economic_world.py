@@ -427,7 +427,8 @@ def test_prompts_come_from_the_recording_and_not_from_todays_files(
 
 def test_charts_have_the_rates_bounds() -> None:
     world = ruled(engine={"rate_bounds": [0, 15]})
-    assert world.to_frame().attrs["bounds"] == {"interest_rate": (0, 15)}
+    bounds = {item.column: (item.low, item.high) for item in world.series}
+    assert bounds["interest_rate"] == (0, 15)
 
 
 def test_the_budget_adds_demand_at_the_bound_where_the_parameters_say_so() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from study_kit import Basin, Water, instant_client
 
-from llmsim_lab import Ask, Run, Tape, replay
+from llmsim_lab import Ask, Run, Tape
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
 
@@ -103,7 +103,7 @@ def test_a_report_replaces_an_older_one_and_never_a_tape(tmp_path: Path) -> None
     # Two reports of the same runs are the same file.
     again = study_of(tape=tmp_path / "s", seeds=2).report(tmp_path / "b.html")
     assert again.read_bytes() == written
-    run: Run = replay(tape, kind=Water)
+    run: Run = Water.replay(tape)
     rows = run.to_frame().drop(columns="seconds").to_dict("records")
     digest = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:32]
     assert digest in written.decode()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Any
@@ -26,7 +25,7 @@ from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Series, Turn, outside_in_words, own_numbers, plain_series, told_of
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._lines import RunInfo
-from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
+from llmsim_lab.types import Attempt, CallSite, ChatRequest
 
 Record = dict[str, Any]
 Requests = Iterable[tuple[Attempt, bool]]
@@ -189,7 +188,9 @@ class Reading:
             self._append({"run": {"id": run, "columns": [*columns], "series": known["series"]}})
         decided = told_of(turn)
         behind = [*turn.calls, *(call for answer, _ in decided for call in answer.calls)]
-        numbers = {id(call): self._number(source, _on_tape(call), id(call)) for call in behind}
+        numbers = {
+            id(call): self._number(source, call.history[-1].number, id(call)) for call in behind
+        }
         statuses = {id(call): answer.status for answer, _ in decided for call in answer.calls}
         decisions: list[Record] = []
         for answer, became in decided:
@@ -347,13 +348,6 @@ def _words(source: Any, turn: Turn) -> list[str]:
     return [*map(str, turn.in_words()), *outside_in_words(lines)]
 
 
-def _on_tape(call: CallRecord) -> int | None:
-    """Return the number of a call's last request on the tape; None where it is on none."""
-    with suppress(TapeError):
-        return call.numbers[-1]
-    return None
-
-
 def _series(item: Series) -> Record:
     return {name: getattr(item, name) for name in ("column", "label", "unit", "low", "high")}
 
@@ -374,10 +368,7 @@ def _short(**values: Any) -> Record:
 
 def _units(text: str, place: int) -> int:
     """Return a place in a text as JavaScript counts, which takes some letters for two."""
-    head = text[:place]
-    if head.isascii() or max(head) <= "\uffff":
-        return place
-    return place + sum(letter > "\uffff" for letter in head)
+    return len(text[:place].encode("utf-16-le", "surrogatepass")) // 2
 
 
 _encode = json.JSONEncoder(default=str).encode

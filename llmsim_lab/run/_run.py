@@ -78,6 +78,7 @@ from llmsim_lab.run._turn import (
     plain_series,
     turn_row,
 )
+from llmsim_lab.tape._changes import PATIENCE
 from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import CallRecord, FrozenDict
 
@@ -98,9 +99,7 @@ Given = Mapping[str, Any]
 
 _SET_IN_A_TURN = ("turns", "planned", "unrecorded", "llm_client")
 """What others may set of a run while it plays a turn."""
-CLIENT_SETTINGS = (
-    *("model", "timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive"),
-)
+_CLIENT_SETTINGS = ("model", *PATIENCE)
 """Settings that say where and how patiently to ask, not what: the client's, not a recording's."""
 
 
@@ -186,8 +185,8 @@ class Run(Generic[StateT]):
         self._told_to_reach = 0
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
-        self.planned: Mapping[int, Sequence[StateChange]] = {}
-        """What was or is to be done from outside, by turn."""
+        self.planned: Sequence[StateChange] = ()
+        """What was or is to be done from outside, as far as it was planned."""
         players = {} if players is None else by_name(players)
         self.config: Any = _configured(type(self), config, parameters, players)
         self.llm_client = _checked_client(llm_client)
@@ -460,7 +459,7 @@ class Run(Generic[StateT]):
             done = (*latest.interventions, item)
             self.turns[-1] = replace(latest, state=state, interventions=done)
         else:
-            self.planned = {**planned, item.turn: [*planned.get(item.turn, ()), item]}
+            self.planned = [*planned, item]
         try:
             self._session.changed(self)
         except BaseException as error:
@@ -675,14 +674,19 @@ class Run(Generic[StateT]):
         """
         tape = _reading(tape)
         info = tape.run(run)
-        # A fork's turns up to there are its parent's, which were played by another run: not again.
-        first, wanted = info.fork_turn or 0, info.turns if turns is None else turns
-        whole_number("turns", wanted, least=first, most=info.turns)
-        simulation = _rebuild(tape, info, cls, None, given, up_to=first)
-        simulation._session = Replaying(tape, info.id, tape.turn_lines(info.id))
+        last = (
+            info.turns if turns is None else whole_number("turns", turns, least=0, most=info.turns)
+        )
+        simulation = _rebuild(tape, info, cls, None, given, up_to=info.fork_turn or 0)
+        simulation._session = session = Replaying(tape, info.id, tape.turn_lines(info.id))
+        # A fork's turns up to there are its parent's, which another run played: not again.
+        simulation.turns, session.shared = (
+            simulation.turns[: last + 1],
+            simulation.turns[last + 1 :],
+        )
         try:
             # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
-            run_sync(play_turns(simulation, wanted - first, beyond_done=True))
+            run_sync(play_turns(simulation, last - simulation.turn_number, beyond_done=True))
         except TapeError as error:
             if changed := _code_changes(info, simulation):
                 raise type(error)(f"{error}. Mind that {changed}") from error
@@ -963,6 +967,10 @@ async def _next_turn(run: Run) -> Turn:
     """Play one turn, and keep it."""
     before, session = run.turns[-1], run._session
     number = before.number + 1
+    if session.shared:
+        turn, *session.shared = session.shared
+        run.turns.append(turn)
+        return turn
     planned = await session.begin(run, number)
     if len(run.turns) == 1 and _is_live(run):
         for doubt in run.doubts():
@@ -1177,7 +1185,7 @@ def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMCli
     if client is None:
         recorded = None if live else llm_config_of(info.manifest)
         return LLMClient(recorded, NoModel()) if recorded else None
-    own = {name: getattr(client.config, name) for name in CLIENT_SETTINGS}
+    own = {name: getattr(client.config, name) for name in _CLIENT_SETTINGS}
     config = llm_config_of(info.manifest, **own)
     return client if config in (None, client.config) else client.with_config(config)
 
@@ -1220,7 +1228,7 @@ def _rebuild(
 
 def _ahead(run: Run, turn: int) -> list[StateChange]:
     """Return what is planned for the turns after one."""
-    return [item for at, items in run.planned.items() if at > turn for item in items]
+    return [item for item in run.planned if item.turn > turn]
 
 
 def own_arguments(cls: type[Run]) -> list[str]:
@@ -1230,7 +1238,7 @@ def own_arguments(cls: type[Run]) -> list[str]:
 
 
 def _made(
-    cls: type[Run], config: Any, turns: list[Turn], planned: Iterable[StateChange], given: Given
+    cls: type[Run], config: Any, turns: list[Turn], planned: Sequence[StateChange], given: Given
 ) -> AnyRun:
     """Return a run with turns that were played, and of what no configuration holds; on no tape."""
     # Interventions are not planned anew: the turns' records say which were, and which came in.
@@ -1238,10 +1246,7 @@ def _made(
     made = cls(bare, state=turns[-1].state, **given)
     # With the interventions again, as a manifest has them; with the players that were given.
     made.config = made.config.model_copy(update={"interventions": config.interventions})
-    made.turns, by_turn = list(turns), dict[int, list[StateChange]]()
-    for item in planned:
-        by_turn.setdefault(item.turn, []).append(item)
-    made.planned = by_turn
+    made.turns, made.planned = list(turns), planned
     return made
 
 

@@ -30,12 +30,14 @@ class Session:
         number: the run's number on it.
         recorder: what answers and keeps the run's calls.
         is_replay: whether all calls are answered from the tape.
+        shared: the turns that come next, where another run played them: a replayed fork's parent.
     """
 
     tape: Tape | None = None
     number: int | None = None
     recorder: Any = None
     is_replay = False
+    shared: Sequence[Turn] = ()
 
     def playing(self) -> AbstractContextManager[None]:
         """Return what holds the tape while the run plays."""
@@ -43,7 +45,7 @@ class Session:
 
     async def begin(self, run: Any, turn: int) -> Sequence[Any]:
         """Begin a turn; returns what is to be done from outside at its end."""
-        return run.planned.get(turn, ())  # type: ignore[no-any-return]
+        return [item for item in run.planned if item.turn == turn]
 
     def done(self, run: Any, turn: Turn) -> Turn:
         """Record or compare a whole turn; returns it as it stands on the tape."""
@@ -98,7 +100,7 @@ class Recording(Session):
             self.recorder.end(None)
             self._ended = False
         self.recorder.begin_turn(turn)
-        return run.planned.get(turn, ())  # type: ignore[no-any-return]
+        return [item for item in run.planned if item.turn == turn]
 
     async def _check_models(self, run: Any) -> None:
         """Write down which models answer; a resumed run must have the same."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_UNCHANGED = b',"interventions":[],"planned":['
+"""In the line of a turn in which nothing was done from outside."""
 _INFO = ("name", "parent", "fork_turn", "verb", "started", "ended", "outcome", "manifest")
 
 
@@ -132,7 +134,7 @@ class Tape:
         return [line["record"] for line in self.turn_lines(run).values()]
 
     def turn_lines(
-        self, run: int, first: float = -math.inf, last: float = math.inf
+        self, run: int, first: float = -math.inf, last: float = math.inf, *, brief: bool = False
     ) -> dict[int, dict[str, Any]]:
         """Return the lines of a run's turns, by turn, in order; a fork's with those of its parents.
 
@@ -142,6 +144,7 @@ class Tape:
             run: the run.
             first: the first turn.
             last: the last turn.
+            brief: leave out those between the ends in which nothing was done from outside.
         """
         places: dict[int, Place] = {}
         for info, bound in self._back(run):
@@ -157,6 +160,8 @@ class Tape:
         wanted = sorted(places)
         lines: dict[int, dict[str, Any]] = {}
         for turn, raw in zip(wanted, self.journal.read([places[t] for t in wanted]), strict=True):
+            if brief and _UNCHANGED in raw and turn not in (wanted[0], wanted[-1]):
+                continue  # unread, since a tape may have a hundred thousand
             with self._reading(f"turn {turn} of run {run}"):
                 lines[turn] = read_line(raw)
                 if (its := lines[turn]["record"]["turn"]) != turn:
@@ -268,8 +273,8 @@ class Tape:
         first = -math.inf if info.fork_turn is None else info.fork_turn
         try:
             infos = [info] if info.parent is None else [info, self.run(info.parent)]
-            lines = [self.turn_lines(it.id, first, info.turns).values() for it in infos]
-            return changes_of(infos, [[line["record"] for line in its] for its in lines])
+            lines = [self.turn_lines(it.id, first, info.turns, brief=True) for it in infos]
+            return changes_of(infos, [[it["record"] for it in its.values()] for its in lines])
         except (TapeError, LookupError, RecursionError):
             return ["what it changed is damaged"]
 

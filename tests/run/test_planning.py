@@ -75,7 +75,7 @@ def test_only_what_run_would_not_reach_is_warned_of_wherever_the_run_is(
     simulation.intervene(reached - 1, set={"inflation": 9})
     assert warned(caplog) == []
     planned = simulation.intervene(reached + 1, set={"inflation": 8})
-    assert list(simulation.planned[reached + 1]) == [planned]
+    assert simulation.planned[-1] == planned
     (line,) = warned(caplog)
     assert f"ends at turn {reached}" in line
     simulation.run()

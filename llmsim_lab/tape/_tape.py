@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.jsontext import loads
 from llmsim_lab._util.text import counted, log_event, now, printable, whole
@@ -26,7 +26,7 @@ _UNCHANGED = b',"interventions":[],"planned":['
 _INFO = ("name", "parent", "fork_turn", "verb", "started", "ended", "outcome", "manifest")
 
 
-class Tape:
+class Tape(AbstractContextManager["Tape"]):
     """A file of recorded runs: text, a line of JSON for each fact.
 
     Several processes may read it while one writes. An answer is handed on only after its line is
@@ -51,9 +51,6 @@ class Tape:
 
     def close(self) -> None:
         """Do nothing: the file is open only while a run plays or something is read."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         self.close()
@@ -100,13 +97,13 @@ class Tape:
         lines, facts = self._facts.get(run, (0, {}))
         with self._reading(f"run {run}"):
             if lines != len(places):
-                facts = dict.fromkeys(("parent", "fork_turn", "ended", "outcome"))
+                facts = {}
                 for line in map(read_line, self.journal.read(places)):
                     facts |= {"ended": None, "outcome": None} if "process" in line else line
                 texts = {name: self.journal.text(it) for name, it in facts["texts"].items()}
                 facts["manifest"] = facts["manifest"] | {n: loads(it) for n, it in texts.items()}
                 self._facts[run] = len(places), facts
-            own = {name: facts[name] for name in _INFO}
+            own = {name: facts[name] for name in _INFO if name in facts}
             return RunInfo(id=run, turns=max(index.turns[run]), calls=index.counts[run], **own)
 
     def _back(self, run: int) -> Iterator[tuple[RunInfo, int]]:

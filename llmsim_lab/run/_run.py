@@ -143,8 +143,6 @@ class Run(Generic[StateT]):
     state_type: ClassVar[Any] = State
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Other defaults of the parameters that every run has: ``{"turns": 6}``."""
-    gone: ClassVar[Mapping[str, str]] = {}
-    """What to write in place of parameters that there were: sentences by their names."""
     name = Parameter("name", "run")
     seed = Parameter("seed", 0)
 
@@ -832,9 +830,6 @@ def _configured(
     cls: type[Run], config: Any, parameters: Mapping[str, Any], players: Mapping[str, Any]
 ) -> Any:
     """Return the configuration that parameters make, or a given one with them."""
-    fields = cls.config_type.model_fields
-    if name := next((name for name in parameters if name in cls.gone), ""):
-        raise ConfigError(f"{cls.__name__} takes no {name}: {cls.gone[name]}")
     # Of the players a configuration holds what a file can say; ``_seated`` has the rest.
     words = {name: who for name, who in players.items() if isinstance(who, str)}
     words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
@@ -845,15 +840,10 @@ def _configured(
             raise ConfigError(f"{what}; give parameters by keyword: {cls.__name__}(seed=1)")
         if not values and not words:
             return config
-        values = {name: getattr(config, name) for name in fields} | values
+        values = {name: getattr(config, name) for name in cls.config_type.model_fields} | values
     if words:
         values["players"] = {**values.get("players", {}), **words}
-    try:
-        return cls.config_type.model_validate(values)
-    except ValidationError as error:
-        what = faults(error, fields)
-    # In the name of the class that was called; without a context, as in ``Settings``.
-    raise ConfigError(f"{cls.__name__}: {what}")
+    return cls.config_type(**values)
 
 
 def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -922,8 +912,7 @@ def about(run: Run, number: int, **more: Any) -> RunInfo:
         number: of the run.
         more: other fields of it.
     """
-    facts: dict[str, Any] = dict.fromkeys(("parent", "fork_turn", "ended", "outcome"))
-    facts |= {"id": number, "name": run.name, "verb": "run", "started": ""}
+    facts: dict[str, Any] = {"id": number, "name": run.name, "verb": "run", "started": ""}
     facts |= {"turns": run.turn_number, "calls": sum(call.attempts for call in run.calls)}
     return RunInfo(**{**facts, "manifest": new_manifest(run), **more})
 

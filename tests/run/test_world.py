@@ -776,7 +776,7 @@ def by(player: Any, **limits: Any) -> Any:
             lambda: PublicGoods(WorldConfig()),
             r"not a PublicGoodsConfig; .*PublicGoods\(seed=1\)",
         ),
-        (lambda: PublicGoods(factr=2), r"^PublicGoods: factr: .*did you mean 'factor'"),
+        (lambda: PublicGoods(factr=2), r"^PublicGoodsConfig: factr: .*did you mean 'factor'"),
         (lambda: PublicGoods(players="rule"), "PublicGoods has no rule; define def rule"),
         (lambda: setattr(pot(), "factor", 3), r"make another run: PublicGoods\(factor=3\)"),
         (lambda: type("P", (PublicGoods,), {"factor": 3}), "default is annotated, factor: int = 3"),

@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Any
 
-from llmsim_lab._util.jsontext import as_mapping, dumps
+from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import TapeError
 from llmsim_lab.run._registry import kind_name
@@ -65,11 +65,11 @@ class Recorded:
             f"{kind_name(info.manifest)}: what its class would add is not told."
         )
         self.last_planned = info.turns
-        rows = {turn: as_mapping(row) for turn, row in tape.frame_rows(info.id).items()}
-        self.series = plain_series(name for row in rows.values() for name in own_numbers(row))
-        self.turns = []
-        for turn in load_turns(Recorded, tape, info.id, tape.turn_records(info.id)):
-            state = RowState(turn.state, rows.get(turn.number, {}))
+        lines = tape.turn_lines(info.id)
+        names = (name for line in lines.values() for name in own_numbers(line["row"]))
+        self.series, self.turns = plain_series(names), list[Turn]()
+        for turn in load_turns(Recorded, tape, info.id, [it["record"] for it in lines.values()]):
+            state = RowState(turn.state, lines[turn.number]["row"])
             self.turns.append(replace(turn, state=state, noted={}))
 
     def prediction(self) -> Mapping[str, float]:

@@ -624,7 +624,7 @@ class Run(Generic[StateT]):
         client = _live_client(self, llm_client)
         given = {**_others_given(self), "players": {**kept, **others}}
         done = [item for turn in self.turns[1:] for item in turn.interventions]
-        planned = [*done, *_ahead(self, self.turn_number)]
+        planned = [*done, *(it for it in self.planned if it.turn > self.turn_number)]
         given |= {"llm_client": client, "prompts": self.prompts}
         new: Self = _made(type(self), config, self.turns[:1], planned, given)
         return new if tape is None else record(new, tape)
@@ -640,7 +640,8 @@ class Run(Generic[StateT]):
             raise ConfigError(f"{what}; its prompts are: {known}")
         edited = {place: wanted.get(prompt.name, prompt) for place, prompt in self.prompts.items()}
         given = {**_others_given(self), "llm_client": client, "prompts": edited}
-        made: Self = _made(type(self), self.config, self.turns[: at + 1], _ahead(self, at), given)
+        planned = [item for item in self.planned if item.turn > at]
+        made: Self = _made(type(self), self.config, self.turns[: at + 1], planned, given)
         return made
 
     @classmethod
@@ -984,8 +985,7 @@ async def _next_turn(run: Run) -> Turn:
         raise run._purse.refusal
     for item in planned:
         after = run.changed(after, item.set)
-    if parts["by_code"]:
-        parts["by_code"] = named_in(calls, parts["by_code"])
+    parts["by_code"] = named_in(calls, parts["by_code"])
     parts |= {"interventions": tuple(planned), "seconds": time.perf_counter() - began}
     turn = session.done(run, Turn(number=number, state=after, calls=calls, **parts))
     run.turns.append(turn)
@@ -1118,9 +1118,6 @@ def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
             first. All runs if not given.
     """
     tape = _reading(tape)
-    path = Path(path)
-    if path.exists() and tape.path.samefile(path):
-        raise ConfigError(f"{path} is the tape itself, and a page would replace it; choose another")
     infos = tape.runs()
     start = tape.run(run)  # before the runs are asked for, for what it says of an empty tape
     if run is not None:
@@ -1213,11 +1210,6 @@ def _rebuild(
     given |= {"llm_client": _client_for(info, llm_client, live=live)}
     given |= {"prompts": prompts_of(info.manifest)}
     return _made(cls, config_of(info, cls), turns, planned_in(records), given)
-
-
-def _ahead(run: Run, turn: int) -> list[StateChange]:
-    """Return what is planned for the turns after one."""
-    return [item for item in run.planned if item.turn > turn]
 
 
 def own_arguments(cls: type[Run]) -> list[str]:

@@ -193,9 +193,7 @@ class Replaying(Session):
         row = json.loads(dumps(turn_row(now)))
         if recorded != now or row != there:
             was, came = (_records.record_of(cls, it) for it in (recorded, now))
-            where = _records.changed_values(was, came)
-            if recorded == now:
-                where = f"in its row of the frame, {_records.changed_values(there, row)}"
+            where = _records.changed_values({**was, "row": there}, {**came, "row": row})
             where = where or "in something that its record does not show"
             what = f"turn {turn.number} of run {self.number} came out differently"
             made_by = f"llmsim-lab {self.tape.run(self.number).manifest['package']}"

@@ -19,7 +19,6 @@ from llmsim_lab.run import _records
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.run._turn import Turn, turn_row
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
-from llmsim_lab.types import Attempt
 
 
 class Session:
@@ -216,20 +215,12 @@ def load_turns(
     cls: RunClass, tape: Tape, run: int, records: Sequence[Mapping[str, Any]]
 ) -> list[Any]:
     """Return a run's turns as ``Tape.turn_records`` has them, first to last, with their calls."""
-    line = tape.line(run)
-    turns: list[Any] = []
+    recorder, turns = ReplayRecorder(tape, run), list[Any]()
     for record in records:
         if turns and record["turn"] != turns[-1].number + 1:
             what = f"turn {record['turn']} follows turn {turns[-1].number}"
             way_out = "`llmsim-lab tape verify` says what else is wrong"
             raise TapeError(f"run {run} on the tape {tape.path} is damaged: {what}; {way_out}")
-        # A fork's first turns, and their calls, are its parent's.
-        part = next((part for part, last in line if record["turn"] <= last), run)
-        known = {call.id: call.attempt for call in tape.calls(part, turn=record["turn"])}
-
-        def attempt(number: int, known: Mapping[int, Attempt] = known) -> Attempt:
-            """Return an attempt of this turn; that of another turn is looked up by itself."""
-            return known.get(number) or tape.call(number).attempt
-
-        turns.append(_records.decode_turn(cls, record, attempt))
+        recorder.begin_turn(record["turn"])
+        turns.append(_records.decode_turn(cls, record, recorder.attempt))
     return turns

@@ -188,9 +188,7 @@ class Reading:
             self._append({"run": {"id": run, "columns": [*columns], "series": known["series"]}})
         decided = told_of(turn)
         behind = [*turn.calls, *(call for answer, _ in decided for call in answer.calls)]
-        numbers = {
-            id(call): self._number(source, call.history[-1].number, id(call)) for call in behind
-        }
+        numbers = {id(call): self._number(source, call.history) for call in behind}
         statuses = {id(call): answer.status for answer, _ in decided for call in answer.calls}
         decisions: list[Record] = []
         for answer, became in decided:
@@ -215,10 +213,10 @@ class Reading:
 
     # --- calls -------------------------------------------------------------------------------
 
-    def _number(self, source: Any, number: int | None, which: int) -> int:
+    def _number(self, source: Any, history: Sequence[Attempt]) -> int:
         """Return a call's number: its last request's on the tape, where no other call has that."""
-        tape = getattr(source, "tape", None)
-        owner = ("", which) if number is None else (str(tape.path if tape else ""), number)
+        number, tape = history[-1].number, getattr(source, "tape", None)
+        owner = ("", id(history)) if number is None else (str(tape.path if tape else ""), number)
         if owner not in self._numbers:
             taken = self._numbers.values()
             free = number is not None and (number > self._highest or number not in taken)
@@ -243,7 +241,7 @@ class Reading:
             latest[site].append(attempt)
         rest = []
         for history, status in groups:
-            k, site = self._number(source, history[-1].number, 0), history[0].request.site
+            k, site = self._number(source, history), history[0].request.site
             rest.append(self._call(k, run, site.turn if site else None, history, status))
         if rest:
             self._append({"calls": rest})

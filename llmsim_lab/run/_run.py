@@ -646,12 +646,7 @@ class Run(Generic[StateT]):
 
     @classmethod
     def replay(
-        cls,
-        tape: Tapes,
-        run: int | None = None,
-        *,
-        turns: int | None = None,
-        **given: Any,
+        cls, tape: Tapes, run: int | None = None, *, turns: int | None = None, **given: Any
     ) -> AnyRun:
         """Play a recorded run again from the tape alone; no model is asked, nothing is written.
 
@@ -673,16 +668,13 @@ class Run(Generic[StateT]):
         """
         tape = _reading(tape)
         info = tape.run(run)
-        last = (
-            info.turns if turns is None else whole_number("turns", turns, least=0, most=info.turns)
-        )
+        wanted = info.turns if turns is None else turns
+        last = whole_number("turns", wanted, least=0, most=info.turns)
         simulation = _rebuild(tape, info, cls, None, given, up_to=info.fork_turn or 0)
         simulation._session = session = Replaying(tape, info.id, tape.turn_lines(info.id))
         # A fork's turns up to there are its parent's, which another run played: not again.
-        simulation.turns, session.shared = (
-            simulation.turns[: last + 1],
-            simulation.turns[last + 1 :],
-        )
+        known = simulation.turns
+        simulation.turns, session.shared = known[: last + 1], known[last + 1 :]
         try:
             # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
             run_sync(play_turns(simulation, last - simulation.turn_number, beyond_done=True))

@@ -93,7 +93,6 @@ class FakeRun:
     """A run made of turns, with no class behind it."""
 
     tape = None
-    notes: Sequence[str] = ()
 
     def __init__(self, turns: Sequence[Turn], columns: Sequence[str]) -> None:
         self.turns = turns

@@ -120,10 +120,8 @@ def report(simulation: Run, out: Path, *, since: int = 0) -> None:
     turns = [turn for turn in simulation.turns if turn.number > since]
     _say_decisions(turns)
     say(_summary(turns))
-    for note in simulation.notes:
-        say(note, style="yellow")
-    for at in sorted(at for at in simulation.planned if at > simulation.turn_number):
-        for item in simulation.planned[at]:
+    for item in simulation.planned:
+        if item.turn > simulation.turn_number:
             say(f"not reached: the intervention planned for {item}", style="yellow")
     texts = {"turns.csv": csv_text(frame), "decisions.csv": csv_text(simulation.decisions())}
     texts["config.yaml"] = _config_text(simulation)

@@ -178,7 +178,7 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
     unfinished = "" if turn else " was not finished; its calls:"
     say(f"Turn {at} of run {info.id}{unfinished}", style="bold")
     if isinstance(run, Recorded):
-        say(run.notes[0], style="yellow")
+        say(run.note, style="yellow")
     for words in [*(turn.in_words() if turn else ()), *outside_in_words(outside)]:
         say(words)
     for answer in turn.answers if turn else ():

@@ -229,11 +229,12 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         rows: list[Any] = frame.to_dict("records")
         turns = [Turn(number=int(row["turn"]), state=RowState({}, row)) for row in rows]
         number, last = max(self.runs, default=0) + 1, turns[-1].number
-        facts: dict[str, Any] = dict.fromkeys(("parent", "fork_turn", "ended", "outcome"))
-        facts |= {"id": number, "name": name, "verb": "run", "started": "", "manifest": {}}
-        known: dict[str, Any] = {"tape": None, "run_id": None, "notes": (), "series": ()}
+        facts: dict[str, Any] = {"id": number, "name": name, "verb": "run", "manifest": {}}
+        known: dict[str, Any] = {"tape": None, "run_id": None, "series": ()}
         known |= {"turns": turns, "last_planned": last, "prediction": dict}
-        self._keep(number, SimpleNamespace(**known), RunInfo(turns=last, calls=0, **facts))
+        self._keep(
+            number, SimpleNamespace(**known), RunInfo(started="", turns=last, calls=0, **facts)
+        )
         self._look(number)
         return number
 

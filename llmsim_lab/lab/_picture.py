@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -55,14 +54,12 @@ class Line:
         rows: as in its ``to_frame()``, one a turn.
         series: what the run itself says can be charted.
         prediction: what theory says of it, by column.
-        notes: what readers of its numbers have to know.
     """
 
     name: str
     rows: Sequence[Any]
     series: Sequence[Series] = ()
     prediction: Mapping[str, float] = field(default_factory=dict)
-    notes: Sequence[str] = ()
 
     def points(self, column: str) -> tuple[list[float], list[float]]:
         """Return a column as turns and values."""
@@ -116,8 +113,7 @@ def runs_in(*given: object) -> Iterator[tuple[str, Any]]:
 
 def _line(name: str, run: Any) -> Line:
     if not isinstance(run, Run | Recorded):  # a frame: what to_frame() says beside the rows
-        notes = run.attrs.get("notes", ())
-        return Line(name=name or "run", rows=run.to_dict("records"), notes=notes)
+        return Line(name=name or "run", rows=run.to_dict("records"))
     series, prediction = run.series, run.prediction()
     return Line(
         name=name or " ".join(str(it) for it in (run.run_id, run.name) if it is not None),
@@ -125,7 +121,6 @@ def _line(name: str, run: Any) -> Line:
         # What theory says something of comes before the rest.
         series=sorted(series, key=lambda item: item.column not in prediction),
         prediction=prediction,
-        notes=run.notes,
     )
 
 
@@ -187,10 +182,6 @@ def picture(
     if len(main.lines) > 1 or beside:
         look: dict[str, Any] = {"ncols": 3, "frameon": False, "fontsize": "small"}
         figure.legend(*main.get_legend_handles_labels(), loc="outside lower center", **look)
-    notes = dict.fromkeys(drawing.drawable(note, 400) for line in lines for note in line.notes)
-    if notes:
-        words = "\n".join(fill(note, 110) for note in notes)
-        figure.supxlabel(words, fontsize=7.5, x=0.01, ha="left")
     return drawing.told(figure, "\n".join(_words(lines, series, title)))
 
 
@@ -277,7 +268,6 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
     predicted = {item for line in lines for item in line.prediction.items()}
     for name, value in sorted(predicted):
         yield f"prediction: {name} {number(value)}"
-    yield from dict.fromkeys(note for line in lines for note in line.notes)
 
 
 def _from_to(first: Any, last: Any) -> str:

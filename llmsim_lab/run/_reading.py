@@ -12,12 +12,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Any
 
-from llmsim_lab._util.jsontext import as_mapping, dumps
+from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import TapeError
 from llmsim_lab.run._registry import kind_name
@@ -26,7 +25,7 @@ from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Series, Turn, outside_in_words, own_numbers, plain_series, told_of
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._lines import RunInfo
-from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
+from llmsim_lab.types import Attempt, CallSite, ChatRequest
 
 Record = dict[str, Any]
 Requests = Iterable[tuple[Attempt, bool]]
@@ -61,16 +60,16 @@ class Recorded:
 
     def __init__(self, tape: Tape, info: RunInfo) -> None:
         self.tape, self.run_id, self.name = tape, info.id, info.name
-        self.notes = [
+        self.note = (
             f"Run {info.id} is shown as it was recorded, without its class, "
             f"{kind_name(info.manifest)}: what its class would add is not told."
-        ]
+        )
         self.last_planned = info.turns
-        rows = {turn: as_mapping(row) for turn, row in tape.frame_rows(info.id).items()}
-        self.series = plain_series(name for row in rows.values() for name in own_numbers(row))
-        self.turns = []
-        for turn in load_turns(Recorded, tape, info.id, tape.turn_records(info.id)):
-            state = RowState(turn.state, rows.get(turn.number, {}))
+        lines = tape.turn_lines(info.id)
+        names = (name for line in lines.values() for name in own_numbers(line["row"]))
+        self.series, self.turns = plain_series(names), list[Turn]()
+        for turn in load_turns(Recorded, tape, info.id, [it["record"] for it in lines.values()]):
+            state = RowState(turn.state, lines[turn.number]["row"])
             self.turns.append(replace(turn, state=state, noted={}))
 
     def prediction(self) -> Mapping[str, float]:
@@ -169,8 +168,9 @@ class Reading:
         facts = {name: getattr(info, name) for name in _FACTS}
         facts |= {"kind": kind_name(info.manifest), "seed": info.manifest.get("seed")}
         facts |= {"fork": info.fork_turn, "outcome": info.outcome or "", "changes": [*changes]}
-        facts |= {"planned": source.last_planned, "plays": not isinstance(source, Recorded)}
-        facts |= {"notes": [*source.notes], "prediction": plain(source.prediction())}
+        facts |= {"planned": source.last_planned, "prediction": plain(source.prediction())}
+        is_known = not isinstance(source, Recorded)
+        facts |= {"plays": is_known, "notes": [] if is_known else [source.note]}
         facts["manifest"] = self.keep_text(json.dumps(plain(info.manifest), indent=1))
         if any(known.get(name) != value for name, value in facts.items()):
             known |= facts
@@ -188,7 +188,7 @@ class Reading:
             self._append({"run": {"id": run, "columns": [*columns], "series": known["series"]}})
         decided = told_of(turn)
         behind = [*turn.calls, *(call for answer, _ in decided for call in answer.calls)]
-        numbers = {id(call): self._number(source, _on_tape(call), id(call)) for call in behind}
+        numbers = {id(call): self._number(source, call.history) for call in behind}
         statuses = {id(call): answer.status for answer, _ in decided for call in answer.calls}
         decisions: list[Record] = []
         for answer, became in decided:
@@ -213,10 +213,10 @@ class Reading:
 
     # --- calls -------------------------------------------------------------------------------
 
-    def _number(self, source: Any, number: int | None, which: int) -> int:
+    def _number(self, source: Any, history: Sequence[Attempt]) -> int:
         """Return a call's number: its last request's on the tape, where no other call has that."""
-        tape = getattr(source, "tape", None)
-        owner = ("", which) if number is None else (str(tape.path if tape else ""), number)
+        number, tape = history[-1].number, getattr(source, "tape", None)
+        owner = ("", id(history)) if number is None else (str(tape.path if tape else ""), number)
         if owner not in self._numbers:
             taken = self._numbers.values()
             free = number is not None and (number > self._highest or number not in taken)
@@ -241,7 +241,7 @@ class Reading:
             latest[site].append(attempt)
         rest = []
         for history, status in groups:
-            k, site = self._number(source, history[-1].number, 0), history[0].request.site
+            k, site = self._number(source, history), history[0].request.site
             rest.append(self._call(k, run, site.turn if site else None, history, status))
         if rest:
             self._append({"calls": rest})
@@ -346,13 +346,6 @@ def _words(source: Any, turn: Turn) -> list[str]:
     return [*map(str, turn.in_words()), *outside_in_words(lines)]
 
 
-def _on_tape(call: CallRecord) -> int | None:
-    """Return the number of a call's last request on the tape; None where it is on none."""
-    with suppress(TapeError):
-        return call.numbers[-1]
-    return None
-
-
 def _series(item: Series) -> Record:
     return {name: getattr(item, name) for name in ("column", "label", "unit", "low", "high")}
 
@@ -373,10 +366,7 @@ def _short(**values: Any) -> Record:
 
 def _units(text: str, place: int) -> int:
     """Return a place in a text as JavaScript counts, which takes some letters for two."""
-    head = text[:place]
-    if head.isascii() or max(head) <= "\uffff":
-        return place
-    return place + sum(letter > "\uffff" for letter in head)
+    return len(text[:place].encode("utf-16-le", "surrogatepass")) // 2
 
 
 _encode = json.JSONEncoder(default=str).encode

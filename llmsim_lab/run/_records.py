@@ -48,7 +48,8 @@ def tape_turn(run: Any, turn: Turn) -> tuple[int, str, str]:
         TapeError: a call was not recorded, so that the turn could not be replayed.
     """
     # Those of past turns are in their turns' own records.
-    later = [item for at in sorted(run.planned) if at > turn.number for item in run.planned[at]]
+    later = [item for item in run.planned if item.turn > turn.number]
+    later.sort(key=lambda item: item.turn)
     record, row = record_of(type(run), turn, later), turn_row(turn)
     try:
         return turn.number, dumps(record), dumps(row)

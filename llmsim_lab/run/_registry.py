@@ -21,7 +21,6 @@ from typing import Any
 
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.jsontext import dumps
-from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError, TapeError
 
 ENTRY_POINTS = "llmsim_lab.simulations"
@@ -136,8 +135,7 @@ def _same(one: type, other: type) -> bool:
     """Return True for one class, also where a script imports itself by its own name."""
     if one.__qualname__ != other.__qualname__:
         return False
-    files = {getattr(sys.modules.get(cls.__module__), "__file__", None) for cls in (one, other)}
-    return one.__module__ == other.__module__ or (len(files) == 1 and None not in files)
+    return one.__module__ == other.__module__ or file_of(one) == file_of(other) is not None
 
 
 def find_class(name: str) -> RunClass:
@@ -196,12 +194,8 @@ def class_and_config(path: str | Path, *, kind: str = "") -> tuple[RunClass, Any
     """
     path = Path(path)
     source = YamlFile.read(path)
-    name = source.values.get("kind", kind)
-    if not isinstance(name, str):
-        what = f"must be a name such as crisis, not {brief(name)}"
-        raise ConfigError(source.fault(("kind",), what))
     try:
-        cls = find_class(name)
+        cls = find_class(str(source.values.get("kind", kind)))
     except ConfigError as error:
         raise ConfigError(source.fault(("kind",), str(error))) from error
     values = {**cls.parameters_in(source)}

@@ -78,6 +78,7 @@ from llmsim_lab.run._turn import (
     plain_series,
     turn_row,
 )
+from llmsim_lab.tape._changes import PATIENCE
 from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import CallRecord, FrozenDict
 
@@ -93,16 +94,12 @@ RunT = TypeVar("RunT", bound="Run")
 Tapes = Tape | str | Path
 AnyRun = Any
 """A run of any class."""
-Kind = type[Any] | None
-"""The class of a recorded run; its tape names it where none is given."""
 Given = Mapping[str, Any]
 """What a constructor takes by keyword."""
 
 _SET_IN_A_TURN = ("turns", "planned", "unrecorded", "llm_client")
 """What others may set of a run while it plays a turn."""
-CLIENT_SETTINGS = (
-    *("model", "timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive"),
-)
+_CLIENT_SETTINGS = ("model", *PATIENCE)
 """Settings that say where and how patiently to ask, not what: the client's, not a recording's."""
 
 
@@ -146,8 +143,6 @@ class Run(Generic[StateT]):
     state_type: ClassVar[Any] = State
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Other defaults of the parameters that every run has: ``{"turns": 6}``."""
-    gone: ClassVar[Mapping[str, str]] = {}
-    """What to write in place of parameters that there were: sentences by their names."""
     name = Parameter("name", "run")
     seed = Parameter("seed", 0)
 
@@ -188,8 +183,8 @@ class Run(Generic[StateT]):
         self._told_to_reach = 0
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
-        self.planned: Mapping[int, Sequence[StateChange]] = {}
-        """What was or is to be done from outside, by turn."""
+        self.planned: Sequence[StateChange] = ()
+        """What was or is to be done from outside, as far as it was planned."""
         players = {} if players is None else by_name(players)
         self.config: Any = _configured(type(self), config, parameters, players)
         self.llm_client = _checked_client(llm_client)
@@ -341,14 +336,6 @@ class Run(Generic[StateT]):
         return {}
 
     @property
-    def notes(self) -> Sequence[str]:
-        """What readers of the run's numbers have to know: a sentence each, usually none.
-
-        Charts have them in their caption, ``to_frame().attrs`` and the run's page beside the rest.
-        """
-        return ()
-
-    @property
     def prompts(self) -> dict[str, Prompt]:
         """The prompts in use, by their places; a world's own are known once they were asked.
 
@@ -409,17 +396,10 @@ class Run(Generic[StateT]):
         Columns: ``turn``; those of the state, and what the turn noted; ``calls``, the model calls;
         ``ok``, ``repaired``, ``fallback``, ``failed``, how they came out; ``tokens``; ``seconds``;
         ``interventions``, in words.
-
-        ``attrs`` has what charts of the frame show besides: ``planned``, the last turn planned;
-        ``bounds``, the least and the most that a column can be, by its name; ``notes``.
         """
         import pandas as pd
 
-        frame = pd.DataFrame(map(turn_row, self.turns))
-        ends = {item.column: (item.low, item.high) for item in self.series}
-        bounds = {name: its for name, its in ends.items() if its != (None, None)}
-        frame.attrs = {"planned": self.last_planned, "bounds": bounds, "notes": [*self.notes]}
-        return frame
+        return pd.DataFrame(map(turn_row, self.turns))
 
     @property
     def series(self) -> Sequence[Series]:
@@ -477,7 +457,7 @@ class Run(Generic[StateT]):
             done = (*latest.interventions, item)
             self.turns[-1] = replace(latest, state=state, interventions=done)
         else:
-            self.planned = {**planned, item.turn: [*planned.get(item.turn, ()), item]}
+            self.planned = [*planned, item]
         try:
             self._session.changed(self)
         except BaseException as error:
@@ -644,7 +624,7 @@ class Run(Generic[StateT]):
         client = _live_client(self, llm_client)
         given = {**_others_given(self), "players": {**kept, **others}}
         done = [item for turn in self.turns[1:] for item in turn.interventions]
-        planned = [*done, *_ahead(self, self.turn_number)]
+        planned = [*done, *(it for it in self.planned if it.turn > self.turn_number)]
         given |= {"llm_client": client, "prompts": self.prompts}
         new: Self = _made(type(self), config, self.turns[:1], planned, given)
         return new if tape is None else record(new, tape)
@@ -660,28 +640,128 @@ class Run(Generic[StateT]):
             raise ConfigError(f"{what}; its prompts are: {known}")
         edited = {place: wanted.get(prompt.name, prompt) for place, prompt in self.prompts.items()}
         given = {**_others_given(self), "llm_client": client, "prompts": edited}
-        made: Self = _made(type(self), self.config, self.turns[: at + 1], _ahead(self, at), given)
+        planned = [item for item in self.planned if item.turn > at]
+        made: Self = _made(type(self), self.config, self.turns[: at + 1], planned, given)
         return made
 
     @classmethod
-    def replay(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
-        """Play a recorded run of this class again, as ``llmsim_lab.replay`` does."""
-        return cast("Self", replay(tape, run, kind=cls, **given))
+    def replay(
+        cls, tape: Tapes, run: int | None = None, *, turns: int | None = None, **given: Any
+    ) -> AnyRun:
+        """Play a recorded run again from the tape alone; no model is asked, nothing is written.
+
+        The code runs as it did; every call is answered from the tape, and every turn is compared
+        with the recorded one. What is returned equals the original run to the last bit.
+
+        Called on ``Run``, or as ``llmsim_lab.replay``, it plays a run of any class, whose name the
+        tape has; on a class of one's own, a run of that class. So do the three below.
+
+        Args:
+            tape: the tape, or its file, which is opened for reading only.
+            run: the run's number; the latest if not given.
+            turns: the last turn to replay; the last recorded if not given.
+            given: what the run was given that no tape can hold, the same again: ``players={...}``.
+
+        Raises:
+            TapeMiss: a call differs from the recorded ones; the message shows how.
+            TapeError: a turn came out differently, or the tape cannot be read.
+        """
+        tape = _reading(tape)
+        info = tape.run(run)
+        wanted = info.turns if turns is None else turns
+        last = whole_number("turns", wanted, least=0, most=info.turns)
+        simulation = _rebuild(tape, info, cls, None, given, up_to=info.fork_turn or 0)
+        simulation._session = session = Replaying(tape, info.id, tape.turn_lines(info.id))
+        # A fork's turns up to there are its parent's, which another run played: not again.
+        known = simulation.turns
+        simulation.turns, session.shared = known[: last + 1], known[last + 1 :]
+        try:
+            # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
+            run_sync(play_turns(simulation, last - simulation.turn_number, beyond_done=True))
+        except TapeError as error:
+            if changed := _code_changes(info, simulation):
+                raise type(error)(f"{error}. Mind that {changed}") from error
+            raise
+        return simulation
 
     @classmethod
-    def load(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
-        """Return a recorded run of this class to look at, as ``llmsim_lab.load`` does."""
-        return cast("Self", load(tape, run, kind=cls, **given))
+    def load(cls, tape: Tapes, run: int | None = None, **given: Any) -> AnyRun:
+        """Return a recorded run to look at: its turns, frames and decisions; nothing is played.
+
+        Args:
+            tape: the tape, or its file, which is opened for reading only.
+            run: the run's number; the latest if not given.
+            given: as for ``replay``.
+        """
+        tape = _reading(tape)
+        return _load(tape, tape.run(run), None, given, cls)
 
     @classmethod
-    def resume(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
-        """Return a recorded run of this class, ready to continue, as ``llmsim_lab.resume`` does."""
-        return cast("Self", resume(tape, run, kind=cls, **given))
+    def resume(
+        cls,
+        tape: Tapes,
+        run: int | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        **given: Any,
+    ) -> AnyRun:
+        """Return a run ready to continue after its last whole turn, on the same tape.
+
+        Calls that the broken turn had been answered are not made again. ``run()`` plays as many
+        more turns as the configuration says; ``run(run.config.turns - run.turn_number)`` plays what
+        is left.
+
+        Args:
+            tape: the tape, or its file.
+            run: the run's number; the latest if not given.
+            llm_client: the model; it must be the recorded one.
+            given: as for ``replay``.
+
+        Raises:
+            TapeError: another process is writing to the run, or the tape is read-only.
+        """
+        tape = existing_tape(tape)
+        info = tape.run(run)
+        simulation = _rebuild(tape, info, cls, llm_client, given, live=True)
+        if changed := _code_changes(info, simulation):
+            reason = f"{changed}, so the turns to come are played by other code than those before"
+            way_out = f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew"
+            _warn("CODE_CHANGED", run=info.id, reason=reason, way_out=way_out)
+        simulation._session = Recording(tape, info.id)
+        return simulation
 
     @classmethod
-    def rerun(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
-        """Return a new run with a recorded one's configuration, as ``llmsim_lab.rerun`` does."""
-        return cast("Self", rerun(tape, run, kind=cls, **given))
+    def rerun(
+        cls,
+        tape: Tapes,
+        run: int | None = None,
+        *,
+        llm_client: LLMClient | None = None,
+        to: str | Path | None = None,
+        **given: Any,
+    ) -> AnyRun:
+        """Return a new run with a recorded one's configuration and prompts, at its first turn.
+
+        All calls will be fresh ones: another sample of the same run, beside it on the tape. What
+        was set from outside is set again.
+
+        Args:
+            tape: the tape, or its file.
+            run: the run's number; the latest if not given.
+            llm_client: the model.
+            to: as for ``fork``.
+            given: as for ``replay``.
+        """
+        tape = existing_tape(tape) if to is None else _reading(tape)
+        info = tape.run(run)
+        if to is not None:
+            tape = tape.copy([info.id], to)
+        simulation = _rebuild(tape, info, cls, llm_client, given, live=True).counterfactual({})
+        if simulation.config.replicate is not None:
+            # Else a server that keeps to its seeds would give the same answers: not a sample.
+            used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
+            simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
+        return record(simulation, tape, verb="rerun", parent=info.id)
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -743,9 +823,6 @@ def _configured(
     cls: type[Run], config: Any, parameters: Mapping[str, Any], players: Mapping[str, Any]
 ) -> Any:
     """Return the configuration that parameters make, or a given one with them."""
-    fields = cls.config_type.model_fields
-    if name := next((name for name in parameters if name in cls.gone), ""):
-        raise ConfigError(f"{cls.__name__} takes no {name}: {cls.gone[name]}")
     # Of the players a configuration holds what a file can say; ``_seated`` has the rest.
     words = {name: who for name, who in players.items() if isinstance(who, str)}
     words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
@@ -756,15 +833,10 @@ def _configured(
             raise ConfigError(f"{what}; give parameters by keyword: {cls.__name__}(seed=1)")
         if not values and not words:
             return config
-        values = {name: getattr(config, name) for name in fields} | values
+        values = {name: getattr(config, name) for name in cls.config_type.model_fields} | values
     if words:
         values["players"] = {**values.get("players", {}), **words}
-    try:
-        return cls.config_type.model_validate(values)
-    except ValidationError as error:
-        what = faults(error, fields)
-    # In the name of the class that was called; without a context, as in ``Settings``.
-    raise ConfigError(f"{cls.__name__}: {what}")
+    return cls.config_type(**values)
 
 
 def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -833,8 +905,7 @@ def about(run: Run, number: int, **more: Any) -> RunInfo:
         number: of the run.
         more: other fields of it.
     """
-    facts: dict[str, Any] = dict.fromkeys(("parent", "fork_turn", "ended", "outcome"))
-    facts |= {"id": number, "name": run.name, "verb": "run", "started": ""}
+    facts: dict[str, Any] = {"id": number, "name": run.name, "verb": "run", "started": ""}
     facts |= {"turns": run.turn_number, "calls": sum(call.attempts for call in run.calls)}
     return RunInfo(**{**facts, "manifest": new_manifest(run), **more})
 
@@ -878,6 +949,10 @@ async def _next_turn(run: Run) -> Turn:
     """Play one turn, and keep it."""
     before, session = run.turns[-1], run._session
     number = before.number + 1
+    if session.shared:
+        turn, *session.shared = session.shared
+        run.turns.append(turn)
+        return turn
     planned = await session.begin(run, number)
     if len(run.turns) == 1 and _is_live(run):
         for doubt in run.doubts():
@@ -902,8 +977,7 @@ async def _next_turn(run: Run) -> Turn:
         raise run._purse.refusal
     for item in planned:
         after = run.changed(after, item.set)
-    if parts["by_code"]:
-        parts["by_code"] = named_in(calls, parts["by_code"])
+    parts["by_code"] = named_in(calls, parts["by_code"])
     parts |= {"interventions": tuple(planned), "seconds": time.perf_counter() - began}
     turn = session.done(run, Turn(number=number, state=after, calls=calls, **parts))
     run.turns.append(turn)
@@ -990,115 +1064,7 @@ def _check_world(cls: type[Run]) -> None:
 
 # --- recorded runs of any class -------------------------------------------------------------------
 
-
-def replay(
-    tape: Tapes,
-    run: int | None = None,
-    *,
-    turns: int | None = None,
-    kind: type[Run] | None = None,
-    **given: Any,
-) -> AnyRun:
-    """Play a recorded run again from the tape alone; no model is asked, nothing is written.
-
-    The code runs as it did; every call is answered from the tape, and every turn is compared with
-    the recorded one. What is returned equals the original run to the last bit.
-
-    Args:
-        tape: the tape, or its file, which is opened for reading only.
-        run: the run's number; the latest if not given.
-        turns: the last turn to replay; the last recorded if not given.
-        kind: the class that plays it; the tape says its name, and a class that is known here by
-            that name is found by itself.
-        given: what the run was given that no tape can hold, the same again: ``players={...}``.
-
-    Raises:
-        TapeMiss: a call differs from the recorded ones; the message shows how.
-        TapeError: a turn came out differently, or the tape cannot be read.
-    """
-    tape = _reading(tape)
-    info = tape.run(run)
-    # A fork's turns up to there are its parent's, which were played by another run: not again.
-    first, wanted = info.fork_turn or 0, info.turns if turns is None else turns
-    whole_number("turns", wanted, least=first, most=info.turns)
-    simulation = _rebuild(tape, info, kind, None, given, up_to=first)
-    simulation._session = Replaying(tape, info.id, tape.turn_lines(info.id))
-    try:
-        # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
-        run_sync(play_turns(simulation, wanted - first, beyond_done=True))
-    except TapeError as error:
-        if changed := _code_changes(info, simulation):
-            raise type(error)(f"{error}. Mind that {changed}") from error
-        raise
-    return simulation
-
-
-def resume(
-    tape: Tapes,
-    run: int | None = None,
-    *,
-    llm_client: LLMClient | None = None,
-    kind: type[Run] | None = None,
-    **given: Any,
-) -> AnyRun:
-    """Return a run ready to continue after its last whole turn, on the same tape.
-
-    Calls that the broken turn had been answered are not made again. ``run()`` plays as many more
-    turns as the configuration says; ``run(run.config.turns - run.turn_number)`` plays what is left.
-
-    Args:
-        tape: the tape, or its file.
-        run: the run's number; the latest if not given.
-        llm_client: the model; it must be the recorded one.
-        kind: as for ``replay``.
-        given: as for ``replay``.
-
-    Raises:
-        TapeError: another process is writing to the run, or the tape is read-only.
-    """
-    tape = existing_tape(tape)
-    info = tape.run(run)
-    simulation = _rebuild(tape, info, kind, llm_client, given, live=True)
-    if changed := _code_changes(info, simulation):
-        reason = f"{changed}, so the turns to come are played by other code than those before"
-        way_out = f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew"
-        _warn("CODE_CHANGED", run=info.id, reason=reason, way_out=way_out)
-    simulation._session = Recording(tape, info.id)
-    return simulation
-
-
-def rerun(
-    tape: Tapes,
-    run: int | None = None,
-    *,
-    llm_client: LLMClient | None = None,
-    kind: type[Run] | None = None,
-    to: str | Path | None = None,
-    **given: Any,
-) -> AnyRun:
-    """Return a new run with a recorded one's configuration and prompts, at its first turn.
-
-    All calls will be fresh ones: another sample of the same run, beside it on the tape. What was
-    set from outside is set again.
-
-    Args:
-        tape: the tape, or its file.
-        run: the run's number; the latest if not given.
-        llm_client: the model.
-        kind: as for ``replay``.
-        to: as for ``fork``.
-        given: as for ``replay``.
-    """
-    tape = existing_tape(tape) if to is None else _reading(tape)
-    info = tape.run(run)
-    if to is not None:
-        tape = tape.copy([info.id], to)
-    simulation = _rebuild(tape, info, kind, llm_client, given, live=True).counterfactual({})
-    if simulation.config.replicate is not None:
-        # Else a server that keeps to its seeds would give the same answers, which is no sample.
-        used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
-        simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
-    return record(simulation, tape, verb="rerun", parent=info.id)
+replay, load, resume, rerun = Run.replay, Run.load, Run.resume, Run.rerun
 
 
 def fork(
@@ -1134,21 +1100,6 @@ def fork(
     return recorded.fork(turn, prompt=prompt, intervene=intervene, to=to)
 
 
-def load(
-    tape: Tapes, run: int | None = None, *, kind: type[Run] | None = None, **given: Any
-) -> AnyRun:
-    """Return a recorded run to look at: its turns, frames and decisions, without playing anything.
-
-    Args:
-        tape: the tape, or its file, which is opened for reading only.
-        run: the run's number; the latest if not given.
-        kind: as for ``replay``.
-        given: as for ``replay``.
-    """
-    tape = _reading(tape)
-    return _load(tape, tape.run(run), None, given, kind)
-
-
 def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
     """Write a tape's runs as one HTML page, as ``Run.page`` does; their classes need not be known.
 
@@ -1159,9 +1110,6 @@ def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
             first. All runs if not given.
     """
     tape = _reading(tape)
-    path = Path(path)
-    if path.exists() and tape.path.samefile(path):
-        raise ConfigError(f"{path} is the tape itself, and a page would replace it; choose another")
     infos = tape.runs()
     start = tape.run(run)  # before the runs are asked for, for what it says of an empty tape
     if run is not None:
@@ -1198,7 +1146,7 @@ def run_on_tape(tape: Tape, info: RunInfo) -> AnyRun:
 
 
 def _load(
-    tape: Tape, info: RunInfo, llm_client: LLMClient | None, given: Given, kind: Kind = None
+    tape: Tape, info: RunInfo, llm_client: LLMClient | None, given: Given, kind: type[Run] = Run
 ) -> AnyRun:
     simulation = _rebuild(tape, info, kind, llm_client, given)
     # There is no turn to compare, only a tape to name.
@@ -1215,7 +1163,7 @@ def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMCli
     if client is None:
         recorded = None if live else llm_config_of(info.manifest)
         return LLMClient(recorded, NoModel()) if recorded else None
-    own = {name: getattr(client.config, name) for name in CLIENT_SETTINGS}
+    own = {name: getattr(client.config, name) for name in _CLIENT_SETTINGS}
     config = llm_config_of(info.manifest, **own)
     return client if config in (None, client.config) else client.with_config(config)
 
@@ -1223,7 +1171,7 @@ def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMCli
 def _rebuild(
     tape: Tape,
     info: RunInfo,
-    kind: Kind,
+    kind: type[Run],
     llm_client: LLMClient | None,
     others: Given,
     *,
@@ -1233,7 +1181,7 @@ def _rebuild(
     """Return a run with a recorded one's configuration, prompts, settings and turns; on no tape."""
     check_manifest(info)
     recorded = kind_name(info.manifest)
-    cls: type[Run] = kind or class_of_manifest(info.id, info.manifest)
+    cls: type[Run] = class_of_manifest(info.id, info.manifest) if kind is Run else kind
     if cls.kind != recorded:
         what = f"run {info.id} on the tape is one of {recorded}, and {cls.__name__} is {cls.kind}"
         way_out = f"where class or file was renamed, write kind = {recorded!r} in {cls.__name__}"
@@ -1256,11 +1204,6 @@ def _rebuild(
     return _made(cls, config_of(info, cls), turns, planned_in(records), given)
 
 
-def _ahead(run: Run, turn: int) -> list[StateChange]:
-    """Return what is planned for the turns after one."""
-    return [item for at, items in run.planned.items() if at > turn for item in items]
-
-
 def own_arguments(cls: type[Run]) -> list[str]:
     """Return what a class's constructor takes that no other run does, such as a chat's tools."""
     common = inspect.signature(Run.__init__).parameters
@@ -1268,7 +1211,7 @@ def own_arguments(cls: type[Run]) -> list[str]:
 
 
 def _made(
-    cls: type[Run], config: Any, turns: list[Turn], planned: Iterable[StateChange], given: Given
+    cls: type[Run], config: Any, turns: list[Turn], planned: Sequence[StateChange], given: Given
 ) -> AnyRun:
     """Return a run with turns that were played, and of what no configuration holds; on no tape."""
     # Interventions are not planned anew: the turns' records say which were, and which came in.
@@ -1276,10 +1219,7 @@ def _made(
     made = cls(bare, state=turns[-1].state, **given)
     # With the interventions again, as a manifest has them; with the players that were given.
     made.config = made.config.model_copy(update={"interventions": config.interventions})
-    made.turns, by_turn = list(turns), dict[int, list[StateChange]]()
-    for item in planned:
-        by_turn.setdefault(item.turn, []).append(item)
-    made.planned = by_turn
+    made.turns, made.planned = list(turns), planned
     return made
 
 

@@ -19,7 +19,6 @@ from llmsim_lab.run import _records
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.run._turn import Turn, turn_row
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
-from llmsim_lab.types import Attempt
 
 
 class Session:
@@ -30,12 +29,14 @@ class Session:
         number: the run's number on it.
         recorder: what answers and keeps the run's calls.
         is_replay: whether all calls are answered from the tape.
+        shared: the turns that come next, where another run played them: a replayed fork's parent.
     """
 
     tape: Tape | None = None
     number: int | None = None
     recorder: Any = None
     is_replay = False
+    shared: Sequence[Turn] = ()
 
     def playing(self) -> AbstractContextManager[None]:
         """Return what holds the tape while the run plays."""
@@ -43,7 +44,7 @@ class Session:
 
     async def begin(self, run: Any, turn: int) -> Sequence[Any]:
         """Begin a turn; returns what is to be done from outside at its end."""
-        return run.planned.get(turn, ())  # type: ignore[no-any-return]
+        return [item for item in run.planned if item.turn == turn]
 
     def done(self, run: Any, turn: Turn) -> Turn:
         """Record or compare a whole turn; returns it as it stands on the tape."""
@@ -98,7 +99,7 @@ class Recording(Session):
             self.recorder.end(None)
             self._ended = False
         self.recorder.begin_turn(turn)
-        return run.planned.get(turn, ())  # type: ignore[no-any-return]
+        return [item for item in run.planned if item.turn == turn]
 
     async def _check_models(self, run: Any) -> None:
         """Write down which models answer; a resumed run must have the same."""
@@ -191,9 +192,7 @@ class Replaying(Session):
         row = json.loads(dumps(turn_row(now)))
         if recorded != now or row != there:
             was, came = (_records.record_of(cls, it) for it in (recorded, now))
-            where = _records.changed_values(was, came)
-            if recorded == now:
-                where = f"in its row of the frame, {_records.changed_values(there, row)}"
+            where = _records.changed_values({**was, "row": there}, {**came, "row": row})
             where = where or "in something that its record does not show"
             what = f"turn {turn.number} of run {self.number} came out differently"
             made_by = f"llmsim-lab {self.tape.run(self.number).manifest['package']}"
@@ -216,20 +215,12 @@ def load_turns(
     cls: RunClass, tape: Tape, run: int, records: Sequence[Mapping[str, Any]]
 ) -> list[Any]:
     """Return a run's turns as ``Tape.turn_records`` has them, first to last, with their calls."""
-    line = tape.line(run)
-    turns: list[Any] = []
+    recorder, turns = ReplayRecorder(tape, run), list[Any]()
     for record in records:
         if turns and record["turn"] != turns[-1].number + 1:
             what = f"turn {record['turn']} follows turn {turns[-1].number}"
             way_out = "`llmsim-lab tape verify` says what else is wrong"
             raise TapeError(f"run {run} on the tape {tape.path} is damaged: {what}; {way_out}")
-        # A fork's first turns, and their calls, are its parent's.
-        part = next((part for part, last in line if record["turn"] <= last), run)
-        known = {call.id: call.attempt for call in tape.calls(part, turn=record["turn"])}
-
-        def attempt(number: int, known: Mapping[int, Attempt] = known) -> Attempt:
-            """Return an attempt of this turn; that of another turn is looked up by itself."""
-            return known.get(number) or tape.call(number).attempt
-
-        turns.append(_records.decode_turn(cls, record, attempt))
+        recorder.begin_turn(record["turn"])
+        turns.append(_records.decode_turn(cls, record, recorder.attempt))
     return turns

@@ -15,7 +15,7 @@ from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.text import among, clip, closest, faults, listed, whole_text
+from llmsim_lab._util.text import clip, closest, faults, listed, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import FrozenDict, FrozenList, Status
 
@@ -76,16 +76,11 @@ class State(BaseModel):
         Raises:
             ConfigError: there is no such field, or a value is not one for it.
         """
-        fields = type(self).model_fields
-        for name in changes:
-            if name not in fields:
-                raise ConfigError(
-                    f"{type(self).__name__} has no field {name!r}{among(name, fields)}"
-                )
+        cls = type(self)
         try:
-            return type(self).model_validate({**self.__dict__, **changes})
+            return cls.model_validate({**self.__dict__, **changes})
         except ValidationError as error:
-            raise ConfigError(f"{type(self).__name__}: {faults(error)}") from error
+            raise ConfigError(f"{cls.__name__}: {faults(error, cls.model_fields)}") from error
 
     def columns(self) -> dict[str, Any]:
         """Return what a frame's row says of it: its numbers, and the texts that are its fields.

@@ -285,7 +285,7 @@ class World:
         run: AnyRun = _load(tape, info, client, self.given(arm), self.cls)
         if run.llm_client is not None and isinstance(run.llm_client.backend, NoModel):
             run.llm_client = None  # what is asked is live
-        run._session, run.planned = Session(), run.planned if self.again else {}
+        run._session, run.planned = Session(), run.planned if self.again else ()
         if self.again and (state := self.level(arm, "state")) is not None:
             run.turns[-1] = replace(run.turns[-1], state=checked_state(run, state, "starts from"))
         return run

@@ -34,7 +34,6 @@ from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import Purse
-from llmsim_lab.run import resume
 from llmsim_lab.run._run import play_turns, record
 from llmsim_lab.run._session import load_turns
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
@@ -297,7 +296,7 @@ class StudyPlayer:
         client = self.models.of(world, arm)
         if info is not None:
             given = world.given(arm)
-            run: AnyRun = resume(tape, info.id, llm_client=client, kind=world.cls, **given)
+            run: AnyRun = world.cls.resume(tape, info.id, llm_client=client, **given)
             world.edit(run, arm, wording, resumed=True)
             return run
         if job.forks:

@@ -23,7 +23,7 @@ _MAX_FIELDS = 4
 _MAX_PIECES = 3
 _MAX_COMPARED = 10_000
 _MAX_DEPTH = 30
-_WAITING = ("timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive")
+PATIENCE = ("timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive")
 """Settings of the model's client that say how patiently to ask, not what."""
 
 
@@ -37,7 +37,9 @@ def changes_of(runs: Sequence[RunInfo], turns: Sequence[Sequence[Any]]) -> list[
     if len(runs) == 1:
         return _few(_done(turns[0]).elements())
     (info, parent), (records, before) = runs, turns
-    done, own = _few((_done(records) - _done(before)).elements()), []
+    its, theirs, own = _done(records), _done(before), list[str]()
+    lacks = (f"without {what}" for what in (theirs - its).elements())
+    done = _few([*(its - theirs).elements(), *lacks])
     if info.fork_turn is not None and before[0]["interventions"] == records[0]["interventions"]:
         fields = _few(_changed(before[0]["state"], records[0]["state"]))
         own = [_line(f"state: {', '.join(fields)}")] if fields else []
@@ -65,7 +67,7 @@ def _settings(before: RunInfo, after: RunInfo) -> list[str]:
         llm = as_mapping(manifest.get("llm"))
         # A run that was not played yet may not know its model.
         known = {name: model.get(name) for name in ("name", "digest")} if all(models) else {}
-        asked = {name: it for name, it in llm.items() if name not in _WAITING}
+        asked = {name: it for name, it in llm.items() if name not in PATIENCE}
         parts.append({"model": known, "llm": asked})
     return _few(_changed(*parts))
 

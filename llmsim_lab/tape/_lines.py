@@ -337,12 +337,12 @@ class RunInfo:
 
     id: int
     name: str
-    parent: int | None
-    fork_turn: int | None
+    parent: int | None = None
+    fork_turn: int | None = None
     verb: Verb
     started: str
-    ended: str | None
-    outcome: str | None
+    ended: str | None = None
+    outcome: str | None = None
     turns: int
     calls: int
     manifest: Mapping[str, Any]

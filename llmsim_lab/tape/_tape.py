@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.jsontext import loads
 from llmsim_lab._util.text import counted, log_event, now, printable, whole
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_UNCHANGED = b',"interventions":[],"planned":['
+"""In the line of a turn in which nothing was done from outside."""
 _INFO = ("name", "parent", "fork_turn", "verb", "started", "ended", "outcome", "manifest")
 
 
-class Tape:
+class Tape(AbstractContextManager["Tape"]):
     """A file of recorded runs: text, a line of JSON for each fact.
 
     Several processes may read it while one writes. An answer is handed on only after its line is
@@ -49,9 +51,6 @@ class Tape:
 
     def close(self) -> None:
         """Do nothing: the file is open only while a run plays or something is read."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         self.close()
@@ -98,13 +97,13 @@ class Tape:
         lines, facts = self._facts.get(run, (0, {}))
         with self._reading(f"run {run}"):
             if lines != len(places):
-                facts = dict.fromkeys(("parent", "fork_turn", "ended", "outcome"))
+                facts = {}
                 for line in map(read_line, self.journal.read(places)):
                     facts |= {"ended": None, "outcome": None} if "process" in line else line
                 texts = {name: self.journal.text(it) for name, it in facts["texts"].items()}
                 facts["manifest"] = facts["manifest"] | {n: loads(it) for n, it in texts.items()}
                 self._facts[run] = len(places), facts
-            own = {name: facts[name] for name in _INFO}
+            own = {name: facts[name] for name in _INFO if name in facts}
             return RunInfo(id=run, turns=max(index.turns[run]), calls=index.counts[run], **own)
 
     def _back(self, run: int) -> Iterator[tuple[RunInfo, int]]:
@@ -132,7 +131,7 @@ class Tape:
         return [line["record"] for line in self.turn_lines(run).values()]
 
     def turn_lines(
-        self, run: int, first: float = -math.inf, last: float = math.inf
+        self, run: int, first: float = -math.inf, last: float = math.inf, *, brief: bool = False
     ) -> dict[int, dict[str, Any]]:
         """Return the lines of a run's turns, by turn, in order; a fork's with those of its parents.
 
@@ -142,6 +141,7 @@ class Tape:
             run: the run.
             first: the first turn.
             last: the last turn.
+            brief: leave out those between the ends in which nothing was done from outside.
         """
         places: dict[int, Place] = {}
         for info, bound in self._back(run):
@@ -157,6 +157,8 @@ class Tape:
         wanted = sorted(places)
         lines: dict[int, dict[str, Any]] = {}
         for turn, raw in zip(wanted, self.journal.read([places[t] for t in wanted]), strict=True):
+            if brief and _UNCHANGED in raw and turn not in (wanted[0], wanted[-1]):
+                continue  # unread, since a tape may have a hundred thousand
             with self._reading(f"turn {turn} of run {run}"):
                 lines[turn] = read_line(raw)
                 if (its := lines[turn]["record"]["turn"]) != turn:
@@ -268,8 +270,8 @@ class Tape:
         first = -math.inf if info.fork_turn is None else info.fork_turn
         try:
             infos = [info] if info.parent is None else [info, self.run(info.parent)]
-            lines = [self.turn_lines(it.id, first, info.turns).values() for it in infos]
-            return changes_of(infos, [[line["record"] for line in its] for its in lines])
+            lines = [self.turn_lines(it.id, first, info.turns, brief=True) for it in infos]
+            return changes_of(infos, [[it["record"] for it in its.values()] for its in lines])
         except (TapeError, LookupError, RecursionError):
             return ["what it changed is damaged"]
 

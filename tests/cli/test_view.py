@@ -38,5 +38,5 @@ def test_a_tape_is_never_replaced_by_its_own_page(llmsim_lab: Run, tape: Path) -
     before = named.read_bytes()
     for target in ((), ("-o", "run.html")):
         err = fails(llmsim_lab, "view", "run.html", *target)
-        assert "run.html is the tape itself, and a page would replace it; choose another" in err
+        assert "run.html is a tape, and would be replaced; choose another file" in err
     assert named.read_bytes() == before

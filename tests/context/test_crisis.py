@@ -184,7 +184,7 @@ def test_what_cannot_be_set_is_refused_at_once(values: dict[str, Any], message: 
     simulation = make_crisis()
     with pytest.raises(ConfigError, match=message):
         simulation.intervene(1, values)
-    assert simulation.planned == {}
+    assert simulation.planned == ()
 
 
 ADA = {"trust": 1, "note": ""}

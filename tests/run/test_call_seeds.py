@@ -11,7 +11,6 @@ from pydantic import Field
 
 from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.run import rerun, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import ChatRequest
 
@@ -100,7 +99,7 @@ def test_a_turn_that_is_played_again_asks_with_the_same_seeds() -> None:
 def test_a_resumed_run_asks_as_one_that_never_stopped(tmp_path: Path) -> None:
     recorded(Auction(llm_client=make_client(ANSWER), tape=tmp_path / "a.tape"), 1)
     client = make_client(ANSWER)
-    resume(tmp_path / "a.tape", llm_client=client, kind=Auction).run(1)
+    Auction.resume(tmp_path / "a.tape", llm_client=client).run(1)
     assert seeds_of(client) == seeds()[3:]
 
 
@@ -109,7 +108,7 @@ def test_each_rerun_is_another_replicate(tmp_path: Path) -> None:
     drawn = [seeds(1)]
     for replicate in (1, 2):
         client = make_client(ANSWER)
-        again = recorded(rerun(tmp_path / "a.tape", 1, llm_client=client, kind=Auction), 1)
+        again = recorded(Auction.rerun(tmp_path / "a.tape", 1, llm_client=client), 1)
         assert again.config.replicate == replicate
         drawn.append(seeds_of(client))
     assert len({seed for one in drawn for seed in one}) == 9

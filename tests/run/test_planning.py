@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from builders import make_config
 from counter_kit import make_counter
-from crisis_kit import make_crisis
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import replay
@@ -24,22 +23,6 @@ def economic(**config: Any) -> Simulation:
 
 def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if EVENT in record.getMessage()]
-
-
-def test_what_is_set_in_the_state_that_run_ends_with_acts_on_nothing_and_is_warned_of(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    rain = {"set": {"events": ["Rain"]}}
-    planned = [{"turn": turn, **rain} for turn in (2, 3, 9)]
-    simulation = make_crisis(turns=3, interventions=planned)
-    last, later = warned(caplog)
-    assert "turn 3: events" in last
-    assert "ends at turn 3; what is set acts on the way to the next" in last
-    assert "turn 9: events" in later
-    simulation.run()
-    assert len(warned(caplog)) == 2
-    simulation.intervene(3, rain["set"])
-    assert len(warned(caplog)) == 2
 
 
 def test_what_is_planned_for_a_turn_that_was_played_is_an_error() -> None:
@@ -57,15 +40,7 @@ def test_a_replay_raises_without_warning(tmp_path: Path, caplog: pytest.LogCaptu
     assert warned(caplog) == []
 
 
-PLAYED = [
-    pytest.param((), 3, id="new"),
-    pytest.param((2,), 5, id="unfinished"),
-    pytest.param((3,), 6, id="finished"),
-    pytest.param((3, 1), 7, id="played on"),
-]
-
-
-@pytest.mark.parametrize(("played", "reached"), PLAYED)
+@pytest.mark.parametrize(("played", "reached"), [((), 3), ((2,), 5), ((3,), 6), ((3, 1), 7)])
 def test_only_what_run_would_not_reach_is_warned_of_wherever_the_run_is(
     played: tuple[int, ...], reached: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -75,9 +50,9 @@ def test_only_what_run_would_not_reach_is_warned_of_wherever_the_run_is(
     simulation.intervene(reached - 1, set={"inflation": 9})
     assert warned(caplog) == []
     planned = simulation.intervene(reached + 1, set={"inflation": 8})
-    assert list(simulation.planned[reached + 1]) == [planned]
+    assert simulation.planned[-1] == planned
     (line,) = warned(caplog)
-    assert f"ends at turn {reached}" in line
+    assert f"ends at turn {reached}; what is set acts on the way to the next" in line
     simulation.run()
     assert simulation.turn_number == reached
 

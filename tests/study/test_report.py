@@ -15,7 +15,7 @@ import pytest
 import study_kit
 from study_kit import Basin, Water, played
 
-from llmsim_lab import Ask, Run, Tape, replay
+from llmsim_lab import Ask, Run, Tape
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
 
@@ -97,7 +97,7 @@ def test_a_report_replaces_an_older_one_and_never_a_tape(tmp_path: Path) -> None
     # Two reports of the same runs are the same file.
     again = study_of(tape=tmp_path / "s", seeds=2).report(tmp_path / "b.html")
     assert again.read_bytes() == written
-    run: Run = replay(tape, kind=Water)
+    run: Run = Water.replay(tape)
     rows = run.to_frame().drop(columns="seconds").to_dict("records")
     digest = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:32]
     assert digest in written.decode()

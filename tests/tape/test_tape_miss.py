@@ -115,7 +115,7 @@ def test_a_turn_more_than_was_recorded_is_refused_with_the_way_out(tmp_path: Pat
     ("part", "name", "complaint"),
     [
         ("noted", "accepted", r"turn 2 of run 1 came out .* noted\.accepted was 9 and is "),
-        ("row", "inflation", r"in its row of the frame, inflation was 9 and is "),
+        ("row", "inflation", r"recording: row\.inflation was 9 and is "),
     ],
 )
 def test_a_turn_that_was_tampered_with_is_found_out_by_a_replay(

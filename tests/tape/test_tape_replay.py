@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-import pytest
-from journal_kit import run_program
 from tape_kit import asked, make_recorded
 
 from llmsim_lab.run import load, replay
@@ -32,17 +30,3 @@ def test_rules_models_their_faults_shocks_and_interventions_replay_to_the_last_b
         frames = [getattr(run, frame)() for run in (replayed, simulation)]
         pd.testing.assert_frame_equal(*frames, check_exact=True)
     assert (asked(replayed), len(asked(simulation))) == ([], before)
-
-
-@pytest.mark.process
-def test_a_replay_in_another_process_gives_the_same(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=3, faulty=True)
-    code = """
-        from llmsim_lab.run import replay
-        run = replay(sys.argv[1])
-        print(run.to_frame().to_csv(), run.decisions().to_csv())
-        print([turn.state.model_dump_json() for turn in run.turns])
-    """
-    states = [turn.state.model_dump_json() for turn in simulation.turns]
-    frames = f"{simulation.to_frame().to_csv()} {simulation.decisions().to_csv()}"
-    assert run_program(code, tmp_path / "x.tape") == f"{frames}\n{states}\n"

@@ -15,7 +15,7 @@ from tape_text import changed_manifest, rewrite
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.models import GlobalState
-from llmsim_lab.run import fork, load, replay
+from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.run._run import record
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._changes import indented
@@ -168,6 +168,16 @@ def test_two_forks_are_told_apart_by_what_was_done_to_them(tape: Tape) -> None:
     assert tape.changes(1) == []
     assert tape.changes(2) == ["turn 1: set inflation 9"]
     assert tape.changes(3) == ["turn 1: set shock.demand -1"]
+
+
+def test_a_fork_says_what_it_lacks_of_its_parents_interventions(tape: Tape) -> None:
+    run = resume(tape, 1, llm_client=make_client())
+    run.intervene(2, {"inflation": 9})
+    run.run(1)
+    forked = fork(tape, 1, turn=1, llm_client=make_client())
+    assert tape.changes(2) == []
+    forked.run(1)
+    assert tape.changes(2) == ["without turn 2: set inflation 9"]
 
 
 def test_another_state_is_named_by_its_values(tape: Tape) -> None:

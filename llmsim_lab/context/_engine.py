@@ -10,11 +10,9 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, NotRequired
+from typing import Annotated, Any, NotRequired
 
-from pydantic import ConfigDict, GetJsonSchemaHandler, create_model, with_config
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import ConfigDict, WithJsonSchema, create_model, with_config
 from typing_extensions import TypedDict
 
 from llmsim_lab._util.config import Words
@@ -76,16 +74,6 @@ class EngineOutput(Decision):
     events: list[Event]
     reasoning: str
 
-    of_scenario: ClassVar[str] = ""
-    """The JSON schema of one scenario's answers; see ``engine_output_for``."""
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        own: JsonSchemaValue = json.loads(cls.of_scenario) if cls.of_scenario else handler(core)
-        return own
-
 
 def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[EngineOutput]:
     """Return ``EngineOutput`` with this scenario's schema, for ``LLMClient.call_with_retry``.
@@ -107,14 +95,14 @@ def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[Engine
         "global_vars": _changes(engine.variables.global_vars),
         "agent_vars": _object(dict.fromkeys(engine.agents, own), optional=True),
     }
-    schema = {
-        "state_updates": _object(updates),
-        "events": {"type": "array", "maxItems": max_events, "items": event},
-        "reasoning": text,
-    }
-    model = create_model("EngineOutput", __base__=EngineOutput)
-    model.of_scenario = json.dumps(_object(schema))  # each who reads it has a schema to change
-    return model
+    events = {"type": "array", "maxItems": max_events, "items": event}
+    return create_model(
+        "EngineOutput",
+        __base__=EngineOutput,
+        state_updates=Annotated[StateUpdates, WithJsonSchema(_object(updates))],
+        events=Annotated[list[Event], WithJsonSchema(events)],
+        reasoning=Annotated[str, WithJsonSchema(text)],
+    )
 
 
 def _object(properties: Mapping[str, Any], *, optional: bool = False) -> dict[str, Any]:

@@ -110,6 +110,7 @@ class Chat(Run[ChatState]):
     """
 
     kind: ClassVar[str] = "assistant"
+    defaults: ClassVar[Mapping[str, Any]] = {"turns": 1000}
 
     user_id: Annotated[str, Field(min_length=1)]
     constitution: str = ""
@@ -118,8 +119,6 @@ class Chat(Run[ChatState]):
     def __init__(
         self, config: Any = None, *, tools: ToolExecutor | None = None, **parameters: Any
     ) -> None:
-        if config is None:
-            parameters.setdefault("turns", 1000)
         # One that continues must not do so without its tools: no tape can hold those.
         begins = parameters.get("state") is None
         self.tools: Any = FunctionTools() if tools is None and begins else tools
@@ -127,8 +126,9 @@ class Chat(Run[ChatState]):
 
     def ready(self) -> None:
         """Make the system prompt."""
-        text = f"## System\n\n{self.constitution}\n\n## User\n\n{{{{ message }}}}\n"
-        self._prompt = Prompt.parse(text, name="constitution")
+        self._prompt = Prompt(
+            "{{ message }}", system=self.constitution.strip(), name="constitution"
+        )
         self.prompt(self._prompt)  # so that it can be edited before the first message
 
     async def turn(self, state: ChatState, ask: Ask) -> ChatState:

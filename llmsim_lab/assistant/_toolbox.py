@@ -20,12 +20,7 @@ from pydantic import TypeAdapter
 
 from llmsim_lab._util.jsontext import read
 from llmsim_lab._util.text import clip, listed, log_event, whole
-from llmsim_lab.assistant._types import (
-    FunctionCall,
-    ToolDeclaration,
-    ToolExecutor,
-    ToolResult,
-)
+from llmsim_lab.assistant._types import FunctionCall, ToolDeclaration, ToolExecutor, ToolResult
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm._scope import scope
 from llmsim_lab.run._ask import from_outside

@@ -8,8 +8,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
+from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.config import YamlFile, beside
-from llmsim_lab._util.text import among, brief, clip
+from llmsim_lab._util.text import brief, clip
 from llmsim_lab.context._builder import AgentContextBuilder
 from llmsim_lab.context._engine import engine_output_for, engine_prompt, happenings
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
@@ -195,20 +196,13 @@ class CrisisSimulation(Run[CrisisState]):
         for item in told if isinstance(told, list | tuple) else [told]:
             words = item if isinstance(item, Mapping) else {"description": item}
             pending.append(Happening(**{"type": OUTSIDE, "source": OUTSIDE, **words}))
-        muted, agents = left.pop("muted", state.muted), list(state.agent_vars)
-        muted = (muted,) if isinstance(muted, str) else muted
-        if not isinstance(muted, tuple | list) or not all(name in agents for name in muted):
-            raise ConfigError(
-                f"muted: {muted!r:.60} are not agents; name some of: {', '.join(agents)}"
-            )
+        muted = known_names("agent", left.pop("muted", state.muted), state.agent_vars)
         for name, value in left.items():
             agent, dot, own = name.rpartition(".")  # an agent's name may have a dot
             record = world.change(agent if dot else None, own, value, OUTSIDE)
             # For a model an impossible value is a record; a person can correct it.
             if record.status == "failed":
                 raise ConfigError(f"{name} = {value!r}: {record.reason}")
-        # In the agents' order, so that equal states are equal however they came about.
-        muted = tuple(agent for agent in agents if agent in muted)
         return state.replace(**world.get_current_state(), pending=tuple(pending), muted=muted)
 
     def world(self, state: CrisisState) -> GameEngine:
@@ -237,8 +231,7 @@ class CrisisSimulation(Run[CrisisState]):
 
         What it read in turns that were played is in ``calls``.
         """
-        if agent not in self.scenario.agents:
-            raise ConfigError(f"there is no agent {agent!r}{among(agent, self.scenario.agents)}")
+        [agent] = known_names("agent", agent, self.scenario.agents)
         now = self.state
         return _read_by(agent, now.replace(events=now.pending), self.turn_number + 1, self._builder)
 

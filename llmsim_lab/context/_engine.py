@@ -15,14 +15,14 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, WithJsonSchema, create_model, with_config
 from typing_extensions import TypedDict
 
+from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.config import Words
-from llmsim_lab._util.text import among, rounded
+from llmsim_lab._util.text import rounded
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.context._builder import event_line, quoted
 from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._variables import Variable, Variables, value_text
 from llmsim_lab.context._world import GameEngine, apply_deterministic_updates
-from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -244,8 +244,7 @@ class SimulatorAgent:
         """
         # A copy: a turn that fails or is cancelled must not leave half of its changes.
         world = copy.deepcopy(self.game_engine)
-        if unknown := [name for name in agent_responses if name not in world.agents]:
-            raise ConfigError(f"there is no agent {unknown[0]!r}{among(unknown[0], world.agents)}")
+        known_names("agent", agent_responses, world.agents)
         apply_deterministic_updates(self.composed_modules, world, step_number)
         # The engine reads what agents know already and what is pending; they what is new.
         known, prompt = (*self._known, *self._pending), Prompt.load("crisis_engine")

@@ -18,9 +18,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
 
+from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.text import among
-from llmsim_lab.context._variables import Variables
+from llmsim_lab.context._variables import Variable, Variables
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts._prompt import digest_of
 
@@ -167,8 +168,20 @@ class ComposedModules:
         Raises:
             ConfigError: a variable is defined twice.
         """
-        modules = [(f"module {module.name!r}", module.variables) for module in self.modules]
-        return Variables.together([("the scenario", own or Variables()), *modules])
+        owners: dict[str, str] = {}
+        found: dict[str, dict[str, Variable]] = {"global_vars": {}, "agent_vars": {}}
+        parts = {f"module {module.name!r}": module.variables for module in self.modules}
+        for owner, part in {"the scenario": own or Variables(), **parts}.items():
+            for kind, definitions in part:
+                for name in definitions:
+                    if name in owners:
+                        raise ConfigError(
+                            f"{owner} defines the variable {name!r}, which {owners[name]} defines "
+                            "already; rename one, or leave one out"
+                        )
+                    owners[name] = owner
+                found[kind] |= definitions
+        return Variables(**found)
 
     def silenced(self, *names: str) -> ComposedModules:
         """Return the composition with some modules that say and change nothing.
@@ -179,9 +192,7 @@ class ComposedModules:
         Raises:
             ConfigError: there is no such module.
         """
-        known = [module.name for module in self.modules]
-        if unknown := [name for name in names if name not in known]:
-            raise ConfigError(f"no module {unknown[0]!r}{among(unknown[0], known)}")
+        known_names("module", names, [module.name for module in self.modules])
         # The requirements stay too: the order of the other modules must not change.
         quiet = {"code": None, "code_text": ""}
         return ComposedModules(

@@ -98,8 +98,9 @@ class CrisisScenario(Settings):
         # By its ending, not by looking for a file: what a name means must not depend on the folder.
         path = Path(name)
         if isinstance(name, str) and path.suffix not in (".yaml", ".yml"):
-            path = data_path("scenarios") / f"{name}.yaml"
-            if not path.is_file():
+            shipped = data_path("scenarios")
+            path = shipped / f"{name}.yaml"
+            if path not in shipped.iterdir():  # of a very long name ``is_file`` raises
                 raise ConfigError(
                     f"no scenario {name!r:.80} ships with the package; strait does. For one of "
                     "your own give its file's path, ending in .yaml"

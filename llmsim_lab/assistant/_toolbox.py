@@ -97,16 +97,15 @@ class Toolbox:
         self.declarations = tuple(filter(None, map(self._admitted, tools)))
 
     @classmethod
-    async def of(
-        cls,
-        executor: ToolExecutor | None,
-        confirm: Mapping[str, bool] | None = None,
-        timeout_s: float = 25.0,
-    ) -> Self:
+    async def of(cls, executor: ToolExecutor | None, **settings: Any) -> Self:
         """Return the tools that exist now, as the executor declares them.
 
         A tool that it does not declare is declared by its name alone, with any arguments: an
         executor that lists a tool wants it used.
+
+        Args:
+            executor: runs them.
+            settings: ``confirm`` and ``timeout_s``.
         """
 
         async def listing() -> Any:
@@ -122,7 +121,7 @@ class Toolbox:
         found = await from_outside("tools", scope().asker or "", listing)
         own = {fields[0]: ToolDeclaration(*fields) for fields in found["declared"]}
         declared = [own.get(name) or ToolDeclaration(name) for name in found["names"]]
-        return cls(declared, confirm, executor=executor, timeout_s=timeout_s)
+        return cls(declared, executor=executor, **settings)
 
     def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
         """Return the tool as it is offered to the model, or None if it cannot be."""
@@ -182,13 +181,12 @@ class Toolbox:
             TapeError: it is to be run, and there is no executor.
         """
 
-        async def running() -> dict[str, Any]:
+        async def running() -> Any:
             tools = _there(self._executor)
             try:
                 async with asyncio.timeout(self._timeout_s):
                     result = await tools.execute(name, parameters, user_id)
-                known = json_ready(result.model_dump())
-                return {key: value for key, value in known.items() if value is not None}
+                return json_ready(result.model_dump(exclude_none=True))
             except TapeError:
                 raise
             except TimeoutError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -107,12 +106,6 @@ def _state_lines(known: Mapping[str, Variable], state: Mapping[str, Any]) -> lis
     ]
 
 
-# The sections are put together by code; recordings name this template in a prompt file's place.
-@cache
-def _template() -> Prompt:
-    return Prompt("{{ user }}", system="{{ system }}", name="agent_context")
-
-
 @dataclass(eq=False)
 class AgentContextBuilder:
     """Builds the prompts of a scenario's agents.
@@ -141,6 +134,8 @@ class AgentContextBuilder:
     stable_first: bool = False
 
     def __post_init__(self) -> None:
+        # Code puts the sections together; recordings name this in a prompt file's place.
+        self._template = Prompt("{{ user }}", system="{{ system }}", name="agent_context")
         modules = self.composed_modules or ComposedModules()
         self._modules, self._known = modules, modules.variables_with(self.variables)
 
@@ -215,4 +210,4 @@ class AgentContextBuilder:
         if form:
             add("RESPONSE FORMAT", "\n".join(["Structure your response as:", *form]), closing)
         every = [*spans["system"], *spans["user"]]
-        return RenderedPrompt(**texts, template=_template(), spans=every)
+        return RenderedPrompt(**texts, template=self._template, spans=every)

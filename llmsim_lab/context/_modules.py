@@ -8,7 +8,6 @@ what it must not, the turn stops with a ``ModuleError``.
 
 from __future__ import annotations
 
-import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +24,6 @@ from llmsim_lab.context._variables import Variable, Variables
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts._prompt import digest_of
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "build_agent_context": ((str, NoneType), "a text or None"),
     "compute_state_updates": ((dict,), "a dict; {} changes nothing"),
@@ -242,17 +240,12 @@ class ModuleLoader:
         return ComposedModules(found.values())
 
     def _read(self, name: str) -> BehaviorModule:
-        # Before anything is looked up: "../elsewhere/name" would lead out of the folders.
-        if not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"module name {name!r} is not a plain name: letters, digits, '_' and '-', no "
-                "folders and no ending"
-            )
-        paths = [path for folder in self.folders if (path := folder / f"{name}.yaml").exists()]
+        # Looked for among what is there: "../elsewhere/name" would lead out of the folders.
+        files = sorted(path for folder in self.folders for path in folder.glob("*.yaml"))
+        paths = [path for path in files if path.stem == name]
         if not paths:
-            there = sorted({path.stem for it in self.folders for path in it.glob("*.yaml")})
-            folders = ", ".join(map(str, self.folders))
-            raise ConfigError(f"there is no module {name!r} in {folders}{among(name, there)}")
+            folders, there = ", ".join(map(str, self.folders)), [path.stem for path in files]
+            raise ConfigError(f"there is no module {name!r:.80} in {folders}{among(name, there)}")
         # Not simply the first: which code is run must not depend on the order of the folders.
         if len(paths) > 1:
             raise ConfigError(f"module {name!r} is there twice: {', '.join(map(str, paths))}")

@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, replace
 from itertools import islice
 from typing import Any, Self
@@ -71,8 +71,7 @@ class Toolbox:
     counts as done. A tool's faults are results.
 
     Args:
-        declared: the tools. One whose schema makes no sense is neither offered to the model nor
-            run.
+        tools: as declared. One whose schema makes no sense is neither offered to the model nor run.
         confirm: by tool, whether a call needs the user's yes.
         executor: runs them; not asked for anything in a replay. None where there is none any more,
             as in a recorded run.
@@ -81,13 +80,12 @@ class Toolbox:
 
     def __init__(
         self,
-        declared: Iterable[ToolDeclaration],
+        tools: Sequence[ToolDeclaration],
         confirm: Mapping[str, bool] | None = None,
         *,
         executor: ToolExecutor | None = None,
         timeout_s: float = 25.0,
     ) -> None:
-        tools = tuple(declared)
         self._executor, self._timeout_s = executor, timeout_s
         self._destructive = {t.name for t in tools if t.destructive or deletes_by_name(t.name)}
         if unknown := sorted((confirm or {}).keys() - {tool.name for tool in tools}):

@@ -199,8 +199,7 @@ def engine_prompt(
         "actions": quoted(said, agents),
     }
     wanted = {name: value for name, value in slots.items() if name in prompt.slots}
-    sources = {name: words for name, words in _SOURCES.items() if name in wanted}
-    return prompt.render(**wanted).sourced(sources, step=step_number, before=step_number - 1)
+    return prompt.render(**wanted).sourced(_SOURCES, step=step_number, before=step_number - 1)
 
 
 class SimulatorAgent:

@@ -7,10 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import ValidationError
-
 from llmsim_lab._util.checks import known_names
-from llmsim_lab._util.text import faults
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run
@@ -148,10 +145,8 @@ class SocialSimulation(Run[SocialState]):
             state = state.replace(people=tuple(people))
         if "post" not in values:
             return state
-        try:
-            words = PostConfig.model_validate(values["post"])
-        except ValidationError as error:
-            raise ConfigError(f"post.{faults(error)}") from error
+        post = values["post"]
+        words = PostConfig(**(post if isinstance(post, Mapping) else {"text": post}))
         return self._posted(state, [words])
 
     def _posted(self, state: SocialState, words: Sequence[PostConfig]) -> SocialState:

@@ -22,8 +22,7 @@ from llmsim_lab import data_path
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason, ModuleError, TapeMiss
 from llmsim_lab.llm._chains import FORGIVEN
-from llmsim_lab.run import load, replay, resume
-from llmsim_lab.types import ChatRequest
+from llmsim_lab.run import load, replay
 
 
 def prompts_to(simulation: CrisisSimulation, player: str) -> list[str]:
@@ -103,23 +102,6 @@ def test_a_module_that_fails_stops_the_turn_with_its_name_and_the_agent() -> Non
 def test_the_shipped_tape_replays_to_what_was_recorded() -> None:
     path = data_path("tapes/crisis.tape")
     assert replay(path).turns == load(path).turns
-
-
-def test_a_run_continues_after_it_was_stopped_in_the_middle_of_a_turn(tmp_path: Path) -> None:
-    def dying(request: ChatRequest) -> Any:
-        if request.site and (request.site.agent, request.site.turn) == ("Bo", 2):
-            raise KeyboardInterrupt
-        return answer(request)
-
-    whole, simulation = make_crisis(), make_crisis(tmp_path / "a.tape", replies=dying)
-    whole.run(3)
-    with pytest.raises(KeyboardInterrupt):
-        simulation.run(3)
-    simulation.close()
-    again = resume(tmp_path / "a.tape", llm_client=crisis_client())
-    again.run(2)
-    assert [turn.state for turn in again.turns] == [turn.state for turn in whole.turns]
-    assert [request.site.turn for request in requests_to(again, "world") if request.site] == [3]
 
 
 def test_a_replay_with_changed_module_code_says_so(tmp_path: Path) -> None:

@@ -126,9 +126,8 @@ class Chat(Run[ChatState]):
 
     def ready(self) -> None:
         """Make the system prompt."""
-        self._prompt = Prompt(
-            "{{ message }}", system=self.constitution.strip(), name="constitution"
-        )
+        text = f"## System\n\n{self.constitution}\n\n## User\n\n{{{{ message }}}}\n"
+        self._prompt = Prompt.parse(text, name="constitution")
         self.prompt(self._prompt)  # so that it can be edited before the first message
 
     async def turn(self, state: ChatState, ask: Ask) -> ChatState:

@@ -224,8 +224,6 @@ class _Connection:
 
     def __init__(self, target: Any, start_timeout_s: float) -> None:
         command = _with_its_group(target) if isinstance(target, StdioServerParameters) else None
-        self.portal: BlockingPortal
-        self.client: Client
         self._started: Future[dict[str, Tool]] = Future()
         self._stderr = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115
         stderr: Any = self._stderr

@@ -59,12 +59,13 @@ def known_names(what: str, names: Any, known: Iterable[str]) -> tuple[str, ...]:
         ConfigError: one of them is not known.
     """
     alone = isinstance(names, str) or not isinstance(names, Iterable)
-    wanted, there = [names] if alone else list(names), list(known)
+    wanted, there = [names] if alone else list(names), dict.fromkeys(known)
     for name in wanted:
-        if name not in there:
-            near = f"{closest(str(name), there)}; there are {listed(there) or 'none'}"
+        if not isinstance(name, str) or name not in there:
+            near = f"{closest(str(name), there)}; there are {listed([*there]) or 'none'}"
             raise ConfigError(f"there is no {what} {brief(name)}{near}")
-    return tuple(name for name in there if name in wanted)
+    chosen = set(wanted)
+    return tuple(name for name in there if name in chosen)
 
 
 def _checked(

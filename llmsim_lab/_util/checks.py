@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
+from llmsim_lab._util.text import brief, closest, listed
 from llmsim_lab.errors import ConfigError
 
 
@@ -43,6 +45,27 @@ def real_number(
     """
     fits = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     return float(_checked(name, value, fits, "a finite number", least, most))
+
+
+def known_names(what: str, names: Any, known: Iterable[str]) -> tuple[str, ...]:
+    """Return one name or several, in the order of those that there are.
+
+    Args:
+        what: they name, such as ``agent``.
+        names: what was given.
+        known: those that there are.
+
+    Raises:
+        ConfigError: one of them is not known.
+    """
+    alone = isinstance(names, str) or not isinstance(names, Iterable)
+    wanted, there = [names] if alone else list(names), dict.fromkeys(known)
+    for name in wanted:
+        if not isinstance(name, str) or name not in there:
+            near = f"{closest(str(name), there)}; there are {listed([*there]) or 'none'}"
+            raise ConfigError(f"there is no {what} {brief(name)}{near}")
+    chosen = set(wanted)
+    return tuple(name for name in there if name in chosen)
 
 
 def _checked(

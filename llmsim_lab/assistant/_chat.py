@@ -110,6 +110,7 @@ class Chat(Run[ChatState]):
     """
 
     kind: ClassVar[str] = "assistant"
+    defaults: ClassVar[Mapping[str, Any]] = {"turns": 1000}
 
     user_id: Annotated[str, Field(min_length=1)]
     constitution: str = ""
@@ -118,8 +119,6 @@ class Chat(Run[ChatState]):
     def __init__(
         self, config: Any = None, *, tools: ToolExecutor | None = None, **parameters: Any
     ) -> None:
-        if config is None:
-            parameters.setdefault("turns", 1000)
         # One that continues must not do so without its tools: no tape can hold those.
         begins = parameters.get("state") is None
         self.tools: Any = FunctionTools() if tools is None and begins else tools

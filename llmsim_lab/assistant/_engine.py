@@ -168,7 +168,9 @@ class _Message:
         if pending is not None and answer == "no":
             return self._says("SUCCESS:CANCELLED", f"All right, I will not {_words_of(pending)}.")
         try:
-            toolbox = await Toolbox.of(engine.tool_executor, config.confirm, config.timeout_seconds)
+            toolbox = await Toolbox.of(
+                engine.tool_executor, confirm=config.confirm, timeout_s=config.timeout_seconds
+            )
             if pending is not None:
                 return await self._confirm(pending, toolbox)
             return await self._converse(toolbox)

@@ -223,16 +223,12 @@ class _Connection:
     """
 
     def __init__(self, target: Any, start_timeout_s: float) -> None:
-        is_program = isinstance(target, StdioServerParameters)
-        command = _with_its_group(target) if is_program else None
-        self.portal: BlockingPortal
-        self.client: Client
-        self._start_timeout_s = start_timeout_s
+        command = _with_its_group(target) if isinstance(target, StdioServerParameters) else None
         self._started: Future[dict[str, Tool]] = Future()
         self._stderr = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115
         stderr: Any = self._stderr
         server = stdio_client(command, errlog=stderr) if command else target
-        work = partial(anyio.run, self._hold, server)
+        work = partial(anyio.run, self._hold, server, start_timeout_s)
         self._thread = threading.Thread(target=work, name="llmsim-lab-tools", daemon=True)
         self._thread.start()
         try:
@@ -244,13 +240,13 @@ class _Connection:
             what = f"the tool server {_name(target)!r} could not be started: {said}"
             raise ToolServerError(what) from error
 
-    async def _hold(self, server: Any) -> None:
+    async def _hold(self, server: Any, start_timeout_s: float) -> None:
         """Keep the connection open until it is closed, in its own thread."""
         try:
             import jsonschema  # noqa: F401 - the library would, within the first call's time limit
 
             async with BlockingPortal() as self.portal:
-                with anyio.fail_after(self._start_timeout_s) as limit:
+                with anyio.fail_after(start_timeout_s) as limit:
                     async with Client(server, cache=None) as self.client:
                         page = await self.client.list_tools()
                         tools = [*page.tools]

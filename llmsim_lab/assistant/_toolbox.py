@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, replace
 from itertools import islice
 from typing import Any, Self
@@ -20,12 +20,7 @@ from pydantic import TypeAdapter
 
 from llmsim_lab._util.jsontext import read
 from llmsim_lab._util.text import clip, listed, log_event, whole
-from llmsim_lab.assistant._types import (
-    FunctionCall,
-    ToolDeclaration,
-    ToolExecutor,
-    ToolResult,
-)
+from llmsim_lab.assistant._types import FunctionCall, ToolDeclaration, ToolExecutor, ToolResult
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm._scope import scope
 from llmsim_lab.run._ask import from_outside
@@ -76,8 +71,7 @@ class Toolbox:
     counts as done. A tool's faults are results.
 
     Args:
-        declared: the tools. One whose schema makes no sense is neither offered to the model nor
-            run.
+        tools: as declared. One whose schema makes no sense is neither offered to the model nor run.
         confirm: by tool, whether a call needs the user's yes.
         executor: runs them; not asked for anything in a replay. None where there is none any more,
             as in a recorded run.
@@ -86,13 +80,12 @@ class Toolbox:
 
     def __init__(
         self,
-        declared: Iterable[ToolDeclaration],
+        tools: Sequence[ToolDeclaration],
         confirm: Mapping[str, bool] | None = None,
         *,
         executor: ToolExecutor | None = None,
         timeout_s: float = 25.0,
     ) -> None:
-        tools = tuple(declared)
         self._executor, self._timeout_s = executor, timeout_s
         self._destructive = {t.name for t in tools if t.destructive or deletes_by_name(t.name)}
         if unknown := sorted((confirm or {}).keys() - {tool.name for tool in tools}):
@@ -102,16 +95,15 @@ class Toolbox:
         self.declarations = tuple(filter(None, map(self._admitted, tools)))
 
     @classmethod
-    async def of(
-        cls,
-        executor: ToolExecutor | None,
-        confirm: Mapping[str, bool] | None = None,
-        timeout_s: float = 25.0,
-    ) -> Self:
+    async def of(cls, executor: ToolExecutor | None, **settings: Any) -> Self:
         """Return the tools that exist now, as the executor declares them.
 
         A tool that it does not declare is declared by its name alone, with any arguments: an
         executor that lists a tool wants it used.
+
+        Args:
+            executor: runs them.
+            settings: ``confirm`` and ``timeout_s``.
         """
 
         async def listing() -> Any:
@@ -127,7 +119,7 @@ class Toolbox:
         found = await from_outside("tools", scope().asker or "", listing)
         own = {fields[0]: ToolDeclaration(*fields) for fields in found["declared"]}
         declared = [own.get(name) or ToolDeclaration(name) for name in found["names"]]
-        return cls(declared, confirm, executor=executor, timeout_s=timeout_s)
+        return cls(declared, executor=executor, **settings)
 
     def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
         """Return the tool as it is offered to the model, or None if it cannot be."""
@@ -187,13 +179,12 @@ class Toolbox:
             TapeError: it is to be run, and there is no executor.
         """
 
-        async def running() -> dict[str, Any]:
+        async def running() -> Any:
             tools = _there(self._executor)
             try:
                 async with asyncio.timeout(self._timeout_s):
                     result = await tools.execute(name, parameters, user_id)
-                known = json_ready(result.model_dump())
-                return {key: value for key, value in known.items() if value is not None}
+                return json_ready(result.model_dump(exclude_none=True))
             except TapeError:
                 raise
             except TimeoutError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -106,12 +106,7 @@ def _state_lines(known: Mapping[str, Variable], state: Mapping[str, Any]) -> lis
     ]
 
 
-# The sections are put together by code; recordings name this template in a prompt file's place.
-@cache
-def _template() -> Prompt:
-    return Prompt("{{ user }}", system="{{ system }}", name="agent_context")
-
-
+@dataclass(eq=False)
 class AgentContextBuilder:
     """Builds the prompts of a scenario's agents.
 
@@ -129,24 +124,20 @@ class AgentContextBuilder:
             If false, the sections come in their usual order.
     """
 
-    def __init__(
-        self,
-        time_step_duration: str,
-        simulator_awareness: bool,
-        composed_modules: ComposedModules | None = None,
-        *,
-        variables: Variables | None = None,
-        briefing: Briefing | None = None,
-        roles: Mapping[str, str] | None = None,
-        stable_first: bool = False,
-    ) -> None:
-        self.time_step_duration = time_step_duration
-        self.simulator_awareness = simulator_awareness
-        self.composed_modules = composed_modules or ComposedModules()
-        self.briefing = briefing or Briefing()
-        self.roles = dict(roles or {})
-        self.stable_first = stable_first
-        self.variables = self.composed_modules.variables_with(variables)
+    time_step_duration: str
+    simulator_awareness: bool
+    composed_modules: ComposedModules | None = None
+    _: KW_ONLY
+    variables: Variables | None = None
+    briefing: Briefing = field(default_factory=Briefing)
+    roles: Mapping[str, str] = field(default_factory=dict)
+    stable_first: bool = False
+
+    def __post_init__(self) -> None:
+        # Code puts the sections together; recordings name this in a prompt file's place.
+        self._template = Prompt("{{ user }}", system="{{ system }}", name="agent_context")
+        modules = self.composed_modules or ComposedModules()
+        self._modules, self._known = modules, modules.variables_with(self.variables)
 
     def build_prompt(
         self,
@@ -198,17 +189,17 @@ class AgentContextBuilder:
                 add("SIMULATION", aware, "system")
             else:
                 situation.append(aware)
-        situation += _state_lines(self.variables.global_vars, global_state)
+        situation += _state_lines(self._known.global_vars, global_state)
         situation += bullets("Recent events:", map(event_line, events))
         moment = briefing.moment.replace("{step}", str(step_number))
         add("SITUATION", "\n".join(situation), when=f" ({moment})")
-        own = "\n".join(_state_lines(self.variables.agent_vars, agent_state))
+        own = "\n".join(_state_lines(self._known.agent_vars, agent_state))
         add("YOUR CURRENT STATE", own or "Nothing is recorded.")
         others = {name: words for name, words in other_responses.items() if name != agent_name}
         # With the reader's own name: no other speaker puts words into its mouth either.
         said = quoted(others, [agent_name, *other_responses])
         add("WHAT OTHERS DID", said, when=f" (Step {step_number - 1})")
-        for module in self.composed_modules:
+        for module in self._modules:
             words = module.call("build_agent_context", agent_name, agent_state, global_state) or ""
             title = module.title or humanise(module.name).upper()
             add(title, words.strip(), source=f"module {module.name}")
@@ -219,4 +210,4 @@ class AgentContextBuilder:
         if form:
             add("RESPONSE FORMAT", "\n".join(["Structure your response as:", *form]), closing)
         every = [*spans["system"], *spans["user"]]
-        return RenderedPrompt(**texts, template=_template(), spans=every)
+        return RenderedPrompt(**texts, template=self._template, spans=every)

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
+from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.config import YamlFile, beside
-from llmsim_lab._util.text import among, brief, clip
-from llmsim_lab.context._builder import AgentContextBuilder
+from llmsim_lab._util.text import brief, clip
 from llmsim_lab.context._engine import engine_output_for, engine_prompt, happenings
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
 from llmsim_lab.context._reply import reply_model
@@ -140,7 +140,7 @@ class CrisisSimulation(Run[CrisisState]):
         replies = await ask.each(
             [agent for agent in state.agent_vars if agent not in state.muted],
             self._reply,
-            lambda agent: _read_by(agent, after, number, self._builder),
+            lambda agent: self._read_by(agent, after, number),
             tag="agent",
             otherwise=lambda _: self._reply.saying(""),
         )
@@ -191,20 +191,13 @@ class CrisisSimulation(Run[CrisisState]):
         for item in told if isinstance(told, list | tuple) else [told]:
             words = item if isinstance(item, Mapping) else {"description": item}
             pending.append(Happening(**{"type": OUTSIDE, "source": OUTSIDE, **words}))
-        muted, agents = left.pop("muted", state.muted), list(state.agent_vars)
-        muted = (muted,) if isinstance(muted, str) else muted
-        if not isinstance(muted, tuple | list) or not all(name in agents for name in muted):
-            raise ConfigError(
-                f"muted: {muted!r:.60} are not agents; name some of: {', '.join(agents)}"
-            )
+        muted = known_names("agent", left.pop("muted", state.muted), state.agent_vars)
         for name, value in left.items():
             agent, dot, own = name.rpartition(".")  # an agent's name may have a dot
             record = world.change(agent if dot else None, own, value, OUTSIDE)
             # For a model an impossible value is a record; a person can correct it.
             if record.status == "failed":
                 raise ConfigError(f"{name} = {value!r}: {record.reason}")
-        # In the agents' order, so that equal states are equal however they came about.
-        muted = tuple(agent for agent in agents if agent in muted)
         return state.replace(**world.get_current_state(), pending=tuple(pending), muted=muted)
 
     def world(self, state: CrisisState) -> GameEngine:
@@ -218,7 +211,8 @@ class CrisisSimulation(Run[CrisisState]):
             raise ConfigError(
                 f"the state has agents {list(state.agent_vars)}; the scenario's are {agents}"
             )
-        return self.scenario.engine(self.modules, state.global_vars, state.agent_vars)
+        now = state.global_vars, state.agent_vars, self.modules
+        return GameEngine(*now, variables=self.scenario.variables, closed=True)
 
     @classmethod
     def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
@@ -233,19 +227,16 @@ class CrisisSimulation(Run[CrisisState]):
 
         What it read in turns that were played is in ``calls``.
         """
-        if agent not in self.scenario.agents:
-            raise ConfigError(f"there is no agent {agent!r}{among(agent, self.scenario.agents)}")
+        [agent] = known_names("agent", agent, self.scenario.agents)
         now = self.state
-        return _read_by(agent, now.replace(events=now.pending), self.turn_number + 1, self._builder)
+        return self._read_by(agent, now.replace(events=now.pending), self.turn_number + 1)
+
+    def _read_by(self, agent: str, state: CrisisState, number: int) -> RenderedPrompt:
+        own, world, said = state.agent_vars[agent], state.global_vars, state.responses
+        events = [item.model_dump() for item in state.events]
+        return self._builder.build_prompt(agent, number, own, world, said, events)
 
     @property
     def code_digests(self) -> dict[str, str]:
         """Digests of the modules, and of a derived class's own code."""
         return {**super().code_digests, **{module.name: module.digest for module in self.modules}}
-
-
-def _read_by(
-    agent: str, state: CrisisState, number: int, builder: AgentContextBuilder
-) -> RenderedPrompt:
-    own, events = state.agent_vars[agent], [item.model_dump() for item in state.events]
-    return builder.build_prompt(agent, number, own, state.global_vars, state.responses, events)

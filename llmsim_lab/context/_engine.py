@@ -10,21 +10,19 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, NotRequired
+from typing import Annotated, Any, NotRequired
 
-from pydantic import ConfigDict, GetJsonSchemaHandler, create_model, with_config
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import ConfigDict, WithJsonSchema, create_model, with_config
 from typing_extensions import TypedDict
 
+from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.config import Words
-from llmsim_lab._util.text import among, rounded
+from llmsim_lab._util.text import rounded
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.context._builder import event_line, quoted
 from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._variables import Variable, Variables, value_text
 from llmsim_lab.context._world import GameEngine, apply_deterministic_updates
-from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -76,16 +74,6 @@ class EngineOutput(Decision):
     events: list[Event]
     reasoning: str
 
-    of_scenario: ClassVar[str] = ""
-    """The JSON schema of one scenario's answers; see ``engine_output_for``."""
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        own: JsonSchemaValue = json.loads(cls.of_scenario) if cls.of_scenario else handler(core)
-        return own
-
 
 def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[EngineOutput]:
     """Return ``EngineOutput`` with this scenario's schema, for ``LLMClient.call_with_retry``.
@@ -107,14 +95,14 @@ def engine_output_for(engine: GameEngine, *, max_events: int = 3) -> type[Engine
         "global_vars": _changes(engine.variables.global_vars),
         "agent_vars": _object(dict.fromkeys(engine.agents, own), optional=True),
     }
-    schema = {
-        "state_updates": _object(updates),
-        "events": {"type": "array", "maxItems": max_events, "items": event},
-        "reasoning": text,
-    }
-    model = create_model("EngineOutput", __base__=EngineOutput)
-    model.of_scenario = json.dumps(_object(schema))  # each who reads it has a schema to change
-    return model
+    events = {"type": "array", "maxItems": max_events, "items": event}
+    return create_model(
+        "EngineOutput",
+        __base__=EngineOutput,
+        state_updates=Annotated[StateUpdates, WithJsonSchema(_object(updates))],
+        events=Annotated[list[Event], WithJsonSchema(events)],
+        reasoning=Annotated[str, WithJsonSchema(text)],
+    )
 
 
 def _object(properties: Mapping[str, Any], *, optional: bool = False) -> dict[str, Any]:
@@ -211,8 +199,7 @@ def engine_prompt(
         "actions": quoted(said, agents),
     }
     wanted = {name: value for name, value in slots.items() if name in prompt.slots}
-    sources = {name: words for name, words in _SOURCES.items() if name in wanted}
-    return prompt.render(**wanted).sourced(sources, step=step_number, before=step_number - 1)
+    return prompt.render(**wanted).sourced(_SOURCES, step=step_number, before=step_number - 1)
 
 
 class SimulatorAgent:
@@ -256,8 +243,7 @@ class SimulatorAgent:
         """
         # A copy: a turn that fails or is cancelled must not leave half of its changes.
         world = copy.deepcopy(self.game_engine)
-        if unknown := [name for name in agent_responses if name not in world.agents]:
-            raise ConfigError(f"there is no agent {unknown[0]!r}{among(unknown[0], world.agents)}")
+        known_names("agent", agent_responses, world.agents)
         apply_deterministic_updates(self.composed_modules, world, step_number)
         # The engine reads what agents know already and what is pending; they what is new.
         known, prompt = (*self._known, *self._pending), Prompt.load("crisis_engine")

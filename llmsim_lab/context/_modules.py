@@ -8,7 +8,6 @@ what it must not, the turn stops with a ``ModuleError``.
 
 from __future__ import annotations
 
-import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,13 +17,13 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
 
+from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.text import among
-from llmsim_lab.context._variables import Variables
+from llmsim_lab.context._variables import Variable, Variables
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts._prompt import digest_of
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "build_agent_context": ((str, NoneType), "a text or None"),
     "compute_state_updates": ((dict,), "a dict; {} changes nothing"),
@@ -167,8 +166,20 @@ class ComposedModules:
         Raises:
             ConfigError: a variable is defined twice.
         """
-        modules = [(f"module {module.name!r}", module.variables) for module in self.modules]
-        return Variables.together([("the scenario", own or Variables()), *modules])
+        owners: dict[str, str] = {}
+        found: dict[str, dict[str, Variable]] = {"global_vars": {}, "agent_vars": {}}
+        parts = {f"module {module.name!r}": module.variables for module in self.modules}
+        for owner, part in {"the scenario": own or Variables(), **parts}.items():
+            for kind, definitions in part:
+                for name in definitions:
+                    if name in owners:
+                        raise ConfigError(
+                            f"{owner} defines the variable {name!r}, which {owners[name]} defines "
+                            "already; rename one, or leave one out"
+                        )
+                    owners[name] = owner
+                found[kind] |= definitions
+        return Variables(**found)
 
     def silenced(self, *names: str) -> ComposedModules:
         """Return the composition with some modules that say and change nothing.
@@ -179,9 +190,7 @@ class ComposedModules:
         Raises:
             ConfigError: there is no such module.
         """
-        known = [module.name for module in self.modules]
-        if unknown := [name for name in names if name not in known]:
-            raise ConfigError(f"no module {unknown[0]!r}{among(unknown[0], known)}")
+        known_names("module", names, [module.name for module in self.modules])
         # The requirements stay too: the order of the other modules must not change.
         quiet = {"code": None, "code_text": ""}
         return ComposedModules(
@@ -231,17 +240,12 @@ class ModuleLoader:
         return ComposedModules(found.values())
 
     def _read(self, name: str) -> BehaviorModule:
-        # Before anything is looked up: "../elsewhere/name" would lead out of the folders.
-        if not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"module name {name!r} is not a plain name: letters, digits, '_' and '-', no "
-                "folders and no ending"
-            )
-        paths = [path for folder in self.folders if (path := folder / f"{name}.yaml").exists()]
+        # Looked for among what is there: "../elsewhere/name" would lead out of the folders.
+        files = sorted(path for folder in self.folders for path in folder.glob("*.yaml"))
+        paths = [path for path in files if path.stem == name]
         if not paths:
-            there = sorted({path.stem for it in self.folders for path in it.glob("*.yaml")})
-            folders = ", ".join(map(str, self.folders))
-            raise ConfigError(f"there is no module {name!r} in {folders}{among(name, there)}")
+            folders, there = ", ".join(map(str, self.folders)), [path.stem for path in files]
+            raise ConfigError(f"there is no module {name!r:.80} in {folders}{among(name, there)}")
         # Not simply the first: which code is run must not depend on the order of the folders.
         if len(paths) > 1:
             raise ConfigError(f"module {name!r} is there twice: {', '.join(map(str, paths))}")

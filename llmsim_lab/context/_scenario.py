@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -98,8 +97,9 @@ class CrisisScenario(Settings):
         # By its ending, not by looking for a file: what a name means must not depend on the folder.
         path = Path(name)
         if isinstance(name, str) and path.suffix not in (".yaml", ".yml"):
-            path = data_path("scenarios") / f"{name}.yaml"
-            if not path.is_file():
+            shipped = data_path("scenarios")
+            path = shipped / f"{name}.yaml"
+            if path not in shipped.iterdir():  # of a very long name ``is_file`` raises
                 raise ConfigError(
                     f"no scenario {name!r:.80} ships with the package; strait does. For one of "
                     "your own give its file's path, ending in .yaml"
@@ -117,30 +117,18 @@ class CrisisScenario(Settings):
         """
         return (loader or ModuleLoader()).load(self.modules)
 
-    def engine(
-        self,
-        modules: ComposedModules | None = None,
-        global_vars: Mapping[str, Any] | None = None,
-        agent_vars: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> GameEngine:
-        """Return the world at the start, or in a state.
+    def engine(self, modules: ComposedModules | None = None) -> GameEngine:
+        """Return the world at the start.
 
         Args:
             modules: what ``compose`` returned; composed anew if None.
-            global_vars: the world's variables; at the start if None.
-            agent_vars: the agents'.
 
         Raises:
             ConfigError: a value is impossible or missing, or of a variable that is not defined.
         """
-        start = {name: agent.vars for name, agent in self.agents.items()}
-        return GameEngine(
-            self.global_vars if global_vars is None else global_vars,
-            start if agent_vars is None else agent_vars,
-            self.compose() if modules is None else modules,
-            variables=self.variables,
-            closed=True,
-        )
+        modules = self.compose() if modules is None else modules
+        agents = {name: agent.vars for name, agent in self.agents.items()}
+        return GameEngine(self.global_vars, agents, modules, variables=self.variables, closed=True)
 
     def builder(
         self, modules: ComposedModules | None = None, **options: Any

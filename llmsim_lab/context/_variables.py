@@ -7,7 +7,6 @@ moved into its bounds, and no text is read as a number.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -247,30 +246,6 @@ class Variables(Settings):
 
     global_vars: dict[_Name, Variable] = Field(default_factory=dict)
     agent_vars: dict[_Name, Variable] = Field(default_factory=dict)
-
-    @classmethod
-    def together(cls, parts: Iterable[tuple[str, Variables]]) -> Variables:
-        """Return all definitions together, in order.
-
-        Args:
-            parts: each with who defines it, in words.
-
-        Raises:
-            ConfigError: a variable is defined twice.
-        """
-        owners: dict[str, str] = {}
-        found: dict[str, dict[str, Variable]] = {"global_vars": {}, "agent_vars": {}}
-        for owner, part in parts:
-            for kind, own in part:
-                for name in own:
-                    if name in owners:
-                        raise ConfigError(
-                            f"{owner} defines the variable {name!r}, which {owners[name]} defines "
-                            "already; rename one, or leave one out"
-                        )
-                    owners[name] = owner
-                found[kind] |= own
-        return cls(**found)
 
 
 def humanise(name: str) -> str:

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.html import visible
 from llmsim_lab._util.text import among
@@ -115,9 +116,7 @@ class Statechart:
         self.timeouts = dict(timeouts or {})
         named = [initial, *self.timeouts]
         named += [state for move in self.transitions for state in (move.source, move.target)]
-        if unknown := [state for state in named if state not in self.states]:
-            what = f"chart: there is no state {unknown[0]!s}"
-            raise ConfigError(f"{what}{among(unknown[0], self.states)}")
+        known_names("chart state", map(str, named), map(str, self.states))
 
     @classmethod
     def load(

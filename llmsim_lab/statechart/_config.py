@@ -22,8 +22,7 @@ _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
 
 Name = Annotated[str, StringConstraints(strip_whitespace=True, max_length=100, pattern=_ONE_LINE)]
 Topic = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, to_lower=True, max_length=60, pattern=_ONE_LINE),
+    str, StringConstraints(strip_whitespace=True, to_lower=True, max_length=60, pattern=_ONE_LINE)
 ]
 _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 

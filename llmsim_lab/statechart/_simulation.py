@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import ValidationError
-
-from llmsim_lab._util.text import faults, listed
+from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run
@@ -138,19 +136,13 @@ class SocialSimulation(Run[SocialState]):
                 "banned, a list of names, and post: {'author': ..., 'text': ..., 'topics': [...]}"
             )
         if "banned" in values:
-            named, there = values["banned"], [person.name for person in state.people]
-            banned = {named} if isinstance(named, str) else set(named)
-            if unknown := banned - set(there):
-                what = f"there is no user {min(unknown)!r} to ban"
-                raise ConfigError(f"{what}; the users are {listed(there)}")
+            banned = known_names("user", values["banned"], [it.name for it in state.people])
             people = (person._replace(banned=person.name in banned) for person in state.people)
             state = state.replace(people=tuple(people))
         if "post" not in values:
             return state
-        try:
-            words = PostConfig.model_validate(values["post"])
-        except ValidationError as error:
-            raise ConfigError(f"post.{faults(error)}") from error
+        post = values["post"]
+        words = PostConfig(**(post if isinstance(post, Mapping) else {"text": post}))
         return self._posted(state, [words])
 
     def _posted(self, state: SocialState, words: Sequence[PostConfig]) -> SocialState:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -238,7 +238,8 @@ def next_state(
         config: how long posts circulate.
     """
     number, at_hand = state.at + 1, state.at_hand
-    counts = answers(likes, posts)
+    counts = Counter[tuple[int | None, str]]((like.post, "like") for like in likes)
+    counts.update((post.parent, post.kind) for post in posts)
     received = [
         FeedEntry(
             post, *(n + counts[post.id, how] for n, how in zip(before, RECEIVED, strict=True))
@@ -275,10 +276,3 @@ def next_state(
         moves=tuple(moves),
         likes=tuple(likes),
     )
-
-
-def answers(likes: Iterable[Like], posts: Iterable[Post]) -> Counter[tuple[int | None, str]]:
-    """Return how often each post was liked, answered and reshared, by its id and the kind."""
-    counts = Counter[tuple[int | None, str]]((like.post, "like") for like in likes)
-    counts.update((post.parent, post.kind) for post in posts)
-    return counts

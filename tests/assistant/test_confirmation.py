@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from assistant_kit import MemoryTasks, call, context, conversation, engine
+from assistant_kit import MemoryTasks, call, context, engine
 
 from llmsim_lab.assistant import LLMAgentEngine
 from llmsim_lab.assistant._engine import yes_or_no
@@ -68,16 +68,6 @@ async def test_a_pending_action_belongs_to_its_user_and_conversation(
     assert "confirmation_ignored" in caplog.text
     assert tools.ran == []
     assert (await answer(made, pending)).text == "Done: delete task 1."
-
-
-async def test_a_conversation_that_is_given_anothers_state_cannot_confirm_it() -> None:
-    tools = MemoryTasks(ann=["Buy milk"], bob=["Call mum"])
-    made = engine(call("delete_task", task_id=1), "Hello.", tools=tools)
-    ann = conversation(made)
-    await ann.send("Delete task 1")
-    bob = conversation(made, user_id="bob", state=ann.state)
-    assert (await bob.send("yes")).text == "Hello."
-    assert tools.ran == []
 
 
 @pytest.mark.parametrize("at_once", [False, True])

@@ -22,8 +22,7 @@ from llmsim_lab import data_path
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason, ModuleError, TapeMiss
 from llmsim_lab.llm._chains import FORGIVEN
-from llmsim_lab.run import load, replay, resume
-from llmsim_lab.types import ChatRequest
+from llmsim_lab.run import load, replay
 
 
 def prompts_to(simulation: CrisisSimulation, player: str) -> list[str]:
@@ -105,23 +104,6 @@ def test_the_shipped_tape_replays_to_what_was_recorded() -> None:
     assert replay(path).turns == load(path).turns
 
 
-def test_a_run_continues_after_it_was_stopped_in_the_middle_of_a_turn(tmp_path: Path) -> None:
-    def dying(request: ChatRequest) -> Any:
-        if request.site and (request.site.agent, request.site.turn) == ("Bo", 2):
-            raise KeyboardInterrupt
-        return answer(request)
-
-    whole, simulation = make_crisis(), make_crisis(tmp_path / "a.tape", replies=dying)
-    whole.run(3)
-    with pytest.raises(KeyboardInterrupt):
-        simulation.run(3)
-    simulation.close()
-    again = resume(tmp_path / "a.tape", llm_client=crisis_client())
-    again.run(2)
-    assert [turn.state for turn in again.turns] == [turn.state for turn in whole.turns]
-    assert [request.site.turn for request in requests_to(again, "world") if request.site] == [3]
-
-
 def test_a_replay_with_changed_module_code_says_so(tmp_path: Path) -> None:
     code = "def build_agent_context(agent_name, agent_state, global_state):\n    return 'Thirst.'\n"
     write_module(tmp_path, "thirst", "title: THIRST", code)
@@ -173,8 +155,8 @@ def test_a_muted_agent_is_not_asked_until_it_is_unmuted() -> None:
         ({"water": 300}, "water = 300: 300 is above the greatest value"),
         ({"Bo.trust": "7"}, r"Bo.trust = '7': '7' is str, not a number"),
         ({"Eve.trust": 1}, "unknown agent"),
-        ({"muted": "Eve"}, r"muted: \('Eve',\) are not agents; name some of: Ada, Bo"),
-        ({"muted": 3}, "muted: 3 are not agents"),
+        ({"muted": "Eve"}, "there is no agent 'Eve'; there are Ada, Bo"),
+        ({"muted": 3}, "there is no agent 3; there are"),
         ({"events": 3}, "Happening: description: Input should be a valid string"),
         ({"events": ["  "]}, "it says nothing"),
         ({"events": [{"text": "Rain"}]}, "text: Extra inputs are not permitted"),

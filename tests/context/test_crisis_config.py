@@ -33,6 +33,7 @@ def test_a_file_configures_a_run_and_a_scenarios_file_is_one(tmp_path: Path) -> 
     ("text", "message"),
     [
         ("scenario: nowhere", "no scenario 'nowhere' ships"),
+        (f"scenario: {'x' * 5000}", "no scenario 'xxx.* ships"),
         ("scenario: nowhere.yaml", "cannot read the configuration"),
         ("title: x", "time_step_duration"),
         (RIVER.replace("Ada", '"A: b"'), "line 4: .*should match pattern"),

@@ -4,11 +4,9 @@ import re
 from typing import Any
 
 import pytest
-from context_kit import make_variables
 from pydantic import TypeAdapter, ValidationError
 
 from llmsim_lab.context._variables import Variable
-from llmsim_lab.errors import ConfigError
 
 OPEN = {"type": "choice", "options": ["Open", "Shut"]}
 
@@ -87,9 +85,3 @@ def test_the_schema_limits_a_model_to_the_values(definition: Any, schema: Any) -
 def test_a_definition_that_makes_no_sense_is_refused(definition: Any, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         variable(**definition)
-
-
-def test_the_same_variable_from_two_sides_is_refused_naming_both() -> None:
-    part = make_variables(global_vars={"tax": {"type": "percent"}})
-    with pytest.raises(ConfigError, match="B defines the variable 'tax', which A defines already"):
-        part.together([("A", part), ("B", part)])

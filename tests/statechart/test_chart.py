@@ -69,7 +69,7 @@ def test_a_guard_sees_agent_and_context_and_raises_what_it_raises() -> None:
     ],
 )
 def test_an_unknown_state_is_refused_by_its_name(moves: Any, initial: Any, timeouts: Any) -> None:
-    with pytest.raises(ConfigError, match="no state dark; there are red"):
+    with pytest.raises(ConfigError, match="no chart state 'dark'; there are red"):
         Statechart([Light.RED], moves, initial, timeouts=timeouts)
 
 

@@ -187,8 +187,13 @@ def test_an_injected_post_is_seen_by_others_not_by_its_author() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"banned": ["Nobody"]}, "there is no user 'Nobody' to ban; the users are User 1, User 2"),
-        ({"post": {"author": "A", "text": " ", "topics": ["x"]}}, "post.text: it says nothing"),
+        ({"banned": ["Nobody"]}, "there is no user 'Nobody'; there are User 1, User 2"),
+        ({"banned": 5}, "there is no user 5; there are User 1"),
+        (
+            {"post": {"author": "A", "text": " ", "topics": ["x"]}},
+            "PostConfig: text: it says nothing",
+        ),
+        ({"post": 5}, "PostConfig: author: Field required; text: .*string"),
         ({"idle": 3}, "'idle' is nothing that can be set in a SocialSimulation; it takes banned,"),
     ],
 )

@@ -93,6 +93,10 @@ class CrisisSimulation(Run[CrisisState]):
         "turns": 6,
         "llm": LLMConfig(max_tokens=600, max_text_chars=300, timeout_s=180),
     }
+    gone: ClassVar[Mapping[str, str]] = {
+        "engine": "say who answers by the seat: players={'engine': 'rule'}",
+        "agents": "say who answers by the seat: players={'agent': 'rule', 'Japan': 'person'}",
+    }
     scenario: Annotated[CrisisScenario, BeforeValidator(_scenario)]
     module_folders: tuple[Annotated[Path, AfterValidator(beside)], ...] = ()
     stable_first: bool = True

@@ -143,6 +143,8 @@ class Run(Generic[StateT]):
     state_type: ClassVar[Any] = State
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Other defaults of the parameters that every run has: ``{"turns": 6}``."""
+    gone: ClassVar[Mapping[str, str]] = {}
+    """What to write in place of parameters that there were: sentences by their names."""
     name = Parameter("name", "run")
     seed = Parameter("seed", 0)
 

@@ -249,6 +249,14 @@ class Simulation(Run[Economy]):
 
     kind: ClassVar[str] = "economic"
     defaults: ClassVar[Mapping[str, Any]] = {"name": "economy"}
+    gone: ClassVar[Mapping[str, str]] = {
+        "agents": "say who decides by the seat, players={'Ann': NationAgent(...)}; the nations are "
+        "nations=['Ann', ...]",
+        "start": "write start_at: 1979Q3",
+        "engine_prompt": "edit the prompt engine_interest_rate in a fork, fork(prompt=...)",
+        "shock": "a shock is set at the turn before the one that it hits: {turn: 3, set: "
+        "{shock.supply: 4}}",
+    }
 
     start_at: Annotated[str, AfterValidator(_in_the_data)] | None = None
     nations: Annotated[tuple[Nation, ...], Field(min_length=1), AfterValidator(_different)] = (

@@ -35,6 +35,8 @@ def test_a_file_configures_a_run_and_a_scenarios_file_is_one(tmp_path: Path) -> 
         ("scenario: nowhere", "no scenario 'nowhere' ships"),
         (f"scenario: {'x' * 5000}", "no scenario 'xxx.* ships"),
         ("scenario: nowhere.yaml", "cannot read the configuration"),
+        ("scenario: strait\nagents: rule", "line 3: agents: .*players={'agent': 'rule'"),
+        ("scenario: strait\nengine: rule", "players={'engine': 'rule'}"),
         ("title: x", "time_step_duration"),
         (RIVER.replace("Ada", '"A: b"'), "line 4: .*should match pattern"),
     ],

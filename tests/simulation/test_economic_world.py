@@ -358,6 +358,9 @@ def test_what_no_economy_has_cannot_be_set(values: dict[str, Any], message: str)
         ({"nations": [{"name": "Ann", "kind": "taylor"}]}, r"players: \{Ann: rule\}"),
         ({"validator": {"kind": "always_valid"}}, r"players=\{'validator': ...\}"),
         ({"engine": EconomicEngine()}, r"players=\{'engine': ...\}"),
+        ({"agents": [Cutting("Ann")]}, r"players={'Ann': NationAgent\(...\)}"),
+        ({"start": "1979Q3"}, "write start_at"),
+        ({"shock": {"supply": 1}}, r"turn before the one that it hits: \{turn: 3, set: \{shock"),
         (
             {"interventions": [{"turn": 4, "shock": {"supply": 1}}]},
             "shock: unknown; there are turn, set, note; new values go by name",
@@ -473,6 +476,7 @@ def read(folder: Path, text: str) -> SimulationConfig:
         ("engine:\n  max_moves: 1", "run.yaml, line 2: engine.max_moves: unknown key"),
         ("turns: -1", "line 1: turns: Input should be greater than or equal to 0 (it is -1)"),
         ("seed: 1\nstart_at: 2015Q1", "line 2: start_at: quarter=2015Q1 is outside the data"),
+        ("start: 1979Q3", "line 1: start: write start_at: 1979Q3"),
     ],
 )
 def test_a_fault_in_a_file_is_explained(tmp_path: Path, text: str, message: str) -> None:

@@ -16,6 +16,7 @@ import dataclasses
 import inspect
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any
@@ -37,8 +38,6 @@ MAX_OUTPUT = 1_000_000
 MAX_STEPS = 200_000
 """Of filling a template; a loop takes as many for each value as its body has parts."""
 
-Values = Mapping[str, Any]
-"""Of slots, by name."""
 Place = tuple[int, int, str]
 """Where a value begins and ends in the text, and its slots."""
 Filled = tuple[str, list[Place]]
@@ -153,10 +152,9 @@ class _Environment(jinja2.Environment):
         elif isinstance(argument, str):
             if not argument.startswith("_") and argument in _fields(obj):
                 return getattr(obj, argument)
-        elif (
-            isinstance(obj, Sequence) and type(argument) is int and -len(obj) <= argument < len(obj)
-        ):
-            return obj[argument]
+        elif isinstance(obj, Sequence) and type(argument) is int:
+            with suppress(IndexError):
+                return obj[argument]
         return _Missing(obj=obj, name=argument)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -316,17 +314,15 @@ class _CheckedTree(NodeVisitor):
                 self.slots |= slots
             case nodes.Filter(node=nodes.Expr(), dyn_args=None, dyn_kwargs=None):
                 self._filter(node)
-            case nodes.Compare():
+            case nodes.Compare() | nodes.Operand():
                 self.generic_visit(node)
-                sides: list[Any] = [node, *node.ops]
-                for side in sides:
-                    side.expr = _filtered(side.expr, "operand")
+                node.expr = _filtered(node.expr, "operand")
             case nodes.Const(value=int() | float() as number) if abs(number) > 1e300:
                 # Python cannot write longer ones than some thousands of digits, nor infinity.
                 raise PromptError(f"line {node.lineno}: it holds a number that is too large")
             case (
                 (nodes.Const() | nodes.Neg(node=nodes.Const(value=int() | float())))
-                | (nodes.If() | nodes.Scope() | nodes.Getattr() | nodes.Getitem() | nodes.Operand())
+                | (nodes.If() | nodes.Scope() | nodes.Getattr() | nodes.Getitem())
                 | (nodes.And() | nodes.Or() | nodes.Not())
             ):
                 self.generic_visit(node)
@@ -416,7 +412,7 @@ class Template:
         except ValueError as error:
             raise PromptError(f"{where}, {error}") from error
 
-    def sharing(self, values: Values) -> Callable[[Values], Filled]:
+    def sharing(self, values: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Filled]:
         """Return what fills the other slots, any number of times; these are filled once.
 
         Both give the text and where its values are, and raise the same. Values that have no slot
@@ -437,7 +433,7 @@ class Template:
             parts += [(self._fill(group, values), set())] if is_known else group
         return lambda mine: self._fill(parts, {**values, **mine})
 
-    def _fill(self, parts: Iterable[tuple[_Part, set[str]]], values: Values) -> Filled:
+    def _fill(self, parts: Iterable[tuple[_Part, set[str]]], values: Mapping[str, Any]) -> Filled:
         filling = _Filling()
         context = None
         try:
@@ -447,8 +443,8 @@ class Template:
                 elif isinstance(part, str):
                     filling.add(filling.value(values[part], part))
                 else:
-                    seen = {**values, _FILLING: filling}
-                    context = context or Context(_ENVIRONMENT, seen, None, {})
+                    if context is None:
+                        context = Context(_ENVIRONMENT, {**values, _FILLING: filling}, None, {})
                     # Piece by piece: where one goes is known once those before it are counted.
                     for piece in part(context):
                         filling.add(piece)

@@ -140,10 +140,9 @@ class Origin(NamedTuple):
         form = _form_in(self.form)
         count = len(form["system"]) + len(form["user"])
         sections = bool(self.spans) and isinstance(self.spans[0], list | tuple)
+        kept = self.spans if sections else (self.spans, [None] * count)
         # A tape recorded by an earlier version may have a third list, which is not read.
-        lengths, tokens, *_ = self.spans if sections else (self.spans, [None] * count)
-        lengths = _adapter(_Lengths).validate_python(lengths)
-        tokens = _adapter(_Tokens).validate_python(tokens)
+        lengths, tokens = _adapter(_Kept).validate_python(tuple(kept[:2]))
         if len(lengths) != len(form["user"]) or len(tokens) != count:
             raise ValueError(
                 f"{len(form['user'])} values of the user message have {len(lengths)} lengths, "
@@ -161,7 +160,7 @@ class Origin(NamedTuple):
                         f"{clip(name, 60)!r} ends at {end}, and the {role} message has {limit} "
                         "characters"
                     )
-                source = clip(_FACT.sub(lambda at: facts.get(at[1], at[0]), words), MAX_WORDS)
+                source = _FACT.sub(lambda at: facts.get(at[1], at[0]), words)[:MAX_WORDS]
                 yield Span(name, role, start, end, source, next(tokens_left))
 
 
@@ -176,7 +175,7 @@ _COUNT = Annotated[int, Field(strict=True, ge=0, le=1 << 31)]
 _WORDS = Annotated[str, Field(max_length=MAX_WORDS)]
 _SYSTEM = Annotated[list[tuple[_COUNT, _COUNT, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
 _USER = Annotated[list[tuple[_COUNT, None, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
-_Lengths, _Tokens = list[_COUNT], list[_COUNT | None]
+_Kept = tuple[list[_COUNT], list[_COUNT | None]]
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -201,8 +200,8 @@ def _form_of(
     for role, gap, length, name, source in values:
         # An expression that mixes slots has all of their names and sources.
         words = "; ".join([known[slot] for slot in name.split(", ") if slot in known])
-        parts[role].append((gap, length, clip(name, MAX_WORDS), clip(words or source, MAX_WORDS)))
-    parts["facts"] = {clip(name, MAX_WORDS): fact for name, fact in facts}
+        parts[role].append((gap, length, name[:MAX_WORDS], (words or source)[:MAX_WORDS]))
+    parts["facts"] = {name[:MAX_WORDS]: fact for name, fact in facts}
     text = json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
     # With a question mark for half a character, which no file holds.
     return sys.intern(text.encode(errors="replace").decode())
@@ -220,7 +219,7 @@ def _relative(fact: object, agent: str | None, turn: int | None) -> _Fact:
         return None
     if type(fact) is int and turn is not None and -1 <= fact - turn <= 0:
         return fact - turn
-    return clip(str(fact), MAX_WORDS)
+    return str(fact)[:MAX_WORDS]
 
 
 def _absolute(fact: _Fact, agent: str | None, turn: int | None) -> str:

@@ -240,39 +240,28 @@ def _load_shipped(name: str) -> Prompt:
 class RenderedPrompt(str):
     """A prompt with its slots filled: a string that knows its parts and where they came from.
 
-    Attributes:
+    Args:
         system: the system message, empty if there is none.
         user: the user message.
         template: the prompt it was rendered from.
-        places: where the values stand, system first, without the words of ``sourced``.
+        spans: where the parts came from: system first, in the order of the text.
+
+    Attributes:
+        places: those spans, without the words of ``sourced``.
     """
 
     __slots__ = ("_sources", "places", "system", "template", "user")
 
-    system: str
-    user: str
-    template: Prompt
-    places: Sequence[Part]
-    _sources: tuple[Mapping[str, str], Mapping[str, object]]
+    def __new__(cls, *, system: str, user: str, **_: object) -> Self:
+        """Join the parts with an empty line."""
+        return super().__new__(cls, f"{system}\n\n{user}" if system else user)
 
-    def __new__(
-        cls, *, system: str, user: str, template: Prompt, spans: Sequence[Part]
-    ) -> RenderedPrompt:
-        """Join the parts with an empty line.
-
-        Args:
-            system: the system message.
-            user: the user message.
-            template: what they were rendered from.
-            spans: where the parts came from: system first, in the order of the text.
-        """
-        self = str.__new__(cls, f"{system}\n\n{user}" if system else user)
+    def __init__(self, *, system: str, user: str, template: Prompt, spans: Sequence[Part]) -> None:
         self.system = system
         self.user = user
         self.template = template
         self.places = spans
-        self._sources = {}, {}
-        return self
+        self._sources: tuple[Mapping[str, str], Mapping[str, object]] = {}, {}
 
     def sourced(self, sources: Mapping[str, str], /, **facts: object) -> Self:
         """Record where the slots' values came from; returns the prompt itself.

@@ -6,14 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from llmsim_lab._util.html import (
-    details,
-    join,
-    pairs,
-    pre,
-    safe,
-    table,
-)
+from llmsim_lab._util.html import details, join, pairs, pre, safe, table
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -29,7 +29,9 @@ else:
                 return super().__call__(*args, **values)
             except ValidationError as error:
                 names = [field.alias or name for name, field in cls.model_fields.items()]
-                what = faults(error, names)
+                gone: Mapping[str, str] = getattr(cls, "gone", {})
+                old = next((name for name in values if name in gone), "")
+                what = f"{old}: {gone[old]}" if old else faults(error, names)
             # Here, so that it has no cause or context, whose texts have a wrong value: maybe a key.
             raise ConfigError(f"{cls.__name__}: {what}")
 
@@ -120,6 +122,8 @@ class YamlFile:
         location = fault["loc"]
         if fault["type"] != "extra_forbidden":
             return f"{self.place(location)}: {fault_text(fault)}"
+        if way := getattr(model, "gone", {}).get(".".join(map(str, location))):
+            return self.fault(location, way)
         known = model.model_fields.items() if len(location) == 1 else ()
         names = sorted(field.alias or name for name, field in known)
         there = f"; known here are {', '.join(names)}" if names else ""

@@ -100,6 +100,8 @@ class WorldConfig(Settings):
     # Else a default of 2 for a float stays an int, unlike the 2.0 that a replay reads.
     model_config = ConfigDict(validate_default=True)
 
+    gone: ClassVar[Mapping[str, str]] = {}
+
     name: Annotated[str, Field(min_length=1)] = "run"
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     replicate: Annotated[int, Field(ge=0, lt=2**31)] | None = 0
@@ -186,6 +188,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
     made: type[WorldConfig] = make(
         f"{cls.__name__}Config", __base__=bases, __module__=cls.__module__, **fields
     )
+    made.gone = cls.gone
     # Pickle looks a class up by module and name, and finds this one through the class it is for.
     made.__qualname__ = f"{cls.__qualname__}.config_type"
     return made

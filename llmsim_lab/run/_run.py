@@ -146,6 +146,8 @@ class Run(Generic[StateT]):
     state_type: ClassVar[Any] = State
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Other defaults of the parameters that every run has: ``{"turns": 6}``."""
+    gone: ClassVar[Mapping[str, str]] = {}
+    """What to write in place of parameters that there were: sentences by their names."""
     name = Parameter("name", "run")
     seed = Parameter("seed", 0)
 
@@ -742,6 +744,8 @@ def _configured(
 ) -> Any:
     """Return the configuration that parameters make, or a given one with them."""
     fields = cls.config_type.model_fields
+    if name := next((name for name in parameters if name in cls.gone), ""):
+        raise ConfigError(f"{cls.__name__} takes no {name}: {cls.gone[name]}")
     # Of the players a configuration holds what a file can say; ``_seated`` has the rest.
     words = {name: who for name, who in players.items() if isinstance(who, str)}
     words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}

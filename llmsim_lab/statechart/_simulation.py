@@ -54,6 +54,10 @@ class SocialSimulation(Run[SocialState]):
 
     kind: ClassVar[str] = "social"
     guards: ClassVar[Mapping[str, Guard]] = {"interested": interested}
+    gone: ClassVar[Mapping[str, str]] = {
+        name: f"say who answers by the seat: players={{'{name}': 'rule'}}"
+        for name in ("reasoner", "writer")
+    }
 
     population: Population = 12  # type: ignore[assignment]
     seed_posts: SeedPosts = 8  # type: ignore[assignment]

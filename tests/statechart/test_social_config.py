@@ -40,6 +40,8 @@ def test_a_population_begins_with_the_shipped_profiles_and_continues_with_new_on
         ({"seed_posts": 99}, "there are 25 posts to begin with, not 99"),
         ({"seed_posts": [{"author": "A", "text": "", "topics": ["x"]}]}, "seed_posts.0.text"),
         ({"feed": {"half_life": 0}}, "feed.half_life"),
+        ({"reasoner": "rule"}, "players={'reasoner': 'rule'}"),
+        ({"writer": "rule"}, "players={'writer': 'rule'}"),
     ],
 )
 def test_what_makes_no_sense_is_an_error_by_name(values: dict[str, Any], message: str) -> None:

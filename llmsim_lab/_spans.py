@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
@@ -96,7 +96,7 @@ class Origin(NamedTuple):
         """Return what a call keeps; None of too many values.
 
         Args:
-            spans: of the prompt's values, in the order of each message's text.
+            spans: of the prompt's values: system first, in the order of each message's text.
             sources: by slot, in words.
             facts: what ``{turn}`` and the like in the words stand for.
             agent: the call's.
@@ -104,22 +104,18 @@ class Origin(NamedTuple):
         """
         if len(spans) > MAX_SPANS:
             return None
-        values: dict[_Role, list[_Value]] = {"system": [], "user": []}
+        values: list[_Value] = []
         before = {"system": 0, "user": 0}
-        lengths: list[int] = []
         for name, role, start, end, source, _ in spans:
             fixed = end - start if role == "system" else None
-            if role == "user":  # where alone calls of one form differ in lengths
-                lengths.append(end - start)
-            values[role].append((start - before[role], fixed, name, source))
+            values.append((role, start - before[role], fixed, name, source))
             before[role] = end
         related = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
-        by_role = tuple(values["system"]), tuple(values["user"])
-        form = _form_of(by_role, tuple(sources.items()), related)
-        if {part[5] for part in spans} <= {None}:
-            return _shared(form, tuple(lengths))
-        tokens = tuple([part[5] for role in ROLES for part in spans if part[1] == role])
-        return _shared(form, (tuple(lengths), tokens))
+        form = _form_of(tuple(values), tuple(sources.items()), related)
+        # In these alone calls of one form differ.
+        lengths = tuple([part[3] - part[2] for part in spans if part[1] == "user"])
+        tokens = tuple([part[5] for part in spans])
+        return _shared(form, lengths if {*tokens} <= {None} else (lengths, tokens))
 
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
         """Return the spans.
@@ -138,35 +134,34 @@ class Origin(NamedTuple):
             why = faults(error) if isinstance(error, ValidationError) else str(error)
             raise TapeError(f"where its values came from is damaged: {clip(why, 200)}") from error
 
-    def _read(self, texts: Mapping[str, str], agent: str | None, turn: int | None) -> list[Span]:
+    def _read(
+        self, texts: Mapping[str, str], agent: str | None, turn: int | None
+    ) -> Iterator[Span]:
         form = _form_in(self.form)
         count = len(form["system"]) + len(form["user"])
         sections = bool(self.spans) and isinstance(self.spans[0], list | tuple)
+        kept = self.spans if sections else (self.spans, [None] * count)
         # A tape recorded by an earlier version may have a third list, which is not read.
-        lengths, tokens, *_ = self.spans if sections else (self.spans, [None] * count)
-        lengths = _adapter(_Lengths).validate_python(lengths)
-        tokens = _adapter(_Tokens).validate_python(tokens)
+        lengths, tokens = _adapter(_Kept).validate_python(tuple(kept[:2]))
         if len(lengths) != len(form["user"]) or len(tokens) != count:
             raise ValueError(
                 f"{len(form['user'])} values of the user message have {len(lengths)} lengths, "
                 f"{count} of both have {len(tokens)} tokens"
             )
         facts = {name: _absolute(fact, agent, turn) for name, fact in form["facts"].items()}
-        spans: list[Span] = []
-        left = iter(lengths)
+        lengths_left, tokens_left = iter(lengths), iter(tokens)
         for role in ROLES:
             end, limit = 0, len(texts.get(role, ""))
             for gap, length, name, words in form[role]:
                 start = end + gap
-                end = start + (next(left) if length is None else length)
+                end = start + (next(lengths_left) if length is None else length)
                 if end > limit:
                     raise ValueError(
                         f"{clip(name, 60)!r} ends at {end}, and the {role} message has {limit} "
                         "characters"
                     )
-                source = _cut(_FACT.sub(lambda at: facts.get(at[1], at[0]), words))
-                spans.append(Span(name, role, start, end, source, tokens[len(spans)]))
-        return spans
+                source = _FACT.sub(lambda at: facts.get(at[1], at[0]), words)[:MAX_WORDS]
+                yield Span(name, role, start, end, source, next(tokens_left))
 
 
 # Most calls of a run differ in little more than their texts: they keep one object.
@@ -175,12 +170,12 @@ _shared = lru_cache(maxsize=1024)(Origin)
 _FACT = re.compile(r"\{(\w+)\}")
 """All that is filled in: a tape's words are anybody's."""
 _Fact = str | int | None
-_Value = tuple[int, int | None, str, str]
+_Value = tuple[_Role, int, int | None, str, str]
 _COUNT = Annotated[int, Field(strict=True, ge=0, le=1 << 31)]
 _WORDS = Annotated[str, Field(max_length=MAX_WORDS)]
 _SYSTEM = Annotated[list[tuple[_COUNT, _COUNT, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
 _USER = Annotated[list[tuple[_COUNT, None, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
-_Lengths, _Tokens = list[_COUNT], list[_COUNT | None]
+_Kept = tuple[list[_COUNT], list[_COUNT | None]]
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -195,20 +190,18 @@ _adapter = cache(TypeAdapter)
 
 @lru_cache(maxsize=64)
 def _form_of(
-    by_role: tuple[tuple[_Value, ...], ...],
+    values: tuple[_Value, ...],
     sources: tuple[tuple[str, str], ...],
     facts: tuple[tuple[str, _Fact], ...],
 ) -> str:
     """Return the form of an origin, written once for all calls that have it."""
     known = dict(sources)
-    parts: dict[str, Any] = {}
-    for role, values in zip(ROLES, by_role, strict=True):
-        parts[role] = []
-        for gap, length, name, source in values:
-            # An expression that mixes slots has all of their names and sources.
-            words = "; ".join([known[slot] for slot in name.split(", ") if slot in known])
-            parts[role].append((gap, length, _cut(name), _cut(words or source)))
-    parts["facts"] = {_cut(name): fact for name, fact in facts}
+    parts: dict[str, Any] = {role: [] for role in ROLES}
+    for role, gap, length, name, source in values:
+        # An expression that mixes slots has all of their names and sources.
+        words = "; ".join([known[slot] for slot in name.split(", ") if slot in known])
+        parts[role].append((gap, length, name[:MAX_WORDS], (words or source)[:MAX_WORDS]))
+    parts["facts"] = {name[:MAX_WORDS]: fact for name, fact in facts}
     text = json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
     # With a question mark for half a character, which no file holds.
     return sys.intern(text.encode(errors="replace").decode())
@@ -226,14 +219,10 @@ def _relative(fact: object, agent: str | None, turn: int | None) -> _Fact:
         return None
     if type(fact) is int and turn is not None and -1 <= fact - turn <= 0:
         return fact - turn
-    return _cut(str(fact))
+    return str(fact)[:MAX_WORDS]
 
 
 def _absolute(fact: _Fact, agent: str | None, turn: int | None) -> str:
     if fact is None:
         return agent or "?"
     return str((turn or 0) + fact) if isinstance(fact, int) else fact
-
-
-def _cut(words: str) -> str:
-    return words if len(words) <= MAX_WORDS else words[: MAX_WORDS - 1] + "…"

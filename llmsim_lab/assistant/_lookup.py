@@ -106,5 +106,5 @@ def _with_findings(prompt: str, findings: Sequence[str]) -> str:
         return user
     # It stays a prompt that a viewer can take apart.
     own = Span("findings", "user", len(user) - len(found), len(user), "the tools' answers")
-    spans = None if prompt.places is None else (*prompt.spans, own)
+    spans = (*prompt.spans, own)
     return RenderedPrompt(system=prompt.system, user=user, template=prompt.template, spans=spans)

@@ -2,7 +2,7 @@
 
 Jinja2 parses and compiles. Between the two, the parsed tree is compared with the list of what a
 template may hold, and each output gets a filter that notes its place. There are no calls, no
-arithmetic and no globals; length, nesting, loops and output have limits. So an untrusted template,
+arithmetic and no globals; tags, nesting, loops and output have limits. So an untrusted template,
 such as a tape's, takes neither long nor much memory, and reads nothing but the fields of the values
 that it is given.
 What nests too deeply ends in Python's own limits, in this module's words.
@@ -14,24 +14,23 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import operator
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any
 
 import jinja2
 from jinja2 import nodes, pass_context
-from jinja2.filters import do_items
+from jinja2.filters import do_default, do_items
 from jinja2.runtime import Context
-from jinja2.visitor import NodeTransformer
+from jinja2.visitor import NodeVisitor
 from pydantic import BaseModel
 
 from llmsim_lab._util.text import DIGITS, brief, rounded
 from llmsim_lab.errors import PromptError
 
-MAX_LENGTH = 250_000
-"""Of a template, in characters."""
 MAX_TOKENS = 10_000
 """Of a template: words, signs and spaces in braces, and the texts between."""
 MAX_OUTPUT = 1_000_000
@@ -39,8 +38,6 @@ MAX_OUTPUT = 1_000_000
 MAX_STEPS = 200_000
 """Of filling a template; a loop takes as many for each value as its body has parts."""
 
-Values = Mapping[str, Any]
-"""Of slots, by name."""
 Place = tuple[int, int, str]
 """Where a value begins and ends in the text, and its slots."""
 Filled = tuple[str, list[Place]]
@@ -54,16 +51,16 @@ class _Filling:
     """Text that is put out piece by piece, and where its values stand."""
 
     def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._places: list[Place] = []
+        self.pieces: list[str] = []
+        self.places: list[Place] = []
         self._length = self._steps = 0
 
     def add(self, text: str, places: Iterable[Place] = ()) -> None:
         """Put out text, with values in it."""
         at = self._length
         for start, end, slots in places:
-            self._places.append((at + start, at + end, slots))
-        self._pieces.append(text)
+            self.places.append((at + start, at + end, slots))
+        self.pieces.append(text)
         self._length += len(text)
         if self._length > MAX_OUTPUT:
             raise PromptError(_TOO_LONG)
@@ -71,7 +68,7 @@ class _Filling:
     def value(self, value: object, slots: str) -> str:
         """Return a value as text, after noting that it comes next."""
         text = written(value)
-        self._places.append((self._length, self._length + len(text), slots))
+        self.places.append((self._length, self._length + len(text), slots))
         return text
 
     def charge(self, steps: int) -> None:
@@ -81,10 +78,6 @@ class _Filling:
                 f"filling it takes more than {MAX_STEPS:,} steps (a loop takes as many for each "
                 "value as its body has parts); loop over fewer values"
             )
-
-    def done(self) -> Filled:
-        """Return the text, and where its values are."""
-        return "".join(self._pieces), self._places
 
 
 # --- values --------------------------------------------------------------------------------------
@@ -106,17 +99,17 @@ def written(value: object) -> str:
 
 def _listed(value: Any) -> str:
     """Return several values as readers expect them: ``Ann: 5, Bob: 7``."""
+    if isinstance(value, Mapping):
+        parts = [f"{written(key)}: {_in_a_list(item)}" for key, item in value.items()]
+    else:
+        # A set's own order differs between processes, and the prompt with it.
+        items = sorted(value, key=str) if isinstance(value, frozenset) else value
+        parts = [_in_a_list(item) for item in items]
+    return _joined(parts, ", ") or "none"
 
-    def part(key: Any) -> str:
-        item = value[key] if isinstance(value, Mapping) else key
-        text = written(item)
-        if isinstance(item, _SEVERAL) and item:
-            text = f"({text})"
-        return f"{written(key)}: {text}" if isinstance(value, Mapping) else text
 
-    # A set's own order differs between processes, and the prompt with it.
-    keys = sorted(value, key=str) if isinstance(value, frozenset) else value
-    return _joined(map(part, keys), ", ") or "none"
+def _in_a_list(item: object) -> str:
+    return f"({written(item)})" if isinstance(item, _SEVERAL) and item else written(item)
 
 
 def _joined(texts: Iterable[str], between: str) -> str:
@@ -137,7 +130,7 @@ class _Missing(jinja2.StrictUndefined):
     @property
     def _undefined_message(self) -> str:
         # ``x[y] or 'none'``, which users try, fails in ``x[y]``.
-        return self._undefined_hint or (
+        return (
             f"{brief(self._undefined_obj)} has no item {brief(self._undefined_name)}; where that "
             "may be, write x[y] | default('none')"
         )
@@ -159,10 +152,9 @@ class _Environment(jinja2.Environment):
         elif isinstance(argument, str):
             if not argument.startswith("_") and argument in _fields(obj):
                 return getattr(obj, argument)
-        elif (
-            isinstance(obj, Sequence) and type(argument) is int and -len(obj) <= argument < len(obj)
-        ):
-            return obj[argument]
+        elif isinstance(obj, Sequence) and type(argument) is int:
+            with suppress(IndexError):
+                return obj[argument]
         return _Missing(obj=obj, name=argument)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -182,26 +174,17 @@ def _fields(value: object) -> Iterable[str]:
 # --- filters -------------------------------------------------------------------------------------
 
 
-def _round(value: Any, digits: Any = 0) -> float:
-    places = operator.index(digits)
-    if isinstance(value, int) and places >= 0:
+def _round(value: float, digits: int = 0) -> float:
+    if digits >= 0 and isinstance(value, int):
         return value
     # As a float: to round a whole number to minus a billion digits would take forever.
-    return round(float(value), places)
-
-
-def _first(value: Any) -> Any:
-    return next(iter(value), _Missing(hint=f"{brief(value)} has no first item"))
-
-
-def _default(value: Any, instead: Any = "", also_if_empty: Any = False) -> Any:
-    return instead if isinstance(value, _Missing) or (also_if_empty and not value) else value
+    return round(float(value), digits)
 
 
 _FILTERS: Mapping[str, Callable[..., Any]] = {
     "capitalize": lambda value: written(value).capitalize(),
-    "default": _default,
-    "first": _first,
+    "default": do_default,
+    "first": lambda value: _ENVIRONMENT.getitem([*islice(value, 1)], 0),
     "items": lambda value: list(do_items(value)),
     "join": lambda value, between="": _joined(map(written, value), written(between)),
     "last": lambda value: _ENVIRONMENT.getitem(list(value), -1),
@@ -219,9 +202,8 @@ def _charged(apply: Callable[..., Any]) -> Callable[..., Any]:
 
     @pass_context
     def run(context: Context, value: Any, *arguments: Any) -> Any:
-        for part in arguments if apply is _default else (value, *arguments):
-            if isinstance(part, _Missing):
-                return part
+        if isinstance(value, _Missing) and apply is not do_default:
+            return value
         # Else a filter over a long text, in a loop, would take long in few steps.
         charge = context.parent[_FILLING].charge
         charge(_size(value) // _CHARGED)
@@ -264,8 +246,8 @@ def _each(context: Context, values: Any, steps: int) -> Iterator[Any]:
         yield value
 
 
-_FILLING = "filling"
-"""The name of what a template fills; those of its slots are numbered."""
+_FILLING = " filling"
+"""The name of what a template fills; none that a template could use."""
 _ENVIRONMENT: _Environment = _Environment(autoescape=False, optimized=False, undefined=_Missing)
 _ENVIRONMENT.globals.clear()
 _ENVIRONMENT.tests.clear()
@@ -279,147 +261,115 @@ _ENVIRONMENT.filters = {name: _charged(apply) for name, apply in _FILTERS.items(
 
 # --- reading -------------------------------------------------------------------------------------
 
-_CALLED = {"Concat": "'~'", "CondExpr": "'x if y else z'", "Test": "'is'"}
+_CALLED = {"Concat": "'~'", "CondExpr": "'x if y else z'", "For": "'recursive'", "Test": "'is'"}
 """Nodes that are not called as their classes are."""
+_JINJAS_OWN = ("loop", "self", "super")
+"""Names that mean something else where Jinja2 compiles them."""
 
 
-def _fault_at(node: nodes.Node, what: str) -> PromptError:
-    line = node.lineno or next(child.lineno for child in node.iter_child_nodes())
-    return PromptError(f"line {line}: {what}")
-
-
-def _not_allowed(what: str) -> str:
-    return (
-        f"{what} is not allowed in a prompt; work it out before rendering and give it a slot. "
-        'Allowed are names, a.b, a["b"], a[0], comparisons, and, or, not, {% if %}, {% for %} and '
-        f"the filters {', '.join(_FILTERS)}"
+def _not_allowed(node: nodes.Node, what: str) -> PromptError:
+    return PromptError(
+        f"line {node.lineno}: {what} is not allowed in a prompt; work it out before rendering and "
+        'give it a slot. Allowed are names, a.b, a["b"], a[0], comparisons, and, or, not, '
+        f"{{% if %}}, {{% for %}} and the filters {', '.join(_FILTERS)}"
     )
 
 
-def _parse(text: str) -> nodes.Template:
-    if len(text) > MAX_LENGTH:
-        raise PromptError(
-            f"the template has {len(text):,} characters, and {MAX_LENGTH:,} is the limit; give "
-            "long texts a slot"
-        )
-    try:
-        further = next(islice(_ENVIRONMENT.lex(text), MAX_TOKENS, None), None)
-        if not further:  # else the parser takes long
-            return _ENVIRONMENT.parse(text)
-    except jinja2.TemplateSyntaxError as error:
-        raise PromptError(f"line {error.lineno}: {error.message}") from error
-    except (ValueError, SyntaxError) as error:
-        raise PromptError(f"it holds a number that cannot be read: {error}") from error
-    raise PromptError(
-        f"line {further[0]}: the template has more than {MAX_TOKENS:,} words and signs in braces; "
-        "loop over values, or give long texts a slot"
-    )
-
-
-def _filtered(node: nodes.Expr, name: str, *arguments: Any) -> nodes.Filter:
+def _filtered(node: Any, name: str, *arguments: Any) -> nodes.Filter:
     constants = [nodes.Const(argument) for argument in arguments]
     return nodes.Filter(node, f" {name}", constants, [], None, None, lineno=node.lineno)
 
 
-class _CheckedTree(NodeTransformer):
+class _CheckedTree(NodeVisitor):
     """A tree in which all is allowed, ready to be compiled.
 
     Args:
         tree: as parsed; it is changed.
 
     Attributes:
-        slots: of the template, each with its name in the tree: Python takes some names for one
-            another, and Jinja2 gives some a meaning.
+        slots: of the template, in order of first use.
     """
 
     def __init__(self, tree: nodes.Template) -> None:
-        self.slots: dict[str, str] = {}
+        self.slots: dict[str, None] = {}
         self._parts = 0
-        self._local: dict[str, tuple[str, dict[str, None]]] = {}
-        """Names that the loops around a node give: those in the tree, and their values' slots."""
+        self._local: dict[str, dict[str, None]] = {}
+        """Names that the loops around a node give, each with the slots of its values."""
         self._mentioned: dict[str, None] = {}
         """Slots that the expression at hand mentions."""
-        tree.body = self._block(tree.body)
+        self.generic_visit(tree)
 
-    def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
-        """Return a node checked and changed, with those in it."""
+    def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> None:
+        """Check and change a node, with those in it."""
         self._parts += 1
         match node:
             case nodes.Output():
                 self._output(node)
-            case nodes.For(recursive=True):
-                raise _fault_at(node, _not_allowed("'recursive'"))
-            case nodes.For():
+            case nodes.For(recursive=False):
                 self._for(node)
             case nodes.Name():
-                self._name(node)
+                name = self._named(node)
+                slots = self._local.get(name, {name: None})
+                self._mentioned |= slots
+                self.slots |= slots
             case nodes.Filter(node=nodes.Expr(), dyn_args=None, dyn_kwargs=None):
                 self._filter(node)
-            case nodes.Compare():
+            case nodes.Compare() | nodes.Operand():
                 self.generic_visit(node)
-                sides: list[Any] = [node, *node.ops]
-                for side in sides:
-                    side.expr = _filtered(side.expr, "operand")
-            case nodes.Getattr(attr=attribute) if attribute.startswith("_"):
-                raise _fault_at(node, _not_allowed(repr(attribute)))
+                node.expr = _filtered(node.expr, "operand")
             case nodes.Const(value=int() | float() as number) if abs(number) > 1e300:
                 # Python cannot write longer ones than some thousands of digits, nor infinity.
-                raise _fault_at(node, "it holds a number that cannot be read: it is too large")
+                raise PromptError(f"line {node.lineno}: it holds a number that is too large")
             case (
                 (nodes.Const() | nodes.Neg(node=nodes.Const(value=int() | float())))
-                | (nodes.If() | nodes.Getattr() | nodes.Getitem() | nodes.Operand())
+                | (nodes.If() | nodes.Scope() | nodes.Getattr() | nodes.Getitem())
                 | (nodes.And() | nodes.Or() | nodes.Not())
             ):
                 self.generic_visit(node)
             case nodes.BinExpr(operator=sign) | nodes.UnaryExpr(operator=sign):
-                raise _fault_at(node, _not_allowed(f"arithmetic ({sign})"))
+                raise _not_allowed(node, f"arithmetic ({sign})")
             case _:
                 kind = type(node).__name__
-                raise _fault_at(node, _not_allowed(_CALLED.get(kind, f"a {kind.lower()}")))
-        return node
-
-    def _block(self, body: Sequence[nodes.Node]) -> list[nodes.Node]:
-        return [self.visit(node) for node in body]
+                raise _not_allowed(node, _CALLED.get(kind, f"a {kind.lower()}"))
 
     def _output(self, node: nodes.Output) -> None:
         for place, part in enumerate(node.nodes):
             if not isinstance(part, nodes.TemplateData):
                 self._mentioned = {}
-                value = self.visit(part)
-                node.nodes[place] = _filtered(value, "note", ", ".join(self._mentioned))
+                self.visit(part)
+                node.nodes[place] = _filtered(part, "note", ", ".join(self._mentioned))
 
     def _for(self, node: nodes.For) -> None:
         self._mentioned = {}
-        values, slots = self.visit(node.iter), self._mentioned
-        names: dict[str, tuple[str, dict[str, None]]] = {}
-        outer, before = self._local, self._parts
+        self.visit(node.iter)
+        slots, outer, before = self._mentioned, self._local, self._parts
         for target in getattr(node.target, "items", [node.target]):
             if not isinstance(target, nodes.Name):
-                raise _fault_at(target, _not_allowed("a loop over pairs in pairs"))
-            names[target.name] = f"l{before}_{len(names)}", slots
-            target.name = names[target.name][0]
-        self._local = {**outer, **names}
-        if node.test:
-            node.test = self.visit(node.test)
-        node.body = self._block(node.body)
+                raise _not_allowed(target, "a loop over pairs in pairs")
+            self._local = {**self._local, self._named(target): slots}
+        for part in [node.test, *node.body] if node.test else node.body:
+            self.visit(part)
         self._local = outer
-        node.iter = _filtered(values, "each", 1 + self._parts - before)
-        node.else_ = self._block(node.else_)
+        node.iter = _filtered(node.iter, "each", 1 + self._parts - before)
+        for part in node.else_:
+            self.visit(part)
 
-    def _name(self, node: nodes.Name) -> None:
-        if (local := self._local.get(node.name)) is None:
-            local = self.slots.setdefault(node.name, f"s{len(self.slots)}"), {node.name: None}
-        node.name, mentioned = local
-        self._mentioned |= mentioned
+    def _named(self, node: nodes.Name) -> str:
+        # As Python does, for which some names are the same.
+        node.name = unicodedata.normalize("NFKC", node.name)
+        if node.name in _JINJAS_OWN:
+            raise _not_allowed(node, f"the name {node.name!r}")
+        return node.name
 
     def _filter(self, node: nodes.Filter) -> None:
         if node.name not in _FILTERS:
             what = f"there is no filter {brief(node.name)}"
-            raise _fault_at(node, f"{what}; there are {', '.join(_FILTERS)}")
+            raise PromptError(f"line {node.lineno}: {what}; there are {', '.join(_FILTERS)}")
         try:
             inspect.signature(_FILTERS[node.name]).bind(node.node, *node.args)
         except TypeError as error:
-            raise _fault_at(node, f"the filter {node.name!r} got {error}") from error
+            what = f"the filter {node.name!r} got {error}"
+            raise PromptError(f"line {node.lineno}: {what}") from error
         self.generic_visit(node)
 
 
@@ -432,6 +382,7 @@ class Template:
 
     Args:
         text: of the template.
+        where: it stands, for errors: a prompt's name and the message.
 
     Raises:
         PromptError: it has a syntax error or something that is not allowed, or is too long or
@@ -441,28 +392,40 @@ class Template:
         slots: the names of the values that it takes, in order of first use.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, where: str) -> None:
+        self._where = where
         try:
-            tree = _parse(text)
-            self._names = _CheckedTree(tree).slots
-            self._parts = _parts_of(tree, self._names)
+            text.encode()  # no file holds half a character
+            further = next(islice(_ENVIRONMENT.lex(text), MAX_TOKENS, None), None)
+            if further:  # else the parser takes long
+                raise PromptError(
+                    f"line {further[0]}: the template has more than {MAX_TOKENS:,} words and signs "
+                    "in braces; loop over values, or give long texts a slot"
+                )
+            tree = _ENVIRONMENT.parse(text)
+            self.slots = tuple(_CheckedTree(tree).slots)
+            self._parts = [*_parts_of(tree, {*self.slots})]
+        except jinja2.TemplateSyntaxError as error:
+            raise PromptError(f"{where}, line {error.lineno}: {error.message}") from error
         except (RecursionError, SyntaxError, MemoryError) as error:
-            raise PromptError(_NESTED) from error
-        self.slots = tuple(self._names)
+            raise PromptError(f"{where}, {_NESTED}") from error
+        except ValueError as error:
+            raise PromptError(f"{where}, {error}") from error
 
-    def sharing(self, values: Values) -> Callable[[Values], Filled]:
+    def sharing(self, values: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Filled]:
         """Return what fills the other slots, any number of times; these are filled once.
 
-        Both give the text and where its values are, and raise the same.
+        Both give the text and where its values are, and raise the same. Values that have no slot
+        are left out.
 
         Raises:
             PromptError: a value lacks what is looked up in it, a filter or a comparison cannot take
                 it, or a limit was reached.
         """
-        if values.keys() >= self._names.keys():
+        if values.keys() >= {*self.slots}:
             filled = self._fill(self._parts, values)
             return lambda _: filled
-        if not values:  # the limits are those of the whole
+        if values.keys().isdisjoint(self.slots):  # the limits are those of the whole
             return lambda mine: self._fill(self._parts, mine)
         parts: list[tuple[_Part, set[str]]] = []
         for is_known, some in groupby(self._parts, lambda part: part[1] <= values.keys()):
@@ -470,8 +433,9 @@ class Template:
             parts += [(self._fill(group, values), set())] if is_known else group
         return lambda mine: self._fill(parts, {**values, **mine})
 
-    def _fill(self, parts: Iterable[tuple[_Part, set[str]]], values: Values) -> Filled:
-        filling, context = _Filling(), None
+    def _fill(self, parts: Iterable[tuple[_Part, set[str]]], values: Mapping[str, Any]) -> Filled:
+        filling = _Filling()
+        context = None
         try:
             for part, _ in parts:
                 if isinstance(part, tuple):
@@ -479,52 +443,33 @@ class Template:
                 elif isinstance(part, str):
                     filling.add(filling.value(values[part], part))
                 else:
-                    context = context or self._context(values, filling)
+                    if context is None:
+                        context = Context(_ENVIRONMENT, {**values, _FILLING: filling}, None, {})
                     # Piece by piece: where one goes is known once those before it are counted.
                     for piece in part(context):
                         filling.add(piece)
         except RecursionError as error:
-            raise PromptError(f"{_NESTED}, or simpler values") from error
+            raise PromptError(f"{self._where}: {_NESTED}, or simpler values") from error
         except (jinja2.UndefinedError, TypeError, ValueError, ArithmeticError) as error:
-            raise PromptError(str(error)) from error
-        return filling.done()
-
-    def _context(self, values: Values, filling: _Filling) -> Context:
-        """Return what compiled parts see."""
-        known = {name: values[slot] for slot, name in self._names.items() if slot in values}
-        return _NO_TEMPLATE.new_context({**known, _FILLING: filling}, shared=True)
+            raise PromptError(f"{self._where}: {error}") from error
+        return "".join(filling.pieces), filling.places
 
 
-_NO_TEMPLATE = _ENVIRONMENT.from_string("")
-"""Makes contexts."""
-
-
-def _parts_of(tree: nodes.Template, names: Mapping[str, str]) -> list[tuple[_Part, set[str]]]:
-    """Return the parts of a checked tree, whose slots have these names in it, with their slots."""
-    items: list[Any] = [item for node in tree.body for item in getattr(node, "nodes", [node])]
-    # Each a block, so that one compilation gives a function for each.
-    blocks: list[nodes.Node] = []
-    parts: list[tuple[Any, set[str]]] = []
-    for item in items:
-        taken = {it.name for it in item.find_all(nodes.Name)}
-        parts.append((_plain(item), {slot for slot, name in names.items() if name in taken}))
-        if parts[-1][0] is None:
-            body = [nodes.Output([item]) if isinstance(item, nodes.Expr) else item]
-            blocks.append(nodes.Block(f"b{len(blocks)}", body, False, False, lineno=1))
-    if not blocks:
-        return parts
-    whole = nodes.Template(blocks, lineno=1)
-    whole.set_environment(_ENVIRONMENT)
-    compiled = jinja2.Template.from_code(_ENVIRONMENT, _ENVIRONMENT.compile(whole), {})
-    functions = iter(compiled.blocks.values())
-    return [(part or next(functions), taken) for part, taken in parts]
-
-
-def _plain(item: Any) -> Filled | str | None:
-    """Return a part that takes no compiling: text, or a bare slot."""
-    if isinstance(item, nodes.TemplateData):
-        return item.data, []
-    return item.args[0].value if isinstance(getattr(item, "node", None), nodes.Name) else None
+def _parts_of(tree: nodes.Template, slots: set[str]) -> Iterator[tuple[_Part, set[str]]]:
+    """Yield the parts of a checked tree, each with its slots."""
+    for node in tree.body:
+        for item in getattr(node, "nodes", [node]):
+            part: _Part
+            match item:
+                case nodes.TemplateData():
+                    part = item.data, []
+                case nodes.Filter(node=nodes.Name(name=slot)):
+                    part = slot
+                case _:
+                    body = nodes.Output([item]) if isinstance(item, nodes.Expr) else item
+                    alone = nodes.Template([body], lineno=1)
+                    part = _ENVIRONMENT.from_string(alone).root_render_func
+            yield part, slots & {name.name for name in item.find_all(nodes.Name)}
 
 
 template_of = lru_cache(maxsize=1024)(Template)

@@ -73,13 +73,10 @@ class Prompt:
         # Here, since Jinja2 takes a while to import and many programs make no prompt.
         from llmsim_lab.prompts._language import template_of
 
-        self._templates = []
-        for role, text in zip(ROLES, (system, user), strict=True):
-            try:
-                text.encode()  # no file holds half a character
-                self._templates.append(template_of(text))
-            except (PromptError, UnicodeEncodeError) as error:
-                raise PromptError(f"prompt {name!r}, {role} message, {error}") from error
+        self._templates = [
+            template_of(text, f"prompt {name!r}, {role} message")
+            for role, text in zip(ROLES, (system, user), strict=True)
+        ]
         slots = dict.fromkeys(slot for template in self._templates for slot in template.slots)
         self.slots: tuple[str, ...] = tuple(slots)
         """Names of the values that ``render`` takes, in order of first use."""
@@ -191,13 +188,7 @@ class Prompt:
         Raises:
             PromptError: a value does not have what the template looks up in it.
         """
-        fills = []
-        for role, template in zip(ROLES, self._templates, strict=True):
-            known = {slot: value for slot, value in values.items() if slot in template.slots}
-            try:
-                fills.append(template.sharing(known))
-            except PromptError as error:
-                raise self._fault(role, error) from error
+        fills = [template.sharing(values) for template in self._templates]
 
         def render(**mine: object) -> RenderedPrompt:
             # Exactly these: a value too many is a misspelt slot more often than not.
@@ -206,17 +197,11 @@ class Prompt:
             texts: dict[str, str] = {}
             spans: list[Part] = []
             for role, fill in zip(ROLES, fills, strict=True):
-                try:
-                    texts[role], places = fill(mine)
-                except PromptError as error:
-                    raise self._fault(role, error) from error
+                texts[role], places = fill(mine)
                 spans += [(slots, role, start, end, "", None) for start, end, slots in places]
             return RenderedPrompt(**texts, template=self, spans=spans)
 
         return render
-
-    def _fault(self, role: str, error: PromptError) -> PromptError:
-        return PromptError(f"prompt {self.name!r}, {role} message: {error}")
 
     def _mismatch(self, values: dict[str, object]) -> str:
         faults = []
@@ -255,39 +240,28 @@ def _load_shipped(name: str) -> Prompt:
 class RenderedPrompt(str):
     """A prompt with its slots filled: a string that knows its parts and where they came from.
 
-    Attributes:
+    Args:
         system: the system message, empty if there is none.
         user: the user message.
         template: the prompt it was rendered from.
-        places: where the values stand, without the words of ``sourced``; None if not known.
+        spans: where the parts came from: system first, in the order of the text.
+
+    Attributes:
+        places: those spans, without the words of ``sourced``.
     """
 
     __slots__ = ("_sources", "places", "system", "template", "user")
 
-    system: str
-    user: str
-    template: Prompt
-    places: Sequence[Part] | None
-    _sources: tuple[Mapping[str, str], Mapping[str, object]]
+    def __new__(cls, *, system: str, user: str, **_: object) -> Self:
+        """Join the parts with an empty line."""
+        return super().__new__(cls, f"{system}\n\n{user}" if system else user)
 
-    def __new__(
-        cls, *, system: str, user: str, template: Prompt, spans: Sequence[Part] | None = None
-    ) -> RenderedPrompt:
-        """Join the parts with an empty line.
-
-        Args:
-            system: the system message.
-            user: the user message.
-            template: what they were rendered from.
-            spans: where the parts came from, if that is known.
-        """
-        self = str.__new__(cls, f"{system}\n\n{user}" if system else user)
+    def __init__(self, *, system: str, user: str, template: Prompt, spans: Sequence[Part]) -> None:
         self.system = system
         self.user = user
         self.template = template
         self.places = spans
-        self._sources = {}, {}
-        return self
+        self._sources: tuple[Mapping[str, str], Mapping[str, object]] = {}, {}
 
     def sourced(self, sources: Mapping[str, str], /, **facts: object) -> Self:
         """Record where the slots' values came from; returns the prompt itself.
@@ -302,18 +276,14 @@ class RenderedPrompt(str):
 
     @property
     def provenance(self) -> Provenance:
-        """Where the parts came from, if that is known."""
-        if self.places is None:
-            return Provenance(why="the code that put the prompt together did not say")
+        """Where the parts came from."""
         origin = self.origin(None)
         if origin is None:
             return Provenance(why=f"it has more than {MAX_SPANS:,} values")
         return origin.read({"system": self.system, "user": self.user}, agent=None, turn=None)
 
     def origin(self, site: CallSite | None) -> Origin | None:
-        """Return what a call keeps of where the parts came from; None where that is not known."""
-        if self.places is None:
-            return None
+        """Return what a call keeps of where the parts came from; None of too many."""
         agent, turn = (site.agent, site.turn) if site else (None, None)
         return Origin.of(self.places, *self._sources, agent=agent, turn=turn)
 

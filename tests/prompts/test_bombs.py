@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,40 +15,25 @@ from llmsim_lab.prompts import Prompt
 SIZES = (500, 1_000, 3_000, 9_000, 60_000)
 MANY = 10**9
 
-IN_BRACES = [("(", "1", ")"), ("a[", "1", "]"), ("not ", "1", ""), ("-", "1", ""), ("a,", "", "")]
-IN_BRACES += [("a(", "1", ")"), ("[", "", "]"), ("{1:", "1", "}")]
-"""What is repeated, what stands between, and what closes each."""
-AFTER_A = [(it, "") for it in (".b", ".__class__", "|upper", "[1:]")]
-AFTER_A += [(it, "") for it in (" and a", " or a", "~a", " is a", " if a else a")]
-AFTER_A += [("|join(a", ")"), ("|default(a", ")")]
-TAGS = [("{% if a %}", "{% endif %}"), ("{% if a %}{% else %}", "{% endif %}")]
-TAGS += [("{% for b in a %}", "{% endfor %}"), ("{% for b in a %}{% else %}", "{% endfor %}")]
-TAGS += [("{% block a %}", "{% endblock %}"), ("{% include 'a' %}", ""), ("{% raw %}", "")]
-TAGS += [("{% macro a() %}", "{{ a() }}{% endmacro %}"), ("{% set a = a ~ a %}", "")]
-TAGS += [("{{", ""), ("{% ", ""), ("{#", "")]
-IN_ONE = [
-    ("{{ 9", "**9", " }}"),
-    ("{{ 'x'", "*9", " }}"),
-    ("{{ '", "''", " }}"),
-    ("{{ 1e1", "9", " }}"),
-]
-IN_ONE += [("{{ " + "9" * 5_000, "9", " }}"), ("{{ 0x" + "f" * 5_000, "f", " }}")]
-IN_ONE += [
-    ("{% for a in range(", "9", ") %}{% endfor %}"),
-    ("{% if a < -1e1", "9", " %}{% endif %}"),
-]
+REPEATED = """
+{{ «(»1«)» }}       {{ «a[»1«]» }}     {{ «not »1 }}      {{ «-»1 }}        {{ «a,» }}
+{{ «a(»1«)» }}      {{ «[»«]» }}       {{ «{1:»1«}» }}    {{ a«.b» }}       {{ a«.__class__» }}
+{{ a«|upper» }}     {{ a«[1:2]» }}     {{ a« and a» }}    {{ a« or a» }}    {{ a«~a» }}
+{{ a« is a» }}      {{ a« if a else a» }}    {{ a«|join(a»«)» }}    {{ a«|default(a»«)» }}
+«{% if a %}»«{% endif %}»              «{% if a %}{% else %}»«{% endif %}»
+«{% for b in a %}»«{% endfor %}»       «{% for b in a %}{% else %}»«{% endfor %}»
+«{% block a %}»«{% endblock %}»        «{% macro a() %}»«{{ a() }}{% endmacro %}»
+«{% include 'a' %}»    «{% raw %}»     «{% set a = a ~ a %}»    «{{»    «{% »    «{#»
+{{ 9«**9» }}    {{ 'x'«*9» }}          {{ '«''» }}        {{ 1e1«9» }}      {{ 9«9999999999» }}
+{{ 0xf«ffffffffff» }}    {% for a in range(«9») %}{% endfor %}    {% if a < -1e1«9» %}{% endif %}
+"""
+"""Templates, with spaces between them; what is in «» is repeated."""
 
 
 def repeated(size: int) -> Iterator[str]:
     """Yield templates in which something is repeated so often."""
-    for each, between, closing in IN_BRACES:
-        yield "{{ " + each * size + between + closing * size + " }}"
-    for each, closing in AFTER_A:
-        yield "{{ a" + each * size + closing * size + " }}"
-    for each, closing in TAGS:
-        yield each * size + closing * size
-    for before, each, after in IN_ONE:
-        yield before + each * size + after
+    for template in re.split(r"\s\s+|\n", REPEATED.strip()):
+        yield re.sub("«(.*?)»", lambda part: part[1] * size, template)
 
 
 BODIES = {
@@ -55,10 +41,8 @@ BODIES = {
     "title": "{% if text|title %}{% endif %}",
     "trim": "{% if text|trim|lower|capitalize %}{% endif %}",
     "compare": "{% if text < text %}{% endif %}",
-    "equal": "{% if text == other %}{% endif %}",
     "in text": "{% if 'x' in text %}{% endif %}",
     "in list": "{% if -1 in list %}{% endif %}",
-    "lists": "{% if list == same %}{% endif %}",
     "nested lists": "{% if nested == again %}{% endif %}",
     "joined lists": "{% if nested|join %}{% endif %}",
     "first list": "{% if nested|first|join %}{% endif %}",
@@ -81,8 +65,6 @@ ONCE = {
     "text twice": "{{ text }}{{ text }}",
     "range": "{{ range }}{{ range|join }}",
     "last of range": "{{ range|last }}",
-    "range joined": "{{ range|join(',')|title }}",
-    "pairs of ranges": "{% for k, v in ranges %}{% endfor %}",
     "deep": "{{ deep }}",
     "deep joined": "{{ deep|join }}",
     "deep compared": "{% if deep == deeper %}{% endif %}",
@@ -107,14 +89,11 @@ def values() -> dict[str, Any]:
     itself.append(itself)
     return {
         "text": "ß" * 700_000,
-        "other": "ß" * 699_999 + "s",
         "list": [*range(250_000)],
-        "same": [*range(250_000)],
         "dict": {str(number): number for number in range(50_000)},
         "nested": [[*range(1_000)] for _ in range(100)],
         "again": [[*range(1_000)] for _ in range(100)],
         "range": range(MANY),
-        "ranges": [range(MANY)],
         "deep": deep(5_000),
         "deeper": deep(5_000),
         "itself": itself,
@@ -126,7 +105,6 @@ def values() -> dict[str, Any]:
 def bombs() -> Iterator[tuple[str, str]]:
     for size in SIZES:
         yield from ((f"{size} {text[:24]}…{text[-12:]}", text) for text in repeated(size))
-    yield "length", "x" * 300_000
     for text in ("{{ a.b }}", "{{ a }}", "{% if a %}{% endif %}", "{{ a < a }}", "{# #}{{ 1 }}"):
         yield f"many {text}", text * 9_000
     for depth, body in itertools.product((1, 2, 3, 5, 8), ("", "{{ x }}")):

@@ -33,8 +33,6 @@ class Drawing(Closed):
     )
     row: list[Square] = Field(default_factory=list)
     short: Square | None = Field(default=None, alias="s")
-    either: Square | Circle | None = None
-    number_or_text: int | str = 0
 
 
 def write(folder: Path, text: str) -> Path:
@@ -53,7 +51,7 @@ def test_a_file_becomes_an_instance(tmp_path: Path) -> None:
     ("text", "fault"),
     [
         ("size: big\n", "line 1: size: Input should be a valid integer"),
-        ("\nsizes: 3\n", "line 2: sizes: unknown key; known here are either, main, number_or_text"),
+        ("\nsizes: 3\n", "line 2: sizes: unknown key; known here are main, row, s, shapes"),
         ("main:\n  type: square\n", "line 1: main.side: Field required"),
         ("main: {type: square, side: 1, hue: 2}\n", "main.hue: unknown key"),
         ("shapes:\n  a: {type: circle, radius: 1, side: 1}\n", "line 2: shapes.a.circle.side: unk"),

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 import pytest
+from builders import make_action
 
-from llmsim_lab._util.html import (
-    details,
-    join,
-    pairs,
-    pre,
-    safe,
-    table,
-)
+from llmsim_lab._util.html import details, join, pairs, pre, safe, table
+from llmsim_lab.models import AgentState, PolicyDecision, SimulationState
+from llmsim_lab.types import FrozenDict
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -69,3 +66,24 @@ def test_a_very_long_text_is_cut_and_says_so() -> None:
     html = safe("<" * 100_000)
     assert len(html) < 90_000
     assert html.endswith("<em>… 80,000 more characters</em>")
+
+
+BAD = "<script>alert(1)</script>\x1b[31m\u202e<img src=x onerror=alert(1)></style>" + "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        make_action(BAD, name=BAD[:60]),
+        PolicyDecision(action=BAD, reasoning=BAD, confidence=0.5),
+        SimulationState(agents=FrozenDict({"a": AgentState(name=BAD)})),
+    ],
+    ids=["action", "decision", "state"],
+)
+def test_what_a_model_says_is_shown_and_does_nothing(value: object) -> None:
+    html = value._repr_html_()  # type: ignore[attr-defined]
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert not re.search(r"<(script|img|/style)", html)
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+    assert len(html) < 200_000

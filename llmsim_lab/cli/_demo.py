@@ -89,7 +89,7 @@ def _show(found: Demonstration, out: Path) -> None:
     many = f"up to {found.paths['turn'].max()} quarters from {first.turns[0].state.period}"
     shocks = f"{counted(len(found.runs), 'seed')} of shocks, {many}, the same mirrored"
     say(f"{found.model} as a central bank: {shocks}, and an oil shock; no model was asked.")
-    say(found.to_frame().rename_axis("player").to_string())
+    say(found.to_frame().to_string())
     say(found.headline)
     say(found.verdict, style="bold")
     picture = write_file(out / "demo.png", figure_bytes(demo_figure(found), "png", dpi=120))

@@ -56,7 +56,7 @@ def test_the_demo_shows_a_recording_with_its_verdict_and_continues_live_as_often
     *recorded, fork = Tape(OUT / "demo-2.tape", read_only=True).runs()
     with Tape(OUT / "demo.tape", read_only=True) as tape:
         assert len(recorded) == len(tape.runs())
-        parent = demo_runs(tape)[1]["plain"]
+        parent = demo_runs(tape)[1]["plain"].run_id
     assert (fork.verb, fork.parent, fork.fork_turn, fork.turns) == ("fork", parent, 20, 22)
 
 

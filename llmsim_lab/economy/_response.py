@@ -162,10 +162,11 @@ def response_of(
             percentage points, one for each group that was asked again.
 
     Returns:
-        The outcome with its criteria; ``str()`` of it is one sentence.
+        The outcome with its criteria; ``str()`` of it is one sentence. With fewer than six groups
+        it is undecided, without criteria.
 
     Raises:
-        ConfigError: there are fewer than six groups, or the situations are too much alike.
+        ConfigError: the situations are too much alike.
 
     Example:
         >>> found = response_of(frame[["pi", "gap", "rate"]], frame["move"], groups=frame["seed"])

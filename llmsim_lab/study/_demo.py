@@ -228,6 +228,7 @@ def _played(recorded: Simulation, rule: Rule) -> pd.DataFrame:
 
 def _judged(recorded: Simulation, model: str) -> Iterator[dict[str, Any]]:
     """Yield what each player decides in the quarters of a recorded run that are judged."""
+    limits, moves = recorded.engine, recorded.moves_bp
     for before, turn in pairwise(recorded.turns):
         economy = before.state.global_state
         asked, here = rate_by(TaylorRule(), economy), economy.interest_rate
@@ -235,7 +236,6 @@ def _judged(recorded: Simulation, model: str) -> Iterator[dict[str, Any]]:
             quarter = {name: getattr(economy, name) for name in STATE}
             quarter[model] = _expected(recorded, turn.answers[0])
             for name, rule in PLAYERS.items():
-                limits, moves = recorded.engine, recorded.moves_bp
                 said = rule_proposal(rule, economy, limits, moves_bp=moves)
                 quarter[name] = said["rate_change_bp"]
             yield quarter

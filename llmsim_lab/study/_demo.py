@@ -6,8 +6,7 @@ same with inertia, and two players that do not look at the economy have the same
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +15,7 @@ import pandas as pd
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.text import among, counted
 from llmsim_lab.agents._agents import TaylorRuleAgent, moves_to_choose, rule_proposal
-from llmsim_lab.economy._macro import STATE, STEADY_STATE, Rule, TaylorRule, rate_by
+from llmsim_lab.economy._macro import STATE, STEADY_STATE, Rule, TaylorRule
 from llmsim_lab.economy._response import PolicyResponse, response_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
@@ -83,7 +82,7 @@ class Demonstration:
             runs: by seed, and for each seed ``plain`` and ``mirrored``; ``oil`` of one or more.
         """
         self.model, self.runs, self.players = model, runs, [model, *PLAYERS]
-        paths, moves = list[pd.DataFrame](), list[dict[str, Any]]()
+        paths, moves = [], []
         for seed, worlds in runs.items():
             for world, run in worlds.items():
                 place = {"world": world, "seed": seed}
@@ -92,9 +91,8 @@ class Demonstration:
                     quarters = frame[["turn", *STATE, "unemployment"]]
                     paths.append(quarters.assign(player=player, **place))
                 if world != "oil":
-                    moves += [{**quarter, **place} for quarter in _judged(run, model)]
-        self.paths = pd.concat(paths, ignore_index=True)
-        self.moves = pd.DataFrame(moves, columns=[*STATE, *self.players, "world", "seed"])
+                    moves.append(_judged(run, model).assign(**place))
+        self.paths, self.moves = (pd.concat(it, ignore_index=True) for it in (paths, moves))
 
     @classmethod
     def read(cls, tape: str | Path | None = None) -> Demonstration:
@@ -226,19 +224,18 @@ def _played(recorded: Simulation, rule: Rule) -> pd.DataFrame:
     return run.run(recorded.turn_number, progress=False)
 
 
-def _judged(recorded: Simulation, model: str) -> Iterator[dict[str, Any]]:
-    """Yield what each player decides in the quarters of a recorded run that are judged."""
-    limits, moves = recorded.engine, recorded.moves_bp
-    for before, turn in pairwise(recorded.turns):
-        economy = before.state.global_state
-        asked, here = rate_by(TaylorRule(), economy), economy.interest_rate
-        if 0 < asked <= 2 * STEADY_STATE.interest_rate and abs(asked - here) <= FAR:
-            quarter = {name: getattr(economy, name) for name in STATE}
-            quarter[model] = _expected(recorded, turn.answers[0])
-            for name, rule in PLAYERS.items():
-                said = rule_proposal(rule, economy, limits, moves_bp=moves)
-                quarter[name] = said["rate_change_bp"]
-            yield quarter
+def _judged(recorded: Simulation, model: str) -> pd.DataFrame:
+    """Return what each player decides in the quarters of a recorded run that are judged."""
+    seen = [turn.state.global_state for turn in recorded.turns[:-1]]
+    quarters = pd.DataFrame([dict(economy) for economy in seen])[list(STATE)]
+    quarters[model] = [_expected(recorded, turn.answers[0]) for turn in recorded.turns[1:]]
+    offer: Any = {"limits": recorded.engine, "moves_bp": recorded.moves_bp}
+    for name, rule in PLAYERS.items():
+        said = (rule_proposal(rule, economy, **offer) for economy in seen)
+        quarters[name] = [move["rate_change_bp"] for move in said]
+    asked = recorded.to_frame()["taylor_rate"].iloc[:-1]  # at its lower bound it is 0
+    free = asked.between(0, 2 * STEADY_STATE.interest_rate, inclusive="right")
+    return quarters[free & ((asked - quarters["interest_rate"]).abs() <= FAR)]
 
 
 def _expected(recorded: Simulation, answer: Answer) -> float:

@@ -22,11 +22,12 @@ from command import command
 from numpy.typing import NDArray
 from rich.table import Table
 
+from llmsim_lab import data_path, load
 from llmsim_lab.economy import RudebuschSvensson, initial_state, response_of
 from llmsim_lab.economy._macro import DEMAND_STD, STEADY_STATE, SUPPLY_STD
 from llmsim_lab.economy._response import PolicyResponse
 from llmsim_lab.simulation._gate import DRAWS, GATE_MOVES_BP, NAMED, NAMES, PAIRS, situations
-from llmsim_lab.study._demo import DEMO_SEEDS, DEMO_START, DEMO_TURNS, FAR
+from llmsim_lab.study._demo import FAR
 
 __all__ = ["FULL", "PLAYERS", "QUICK", "Plan", "main", "measure", "pool"]
 
@@ -34,6 +35,8 @@ SEED = 20_370_000
 """Of the pool's cards, one after the other; no gate was designed with them."""
 MOVES = np.array(sorted(GATE_MOVES_BP, key=abs)) / 100
 """Of two moves that are equally near the smaller is first."""
+DEMO, SEEDS = load(data_path("tapes/demo.tape.gz"), 1).config, 8
+"""How the demonstration was recorded, and for how many seeds."""
 CALLS = 2 * (PAIRS + NAMED) * len(GATE_MOVES_BP)
 
 Numbers = NDArray[np.float64]
@@ -227,9 +230,9 @@ def recordings(count: int, rng: np.random.Generator) -> Numbers:
     Returns:
         Deviations; recordings, both worlds, quarters, seeds, the three.
     """
-    rest, width, model = STEADY_STATE, count * len(DEMO_SEEDS), RudebuschSvensson()
-    inflation, gap, rates = map(np.array, astuple(initial_state(DEMO_START).global_state.lags))
-    hits = rng.standard_normal((2, DEMO_TURNS, width))
+    rest, width, model = STEADY_STATE, count * SEEDS, RudebuschSvensson()
+    inflation, gap, rates = map(np.array, astuple(initial_state(DEMO.start_at).global_state.lags))
+    hits = rng.standard_normal((2, DEMO.turns, width))
     supply, demand = hits[0] * SUPPLY_STD, hits[1] * DEMAND_STD
     low, high = -rest.interest_rate, 25 - rest.interest_rate
     worlds = []
@@ -239,7 +242,7 @@ def recordings(count: int, rng: np.random.Generator) -> Numbers:
             for start in (inflation - rest.inflation, gap, rates - rest.interest_rate)
         )
         quarters = []
-        for turn in range(DEMO_TURNS):
+        for turn in range(DEMO.turns):
             quarters.append(np.stack([p.mean(0), y[0], i[0]], axis=-1))
             after = np.clip(i[0] + rng.choice(MOVES, width), low, high)
             prices = model.inflation_lags @ p + model.gap_to_inflation * y[0]
@@ -248,7 +251,7 @@ def recordings(count: int, rng: np.random.Generator) -> Numbers:
             y = np.vstack([output + sign * demand[turn], y[:1]])
             i = np.vstack([after, i[:3]])
         worlds.append(np.stack(quarters))
-    whole = np.stack(worlds).reshape(2, DEMO_TURNS, count, len(DEMO_SEEDS), 3)
+    whole = np.stack(worlds).reshape(2, DEMO.turns, count, SEEDS, 3)
     return whole.transpose(2, 0, 1, 3, 4)
 
 
@@ -256,7 +259,7 @@ def measure_recorded(name: str, recorded: Numbers) -> dict[str, Any]:
     """Return how often the demonstration passes and fails a player."""
     player, wanted = PLAYERS[name]
     rng = np.random.default_rng([SEED + 1, crc32(name.encode())])
-    seeds = np.broadcast_to(np.arange(len(DEMO_SEEDS)), recorded.shape[1:-1]).ravel()
+    seeds = np.broadcast_to(np.arange(SEEDS), recorded.shape[1:-1]).ravel()
     outcomes = Counter[str]()
     for quarters in recorded.reshape(len(recorded), -1, 3):
         asked, rate = quarters @ [1.5, 0.5, 0], quarters[:, 2]

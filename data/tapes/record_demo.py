@@ -16,22 +16,43 @@ from pathlib import Path
 
 from record_tapes import HERE
 
-from llmsim_lab import LLMClient, Simulation, connect
+from llmsim_lab import LLMClient, LLMConfig, Simulation, SimulationConfig, connect
 from llmsim_lab.errors import EconomyError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run, fork, resume
-from llmsim_lab.study._demo import (
-    DEMO_SEEDS,
-    OIL,
-    OIL_END,
-    OIL_TURN,
-    demo_config,
-    demo_runs,
-)
+from llmsim_lab.simulation._gate import GATE_MOVES_BP
+from llmsim_lab.study._demo import OIL_TURN, demo_runs
 from llmsim_lab.tape._lines import RunInfo
 
+START = "2000Q2"
+"""Inflation and output gap are above their steady state there, unemployment and a real rate that
+is too low for it agree, and the mirror image of the rate is far enough from its lower bound."""
+TURNS, OIL_END = 20, 12
+SEEDS = range(1, 9)
+OIL = {"turn": OIL_TURN - 1, "set": {"shock.supply": 4.0}, "note": "oil"}
+"""Four points of inflation in a quarter, at an annual rate: a state says what hits the next."""
 _DRIVEN_OFF = "driven the model off its range"
 """Words of the outcome of a run that an ``EconomyError`` ended."""
+
+
+def config_of(*, model: str = "auto", seed: int = 1, mirrored: bool = False) -> SimulationConfig:
+    """Return the configuration of one central bank with a model in it.
+
+    Args:
+        model: as ``connect`` takes it.
+        seed: of the shocks and of the model's draws.
+        mirrored: whether all is as far on the other side of the steady state.
+    """
+    return SimulationConfig(
+        name=f"seed {seed}, mirrored" if mirrored else f"seed {seed}",
+        seed=seed,
+        turns=TURNS,
+        start_at=START,
+        moves_bp=GATE_MOVES_BP,
+        decide="sample",
+        llm=LLMConfig(model=model, num_ctx=2048, max_tokens=256, timeout_s=600),
+        economy={"mirrored": mirrored, "fiscal_backstop": True},
+    )
 
 
 def record(path: Path, seed: int, client: LLMClient) -> None:
@@ -40,14 +61,12 @@ def record(path: Path, seed: int, client: LLMClient) -> None:
         for world in ("plain", "mirrored", "oil"):
             done = demo_runs(tape).get(seed, {})
             if world in done:
-                simulation = resume(tape, done[world], llm_client=client)
+                simulation = resume(tape, done[world].run_id, llm_client=client)
             elif world == "oil":
-                before, changes = OIL_TURN - 1, [OIL]
-                simulation = fork(
-                    tape, done["plain"], turn=before, intervene=changes, llm_client=client
-                )
+                plain, before = done["plain"].run_id, OIL_TURN - 1
+                simulation = fork(tape, plain, turn=before, intervene=[OIL], llm_client=client)
             else:
-                config = demo_config(
+                config = config_of(
                     model=client.config.model, seed=seed, mirrored=world == "mirrored"
                 )
                 simulation = Simulation(config, llm_client=client, tape=tape)
@@ -83,8 +102,9 @@ def keep_whole(path: Path) -> None:
             if run.turns < _least(run) and _DRIVEN_OFF not in (run.outcome or "")
         }
         for found in demo_runs(tape).values():
-            if not {"plain", "mirrored"} <= {w for w, run in found.items() if run not in broken}:
-                broken |= set(found.values())
+            ids = {world: run.run_id for world, run in found.items()}
+            if not {"plain", "mirrored"} <= {w for w, run in ids.items() if run not in broken}:
+                broken |= set(ids.values())
         if broken:
             tape.prune(sorted(broken))
 
@@ -103,10 +123,10 @@ def main() -> None:
     if arguments.pack:
         keep_whole(arguments.tape)
         return
-    client = connect(arguments.model, config=demo_config().llm, download=True)
+    client = connect(arguments.model, config=config_of().llm, download=True)
     # As many as an Ollama server lists: what follows them is no letter, and would fill the tape.
     client.backend.max_top_logprobs = 20  # type: ignore[attr-defined]
-    for seed in DEMO_SEEDS:
+    for seed in SEEDS:
         record(arguments.tape, seed, client)
     keep_whole(arguments.tape)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from itertools import chain, count
 from pathlib import Path
 from statistics import median
@@ -11,13 +10,12 @@ from typing import Annotated
 import typer
 
 from llmsim_lab._util.drawing import figure_bytes
-from llmsim_lab._util.files import data_path, write_file
+from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import counted, duration
 from llmsim_lab.cli._output import end, open_folder, report, say
 from llmsim_lab.cli._playing import OTHER_MODEL_HELP, Host, Out, client_for, play, with_model
 from llmsim_lab.errors import LabError
-from llmsim_lab.run import fork
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import Demonstration
 
@@ -41,10 +39,7 @@ def demo(
     the recorded part and says how to get one.
     """
     out = open_folder(out)
-    tape = _new_file(out / "demo.tape")
-    # A copy, since the fork is recorded on it and the package may be read-only.
-    tape.write_bytes(gzip.decompress(data_path("tapes/demo.tape.gz").read_bytes()))
-    found = Demonstration.read(tape)
+    found = Demonstration.read()
     _show(found, out)
     if no_live:
         say(_NEXT)
@@ -61,7 +56,9 @@ def demo(
         return
     say(f"Quarters {taped + 1} to {taped + turns} of seed {seed}: a fork of its run, live.")
     say(_how_long(recorded, turns))
-    simulation = fork(tape, recorded.run_id, llm_client=client)
+    # A tape of its own, since the recording may be read-only.
+    tape = _new_file(out / "demo.tape")
+    simulation = recorded.fork(llm_client=client, to=tape)
     failure = play(simulation, turns)
     report(simulation, out, since=taped)
     say(f"Every call is on {tape}: 'llmsim-lab tape show' it, 'llmsim-lab replay' it.")
@@ -89,7 +86,7 @@ def _show(found: Demonstration, out: Path) -> None:
     many = f"up to {found.paths['turn'].max()} quarters from {first.turns[0].state.period}"
     shocks = f"{counted(len(found.runs), 'seed')} of shocks, {many}, the same mirrored"
     say(f"{found.model} as a central bank: {shocks}, and an oil shock; no model was asked.")
-    say(found.to_frame().rename_axis("player").to_string())
+    say(found.to_frame().to_string())
     say(found.headline)
     say(found.verdict, style="bold")
     picture = write_file(out / "demo.png", figure_bytes(demo_figure(found), "png", dpi=120))

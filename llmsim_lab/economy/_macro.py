@@ -212,21 +212,17 @@ def mirrored(state: GlobalState) -> GlobalState:
         ConfigError: unemployment would leave 0 to 100 percent.
     """
     rest = STEADY_STATE
-    turned = {
-        name: 2 * getattr(rest, name) - getattr(state, name)
-        for name in ("gdp_growth", "unemployment")
-    }
-    if not 0 <= turned["unemployment"] <= 100:
+    unemployment = 2 * rest.unemployment - state.unemployment
+    if not 0 <= unemployment <= 100:
         what = f"unemployment of {state.unemployment:g}% has no mirror image"
-        raise ConfigError(
-            f"{what}: that would be {turned['unemployment']:g}%; choose another start"
-        )
+        raise ConfigError(f"{what}: that would be {unemployment:g}%; choose another start")
     lags: Any = (
         tuple(2 * middle - value for value, middle in zip(*lag, strict=True))
         for lag in zip(astuple(state.lags), astuple(rest.lags), strict=True)
     )
+    levels = {"unemployment": unemployment, "gdp_growth": 2 * rest.gdp_growth - state.gdp_growth}
     value = state.total_economic_value
-    return economy_of(MacroLags(*lags), total_economic_value=value, **turned)
+    return economy_of(MacroLags(*lags), total_economic_value=value, **levels)
 
 
 def _mean(a: float, b: float, c: float, d: float) -> float:

@@ -81,11 +81,14 @@ class PolicyResponse:
 
     def __getitem__(self, name: str) -> Criterion:
         """Return a criterion by its name."""
-        return next(one for one in self.criteria if one.name == name)
+        return {one.name: one for one in self.criteria}[name]
 
     @property
     def sentence(self) -> str:
         """The outcome for readers who know no statistics."""
+        if not self.criteria:
+            what = f"{self.units} groups of decisions decide nothing"
+            return f"{what}; it takes {_FEWEST} or more, such as runs of other seeds."
         telling, *others = [one for one in self.criteria if one.verdict == self.outcome]
         words = self._words(telling)
         if self.outcome == "pass":
@@ -159,10 +162,11 @@ def response_of(
             percentage points, one for each group that was asked again.
 
     Returns:
-        The outcome with its criteria; ``str()`` of it is one sentence.
+        The outcome with its criteria; ``str()`` of it is one sentence. With fewer than six groups
+        it is undecided, without criteria.
 
     Raises:
-        ConfigError: there are fewer than six groups, or the situations are too much alike.
+        ConfigError: the situations are too much alike.
 
     Example:
         >>> found = response_of(frame[["pi", "gap", "rate"]], frame["move"], groups=frame["seed"])
@@ -173,7 +177,11 @@ def response_of(
     from scipy.special import stdtrit  # quantiles of Student's t
 
     x = np.insert(np.asarray(deviations, dtype=float), 0, 1.0, axis=1)
-    slopes, variance, units = _regressed(x, np.asarray(moves, dtype=float), groups)
+    labels, places = np.unique(np.asarray(groups), return_inverse=True)
+    if (units := len(labels)) < _FEWEST:
+        return PolicyResponse("undecided", (), None, units)
+    member = np.arange(units)[:, None] == places
+    slopes, variance = _regressed(x, np.asarray(moves, dtype=float), member)
     quantile = float(stdtrit(units - 3, _AT))
     criteria = []
     for name, (weights, bounds) in _CRITERIA.items():
@@ -196,9 +204,9 @@ def response_of(
 
 
 def _regressed(
-    x: NDArray[Any], y: NDArray[Any], groups: Any
-) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """Return coefficients, their variance by the jackknife over groups, and how many groups.
+    x: NDArray[Any], y: NDArray[Any], member: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return coefficients, and their variance by the jackknife over groups.
 
     With a decision a group it is HC3 (MacKinnon and White 1985); with more it is CV3J without its
     factor (MacKinnon, Nielsen and Webb 2023, "Fast and reliable jackknife and bootstrap methods for
@@ -206,11 +214,6 @@ def _regressed(
     """
     import numpy as np
 
-    labels, places = np.unique(np.asarray(groups), return_inverse=True)
-    if len(labels) < _FEWEST:
-        what = f"{len(labels)} groups of decisions decide nothing"
-        raise ConfigError(f"{what}; it takes {_FEWEST} or more, such as runs of other seeds")
-    member = np.arange(len(labels))[:, None] == places
     squares = np.einsum("gn,ni,nj->gij", member, x, x)
     sums = np.einsum("gn,ni,n->gi", member, x, y)
     rest = squares.sum(0) - squares
@@ -221,7 +224,7 @@ def _regressed(
         )
     slopes = np.linalg.solve(squares.sum(0), sums.sum(0))
     apart = np.linalg.solve(rest, (sums.sum(0) - sums)[..., None])[..., 0] - slopes
-    return slopes, apart.T @ apart, len(labels)
+    return slopes, apart.T @ apart
 
 
 def _criterion(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import QuadraticLoss, TaylorRule
-from llmsim_lab.economy._macro import NO_SHOCKS
+from llmsim_lab.economy._macro import NO_SHOCKS, Rule
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, Person, Tape
 from llmsim_lab.run import Run, load
@@ -36,21 +36,11 @@ _CLASS_COLUMNS = [
     *("name", "seed", "turns", "loss", "against_rule_pct", "advice_asked", "date", "tape", "note")
 ]
 _RULE, _HOLD = "Taylor rule", "rate held"
-_RIVALS = {
+_RIVALS: dict[str, Rule] = {
     _RULE: TaylorRule(),
     "Taylor rule, inertia 0.5": TaylorRule(inertia=0.5),
-    _HOLD: None,
+    _HOLD: lambda *, previous_rate, **_: previous_rate,
 }
-
-
-def player_by(run: Simulation, by: TaylorRule | int) -> Any:
-    """Return a player for a run: it follows a rule, or always makes one move, basis points."""
-
-    def always(*, previous_rate: float, **_: float) -> float:
-        return previous_rate + cast("int", by) / 100
-
-    rule = by if isinstance(by, TaylorRule) else always
-    return TaylorRuleAgent(rule=rule, limits=run.engine, moves_bp=run.moves_bp)
 
 
 class Losses:
@@ -159,14 +149,15 @@ def _others(
     # What rules propose is policy, which no model need judge.
     unjudged = {"validator": "rule"} if simulation._checked and not models else {}
     targets = {name: simulation._nations[name].inflation_target for name in people}
-    for who, how in _RIVALS.items():
+    limits, moves = simulation.engine, simulation.moves_bp
+    for who, rule in _RIVALS.items():
         if models and client is None:
             missing[who] = f"a model is needed for {', '.join(models)}; {_HOW}"
             continue
-        seats = {
-            name: player_by(simulation, 0 if how is None else replace(how, inflation_target=aim))
-            for name, aim in targets.items()
-        }
+        seats: dict[str, Any] = {}
+        for name, aim in targets.items():
+            own = replace(rule, inflation_target=aim) if isinstance(rule, TaylorRule) else rule
+            seats[name] = TaylorRuleAgent(rule=own, limits=limits, moves_bp=moves)
         others[who] = simulation.counterfactual({**seats, **unjudged}, llm_client=client)
     if client is not None:
         played = simulation.counterfactual(dict.fromkeys(people, "model"), llm_client=client)

@@ -100,7 +100,7 @@ class Economy(State):
     @property
     def actual(self) -> GlobalState:
         """The economy as macro models take it."""
-        return GlobalState(**{name: getattr(self, name) for name in (*_VARIABLES, "lags")})
+        return GlobalState(**{name: getattr(self, name) for name in GlobalState.model_fields})
 
     @property
     def global_state(self) -> GlobalState:
@@ -110,8 +110,7 @@ class Economy(State):
 
     def with_economy(self, economy: GlobalState, **changes: Any) -> Self:
         """Return this state with the figures of an economy."""
-        figures = {name: getattr(economy, name) for name in (*_VARIABLES, "lags")}
-        return self.replace(**figures, **changes)
+        return self.replace(**dict(economy), **changes)
 
     def columns(self) -> dict[str, Any]:
         """Return its figures, the gap as read, and the rate that the Taylor rule asks for on it."""

@@ -98,7 +98,7 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
     axes.set_xlim(prices.index[0], prices.index[-1] + 1.6)
     axes.axvline(OIL_TURN, color="#AAAAAA", linewidth=1)
     axes.axhline(0, color="black", linewidth=0.8)
-    rule, model = (demonstration.response(it).mean for it in (RULE, demonstration.model))
+    rule, model = (demonstration.response(it).estimate for it in (RULE, demonstration.model))
     words = f"Oil shock, rate with it minus without: {rule:+.2f} under the rule, "
     axes.set_title(f"{words}{model:+.2f} under the model", loc="left", fontsize="medium")
     axes.set(xlabel=f"quarter (the shock comes in quarter {OIL_TURN})", ylabel="percentage points")
@@ -108,8 +108,8 @@ def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
     """Draw how far each player moves the rate for a point of inflation, with intervals."""
     players = demonstration.players
     for row, player in enumerate(players):
-        found = demonstration._judged(player)
-        if isinstance(found, str):
+        found = demonstration.responds(player)
+        if not found.criteria:
             axes.text(0, row, " too few seeds", fontsize=8, va="center")
             continue
         one, (colour, _) = found["inflation"], _LOOKS.get(player, (_MODEL, "-"))

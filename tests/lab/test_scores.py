@@ -12,12 +12,13 @@ from builders import make_client, recorded
 
 from llmsim_lab import Person
 from llmsim_lab._util.files import data_path
+from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import QuadraticLoss
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.lab import HumanSeat, leaderboard
 from llmsim_lab.run import load
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.simulation._scores import player_by, world_differs
+from llmsim_lab.simulation._scores import world_differs
 
 OIL = {"turn": 3, "set": {"shock.supply": 4}, "note": "oil"}
 RULES = ("Taylor rule", "Taylor rule, inertia 0.5")
@@ -163,9 +164,11 @@ def test_in_the_game_the_rule_beats_a_rate_held_on_nearly_every_seed() -> None:
     config = seat.simulation.config
     seat.close()
     won = 0
+    moves = seat.simulation.moves_bp
+    held = TaylorRuleAgent(rule=lambda *, previous_rate, **_: previous_rate, moves_bp=moves)
     for seed in range(20):
         losses = []
-        for player in ("rule", player_by(seat.simulation, 0)):
+        for player in ("rule", held):
             run: Any = Simulation(config.model_copy(update={"seed": seed}), players={"Ann": player})
             losses.append(run.measures(config)["loss"](run.run()))
         won += losses[0] < losses[1]

@@ -29,7 +29,6 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Question
 from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.simulation._scores import player_by
 from llmsim_lab.simulation._simulation import Economy
 from llmsim_lab.types import ChatRequest
 from llmsim_lab.validators import EconLLMValidator
@@ -237,10 +236,6 @@ def test_the_rule_needs_no_moves_and_takes_no_rate_from_words() -> None:
         turns=2,
     )
     assert worded.run(progress=False)["interest_rate"].tolist() == [4, 4, 4]
-
-
-def test_a_player_of_the_demo_or_the_score_always_makes_one_move() -> None:
-    assert rates(ruled(players=player_by(ruled(), 75)), 2) == [4, 4.75, 5.5]
 
 
 # --- the committee --------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ def test_the_picture_says_the_verdict_and_names_every_player_in_full(
     outcomes = [said[it] for it in shipped.to_frame()["verdict"]]
     assert [text.get_text() for text in slopes.texts] == outcomes
     assert "inflation below target, slump" in mirrored.get_title(loc="left")
-    assert f"{shipped.response().mean:+.2f} under the model" in oil.get_title(loc="left")
+    assert f"{shipped.response().estimate:+.2f} under the model" in oil.get_title(loc="left")
     bounds = [text.get_text() for text in plain.texts]
     assert bounds == [f"{which} bound of the rate" for which in ("lower", "upper")]
 

@@ -7,7 +7,6 @@ import math
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,25 +16,18 @@ from builders import recorded
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.llm import LLMClient, ScriptedBackend, Tape
-from llmsim_lab.run import Question
+from llmsim_lab.run import Question, load
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._gate import GATE_MOVES_BP
 from llmsim_lab.study import Demonstration
-from llmsim_lab.study._demo import (
-    INERTIA,
-    OIL,
-    OIL_END,
-    OIL_TURN,
-    PLAYERS,
-    RULE,
-    World,
-    demo_config,
-    demo_runs,
-)
+from llmsim_lab.study._demo import INERTIA, OIL_TURN, PLAYERS, RULE, World, demo_runs
 from llmsim_lab.types import ChatReply
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+CONFIG = load(data_path("tapes/demo.tape.gz"), 1).config
+OIL_END = 12
 
 
 def draws(question: Question) -> Any:
@@ -48,15 +40,15 @@ def shown(player: Any, seeds: int = 8) -> Demonstration:
     for seed in range(1, seeds + 1):
         runs[seed] = {}
         for world in ("plain", "mirrored", "oil") if seed < 3 else ("plain", "mirrored"):
-            config = demo_config(seed=seed, mirrored=world == "mirrored")
-            simulation = Simulation(config, players=player)
+            economy = CONFIG.economy.model_copy(update={"mirrored": world == "mirrored"})
+            simulation = Simulation(CONFIG, seed=seed, economy=economy, players=player)
             if world == "oil":
-                simulation.intervene(**OIL)
-            # Whoever drives the economy off the model's range is shown until then.
+                simulation.intervene(OIL_TURN - 1, {"shock.supply": 4})
+            # One that drives the economy off the model's range is shown until then.
             with suppress(EconomyError):
-                simulation.run(OIL_END if world == "oil" else config.turns)
+                simulation.run(OIL_END if world == "oil" else CONFIG.turns)
             runs[seed][world] = simulation
-    return Demonstration.of("the player", runs)
+    return Demonstration("the player", runs)
 
 
 @cache
@@ -79,14 +71,10 @@ def test_rules_pass_in_the_quarters_of_one_who_draws_and_others_fail() -> None:
 
 
 def test_too_few_seeds_decide_nothing() -> None:
-    found = of_draws()
-    runs = {seed: found.runs[seed] for seed in range(1, 6)}
-    few = replace(found, runs=runs, moves=found.moves.query("seed < 6"))
+    few = Demonstration("the player", {seed: of_draws().runs[seed] for seed in range(1, 6)})
     assert few.verdict.startswith("the player is undecided: 5 groups of decisions decide nothing")
     assert repr(few) == f"<Demonstration, 5 seeds: {few.verdict}>"
     assert few.to_frame()["verdict"].tolist() == ["undecided"] * 5
-    with pytest.raises(ConfigError, match="5 groups of decisions decide nothing"):
-        few.responds()
 
 
 # --- responses ------------------------------------------------------------------------------------
@@ -97,20 +85,22 @@ def test_the_response_to_oil_is_the_difference_of_two_runs_with_the_same_shocks(
     inflation = found.responses("no change", "inflation")
     assert inflation.index.tolist() == list(range(OIL_TURN - 1, OIL_END + 1))
     assert (inflation.loc[OIL_TURN - 1] == 0).all()
-    # Four points in a quarter are one over four of them, and nobody has answered yet.
+    # Four points in a quarter are one over four of them, and no player has responded yet.
     assert inflation.loc[OIL_TURN].tolist() == pytest.approx([1.0] * 2)
     assert (found.responses("no change").to_numpy() == 0).all()
     response = found.response(RULE)
-    assert response.mean > 1
-    assert response.low > 0
-    assert f"by {response.mean:+.2f} points (95 % interval" in found.headline
+    assert (response.estimate or 0) > 1
+    assert (response.low or 0) > 0
+    assert f"by {response.estimate:+.2f} points (95 % interval" in found.headline
     assert found.headline.endswith("under the player (2 seeds).")
-    assert str(found.response("no change")) == "+0.00 points"
+    held = found.response("no change")
+    assert (held.estimate, held.low, held.n) == (0, None, 2)
 
 
 def test_an_unknown_player_or_column_is_named() -> None:
-    with pytest.raises(KeyError, match="nobody"):
-        of_draws().path("nobody", "plain")
+    for asked in (Demonstration.responds, Demonstration.response, Demonstration.responses):
+        with pytest.raises(ConfigError, match="'Bob'; there are the player, Taylor rule, "):
+            asked(of_draws(), "Bob")
     with pytest.raises(KeyError, match="happiness"):
         of_draws().path(RULE, "plain", "happiness")
 
@@ -133,33 +123,41 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def client() -> LLMClient:
     listed = tuple((letter, math.log(0.14)) for letter in "ABCDEFG")
     backend = ScriptedBackend(lambda _: ChatReply(text="A", top_logprobs=listed), name="coin")
-    return LLMClient(demo_config().llm, backend)
+    return LLMClient(CONFIG.llm, backend)
 
 
 def test_a_recording_that_was_broken_off_goes_on_and_is_read(recorder: Any, tmp_path: Path) -> None:
     path = tmp_path / "demo.tape"
     with Tape(path) as tape:
-        recorded(Simulation(demo_config(), llm_client=client(), tape=tape), 3)
+        recorded(Simulation(CONFIG, llm_client=client(), tape=tape), 3)
     with pytest.raises(ConfigError, match="no seed with the runs plain, mirrored, oil"):
         Demonstration.read(path)
     goes_on = client()
     recorder.record(path, 1, goes_on)
     with Tape(path, read_only=True) as tape:
-        assert demo_runs(tape) == {1: {"plain": 1, "mirrored": 2, "oil": 3}}
+        [(seed, found)] = demo_runs(tape).items()
+    assert {world: run.run_id for world, run in found.items()} == {
+        "plain": 1,
+        "mirrored": 2,
+        "oil": 3,
+    }
+    assert seed == 1
     assert len(goes_on.backend.requests) == 7 * (17 + 9 + 20)
     again = client()
     recorder.record(path, 1, again)
     assert again.backend.requests == []
     with Tape(path) as tape:
-        recorded(Simulation(demo_config(seed=2), llm_client=client(), tape=tape), 2)
+        recorded(Simulation(CONFIG, seed=2, llm_client=client(), tape=tape), 2)
     recorder.keep_whole(path)
-    found = Demonstration.read(path)
-    assert (found.model, [*found.runs]) == ("coin", [1])
-    assert found.runs[1]["plain"].turn_number == 20
-    assert found.runs[1]["oil"].turn_number == OIL_END
+    shown = Demonstration.read(path)
+    assert (shown.model, [*shown.runs]) == ("coin", [1])
+    assert shown.runs[1]["plain"].turn_number == 20
+    assert shown.runs[1]["oil"].turn_number == OIL_END
     # What counts is the mean of the moves, whatever was drawn.
-    assert found.moves["coin"].tolist() == pytest.approx([0.0] * len(found.moves))
-    assert len(found.moves) == 20 + 20 + OIL_END
+    assert shown.moves["coin"].tolist() == pytest.approx([0.0] * len(shown.moves))
+    assert len(shown.moves) == 21
+    assert shown.verdict.startswith("coin is undecided: 1 groups of decisions decide nothing")
+    assert "points under coin (1 seed)" in shown.headline
 
 
 def test_readme_says_what_the_recording_says(shipped: Demonstration) -> None:
@@ -167,7 +165,6 @@ def test_readme_says_what_the_recording_says(shipped: Demonstration) -> None:
     page = " ".join((data_path("tapes").parents[1] / "README.md").read_text("utf-8").split())
     # In words, and in the picture's text for those who cannot see it.
     assert page.count(found.verdict.removeprefix(found.model)) == 2
-    _, low, high = found.response(found.model)
-    rule, model = (found.response(player).mean for player in (RULE, found.model))
-    effect = f"the model's by {model:+.2f} (95 % interval {low:+.2f} to {high:+.2f})"
-    assert f"rate by {rule:+.2f} points, and {effect}" in page
+    rule, model = found.response(RULE), found.response()
+    known = f"{model.estimate:+.2f} (95 % interval {model.low:+.2f} to {model.high:+.2f})"
+    assert f"rate by {rule.estimate:+.2f} points, and the model's by {known}" in page

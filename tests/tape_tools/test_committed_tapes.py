@@ -120,12 +120,12 @@ def test_the_demonstration_is_what_its_script_records(script: Any) -> None:
     made = script("record_demo")
     with tape("demo.tape.gz") as opened:
         found = made.demo_runs(opened)
-        assert list(found) == list(made.DEMO_SEEDS)[: len(found)]
+        assert list(found) == list(made.SEEDS)[: len(found)]
         for seed, runs in found.items():
             assert {"plain", "mirrored"} <= runs.keys()
             for world, run in runs.items():
-                info = opened.run(run)
-                config = made.demo_config(
+                info = opened.run(run.run_id)
+                config = made.config_of(
                     model=info.manifest["config"]["llm"]["model"],
                     seed=seed,
                     mirrored=world == "mirrored",

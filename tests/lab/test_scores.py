@@ -163,13 +163,13 @@ def test_in_the_game_the_rule_beats_a_rate_held_on_nearly_every_seed() -> None:
     config = seat.simulation.config
     seat.close()
     won = 0
-    for seed in range(20):
+    for seed in range(10):
         losses = []
         for player in ("rule", player_by(seat.simulation, 0)):
             run: Any = Simulation(config.model_copy(update={"seed": seed}), players={"Ann": player})
             losses.append(run.measures(config)["loss"](run.run()))
         won += losses[0] < losses[1]
-    assert won >= 16
+    assert won >= 8
 
 
 def test_what_was_done_during_the_run_is_done_to_the_others() -> None:

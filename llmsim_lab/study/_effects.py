@@ -307,7 +307,8 @@ def _of_runs(values: Numbers, rows: Numbers, run_of: Numbers, w: Numbers, effect
     coarse = (_two_valued(runs) and not share) or (n > 2 and _two_valued(known))
     effect = _student(effect, [(1.0, known)], few * (n < 2), coarse)
     error = math.sqrt(6 * n * (n - 1) / (n - 2) / (n + 1) / (n + 3)) if n > 2 else math.inf
-    if effect.low is not None and abs(pd.Series(known).skew()) > 2 * error:
+    skewness: Any = pd.Series(known).skew()
+    if effect.low is not None and abs(skewness) > 2 * error:
         text = "skewed: with 5 to 50 runs such intervals contained the truth in 83 to 94 of 100"
         effect = _noted(effect, text)
     if effect.p is None and n > 1:  # needs no normal distribution

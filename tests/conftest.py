@@ -163,6 +163,14 @@ def _guarded_sockets() -> Iterator[None]:
 # Files
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _unsynced() -> Iterator[None]:
+    """Leave it to the system when files reach the disk: no test here cuts the power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 _TEMPORARY = Path(tempfile.gettempdir()).resolve()
 _WRITABLE = (
     _TEMPORARY,

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special  # not stats, which takes a second to import
 
 from llmsim_lab._util.checks import real_number
 from llmsim_lab._util.html import table as html_table
@@ -307,7 +307,8 @@ def _of_runs(values: Numbers, rows: Numbers, run_of: Numbers, w: Numbers, effect
     coarse = (_two_valued(runs) and not share) or (n > 2 and _two_valued(known))
     effect = _student(effect, [(1.0, known)], few * (n < 2), coarse)
     error = math.sqrt(6 * n * (n - 1) / (n - 2) / (n + 1) / (n + 3)) if n > 2 else math.inf
-    if effect.low is not None and abs(stats.skew(known, bias=False)) > 2 * error:
+    skewness: Any = pd.Series(known).skew()
+    if effect.low is not None and abs(skewness) > 2 * error:
         text = "skewed: with 5 to 50 runs such intervals contained the truth in 83 to 94 of 100"
         effect = _noted(effect, text)
     if effect.p is None and n > 1:  # needs no normal distribution
@@ -697,7 +698,7 @@ def smallest_effect(sd: float, n: int, *, pilot: int | None = None) -> float | N
     """
     if n < 2 or (pilot is not None and pilot < 2):
         return None
-    upper = math.sqrt((pilot - 1) / stats.chi2.ppf(0.2, pilot - 1)) if pilot is not None else 1.0
+    upper = math.sqrt((pilot - 1) / special.chdtri(pilot - 1, 0.8)) if pilot is not None else 1.0
     # At this power next to nothing, 1e-6 and less, is on the far side.
     shift = special.nctdtrinc(n - 1, 0.2, special.stdtrit(n - 1, 0.975))
     return float(sd * upper * shift / math.sqrt(n))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer.main
 from cli_kit import Run
 
 from llmsim_lab.cli import main
@@ -14,6 +17,14 @@ from llmsim_lab.cli import main
 @pytest.fixture(autouse=True)
 def _pictures(undrawn: None) -> None:
     """Draw a run's chart for the tests that look at it."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _built_once() -> Iterator[None]:
+    """Build the commands once a session, not in each call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture

@@ -174,8 +174,8 @@ async def test_a_score_before_the_first_turn_says_what_is_missing_and_one_of_so_
             await eventually(lambda shown=shown: bool(visitor.now["score"]) is shown, wait_s=WAIT_S)
 
 
-async def test_a_class_of_five_plays_a_game_each(tmp_path: Path) -> None:
-    names = ["Ann", "Bob", "Cy", "Di", "Eve"]
+async def test_a_class_of_three_plays_a_game_each(tmp_path: Path) -> None:
+    names = ["Ann", "Bob", "Cy"]
 
     async def play(number: int, name: str) -> None:
         visitor = Visitor(HumanSeat.game(name, seed=7, tape=tmp_path / f"{name}.tape"))
@@ -192,7 +192,7 @@ async def test_a_class_of_five_plays_a_game_each(tmp_path: Path) -> None:
     await asyncio.gather(*(play(number, name) for number, name in enumerate(names)))
     board = leaderboard(tmp_path)
     assert sorted(board["name"]) == names
-    assert board["turns"].tolist() == [16] * 5
+    assert board["turns"].tolist() == [16] * 3
     assert board["against_rule_pct"].is_monotonic_increasing
     assert board.set_index("name")["advice_asked"]["Bob"] == 1
 

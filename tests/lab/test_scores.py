@@ -166,13 +166,13 @@ def test_in_the_game_the_rule_beats_a_rate_held_on_nearly_every_seed() -> None:
     won = 0
     moves = seat.simulation.moves_bp
     held = TaylorRuleAgent(rule=lambda *, previous_rate, **_: previous_rate, moves_bp=moves)
-    for seed in range(20):
+    for seed in range(10):
         losses = []
         for player in ("rule", held):
             run: Any = Simulation(config.model_copy(update={"seed": seed}), players={"Ann": player})
             losses.append(run.measures(config)["loss"](run.run()))
         won += losses[0] < losses[1]
-    assert won >= 16
+    assert won >= 8
 
 
 def test_what_was_done_during_the_run_is_done_to_the_others() -> None:

@@ -654,7 +654,7 @@ def test_intervals_contain_the_truth_as_often_as_they_say(
 
 def test_situations_taken_as_units_would_fail_the_same_check(bench: Any) -> None:
     cell = next(c for c in bench["CELLS"] if c.group == "before: situations as units")
-    assert bench["measure_cell"](cell, 200)["measured"] < 0.75
+    assert bench["measure_cell"](cell, 60)["measured"] < 0.75
 
 
 def test_the_committed_figures_are_of_all_cells_and_pass(bench: Any) -> None:

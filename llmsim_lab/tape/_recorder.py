@@ -6,7 +6,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -162,10 +162,10 @@ class LiveRecorder(_AtTurn):
                 raise self._error(self.gone)
             yield
 
-    def _held(self) -> AbstractContextManager[None]:
-        """Return what makes lines possible, under the journal's lock: nothing while a run plays."""
+    def _held(self) -> AbstractContextManager[Any]:
+        """Return what makes lines possible: the journal's lock and no more while a run plays."""
         is_held = self._journal.writers and not self.gone
-        return nullcontext() if is_held else self.writing()
+        return self._journal.lock if is_held else self.writing()
 
     def _error(self, what: str) -> TapeError:
         path = str(self.tape.path)

@@ -54,11 +54,8 @@ _NUMBERS = re.compile(rb'"calls":\[([0-9,]*)\]')
 _PROCESS = re.compile(rb'\{"run":[0-9]{1,9},"is":"set","process":([0-9]{1,10}),')
 
 
-class Place(NamedTuple):
-    """Where a line is: its first byte, and how many it has with its line break."""
-
-    start: int
-    size: int
+Place = tuple[int, int]
+"""Where a line is: its first byte, and how many it has with its line break."""
 
 
 class Fault(NamedTuple):
@@ -168,7 +165,7 @@ class Index:
         return what
 
     def _list(self, raw: bytes, run: int, kind: bytes, turn: int | None, number: int) -> None:
-        place = Place(self.end, len(raw))
+        place = self.end, len(raw)
         if kind == b"call":
             self.next_call = number + 1
             self.places[number] = run, place
@@ -190,7 +187,7 @@ class Index:
                 self.process = run, int(process[1])
 
     def _take_shared(self, raw: bytes) -> str | None:
-        text, place = _TEXT.match(raw), Place(self.end, len(raw))
+        text, place = _TEXT.match(raw), (self.end, len(raw))
         if text is None and not (self.end == 0 and _HEAD.match(raw)):
             return "it is not a line of a tape"
         is_right = _sum_in(raw) == crc32(raw[:-_SUM_LEN])

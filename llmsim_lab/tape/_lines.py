@@ -159,10 +159,11 @@ def settings_of(request: ChatRequest) -> dict[str, Any]:
     return {name: plain(getattr(request, name)) for name in shared}
 
 
+Parts = tuple[str, str, tuple[Message, ...]]
 _known: dict[tuple[Any, ...], tuple[str, str, object]] = {}
 
 
-def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
+def parts_of(request: ChatRequest) -> Parts:
     """Return a request's settings as JSON, all and those that equal requests share, and the rest.
 
     The settings, with the system message, are written once per combination; the rest are the other
@@ -191,9 +192,9 @@ def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
     return found[0], found[1], messages
 
 
-def what_is_asked(request: ChatRequest) -> tuple[Any, ...]:
+def what_is_asked(request: ChatRequest, parts: Parts | None = None) -> tuple[Any, ...]:
     """Return what two equal requests of a turn have in common: all but how long to wait."""
-    site, (_, settings, messages) = request.site, _parts(request)
+    site, (_, settings, messages) = request.site, parts or parts_of(request)
     place = (site.component, site.agent, site.replicate) if site else None
     # Not the messages themselves, whose hash takes long and is asked for several times.
     said: object = tuple([(one.role, one.content, one.tool_name) for one in messages])
@@ -244,19 +245,22 @@ def member(value: Any) -> bytes:
     return raw
 
 
-def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> bytes:
+def call_body(
+    attempt: Attempt, nth: int, parts: Parts, intern: Callable[[str], bytes]
+) -> bytes:
     """Return the members of a call's line, from ``component`` on, each with a comma before it.
 
     Args:
         attempt: what became of a request.
         nth: how many equal requests of its turn were made before it.
+        parts: of the request.
         intern: writes a text that calls share, and returns its digest.
 
     Raises:
         ValueError: a tool's arguments hold what a line cannot.
     """
     request, reply, origin = attempt.request, attempt.reply, attempt.request.origin
-    site, (settings, _, messages), fault = request.site, _parts(request), None
+    site, (settings, _, messages), fault = request.site, parts, None
     if attempt.reason:
         facts = {name: getattr(attempt, name) for name in _FAULT.__annotations__}
         fault = {name: fact for name, fact in facts.items() if fact not in (None, False)}

@@ -159,11 +159,11 @@ def settings_of(request: ChatRequest) -> dict[str, Any]:
     return {name: plain(getattr(request, name)) for name in shared}
 
 
-Parts = tuple[str, str, tuple[Message, ...]]
+_Parts = tuple[str, str, tuple[Message, ...]]
 _known: dict[tuple[Any, ...], tuple[str, str, object]] = {}
 
 
-def parts_of(request: ChatRequest) -> Parts:
+def _parts(request: ChatRequest) -> _Parts:
     """Return a request's settings as JSON, all and those that equal requests share, and the rest.
 
     The settings, with the system message, are written once per combination; the rest are the other
@@ -192,15 +192,19 @@ def parts_of(request: ChatRequest) -> Parts:
     return found[0], found[1], messages
 
 
-def what_is_asked(request: ChatRequest, parts: Parts | None = None) -> tuple[Any, ...]:
-    """Return what two equal requests of a turn have in common: all but how long to wait."""
-    site, (_, settings, messages) = request.site, parts or parts_of(request)
+def what_is_asked(request: ChatRequest) -> tuple[Any, _Parts]:
+    """Return what two equal requests of a turn have in common: all but how long to wait.
+
+    With it come the request's parts, for ``call_body``.
+    """
+    site, parts = request.site, _parts(request)
+    _, settings, messages = parts
     place = (site.component, site.agent, site.replicate) if site else None
     # Not the messages themselves, whose hash takes long and is asked for several times.
     said: object = tuple([(one.role, one.content, one.tool_name) for one in messages])
-    if any([one.tool_calls for one in messages]):
+    if [one for one in messages if one.tool_calls]:
         said = write(_messages(), messages)  # as text, in which 1 and True differ
-    return place, request.attempt, settings, said
+    return (place, request.attempt, settings, said), parts
 
 
 # --- calls ---------------------------------------------------------------------------------------
@@ -245,15 +249,13 @@ def member(value: Any) -> bytes:
     return raw
 
 
-def call_body(
-    attempt: Attempt, nth: int, parts: Parts, intern: Callable[[str], bytes]
-) -> bytes:
+def call_body(attempt: Attempt, nth: int, parts: _Parts, intern: Callable[[str], bytes]) -> bytes:
     """Return the members of a call's line, from ``component`` on, each with a comma before it.
 
     Args:
         attempt: what became of a request.
         nth: how many equal requests of its turn were made before it.
-        parts: of the request.
+        parts: of the request, as ``what_is_asked`` gives them.
         intern: writes a text that calls share, and returns its digest.
 
     Raises:

@@ -13,16 +13,7 @@ from typing import Any
 from llmsim_lab._util.jsontext import dumps, loads, plain
 from llmsim_lab._util.text import clip, now
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.tape._lines import (
-    Parts,
-    RecordedCall,
-    call_body,
-    member,
-    members,
-    parts_of,
-    run_body,
-    what_is_asked,
-)
+from llmsim_lab.tape._lines import RecordedCall, call_body, member, members, run_body, what_is_asked
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
@@ -64,7 +55,8 @@ class Known:
         self._nth: dict[int | None, int] = {}
         """By number of an attempt, which of equal ones it was."""
         for call in calls:
-            self.keep((what_is_asked(call.attempt.request), call.nth), call.attempt)
+            asked, _ = what_is_asked(call.attempt.request)
+            self.keep((asked, call.nth), call.attempt)
         for line in outside:
             self.keep_outside(line)
 
@@ -147,8 +139,8 @@ class LiveRecorder(_AtTurn):
         super().__init__(tape, run)
         self._journal = journal = tape.journal
         # Not by value: equal requests may be in flight at once.
-        self._pending: dict[int, tuple[Place, Parts]] = {}
-        """By identity, the requests that were asked for and are not answered yet."""
+        self._pending: dict[int, tuple[Place, Any]] = {}
+        """By identity, the requests that are not answered yet: each one's place, and its parts."""
         self._is_under_way = False
         """From a turn's beginning until its commit is known here, which a Ctrl-C may prevent."""
         self.gone = ""
@@ -200,8 +192,8 @@ class LiveRecorder(_AtTurn):
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn has recorded, or None if the request is to be made."""
-        parts = parts_of(request)
-        place, known = self._known.next(what_is_asked(request, parts), previous)
+        asked, parts = what_is_asked(request)
+        place, known = self._known.next(asked, previous)
         if isinstance(known, Attempt):
             return known
         self._pending[id(request)] = place, parts
@@ -214,9 +206,10 @@ class LiveRecorder(_AtTurn):
             TapeError: the disk is full or fails, or the answer holds what JSON cannot.
         """
         request, journal = attempt.request, self._journal
-        place, parts = self._pending.pop(id(request), None) or (None, parts_of(request))
-        if place is None:
-            place, _ = self._known.next(what_is_asked(request, parts))
+        if (pending := self._pending.pop(id(request), None)) is None:
+            asked, parts = what_is_asked(request)
+            pending = self._known.next(asked)[0], parts
+        place, parts = pending
         turn = request.site.turn if request.site else None
         with journal.lock, self._held():  # agents may ask in threads
             try:
@@ -386,7 +379,7 @@ class ReplayRecorder(_AtTurn):
         Raises:
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
-        _, known = self._known.next(what_is_asked(request), previous)
+        _, known = self._known.next(what_is_asked(request)[0], previous)
         if isinstance(known, Attempt):
             return known
         raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))

@@ -358,8 +358,7 @@ class CallRecord:
     @property
     def tokens(self) -> int:
         """Prompt and reply tokens together."""
-        replies = [one.reply for one in self.history if one.reply]
-        return sum([(it.prompt_tokens or 0) + (it.reply_tokens or 0) for it in replies])
+        return self.prompt_tokens + self.reply_tokens
 
 
 # --- values ---------------------------------------------------------------------------------------

@@ -511,9 +511,8 @@ class LLMClient:
         """Return a backend's reply, if it is one."""
         who = type(self.backend).__name__
         if not isinstance(reply, ChatReply):
-            raise ConfigError(
-                f"{who}.chat returned {type(reply).__name__}; it must return ChatReply(text=...)"
-            )
+            what = f"{who}.chat returned {type(reply).__name__}"
+            raise ConfigError(f"{what}; it must return ChatReply(text=...)")
         if reply.top_logprobs:
             reply = replace(reply, top_logprobs=_extract.alternatives(reply.top_logprobs, who=who))
         return reply

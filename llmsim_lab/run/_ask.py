@@ -385,15 +385,11 @@ class Ask:
             ConfigError: the turn is over, nothing is noted, every frame has a column of that name,
                 or a value is not ready for JSON.
         """
-
-        def called() -> str:
-            return f"ask.note({clip(repr(player or columns), 80)})"
-
+        called = f"ask.note({clip(repr(player or columns), 80)})"
         if self._over:
-            raise ConfigError(f"{called()}: turn {self.turn} is over")
+            raise ConfigError(f"{called}: turn {self.turn} is over")
         if not isinstance(player, str) or not isinstance(text, str) or not (text or columns):
-            way_out = "ask.note('Ann', text='...', accepted=True)"
-            raise ConfigError(f"{called()} notes nothing: {way_out}")
+            raise ConfigError(f"{called} notes nothing: ask.note('Ann', text='...', accepted=True)")
         if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS) & columns.keys():
             what = f"ask.note({min(taken)}=...): every frame has a column of that name"
             raise ConfigError(f"{what}; note it under another name")
@@ -693,7 +689,7 @@ async def from_outside(
     For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
     """
     recorder: Any = scope().recorder
-    _json_ready(lambda: f"the key of {what}", key)
+    _json_ready(f"the key of {what}", key)
 
     found = recorder.find_outside(what, key) if recorder is not None else None
     if found is not None and found.is_done:
@@ -704,8 +700,7 @@ async def from_outside(
         record()
     try:
         came: Any = work()
-        came = await came if isawaitable(came) else came
-        result = _json_ready(lambda: f"what {what} gave", came)
+        result = _json_ready(f"what {what} gave", await came if isawaitable(came) else came)
     except BaseException:
         if once:
             record(stopped=True)
@@ -714,12 +709,12 @@ async def from_outside(
     return result
 
 
-def _json_ready(called: Callable[[], str], value: Any) -> Any:
+def _json_ready(what: str, value: Any) -> Any:
     """Return a value as a tape gives it back."""
     try:
         return loads(dumps(value))
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{called()}, {value!r:.80}, is not ready for JSON: {error}") from error
+        raise ConfigError(f"{what}, {value!r:.80}, is not ready for JSON: {error}") from error
 
 
 # --- what is allowed -----------------------------------------------------------------------------

@@ -125,48 +125,40 @@ class Index:
         self.forgotten: set[int] = set()
         self.process = 0, 0
 
-    def add(self, raw: bytes) -> str | None:
-        """Take the next whole line in, as it says; return what is wrong with it, if anything."""
-        fact, start = FACT.match(raw), self.end
-        what = self._take(raw, fact) if fact else self._take_shared(raw)
-        self._end_with(raw)
-        if what is not None:
-            self.faulty += 1
-            self.first_fault = self.first_fault or Fault(self.lines, start, what)
-            if fact is not None:
-                self.broken.setdefault(int(fact[1]), self.lines)
-        return what
+    def add(self, raw: bytes, own: int = -1) -> str | None:
+        """Take the next whole line in, as it says; return what is wrong with it, if anything.
 
-    def add_own(
-        self, raw: bytes, own: int, run: int, kind: bytes, turn: int | None, number: int
-    ) -> None:
-        """Take in a line that was written just now: its check sum, and what it says."""
-        self.sums[run] = own
-        self._list(raw, run, kind, turn, number)
-        self._end_with(raw)
-
-    def _end_with(self, raw: bytes) -> None:
+        Args:
+            raw: the line.
+            own: its check sum, where it was written just now and is not to be checked.
+        """
+        fact, place = FACT.match(raw), (self.end, len(raw))
+        what = self._take(raw, fact, place, own) if fact else self._take_shared(raw, place)
         self.head = self.head or raw
         self.lines += 1
         self.end += len(raw)
         self.tail = raw[-_SUM_LEN:]
-
-    def _take(self, raw: bytes, fact: re.Match[bytes]) -> str | None:
-        run, kind, number = int(fact[1]), fact[2], int(fact[4] or 0)
-        own, before, what = _sum_in(raw), self.sums.get(run), None
-        if (before is None) != (kind == b"run"):
-            what = f"run {run} begins twice" if before is not None else f"run {run} has not begun"
-        elif own != crc32(raw[:-_SUM_LEN], run if before is None else before):
-            what = "it was changed, or a line of its run before it was added, removed or moved"
-        self.sums[run] = max(own, 0)
-        if kind == b"call" and number < self.next_call:
-            return what or f"call {number} comes after one of a higher number"
-        self._list(raw, run, kind, int(fact[3]) if fact[3] else None, number)
+        if what is not None:
+            self.faulty += 1
+            self.first_fault = self.first_fault or Fault(self.lines, place[0], what)
+            if fact is not None:
+                self.broken.setdefault(int(fact[1]), self.lines)
         return what
 
-    def _list(self, raw: bytes, run: int, kind: bytes, turn: int | None, number: int) -> None:
-        place = self.end, len(raw)
+    def _take(self, raw: bytes, fact: re.Match[bytes], place: Place, own: int) -> str | None:
+        run, kind, turn = int(fact[1]), fact[2], int(fact[3]) if fact[3] else None
+        before, what = self.sums.get(run), None
+        if own < 0:
+            own = _sum_in(raw)
+            if (before is None) != (kind == b"run"):
+                what = f"run {run} " + ("has not begun" if before is None else "begins twice")
+            elif own != crc32(raw[:-_SUM_LEN], run if before is None else before):
+                what = "it was changed, or a line of its run before it was added, removed or moved"
+        self.sums[run] = max(own, 0)
         if kind == b"call":
+            number = int(fact[4] or 0)
+            if number < self.next_call:
+                return what or f"call {number} comes after one of a higher number"
             self.next_call = number + 1
             self.places[number] = run, place
             self.calls[run, turn].append(number)
@@ -185,9 +177,10 @@ class Index:
             self.runs.setdefault(run, []).append(place)
             if process := _PROCESS.match(raw):
                 self.process = run, int(process[1])
+        return what
 
-    def _take_shared(self, raw: bytes) -> str | None:
-        text, place = _TEXT.match(raw), (self.end, len(raw))
+    def _take_shared(self, raw: bytes, place: Place) -> str | None:
+        text = _TEXT.match(raw)
         if text is None and not (self.end == 0 and _HEAD.match(raw)):
             return "it is not a line of a tape"
         is_right = _sum_in(raw) == crc32(raw[:-_SUM_LEN])
@@ -350,9 +343,8 @@ class Journal:
         return file.read(len(index.tail)) == index.tail
 
     def _another(self) -> TapeError:
-        what = (
-            f"{self.path} is another file by now: it was deleted, replaced, overwritten or renamed"
-        )
+        why = "it was deleted, replaced, overwritten or renamed"
+        what = f"{self.path} is another file by now: {why}"
         return TapeError(f"{what}. Nothing was written there; open it again, or put the first back")
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
@@ -552,7 +544,7 @@ class Journal:
             if kind == "call":
                 at = b'%b,"no":%d' % (at or b',"turn":null', number)
             line = b'{"run":%d,"is":"%b"%b%b' % (run, named, at, body)
-            self._write(line, run, named, turn, number)
+            self._write(line, self.index.sums.get(run, run))
             if kind == "end":
                 os.fsync(self._fd)  # what was written until now would survive a power cut
             return number
@@ -564,7 +556,7 @@ class Journal:
             if digest not in self.index.texts:
                 self._settle()
             if digest not in self.index.texts:
-                self._write(b'{"text":"%b","value":%b' % (digest, raw))
+                self._write(b'{"text":"%b","value":%b' % (digest, raw), 0)
             return digest
 
     def _settle(self) -> None:
@@ -573,15 +565,9 @@ class Journal:
         if self._unsure:
             self.refresh()
 
-    def _write(
-        self, line: bytes, run: int = 0, kind: bytes = b"", turn: int | None = None, number: int = 0
-    ) -> None:
-        """Write a line, its end added: the check sum, which follows from the one before.
-
-        A run's line comes with what it says of the run, so that it need not be read for it.
-        """
-        index = self.index
-        own = crc32(line, index.sums.get(run, run))
+    def _write(self, line: bytes, before: int) -> None:
+        """Write a line, its end added: the check sum, which follows from the one before."""
+        index, own = self.index, crc32(line, before)
         raw = line + b',"sum":"%08x"}\n' % own
         if len(raw) > MAX_LINE:
             what = f"a line of {len(raw):,} bytes is more than {self.path} takes ({MAX_LINE:,})"
@@ -602,10 +588,7 @@ class Journal:
             raise TapeError(f"cannot write to the tape {self.path}: {why}; make room") from error
         if os.lseek(self._fd, 0, os.SEEK_CUR) != index.end + len(raw):
             raise self._another()
-        if run:
-            index.add_own(raw, own, run, kind, turn, number)
-        else:
-            index.add(raw)
+        index.add(raw, own)
         self._unsure = False
 
     def rewrite(

@@ -159,11 +159,10 @@ def settings_of(request: ChatRequest) -> dict[str, Any]:
     return {name: plain(getattr(request, name)) for name in shared}
 
 
-_Parts = tuple[str, str, tuple[Message, ...]]
 _known: dict[tuple[Any, ...], tuple[str, str, object]] = {}
 
 
-def _parts(request: ChatRequest) -> _Parts:
+def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
     """Return a request's settings as JSON, all and those that equal requests share, and the rest.
 
     The settings, with the system message, are written once per combination; the rest are the other
@@ -176,14 +175,12 @@ def _parts(request: ChatRequest) -> _Parts:
     if first and first.role == "system" and not first.tool_calls and first.tool_name is None:
         system, messages = first.content, messages[1:]
     held = request.schema, request.tools, request.options
-    key = (
-        *(id(held[0]), id(held[1]), id(held[2]), request.keep_alive, request.timeout_s),
-        *(request.model, request.think, request.top_logprobs, system),
-    )
+    own = request.model, request.think, request.top_logprobs, system
+    key = (*map(id, held), request.keep_alive, request.timeout_s, *own)
     found = _known.get(key)
     if found is None:
-        values = settings_of(request) | ({} if system is None else {"system": system})
         waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
+        values = settings_of(request) | ({} if system is None else {"system": system})
         found = dumps(values | waits), dumps(values), held
         # Not more: what is made anew for each request would fill the memory.
         if len(_known) >= _MAX_KNOWN:
@@ -192,19 +189,15 @@ def _parts(request: ChatRequest) -> _Parts:
     return found[0], found[1], messages
 
 
-def what_is_asked(request: ChatRequest) -> tuple[Any, _Parts]:
-    """Return what two equal requests of a turn have in common: all but how long to wait.
-
-    With it come the request's parts, for ``call_body``.
-    """
-    site, parts = request.site, _parts(request)
-    _, settings, messages = parts
+def what_is_asked(request: ChatRequest) -> tuple[Any, ...]:
+    """Return what two equal requests of a turn have in common: all but how long to wait."""
+    site, (_, settings, messages) = request.site, _parts(request)
     place = (site.component, site.agent, site.replicate) if site else None
     # Not the messages themselves, whose hash takes long and is asked for several times.
     said: object = tuple([(one.role, one.content, one.tool_name) for one in messages])
     if [one for one in messages if one.tool_calls]:
         said = write(_messages(), messages)  # as text, in which 1 and True differ
-    return (place, request.attempt, settings, said), parts
+    return place, request.attempt, settings, said
 
 
 # --- calls ---------------------------------------------------------------------------------------
@@ -249,20 +242,19 @@ def member(value: Any) -> bytes:
     return raw
 
 
-def call_body(attempt: Attempt, nth: int, parts: _Parts, intern: Callable[[str], bytes]) -> bytes:
+def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> bytes:
     """Return the members of a call's line, from ``component`` on, each with a comma before it.
 
     Args:
         attempt: what became of a request.
         nth: how many equal requests of its turn were made before it.
-        parts: of the request, as ``what_is_asked`` gives them.
         intern: writes a text that calls share, and returns its digest.
 
     Raises:
         ValueError: a tool's arguments hold what a line cannot.
     """
     request, reply, origin = attempt.request, attempt.reply, attempt.request.origin
-    site, (settings, _, messages), fault = request.site, parts, None
+    site, (settings, _, messages), fault = request.site, _parts(request), None
     if attempt.reason:
         facts = {name: getattr(attempt, name) for name in _FAULT.__annotations__}
         fault = {name: fact for name, fact in facts.items() if fact not in (None, False)}

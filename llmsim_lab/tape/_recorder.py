@@ -55,8 +55,7 @@ class Known:
         self._nth: dict[int | None, int] = {}
         """By number of an attempt, which of equal ones it was."""
         for call in calls:
-            asked, _ = what_is_asked(call.attempt.request)
-            self.keep((asked, call.nth), call.attempt)
+            self.keep((what_is_asked(call.attempt.request), call.nth), call.attempt)
         for line in outside:
             self.keep_outside(line)
 
@@ -139,8 +138,8 @@ class LiveRecorder(_AtTurn):
         super().__init__(tape, run)
         self._journal = journal = tape.journal
         # Not by value: equal requests may be in flight at once.
-        self._pending: dict[int, tuple[Place, Any]] = {}
-        """By identity, the requests that are not answered yet: each one's place, and its parts."""
+        self._pending: dict[int, Place] = {}
+        """By identity, the requests that were asked for and are not answered yet."""
         self._is_under_way = False
         """From a turn's beginning until its commit is known here, which a Ctrl-C may prevent."""
         self.gone = ""
@@ -192,11 +191,10 @@ class LiveRecorder(_AtTurn):
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn has recorded, or None if the request is to be made."""
-        asked, parts = what_is_asked(request)
-        place, known = self._known.next(asked, previous)
+        place, known = self._known.next(what_is_asked(request), previous)
         if isinstance(known, Attempt):
             return known
-        self._pending[id(request)] = place, parts
+        self._pending[id(request)] = place
         return None
 
     def keep(self, attempt: Attempt) -> Attempt:
@@ -206,14 +204,12 @@ class LiveRecorder(_AtTurn):
             TapeError: the disk is full or fails, or the answer holds what JSON cannot.
         """
         request, journal = attempt.request, self._journal
-        if (pending := self._pending.pop(id(request), None)) is None:
-            asked, parts = what_is_asked(request)
-            pending = self._known.next(asked)[0], parts
-        place, parts = pending
+        if (place := self._pending.pop(id(request), None)) is None:
+            place, _ = self._known.next(what_is_asked(request))
         turn = request.site.turn if request.site else None
         with journal.lock, self._held():  # agents may ask in threads
             try:
-                body = call_body(attempt, place[1], parts, journal.intern)
+                body = call_body(attempt, place[1], journal.intern)
             except ValueError as error:
                 raise TapeError(f"an answer cannot be kept on {journal.path}: {error}") from error
             number = journal.append(self.run, "call", body, turn=turn)
@@ -379,7 +375,7 @@ class ReplayRecorder(_AtTurn):
         Raises:
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
-        _, known = self._known.next(what_is_asked(request)[0], previous)
+        _, known = self._known.next(what_is_asked(request), previous)
         if isinstance(known, Attempt):
             return known
         raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
@@ -393,9 +389,8 @@ class ReplayRecorder(_AtTurn):
         found = self._known.next_outside(what, key)
         if not found.is_done:
             named = f"{clip(f'{what} {dumps(plain(key))}', 200)} in turn {self._turn}"
-            missing = (
-                f"run {self.run} has nothing recorded for {named}, asked {found.nth + 1} times"
-            )
+            wanted = f"{named}, asked {found.nth + 1} times"
+            missing = f"run {self.run} has nothing recorded for {wanted}"
             raise TapeMiss(f"{missing}; a replay does nothing outside: fork the run to continue")
         return found
 

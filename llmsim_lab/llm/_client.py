@@ -505,15 +505,14 @@ class LLMClient:
         if seed is not None:
             options = {**options, "seed": seed}
         top = min(top or 0, getattr(self.backend, "max_top_logprobs", 0)) or None
-        return ask(replace(request, options=options, top_logprobs=top))
+        return ask(_changed(request, options=options, top_logprobs=top))
 
     def _checked(self, reply: ChatReply) -> ChatReply:
         """Return a backend's reply, if it is one."""
         who = type(self.backend).__name__
         if not isinstance(reply, ChatReply):
-            raise ConfigError(
-                f"{who}.chat returned {type(reply).__name__}; it must return ChatReply(text=...)"
-            )
+            what = f"{who}.chat returned {type(reply).__name__}"
+            raise ConfigError(f"{what}; it must return ChatReply(text=...)")
         if reply.top_logprobs:
             reply = replace(reply, top_logprobs=_extract.alternatives(reply.top_logprobs, who=who))
         return reply
@@ -563,6 +562,15 @@ def _piece(lane: Lane, watch: InFlight | None, request: ChatRequest, text: str) 
     lane.heard()
     if watch is not None and text:
         watch.wrote(request, text)
+
+
+def _changed(request: ChatRequest, **changes: Any) -> ChatRequest:
+    """Do what ``dataclasses.replace`` does, in half the time."""
+    new = object.__new__(ChatRequest)
+    for name in ChatRequest.__slots__:
+        value = changes[name] if name in changes else getattr(request, name)
+        object.__setattr__(new, name, value)
+    return new
 
 
 _system_message = lru_cache(maxsize=1024)(partial(Message, "system"))

@@ -100,13 +100,8 @@ def judged(
         read: parses a reply.
     """
     if fault is not None:
-        attempt = replace(
-            attempt,
-            reason=fault.reason,
-            detail=str(fault),
-            status_code=fault.status_code,
-            retry=fault.retry,
-        )
+        what: dict[str, Any] = {"reason": fault.reason, "status_code": fault.status_code}
+        attempt = replace(attempt, detail=str(fault), retry=fault.retry, **what)
     if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
         return attempt, fault or BackendError(  # the one on the tape
             attempt.detail,

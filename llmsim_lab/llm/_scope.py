@@ -29,7 +29,9 @@ _MAX_TEXT_CHARS = 2_000
 """How much of a reply that is being written is kept for those who watch."""
 
 
-_as_json = lru_cache(maxsize=4096, typed=True)(json.dumps)
+@lru_cache(maxsize=4096, typed=True)
+def _as_json(*values: object) -> str:
+    return json.dumps(values)[1:-1]
 
 
 class CallLog:
@@ -47,7 +49,8 @@ class CallLog:
         self, run: str, turn: int, purse: Purse | None, *, sampling: tuple[int, int] | None
     ) -> None:
         self.run, self.turn, self.purse, self.closed = run, turn, purse, False
-        self._sampling = sampling
+        self._sampled = "" if sampling is None else _as_json(*sampling, turn)
+        """What the sampling seeds of the turn have in common."""
         self._drawn: dict[tuple[object, ...], int] = {}
         self._calls: list[CallRecord] = []
         self._under_way: dict[int, ChatRequest] = {}
@@ -70,14 +73,12 @@ class CallLog:
             )
         # By identity: two equal questions are two calls.
         self._under_way[id(request)] = request
-        if self._sampling is None or "seed" in request.options:
+        if not self._sampled or "seed" in request.options:
             return None
         site = request.site
         place = (site.component, site.agent, site.replicate) if site else (None,)
         before = self._drawn[place] = self._drawn.get(place, -1) + 1
-        return seed_from(
-            f"[{', '.join(map(_as_json, (*self._sampling, self.turn, *place, before)))}]"
-        )
+        return seed_from(f"[{self._sampled}, {_as_json(*place)}, {before}]")
 
     def end(self, request: ChatRequest, call: CallRecord | None) -> None:
         """Record the outcome of a call that began; None if nothing was answered."""

@@ -526,7 +526,7 @@ class Ask:
             if name in _GIVEN:
                 taken = f"{name!r} has a value in every prompt already ({', '.join(_GIVEN)})"
                 raise ConfigError(f"{taken}; call yours something else")
-            if inspect.iscoroutinefunction(value):
+            if callable(value) and inspect.iscoroutinefunction(value):
                 what = f"{name}={value!r:.60} is async, and a question does not wait for it"
                 way_out = f"await it before, and give what came: {name}=lambda name: found[name]"
                 raise ConfigError(f"{what}; {way_out}")

@@ -54,11 +54,8 @@ _NUMBERS = re.compile(rb'"calls":\[([0-9,]*)\]')
 _PROCESS = re.compile(rb'\{"run":[0-9]{1,9},"is":"set","process":([0-9]{1,10}),')
 
 
-class Place(NamedTuple):
-    """Where a line is: its first byte, and how many it has with its line break."""
-
-    start: int
-    size: int
+Place = tuple[int, int]
+"""Where a line is: its first byte, and how many it has with its line break."""
 
 
 class Fault(NamedTuple):
@@ -128,28 +125,35 @@ class Index:
         self.forgotten: set[int] = set()
         self.process = 0, 0
 
-    def add(self, raw: bytes) -> str | None:
-        """Take the next whole line in, as it says; return what is wrong with it, if anything."""
-        fact, place = FACT.match(raw), Place(self.end, len(raw))
-        what = self._take(raw, fact, place) if fact else self._take_shared(raw, place)
+    def add(self, raw: bytes, own: int = -1) -> str | None:
+        """Take the next whole line in, as it says; return what is wrong with it, if anything.
+
+        Args:
+            raw: the line.
+            own: its check sum, where it was written just now and is not to be checked.
+        """
+        fact, place = FACT.match(raw), (self.end, len(raw))
+        what = self._take(raw, fact, place, own) if fact else self._take_shared(raw, place)
         self.head = self.head or raw
         self.lines += 1
         self.end += len(raw)
         self.tail = raw[-_SUM_LEN:]
         if what is not None:
             self.faulty += 1
-            self.first_fault = self.first_fault or Fault(self.lines, place.start, what)
+            self.first_fault = self.first_fault or Fault(self.lines, place[0], what)
             if fact is not None:
                 self.broken.setdefault(int(fact[1]), self.lines)
         return what
 
-    def _take(self, raw: bytes, fact: re.Match[bytes], place: Place) -> str | None:
+    def _take(self, raw: bytes, fact: re.Match[bytes], place: Place, own: int) -> str | None:
         run, kind, turn = int(fact[1]), fact[2], int(fact[3]) if fact[3] else None
-        own, before, what = _sum_in(raw), self.sums.get(run), None
-        if (before is None) != (kind == b"run"):
-            what = f"run {run} begins twice" if before is not None else f"run {run} has not begun"
-        elif own != crc32(raw[:-_SUM_LEN], run if before is None else before):
-            what = "it was changed, or a line of its run before it was added, removed or moved"
+        before, what = self.sums.get(run), None
+        if own < 0:
+            own = _sum_in(raw)
+            if (before is None) != (kind == b"run"):
+                what = f"run {run} " + ("has not begun" if before is None else "begins twice")
+            elif own != crc32(raw[:-_SUM_LEN], run if before is None else before):
+                what = "it was changed, or a line of its run before it was added, removed or moved"
         self.sums[run] = max(own, 0)
         if kind == b"call":
             number = int(fact[4] or 0)
@@ -339,9 +343,8 @@ class Journal:
         return file.read(len(index.tail)) == index.tail
 
     def _another(self) -> TapeError:
-        what = (
-            f"{self.path} is another file by now: it was deleted, replaced, overwritten or renamed"
-        )
+        why = "it was deleted, replaced, overwritten or renamed"
+        what = f"{self.path} is another file by now: {why}"
         return TapeError(f"{what}. Nothing was written there; open it again, or put the first back")
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
@@ -564,7 +567,8 @@ class Journal:
 
     def _write(self, line: bytes, before: int) -> None:
         """Write a line, its end added: the check sum, which follows from the one before."""
-        index, raw = self.index, b'%b,"sum":"%08x"}\n' % (line, crc32(line, before))
+        index, own = self.index, crc32(line, before)
+        raw = line + b',"sum":"%08x"}\n' % own
         if len(raw) > MAX_LINE:
             what = f"a line of {len(raw):,} bytes is more than {self.path} takes ({MAX_LINE:,})"
             raise TapeError(f"{what}; make the prompt, the reply or the state shorter")
@@ -584,7 +588,7 @@ class Journal:
             raise TapeError(f"cannot write to the tape {self.path}: {why}; make room") from error
         if os.lseek(self._fd, 0, os.SEEK_CUR) != index.end + len(raw):
             raise self._another()
-        index.add(raw)
+        index.add(raw, own)
         self._unsure = False
 
     def rewrite(

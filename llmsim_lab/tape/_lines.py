@@ -175,11 +175,11 @@ def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
     if first and first.role == "system" and not first.tool_calls and first.tool_name is None:
         system, messages = first.content, messages[1:]
     held = request.schema, request.tools, request.options
-    waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
     own = request.model, request.think, request.top_logprobs, system
-    key = (*map(id, held), *waits.values(), *own)
+    key = (*map(id, held), request.keep_alive, request.timeout_s, *own)
     found = _known.get(key)
     if found is None:
+        waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
         values = settings_of(request) | ({} if system is None else {"system": system})
         found = dumps(values | waits), dumps(values), held
         # Not more: what is made anew for each request would fill the memory.
@@ -193,8 +193,9 @@ def what_is_asked(request: ChatRequest) -> tuple[Any, ...]:
     """Return what two equal requests of a turn have in common: all but how long to wait."""
     site, (_, settings, messages) = request.site, _parts(request)
     place = (site.component, site.agent, site.replicate) if site else None
-    said: object = messages
-    if any(message.tool_calls for message in messages):
+    # Not the messages themselves, whose hash takes long and is asked for several times.
+    said: object = tuple([(one.role, one.content, one.tool_name) for one in messages])
+    if [one for one in messages if one.tool_calls]:
         said = write(_messages(), messages)  # as text, in which 1 and True differ
     return place, request.attempt, settings, said
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,7 +50,7 @@ class Known:
         self, calls: Iterable[RecordedCall] = (), outside: Iterable[Mapping[str, Any]] = ()
     ) -> None:
         self._lock = threading.Lock()  # agents may ask in threads
-        self._asked: Counter[Any] = Counter()
+        self._asked: defaultdict[Any, int] = defaultdict(int)
         self.answers: dict[Place, Any] = {}
         self._nth: dict[int | None, int] = {}
         """By number of an attempt, which of equal ones it was."""
@@ -162,10 +162,10 @@ class LiveRecorder(_AtTurn):
                 raise self._error(self.gone)
             yield
 
-    def _held(self) -> AbstractContextManager[None]:
-        """Return what makes lines possible, under the journal's lock: nothing while a run plays."""
+    def _held(self) -> AbstractContextManager[Any]:
+        """Return what makes lines possible: the journal's lock and no more while a run plays."""
         is_held = self._journal.writers and not self.gone
-        return nullcontext() if is_held else self.writing()
+        return self._journal.lock if is_held else self.writing()
 
     def _error(self, what: str) -> TapeError:
         path = str(self.tape.path)
@@ -389,9 +389,8 @@ class ReplayRecorder(_AtTurn):
         found = self._known.next_outside(what, key)
         if not found.is_done:
             named = f"{clip(f'{what} {dumps(plain(key))}', 200)} in turn {self._turn}"
-            missing = (
-                f"run {self.run} has nothing recorded for {named}, asked {found.nth + 1} times"
-            )
+            wanted = f"{named}, asked {found.nth + 1} times"
+            missing = f"run {self.run} has nothing recorded for {wanted}"
             raise TapeMiss(f"{missing}; a replay does nothing outside: fork the run to continue")
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import caller
 from llmsim_lab.prompts._prompt import word_diff
-from llmsim_lab.run._reading import SETTINGS, Recorded
+from llmsim_lab.run._reading import SETTINGS, Recorded, spoken, tool_lines
 from llmsim_lab.run._run import existing_tape, run_on_tape
 from llmsim_lab.run._turn import outside_in_words
 from llmsim_lab.tape import repair as repair_tape
@@ -25,7 +25,6 @@ from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import edited_prompts
 from llmsim_lab.tape._lines import RecordedCall, RunInfo
 from llmsim_lab.tape._verify import digest
-from llmsim_lab.types import ToolCall
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
 
@@ -203,18 +202,14 @@ def _show_call(call: RecordedCall) -> None:
         if (value := getattr(request, name)) not in (None, False, ()):
             say(f"{name}: {value if isinstance(value, str) else dumps(plain(value))}")
     for message in request.messages:
-        say(f"[{message.role}]", style="cyan")
-        _show_said(message.content, message.tool_calls)
+        role, text = spoken(message)
+        say(f"[{role}]", style="cyan")
+        say(text)
     if reply is not None:
         how = f"{call.attempt.seconds:.2f} s, {reply.prompt_tokens} + {reply.reply_tokens} tokens"
         say(f"--- answered ({how}; ended by: {reply.done_reason})", style="cyan")
         if reply.thinking:
             say(reply.thinking, style="dim")
-        _show_said(reply.text, reply.tool_calls)
+        say("\n".join(filter(None, (reply.text, *tool_lines(reply)))))
     if call.attempt.reason:
         say(f"--- {call.attempt.reason}: {clip(call.attempt.detail, 500)}", style="red")
-
-
-def _show_said(text: str, tools: Iterable[ToolCall]) -> None:
-    wanted = (f"\N{RIGHTWARDS ARROW} {one.name}({dumps(plain(one.arguments))})" for one in tools)
-    say("\n".join(filter(None, (text, *wanted))))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from markupsafe import Markup
+
+from llmsim_lab._util.html import pre
 from llmsim_lab.assistant import Chat, LLMAgentEngine
 from llmsim_lab.assistant._chat import call_facts
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._lab import Lab
-from llmsim_lab.lab._static import Kept
 from llmsim_lab.run import Run
 
 
@@ -91,4 +93,6 @@ class AssistantChat(Lab):
         """Return the conversation."""
         return repr(self.chat)
 
-    static_html = Kept.static_html
+    def static_html(self) -> Markup:
+        """Return the same as simple HTML."""
+        return pre(self.static_text())

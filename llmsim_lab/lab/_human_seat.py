@@ -362,8 +362,8 @@ class HumanSeat(Lab):
 
     def static_text(self) -> str:
         """Return who sits here, where the run is, how they did, and the latest answers."""
-        names, n = clip(", ".join(self.people.seats), 200), self.simulation.turn_number
-        title = f"Seat of {names}: {_static.turn_name(self.reading, self.shown[0], n)}"
+        names = clip(", ".join(self.people.seats), 200)
+        title = f"Seat of {names}: {_static.turn_name(self.simulation.turns[-1])}"
         lines = [title, *([self._board.verdict] if self._board is not None else [])]
         for turn in self.simulation.turns[-_LATEST:]:
             rate = f"; rate {turn.state.interest_rate:.2f}%" if self.economic is not None else ""
@@ -376,7 +376,7 @@ class HumanSeat(Lab):
 
     def static_html(self) -> Markup:
         """Return the same, with the score's table and chart if there is one."""
-        board, text = self._board, super(Lab, self).static_html()
-        if board is None:
-            return text
-        return join([text, pre(repr(board)), figure_html(board.figure)])
+        text, board = pre(self.static_text()), self._board
+        return join(
+            [text, *([pre(repr(board)), figure_html(board.figure)] if board is not None else [])]
+        )

@@ -26,19 +26,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import traitlets as t
 from anywidget import AnyWidget
 from IPython import get_ipython
+from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
-from llmsim_lab._util.html import join, pre, visible
+from llmsim_lab._util.html import join, pre, styled, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
 from llmsim_lab.lab._forms import MOST_SET, Field, fields_of, read_changes
 from llmsim_lab.lab._picture import charted, figure_html, lines_of, picture, runs_in, with_unit
-from llmsim_lab.lab._static import Kept
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.llm._scope import InFlight, Waiting, scoped
@@ -73,6 +73,18 @@ _KEEP_S = 0.5
 """How long after something new the static view is written anew."""
 _KEEP_REST = 9
 """For so many times as long as that took, it is not: a picture may take a second of the kernel."""
+_VIEW = "application/vnd.jupyter.widget-view+json"
+# An output is a jp-OutputArea-child in JupyterLab, Notebook 7 and nbconvert's pages, and an
+# output_container in VS Code. Behind a live widget the style hides the static view; before a
+# static view it hides what is left of a widget that is gone: a panel, or an element of the class
+# jupyter-widgets. On a dark page a figure is dark, too: light and dark change places, hues stay.
+_STYLE = (
+    ":is(.jp-OutputArea-child,.output_container):has(.llmsim-live)"
+    "+:is(.jp-OutputArea-child,.output_container):has(.llmsim-static),"
+    ".jp-OutputArea-child:has(>.lm-Panel,.jupyter-widgets):not(:has(.llmsim-live))"
+    ":has(+.jp-OutputArea-child .llmsim-static){display:none}"
+    "[data-jp-theme-light=false] .llmsim-figure{filter:invert(.9) hue-rotate(180deg)}"
+)
 
 
 def _sentence(error: BaseException) -> str:
@@ -106,12 +118,18 @@ def answer_fields(question: OpenQuestion) -> list[Field]:
     return fields_of({"properties": dict(question.fields), "type": "object"}, started)
 
 
+def turn_of(run: Any, number: int) -> Turn:
+    """Return a turn of a run by its number."""
+    turn: Turn = run.turns[number - run.turns[0].number]
+    return turn
+
+
 def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
     """Return numbers of a turn's state that its world lets others set, and how many are left out.
 
     Numbers are as long as a form shows them, and no more of them than it shows.
     """
-    turn = run.turns[number - run.turns[0].number]
+    turn = turn_of(run, number)
     columns, own = turn.columns(), State.columns(turn.state)
     if len(own) <= MOST_SET:  # a row may leave out what can be set, such as a shock
         columns |= own
@@ -131,7 +149,7 @@ def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
     return short, len(names) - len(shown) if len(shown) == MOST_SET else 0
 
 
-class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
+class Lab(AnyWidget):
     """Play a run, look at any turn, its charts, decisions and prompts, change it and fork it.
 
     A turn that fails, or is stopped, changes nothing: the run stays at its last whole turn. The
@@ -163,6 +181,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     # Of the class, since ``__del__`` calls close also where __init__ raised.
     _stop_listening: Sequence[Callable[[], object]] = ()
     _playing: asyncio.Future[Any] | None = None
+    _kept: DisplayHandle | None = None
 
     def __init__(
         self, source: Source, *, run: int | None = None, llm_client: LLMClient | None = None
@@ -629,17 +648,18 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
 
     def _static_parts(self) -> Iterator[tuple[str, Callable[[], Markup]]]:
         """Yield what is shown, part by part: as text, and what makes it HTML."""
-        reading, (run, turn) = self.reading, self.shown
-        tree = "\n".join(_static.tree_lines(reading))
+        number, at = self.shown
+        run, tree = self.runs[number], "\n".join(_static.tree_lines(self.reading))
+        turn = turn_of(run, at)
         yield tree, partial(pre, tree)
         if "overview" in self.panels and (chart := self._chart):
             yield chart.alt, partial(figure_html, chart)
         if "turn" in self.panels:
-            html = partial(_static.turn_html, reading, run, turn)
-            yield _static.turn_text(reading, run, turn), html
+            yield _static.turn_text(run, turn), partial(_static.turn_html, run, turn)
         elif "calls" in self.panels:
-            for call in _static.chosen(reading, run, turn)[:1]:
-                yield _static.call_text(reading, call), partial(_static.call_html, reading, call)
+            calls = turn.calls or [call for it in run.turns for call in it.calls][-1:]
+            for call in calls[:1]:
+                yield _static.call_text(call), partial(_static.call_html, call)
 
     def static_text(self) -> str:
         """Return what is shown as plain text, the same for the same run."""
@@ -661,11 +681,25 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         return None
 
     def _ipython_display_(self) -> None:
+        """Display two outputs, the window and its static view, of which one is seen.
+
+        Of a single output JupyterLab would show the window only, and in a reopened notebook that
+        its model was not found.
+        """
         self._kept_of = self._log_and_turn
-        super()._ipython_display_()
+        if self.comm is not None:
+            view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
+            # The live output's HTML is empty, so that a page without widgets shows the facts once;
+            # with no second form at all, nbconvert would warn that it cannot show that output.
+            display({_VIEW: view, "text/html": ""}, raw=True)  # type: ignore[no-untyped-call]
+        self._kept = display(self._static_data(), raw=True, display_id=True)  # type: ignore[no-untyped-call]
         if (shell := get_ipython()) is not None:
             # A notebook that is executed as a whole keeps nothing that comes after its last cell.
             shell.events.register("post_execute", self.keep)
+
+    def _static_data(self) -> dict[str, str]:
+        kept = styled(self.static_html(), **{"class": "llmsim-static"})
+        return {"text/plain": self.static_text(), "text/html": f"<style>{_STYLE}</style>{kept}"}
 
     @property
     def _log_and_turn(self) -> tuple[int, Mapping[str, int]]:
@@ -674,11 +708,12 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
 
     def keep(self) -> None:
         """Write the static view into the notebook anew, unless it is as it was."""
-        if self._kept_of != self._log_and_turn:
-            self._kept_of, began = self._log_and_turn, time.monotonic()
-            super().keep()
-            ended = time.monotonic()
-            self._keep_from = ended + _KEEP_REST * (ended - began)
+        if self._kept is None or self.comm is None or self._kept_of == self._log_and_turn:
+            return
+        self._kept_of, began = self._log_and_turn, time.monotonic()
+        self._kept.update(self._static_data(), raw=True)  # type: ignore[no-untyped-call]
+        ended = time.monotonic()
+        self._keep_from = ended + _KEEP_REST * (ended - began)
 
     def close(self) -> None:
         """Take the window from the page; what is under way is stopped."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from markupsafe import Markup
 
+from llmsim_lab._util.drawing import figure_html
 from llmsim_lab._util.html import join, pre, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.economy import QuadraticLoss, load_us_macro
@@ -16,7 +17,6 @@ from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
 from llmsim_lab.lab._forms import read_changes
 from llmsim_lab.lab._lab import NO_LONGER, Lab, Message, answer_fields
-from llmsim_lab.lab._picture import figure_html
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._human import OpenQuestion, check_answer

@@ -30,7 +30,7 @@ from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.drawing import figure_bytes
+from llmsim_lab._util.drawing import figure_bytes, figure_html
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pre, styled, visible
 from llmsim_lab._util.text import clip
@@ -38,7 +38,7 @@ from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
 from llmsim_lab.lab._forms import MOST_SET, Field, fields_of, read_changes
-from llmsim_lab.lab._picture import charted, figure_html, lines_of, picture, runs_in, with_unit
+from llmsim_lab.lab._picture import charted, lines_of, picture, runs_in
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.llm._scope import InFlight, Waiting, scoped
@@ -190,7 +190,6 @@ class Lab(AnyWidget):
         self.reading = Reading(getattr(source, "name", ""))
         self.runs: dict[int, Any] = {}
         self._infos: dict[int, RunInfo] = {}
-        self._changes: dict[int, Sequence[str]] = {}
         self._forms: dict[tuple[int, int], dict[str, list[Field]]] = {}
         self._live: Message = {"busy": False}
         self._task: asyncio.Task[None] | None = None
@@ -239,7 +238,6 @@ class Lab(AnyWidget):
         own = {"id": number, "fork_turn": None}  # its parent is not shown beside it
         info = replace(known, **own, **more) if known else about(run, number, **more)
         self._keep(number, run, info)
-        self._changes[number] = changes
         self.reading.add(info, run, changes=changes)
         return info.id
 
@@ -275,7 +273,7 @@ class Lab(AnyWidget):
         self._read_turns(number, calls)
 
     def _read_turns(self, number: int, calls: Sequence[tuple[Attempt, bool]] = ()) -> None:
-        words = self._changes.get(number, ())
+        words = self.reading.runs.get(number, {}).get("changes", ())
         self.reading.add(self._infos[number], self.runs[number], changes=words, calls=calls)
 
     def _grew(self, number: int) -> None:
@@ -504,7 +502,7 @@ class Lab(AnyWidget):
     def _form(self, run: int, turn: int) -> None:
         """Send the form of what can be changed from a turn on, and of the parameters."""
         simulation = self._run(run)
-        labels = {item.column: with_unit(item) for item in simulation.series}
+        labels = {item.column: str(item) for item in simulation.series}
         numbers, more = settable(simulation, turn)
         outside = fields_of(StateChange.model_json_schema(), {"set": numbers}, labels)
         a_text = {"help": "", "schema": {"type": "string", "long": True}}

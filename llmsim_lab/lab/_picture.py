@@ -7,7 +7,6 @@ theory predicts are there as thin lines.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +14,6 @@ from numbers import Real
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
-
-from markupsafe import Markup
 
 from llmsim_lab._util import drawing
 from llmsim_lab._util.html import SERIES_COLOURS
@@ -129,11 +126,6 @@ def _line(name: str, run: Any) -> Line:
     )
 
 
-def with_unit(item: Series) -> str:
-    """Return what a series is, for people."""
-    return f"{item.label}, {item.unit}" if item.unit else item.label
-
-
 def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list[Series]:
     """Return the series to draw: those named, else the first that the runs name or have.
 
@@ -216,7 +208,7 @@ def _panel(
     for value in {line.prediction[item.column] for line in lines if item.column in line.prediction}:
         look["label"] = f"prediction {number(value)}"
         axes.axhline(value, linestyle=(0, (5, 2)), **look)
-    words = with_unit(item)
+    words = str(item)
     if large:
         axes.set_ylabel(drawing.drawable(words, 60))
     else:
@@ -283,12 +275,3 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
 def _from_to(first: Any, last: Any) -> str:
     changed = _drawn(first) and first != last
     return f"{number(first)} → {number(last)}" if changed else number(last)
-
-
-def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:
-    """Return a figure as a small image with its ``alt`` text, for a saved notebook."""
-    png = base64.b64encode(drawing.small_png(drawing.figure_bytes(figure, "png", dpi=dpi))).decode()
-    # White below and around, so that it reads on a dark page.
-    style = "max-width:100%;background:#fff;padding:6px;box-sizing:border-box"
-    look = Markup('<img alt="{}" src="data:image/png;base64,{}" style="{}" class="llmsim-figure">')
-    return look.format(getattr(figure, "alt", ""), png, style)

@@ -43,7 +43,8 @@ def turn_name(turn: Turn) -> str:
 def _facts(run: Any, turn: Turn) -> Iterator[tuple[str, str, str]]:
     """Yield the values to show of a turn: name with unit, value, change since the turn before."""
     now = turn.columns()
-    was = next((it.columns() for it in run.turns if it.number == turn.number - 1), {})
+    before = (it.columns() for it in run.turns if it.number == turn.number - 1)
+    was: dict[str, Any] = next(before, {})
     series = [item for item in run.series if item.column in now] or plain_series(now)
     for item in series[:_MOST_FACTS]:
         value = now[item.column]

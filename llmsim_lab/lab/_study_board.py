@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 from markupsafe import Markup
 
+from llmsim_lab._util.drawing import figure_html
 from llmsim_lab._util.html import join, visible
 from llmsim_lab._util.text import counted, duration
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._lab import ALL, Lab
-from llmsim_lab.lab._picture import figure_html
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.study import Study
 from llmsim_lab.study._playing import Key

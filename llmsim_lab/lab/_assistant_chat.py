@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from markupsafe import Markup
 
@@ -33,7 +33,6 @@ class AssistantChat(Lab):
     """
 
     parts = ("chat",)
-    commands: ClassVar = {**Lab.commands, "send": "_send_message", "confirm": "_confirm"}
 
     def __init__(self, chat: Chat | LLMAgentEngine, *, user_id: str | None = None) -> None:
         if not isinstance(chat, Chat):
@@ -62,17 +61,17 @@ class AssistantChat(Lab):
 
     # --- what the browser asks for --------------------------------------------------------------
 
-    def _send_message(self, text: str) -> None:
+    def _do_send(self, text: str) -> None:
         self._message = text
-        self._play(self.shown[0])
+        self._do_play(self.shown[0])
 
-    def _confirm(self, id: str, yes: bool) -> None:  # noqa: A002 - the message's name
+    def _do_confirm(self, id: str, yes: bool) -> None:  # noqa: A002 - the message's name
         """Answer the question that is shown, if it is still the one that is asked."""
         # A cell may have sent a message since; a yes must not confirm another deletion.
         if self.chat.pending is None or self.chat.pending.call_id != id:
             what = "the conversation has continued elsewhere, so this is no longer what was asked"
             raise ConfigError(f"{what}; look again, and answer what is asked now")
-        self._send_message("yes" if yes else "no")
+        self._do_send("yes" if yes else "no")
 
     # --- what is shown ------------------------------------------------------------------------
 

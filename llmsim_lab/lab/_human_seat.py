@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -125,7 +125,6 @@ class HumanSeat(Lab):
     """
 
     parts = ("seat",)
-    commands: ClassVar[Mapping[str, str]] = {**Lab.commands, "advise": "_advise", "score": "_end"}
 
     def __init__(
         self,
@@ -216,7 +215,7 @@ class HumanSeat(Lab):
 
     _more = _asked
 
-    def _advise(self, who: str) -> None:
+    def _do_advise(self, who: str) -> None:
         """Show what the rule would do about this quarter, and remember that it was asked."""
         if self.economic is not None:
             self._advice[who] = (self.economic.turn_number, advice_for(self.economic, who))
@@ -224,7 +223,7 @@ class HumanSeat(Lab):
 
     # --- answers ------------------------------------------------------------------------------
 
-    def _answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
+    def _do_answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
         """Take what was filled in, and play the turn with it if it was not begun."""
         asked = self.people.next()
         numbers = {self._number(question): name for name, (_, question) in asked.items()}
@@ -254,12 +253,14 @@ class HumanSeat(Lab):
 
         self._ending = self._start(end())
 
+    _do_score = _end
+
     def _reply(self, name: str, values: Mapping[str, Any]) -> None:
         """Send an answer, with what the tape keeps besides; raise ConfigError if it is wrong."""
-        person, question = self.people.waiting().get(name, (None, None))
-        if person is None or question is None:
-            check_answer(None, values, name=name)
-            return
+        if (found := self.people.waiting().get(name)) is None:
+            what = f"{name} is asked nothing just now; start the turn, then: await seat.asked()"
+            raise ConfigError(what)
+        person, question = found
         shown, run = self._as_put(question), self.economic
         check_answer(shown, values, name=question.agent)
         reply = {**values} if run is None else as_reply(run, values, shown)

@@ -1,9 +1,9 @@
 """One window over a run: what the browser sends is done here, and what the run does is sent there.
 
-A message from the browser is ``{"do": name, ...}``; what it gets is ``{"at", "records"}``, the
-log's tail, ``{"live"}``, what is under way, ``{"form"}``, ``{"ask"}``, ``{"show"}`` and
-``{"fault"}``. No trait carries data, so that nothing is saved in a notebook; what stays there is
-the static view.
+A message from the browser is ``{"do": name, ...}``, and the method ``_do_name`` does it; what it
+gets is ``{"at", "records"}``, the log's tail, ``{"live"}``, what is under way, ``{"form"}``,
+``{"ask"}``, ``{"show"}`` and ``{"fault"}``. No trait carries data, so that nothing is saved in a
+notebook; what stays there is the static view.
 """
 
 from __future__ import annotations
@@ -173,11 +173,6 @@ class Lab(AnyWidget):
     panels: t.List[str] = t.List(t.Unicode()).tag(sync=True)
     first: t.Dict[str, Any] = t.Dict().tag(sync=True)
     parts: ClassVar[Sequence[str]] = ALL
-    commands: ClassVar[Mapping[str, str]] = {
-        **{name: f"_{name}" for name in ("since", "answer", "play", "form", "fork", "restart")},
-        **{name: name for name in ("pause", "stop")},
-    }
-    """What the browser may ask for, and the method that does it."""
     # Of the class, since ``__del__`` calls close also where __init__ raised.
     _stop_listening: Sequence[Callable[[], object]] = ()
     _playing: asyncio.Future[Any] | None = None
@@ -334,15 +329,15 @@ class Lab(AnyWidget):
     def _receive(self, _: Any, message: Message, __: Any) -> None:
         """Take a command, on whichever thread the kernel reads messages."""
         do = message.pop("do", None)
-        if do not in self.commands:
+        act = getattr(self, f"_do_{do}", None)
+        if act is None:
             return
-        act = getattr(self, self.commands[do])
         if do in ("since", "answer"):  # at once: the cell that keeps the loop busy may wait for it
             self._guarded(act, message)
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._guarded, act, message)
 
-    def _since(self, at: int = 0) -> None:
+    def _do_since(self, at: int = 0) -> None:
         at = whole_number("at", at)
         self._say({"at": at, "records": self.reading.since(at)})
         self._say({"live": self._live})
@@ -352,7 +347,7 @@ class Lab(AnyWidget):
         try:
             act(**message)
         except Exception as error:  # shown in place; where it came from, the kernel's log says
-            self._say({"fault": _sentence(error), "of": act.__name__.strip("_")})
+            self._say({"fault": _sentence(error), "of": act.__name__.removeprefix("_do_")})
             if not isinstance(error, LabError):
                 raise
 
@@ -476,12 +471,16 @@ class Lab(AnyWidget):
         """Stop after the turn under way."""
         self._pausing = True
 
+    _do_pause = pause
+
     def stop(self) -> None:
         """Cancel the turn under way; the run stays at its last whole turn."""
         if self._playing is not None:
             self._playing.cancel()
 
-    def _play(self, run: int, turns: int = 1) -> None:
+    _do_stop = stop
+
+    def _do_play(self, run: int, turns: int = 1) -> None:
         self._check_play(turns, run)
         if self._task is None or self._task.done():  # a second click meanwhile does nothing
             self._task = self._start(self.play(turns, run=run))
@@ -499,7 +498,7 @@ class Lab(AnyWidget):
 
     # --- changing -----------------------------------------------------------------------------
 
-    def _form(self, run: int, turn: int) -> None:
+    def _do_form(self, run: int, turn: int) -> None:
         """Send the form of what can be changed from a turn on, and of the parameters."""
         simulation = self._run(run)
         labels = {item.column: str(item) for item in simulation.series}
@@ -554,7 +553,7 @@ class Lab(AnyWidget):
         self._send_new()
         self.show(run=made)
 
-    def _fork(self, run: int, turn: int, changes: Any) -> None:
+    def _do_fork(self, run: int, turn: int, changes: Any) -> None:
         simulation = self._run(run)
         fields = self._forms.get((run, turn), {}).get("fork", [])
         read, known = read_changes(fields, changes), prompts_by_name(simulation)
@@ -564,7 +563,7 @@ class Lab(AnyWidget):
         words += [f"prompt {prompt.name} edited" for prompt in edited]
         self._forked(run, turn, {"intervene": planned, "prompt": edited}, words)
 
-    def _restart(self, run: int, changes: Any) -> None:
+    def _do_restart(self, run: int, changes: Any) -> None:
         forms = (form["restart"] for (of, _), form in self._forms.items() if of == run)
         fields = [field for form in forms for field in form]
         self.restart(run=run, **read_changes(fields, changes))
@@ -621,7 +620,7 @@ class Lab(AnyWidget):
             asked = self._as_shown(question)
         self._say({"ask": asked})
 
-    def _answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
+    def _do_answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
         found = self._question()
         if found is None or self._number(found[1]) != id:
             raise ConfigError(NO_LONGER)

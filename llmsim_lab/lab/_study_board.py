@@ -42,7 +42,6 @@ class StudyBoard(Lab):
     """
 
     parts: ClassVar[Sequence[str]] = (VIEW, *ALL)
-    commands: ClassVar = {**Lab.commands, "run": "_run_all", "halt": "halt", "open": "_open_place"}
     study: Any = None
     _playing_all: asyncio.Task[None] | None = None
 
@@ -101,7 +100,7 @@ class StudyBoard(Lab):
 
     # --- commands -----------------------------------------------------------------------------
 
-    def _run_all(self) -> None:
+    def _do_run(self) -> None:
         if not self.study.running:
             self._playing_all = self._start(self._play_all(self.study))
 
@@ -116,7 +115,9 @@ class StudyBoard(Lab):
         """Stop the study; what was played is kept."""
         self.study.stop()
 
-    def _open_place(self, place: int) -> None:
+    _do_halt = halt
+
+    def _do_open(self, place: int) -> None:
         self.open_run(*self.study.progress()[place].key)
 
     def open_run(self, arm: str, unit: int | str) -> None:

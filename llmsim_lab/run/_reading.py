@@ -26,7 +26,7 @@ from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Series, Turn, outside_in_words, own_numbers, plain_series, told_of
 from llmsim_lab.tape import Tape
 from llmsim_lab.tape._lines import RunInfo
-from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest, Message
+from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
 
 Record = dict[str, Any]
 Requests = Iterable[tuple[Attempt, bool]]
@@ -337,7 +337,7 @@ def _series(item: Series) -> Record:
     return {name: getattr(item, name) for name in ("column", "label", "unit", "low", "high")}
 
 
-def spoken(message: Message) -> tuple[str, str]:
+def spoken(message: Any) -> tuple[str, str]:
     """Return who says a message, and its text with the calls of tools in it."""
     role = f"{message.role}: {message.tool_name}" if message.tool_name else message.role
     return role, "\n".join(filter(None, (message.content, *tool_lines(message))))

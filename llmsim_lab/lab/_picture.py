@@ -63,11 +63,11 @@ class Line:
 
     def points(self, column: str) -> tuple[list[float], list[float]]:
         """Return a column as turns and values."""
-        rows = [row for row in self.rows if _drawn(row.get(column))]
+        rows = [row for row in self.rows if is_number(row.get(column))]
         return [float(row["turn"]) for row in rows], [float(row[column]) for row in rows]
 
 
-def _drawn(value: object) -> bool:
+def is_number(value: object) -> bool:
     """Return True if a value can be drawn on an axis; a truth value cannot."""
     numeric = isinstance(value, Real) and not isinstance(value, bool)
     return numeric and abs(value) <= _LARGEST  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list
         for line in lines
         for row in (*line.rows[:1], *line.rows[-1:])
         for name, value in row.items()
-        if _drawn(value) and name not in _NOT_CHARTED
+        if is_number(value) and name not in _NOT_CHARTED
     )
     named = (item for line in lines for item in line.series)
     plain = (Series(column=name, label=name.replace("_", " ")) for name in there)
@@ -259,7 +259,7 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
     for line in lines[:_MOST_NAMED]:
         first, last = line.rows[0], line.rows[-1]
         ends = [(item.label, first.get(item.column), last.get(item.column)) for item in series]
-        parts = [f"{label} {_from_to(was, now)}" for label, was, now in ends if _drawn(now)]
+        parts = [f"{label} {_from_to(was, now)}" for label, was, now in ends if is_number(now)]
         turns = f"turns {first['turn']} to {last['turn']}"
         yield f"{clip(printable(line.name), 60)}, {turns}: {', '.join(parts)}"
     if len(lines) > _MOST_NAMED:
@@ -273,5 +273,5 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
 
 
 def _from_to(first: Any, last: Any) -> str:
-    changed = _drawn(first) and first != last
+    changed = is_number(first) and first != last
     return f"{number(first)} → {number(last)}" if changed else number(last)

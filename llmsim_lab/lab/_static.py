@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.html import STATUS_COLOURS, badge, details, join, pre, safe, styled, table
 from llmsim_lab._util.text import clip, few, number, printable
+from llmsim_lab.lab._picture import is_number
 from llmsim_lab.llm._scope import caller
 from llmsim_lab.run._reading import Reading, spoken
 from llmsim_lab.run._turn import Turn, plain_series, told_of
@@ -58,8 +59,7 @@ def _value(value: Any) -> str:
 
 
 def _change(before: Any, now: Any) -> str:
-    numeric = all(isinstance(it, int | float) and not isinstance(it, bool) for it in (before, now))
-    if not numeric or round(now - before, 4) == 0:
+    if not (is_number(before) and is_number(now)) or round(now - before, 4) == 0:
         return ""
     return f"{'+' if now > before else '-'}{number(abs(now - before))}"
 

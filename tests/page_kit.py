@@ -20,7 +20,7 @@ from llmsim_lab.run._turn import Series, Turn
 from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest, Message
 
-__all__ = ["HOSTILE", "PageData", "add_odd_run", "hostile_game", "long_run"]
+__all__ = ["HOSTILE", "Log", "PageData", "add_odd_run", "hostile_game", "long_run"]
 
 HOSTILE = (
     "<script>window.hacked=1</script><img src=x onerror='window.hacked=2'></noscript></title>"
@@ -30,18 +30,15 @@ HOSTILE = (
 WORDS = ("bank", "rate", "price", "harbour", "council", "vote", "trust", "season", "river", "debt")
 
 
-class PageData:
-    """What a page's script reads.
+class Log:
+    """A log of records as its reader knows it.
 
     Args:
-        path: the page.
+        records: all of them.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.html = path.read_text("utf-8")
-        [coded] = re.findall(r'<script type="[^"]+" id="reading">([^<]*)</script>', self.html)
-        data = json.loads(gzip.decompress(base64.b64decode(coded)))
-        self.title, self.start, self.records = data["title"], data["start"], data["records"]
+    def __init__(self, records: Sequence[Mapping[str, Any]]) -> None:
+        self.records = records
         self.lines, self._texts, self._forms = (
             [item for record in self.records for item in record.get(name, ())]
             for name in ("lines", "texts", "forms")
@@ -69,6 +66,21 @@ class PageData:
             units = self.text(tried["messages"][message][1]).encode("utf-16-le")
             found[name] = units[2 * start : 2 * (start + length)].decode("utf-16-le")
         return found
+
+
+class PageData(Log):
+    """What a page's script reads.
+
+    Args:
+        path: the page.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.html = path.read_text("utf-8")
+        [coded] = re.findall(r'<script type="[^"]+" id="reading">([^<]*)</script>', self.html)
+        data = json.loads(gzip.decompress(base64.b64decode(coded)))
+        self.title, self.start = data["title"], data["start"]
+        super().__init__(data["records"])
 
 
 def hostile_game(**more: Any) -> PublicGoods:

@@ -5,9 +5,12 @@ Made without pyplot, so that nothing global changes; matplotlib is imported when
 
 from __future__ import annotations
 
+import base64
 import io
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
+
+from markupsafe import Markup
 
 from llmsim_lab._util.html import visible
 from llmsim_lab._util.text import clip, printable
@@ -95,6 +98,15 @@ def small_png(png: bytes) -> bytes:
         # Without dithering, since its noise would make the file larger again.
         picture.quantize(64, dither=Image.Dither.NONE).save(buffer, format="png", optimize=True)
     return buffer.getvalue()
+
+
+def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:
+    """Return a figure as a small image with its ``alt`` text, for a notebook or a page."""
+    png = base64.b64encode(small_png(figure_bytes(figure, "png", dpi=dpi))).decode()
+    # White below and around, so that it reads on a dark page.
+    style = "max-width:100%;background:#fff;padding:6px;box-sizing:border-box"
+    look = Markup('<img alt="{}" src="data:image/png;base64,{}" style="{}" class="llmsim-figure">')
+    return look.format(getattr(figure, "alt", ""), png, style)
 
 
 def told(figure: Figure, words: str) -> Figure:

@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from pydantic import Field
 
-from llmsim_lab._util.config import YamlFile
+from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab.cli._output import errors, open_folder, say
 from llmsim_lab.cli._playing import world_from
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._registry import find_class
 from llmsim_lab.study import Study
-from llmsim_lab.study._file import StudyFile, located, read_study
+
+
+class StudyFile(Settings):
+    """The keys of a study's file.
+
+    Attributes:
+        study: its name; the file's if not given.
+        world: ``economic``, ``social``, ``crisis``, or ``pot.py:PublicGoods``, relative to the
+            file.
+        config: the world's configuration, as in a run's file; its parameters are fixed.
+        vary: levels by factor.
+        fixed: what is the same in all arms.
+        seeds, turns, outcome: as ``Study`` takes them.
+        model: of arms that name none, as ``connect`` takes it.
+        tape: the folder of its runs, relative to the file; beside it and called like it if not
+            given.
+    """
+
+    study: str = ""
+    world: Annotated[str, Field(min_length=1)]
+    config: dict[str, Any] | None = None
+    vary: dict[str, list[Any] | dict[str, Any]] = Field(default_factory=dict)
+    fixed: dict[str, Any] = Field(default_factory=dict)
+    seeds: int | list[int] = 20
+    turns: int | None = None
+    outcome: str | list[str] | dict[str, str] | None = None
+    model: str | None = None
+    tape: str | None = None
 
 
 def study(
@@ -35,7 +64,8 @@ def study(
     A world in a Python file that it names is run as code. What is complete is not played again;
     Ctrl-C keeps what is done, and run continues.
     """
-    described, source = read_study(file)
+    source = YamlFile.read(file, example="world: economic")
+    described = source.parse(StudyFile)
     world = _world(file, described, source)
     arguments = _arguments(file, described, source)
     folder = arguments["tape"] = tape or arguments["tape"]
@@ -47,7 +77,7 @@ def study(
         if action == "run" and any(map(made.lacks_model, made._arms.values())):
             made = Study(world, **{**arguments, "llm_client": "auto"})
     except ConfigError as error:
-        raise located(error, described, source) from error
+        raise _located(error, described, source) from error
     if action == "report":
         target = out or folder.with_name(f"{folder.name}.html")
         open_folder(target.parent)
@@ -69,7 +99,10 @@ def study(
 
 def _arguments(path: Path, described: StudyFile, source: YamlFile) -> dict[str, Any]:
     """Return what ``Study`` takes beside the world."""
-    given = described.arguments(path)
+    keys = ("vary", "seeds", "turns", "outcome")
+    given: dict[str, Any] = {key: getattr(described, key) for key in keys}
+    tape = path.parent / described.tape if described.tape else path.with_suffix("")
+    given |= {"tape": tape, "name": described.study or path.stem, "llm_client": described.model}
     for name in described.fixed.keys() & given.keys():
         what = f"stands at the top of the file, {name}: ..., not among what is fixed"
         raise ConfigError(source.fault(("fixed", name), what))
@@ -77,9 +110,8 @@ def _arguments(path: Path, described: StudyFile, source: YamlFile) -> dict[str, 
     config = dict(described.config or {})
     llm = dict(config.pop("llm", None) or {})
     named = llm.pop("model", None)
-    arguments = {**config, **({"llm": llm} if llm else {}), **described.fixed, **given}
-    arguments["llm_client"] = given["llm_client"] or named
-    return arguments
+    given["llm_client"] = described.model or named
+    return {**config, **({"llm": llm} if llm else {}), **described.fixed, **given}
 
 
 def _world(path: Path, described: StudyFile, source: YamlFile) -> Any:
@@ -89,3 +121,15 @@ def _world(path: Path, described: StudyFile, source: YamlFile) -> Any:
     except ConfigError as error:
         hint = "" if own else "; a world of your own is named by its file: pot.py:PublicGoods"
         raise ConfigError(source.fault(("world",), f"{error}{hint}")) from error
+
+
+def _located(error: ConfigError, file: StudyFile, source: YamlFile) -> ConfigError:
+    """Return an error of ``Study`` with the line of the file that it is most likely about."""
+    named: list[Any] = [(part, it) for part in ("fixed", "vary") for it in getattr(file, part)]
+    named += [(key,) for key in ("outcome", "seeds", "turns") if key in source.values]
+    # An arm's name has the factors' names in it, and what is wrong may be another part of it.
+    text = re.sub(r"^arm '.*?': ", "", str(error))
+    for location in named:
+        if re.search(rf"(?<![\w.]){re.escape(location[-1])}[.: ='\"]", text):
+            return ConfigError(source.fault(location, str(error)))
+    return ConfigError(source.fault((), str(error)))

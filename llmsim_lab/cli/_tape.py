@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,15 +17,14 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import caller
 from llmsim_lab.prompts._prompt import word_diff
-from llmsim_lab.run._reading import SETTINGS, Recorded
+from llmsim_lab.run._reading import SETTINGS, Recorded, spoken, tool_lines
 from llmsim_lab.run._run import existing_tape, run_on_tape
 from llmsim_lab.run._turn import outside_in_words
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
-from llmsim_lab.tape._changes import edited_prompts
+from llmsim_lab.tape._changes import differences, edited_prompts
 from llmsim_lab.tape._lines import RecordedCall, RunInfo
 from llmsim_lab.tape._verify import digest
-from llmsim_lab.types import ToolCall
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
 
@@ -34,6 +33,7 @@ _Runs = Annotated[list[int], typer.Option("--run", help="A run's number; may be 
 _COMPARED = ("kind", "config", "llm", "model", "seed", "given", "package", "python", "platform")
 """Parts of a manifest that are shown and compared value by value; prompts are texts."""
 _MOST_SERIES = 4
+_MOST_OF_A_VALUE = 200
 
 
 @app.command("ls")
@@ -69,7 +69,8 @@ def diff(
     with Tape(file, read_only=True) as tape:
         one, other = valid_run(tape, a), valid_run(tape, b)
         say(f"Run {one.id} ({one.name}) and run {other.id} ({other.name})", style="bold")
-        changed = [*_changed_values(one, other), *_changed_prompts(one, other)]
+        changed = differences(_defining(one), _defining(other), most=_MOST_OF_A_VALUE)
+        changed += _changed_prompts(one, other)
         for line in changed or ["Configuration, model, versions and prompts are the same."]:
             say(line)
         for run in (one, other):
@@ -111,16 +112,8 @@ def repair(file: TapeFile, target: Annotated[Path, typer.Argument(help="The new 
     say(f"Written: {target}")
 
 
-def _defining(run: RunInfo) -> dict[str, str]:
-    return flat({name: run.manifest.get(name) for name in _COMPARED})
-
-
-def _changed_values(a: RunInfo, b: RunInfo) -> Iterator[str]:
-    before, after = _defining(a), _defining(b)
-    for name in sorted(before.keys() | after.keys()):
-        was, now = before.get(name, "(none)"), after.get(name, "(none)")
-        if was != now:
-            yield f"{name}: {clip(was, 200)} -> {clip(now, 200)}"
+def _defining(run: RunInfo) -> dict[str, Any]:
+    return {name: run.manifest.get(name) for name in _COMPARED}
 
 
 def _changed_prompts(a: RunInfo, b: RunInfo) -> Iterator[str]:
@@ -154,9 +147,9 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     say(f"Run {info.id}, {info.name}: {info.verb}{source}", style="bold")
     ended = f"ended {info.ended}: {info.outcome}" if info.ended else "not ended"
     say(f"{info.turns} turns, {info.calls} calls, begun {info.started}, {ended}")
-    for name, value in _defining(info).items():
+    for name, value in flat(_defining(info)).items():
         if value != "null":
-            say(f"{name}: {clip(value, 200)}")
+            say(f"{name}: {clip(value, _MOST_OF_A_VALUE)}")
     for entry in info.manifest["prompts"].values():
         say(f"prompt: {entry['name']} {entry['digest'][:12]}")
     say_turns(tape.turns_frame(info.id), run_on_tape(tape, info).series)
@@ -203,18 +196,14 @@ def _show_call(call: RecordedCall) -> None:
         if (value := getattr(request, name)) not in (None, False, ()):
             say(f"{name}: {value if isinstance(value, str) else dumps(plain(value))}")
     for message in request.messages:
-        say(f"[{message.role}]", style="cyan")
-        _show_said(message.content, message.tool_calls)
+        role, text = spoken(message)
+        say(f"[{role}]", style="cyan")
+        say(text)
     if reply is not None:
         how = f"{call.attempt.seconds:.2f} s, {reply.prompt_tokens} + {reply.reply_tokens} tokens"
         say(f"--- answered ({how}; ended by: {reply.done_reason})", style="cyan")
         if reply.thinking:
             say(reply.thinking, style="dim")
-        _show_said(reply.text, reply.tool_calls)
+        say("\n".join(filter(None, (reply.text, *tool_lines(reply)))))
     if call.attempt.reason:
         say(f"--- {call.attempt.reason}: {clip(call.attempt.detail, 500)}", style="red")
-
-
-def _show_said(text: str, tools: Iterable[ToolCall]) -> None:
-    wanted = (f"\N{RIGHTWARDS ARROW} {one.name}({dumps(plain(one.arguments))})" for one in tools)
-    say("\n".join(filter(None, (text, *wanted))))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
+from markupsafe import Markup
+
+from llmsim_lab._util.html import pre
 from llmsim_lab.assistant import Chat, LLMAgentEngine
 from llmsim_lab.assistant._chat import call_facts
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._lab import Lab
-from llmsim_lab.lab._static import Kept
 from llmsim_lab.run import Run
 
 
@@ -31,7 +33,6 @@ class AssistantChat(Lab):
     """
 
     parts = ("chat",)
-    commands: ClassVar = {**Lab.commands, "send": "_send_message", "confirm": "_confirm"}
 
     def __init__(self, chat: Chat | LLMAgentEngine, *, user_id: str | None = None) -> None:
         if not isinstance(chat, Chat):
@@ -60,17 +61,17 @@ class AssistantChat(Lab):
 
     # --- what the browser asks for --------------------------------------------------------------
 
-    def _send_message(self, text: str) -> None:
+    def _do_send(self, text: str) -> None:
         self._message = text
-        self._play(self.shown[0])
+        self._do_play(self.shown[0])
 
-    def _confirm(self, id: str, yes: bool) -> None:  # noqa: A002 - the message's name
+    def _do_confirm(self, id: str, yes: bool) -> None:  # noqa: A002 - the message's name
         """Answer the question that is shown, if it is still the one that is asked."""
         # A cell may have sent a message since; a yes must not confirm another deletion.
         if self.chat.pending is None or self.chat.pending.call_id != id:
             what = "the conversation has continued elsewhere, so this is no longer what was asked"
             raise ConfigError(f"{what}; look again, and answer what is asked now")
-        self._send_message("yes" if yes else "no")
+        self._do_send("yes" if yes else "no")
 
     # --- what is shown ------------------------------------------------------------------------
 
@@ -91,4 +92,6 @@ class AssistantChat(Lab):
         """Return the conversation."""
         return repr(self.chat)
 
-    static_html = Kept.static_html
+    def static_html(self) -> Markup:
+        """Return the same as simple HTML."""
+        return pre(self.static_text())

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from llmsim_lab._util.drawing import figure_html
 from llmsim_lab._util.html import join, pre, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.economy import QuadraticLoss, load_us_macro
@@ -16,7 +17,6 @@ from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
 from llmsim_lab.lab._forms import read_changes
 from llmsim_lab.lab._lab import NO_LONGER, Lab, Message, answer_fields
-from llmsim_lab.lab._picture import figure_html
 from llmsim_lab.lab.figures import rate_figure
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._human import OpenQuestion, check_answer
@@ -125,7 +125,6 @@ class HumanSeat(Lab):
     """
 
     parts = ("seat",)
-    commands: ClassVar[Mapping[str, str]] = {**Lab.commands, "advise": "_advise", "score": "_end"}
 
     def __init__(
         self,
@@ -216,7 +215,7 @@ class HumanSeat(Lab):
 
     _more = _asked
 
-    def _advise(self, who: str) -> None:
+    def _do_advise(self, who: str) -> None:
         """Show what the rule would do about this quarter, and remember that it was asked."""
         if self.economic is not None:
             self._advice[who] = (self.economic.turn_number, advice_for(self.economic, who))
@@ -224,7 +223,7 @@ class HumanSeat(Lab):
 
     # --- answers ------------------------------------------------------------------------------
 
-    def _answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
+    def _do_answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
         """Take what was filled in, and play the turn with it if it was not begun."""
         asked = self.people.next()
         numbers = {self._number(question): name for name, (_, question) in asked.items()}
@@ -254,12 +253,14 @@ class HumanSeat(Lab):
 
         self._ending = self._start(end())
 
+    _do_score = _end
+
     def _reply(self, name: str, values: Mapping[str, Any]) -> None:
         """Send an answer, with what the tape keeps besides; raise ConfigError if it is wrong."""
-        person, question = self.people.waiting().get(name, (None, None))
-        if person is None or question is None:
-            check_answer(None, values, name=name)
-            return
+        if (found := self.people.waiting().get(name)) is None:
+            what = f"{name} is asked nothing just now; start the turn, then: await seat.asked()"
+            raise ConfigError(what)
+        person, question = found
         shown, run = self._as_put(question), self.economic
         check_answer(shown, values, name=question.agent)
         reply = {**values} if run is None else as_reply(run, values, shown)
@@ -362,8 +363,8 @@ class HumanSeat(Lab):
 
     def static_text(self) -> str:
         """Return who sits here, where the run is, how they did, and the latest answers."""
-        names, n = clip(", ".join(self.people.seats), 200), self.simulation.turn_number
-        title = f"Seat of {names}: {_static.turn_name(self.reading, self.shown[0], n)}"
+        names = clip(", ".join(self.people.seats), 200)
+        title = f"Seat of {names}: {_static.turn_name(self.simulation.turns[-1])}"
         lines = [title, *([self._board.verdict] if self._board is not None else [])]
         for turn in self.simulation.turns[-_LATEST:]:
             rate = f"; rate {turn.state.interest_rate:.2f}%" if self.economic is not None else ""
@@ -376,7 +377,7 @@ class HumanSeat(Lab):
 
     def static_html(self) -> Markup:
         """Return the same, with the score's table and chart if there is one."""
-        board, text = self._board, super(Lab, self).static_html()
-        if board is None:
-            return text
-        return join([text, pre(repr(board)), figure_html(board.figure)])
+        text, board = pre(self.static_text()), self._board
+        return join(
+            [text, *([pre(repr(board)), figure_html(board.figure)] if board is not None else [])]
+        )

@@ -1,9 +1,9 @@
 """One window over a run: what the browser sends is done here, and what the run does is sent there.
 
-A message from the browser is ``{"do": name, ...}``; what it gets is ``{"at", "records"}``, the
-log's tail, ``{"live"}``, what is under way, ``{"form"}``, ``{"ask"}``, ``{"show"}`` and
-``{"fault"}``. No trait carries data, so that nothing is saved in a notebook; what stays there is
-the static view.
+A message from the browser is ``{"do": name, ...}``, and the method ``_do_name`` does it; what it
+gets is ``{"at", "records"}``, the log's tail, ``{"live"}``, what is under way, ``{"form"}``,
+``{"ask"}``, ``{"show"}`` and ``{"fault"}``. No trait carries data, so that nothing is saved in a
+notebook; what stays there is the static view.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import traitlets as t
 from anywidget import AnyWidget
 from IPython import get_ipython
+from IPython.display import DisplayHandle, display
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.drawing import figure_bytes
+from llmsim_lab._util.drawing import figure_bytes, figure_html
 from llmsim_lab._util.files import write_file
-from llmsim_lab._util.html import join, pre, visible
+from llmsim_lab._util.html import join, pre, styled, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
 from llmsim_lab.lab._forms import MOST_SET, Field, fields_of, read_changes
-from llmsim_lab.lab._picture import charted, figure_html, lines_of, picture, runs_in, with_unit
-from llmsim_lab.lab._static import Kept
+from llmsim_lab.lab._picture import charted, lines_of, picture, runs_in
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.llm._scope import InFlight, Waiting, scoped
@@ -73,6 +73,18 @@ _KEEP_S = 0.5
 """How long after something new the static view is written anew."""
 _KEEP_REST = 9
 """For so many times as long as that took, it is not: a picture may take a second of the kernel."""
+_VIEW = "application/vnd.jupyter.widget-view+json"
+# An output is a jp-OutputArea-child in JupyterLab, Notebook 7 and nbconvert's pages, and an
+# output_container in VS Code. Behind a live widget the style hides the static view; before a
+# static view it hides what is left of a widget that is gone: a panel, or an element of the class
+# jupyter-widgets. On a dark page a figure is dark, too: light and dark change places, hues stay.
+_STYLE = (
+    ":is(.jp-OutputArea-child,.output_container):has(.llmsim-live)"
+    "+:is(.jp-OutputArea-child,.output_container):has(.llmsim-static),"
+    ".jp-OutputArea-child:has(>.lm-Panel,.jupyter-widgets):not(:has(.llmsim-live))"
+    ":has(+.jp-OutputArea-child .llmsim-static){display:none}"
+    "[data-jp-theme-light=false] .llmsim-figure{filter:invert(.9) hue-rotate(180deg)}"
+)
 
 
 def _sentence(error: BaseException) -> str:
@@ -106,12 +118,18 @@ def answer_fields(question: OpenQuestion) -> list[Field]:
     return fields_of({"properties": dict(question.fields), "type": "object"}, started)
 
 
+def turn_of(run: Any, number: int) -> Turn:
+    """Return a turn of a run by its number."""
+    turn: Turn = run.turns[number - run.turns[0].number]
+    return turn
+
+
 def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
     """Return numbers of a turn's state that its world lets others set, and how many are left out.
 
     Numbers are as long as a form shows them, and no more of them than it shows.
     """
-    turn = run.turns[number - run.turns[0].number]
+    turn = turn_of(run, number)
     columns, own = turn.columns(), State.columns(turn.state)
     if len(own) <= MOST_SET:  # a row may leave out what can be set, such as a shock
         columns |= own
@@ -131,7 +149,7 @@ def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
     return short, len(names) - len(shown) if len(shown) == MOST_SET else 0
 
 
-class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
+class Lab(AnyWidget):
     """Play a run, look at any turn, its charts, decisions and prompts, change it and fork it.
 
     A turn that fails, or is stopped, changes nothing: the run stays at its last whole turn. The
@@ -155,14 +173,10 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     panels: t.List[str] = t.List(t.Unicode()).tag(sync=True)
     first: t.Dict[str, Any] = t.Dict().tag(sync=True)
     parts: ClassVar[Sequence[str]] = ALL
-    commands: ClassVar[Mapping[str, str]] = {
-        **{name: f"_{name}" for name in ("since", "answer", "play", "form", "fork", "restart")},
-        **{name: name for name in ("pause", "stop")},
-    }
-    """What the browser may ask for, and the method that does it."""
     # Of the class, since ``__del__`` calls close also where __init__ raised.
     _stop_listening: Sequence[Callable[[], object]] = ()
     _playing: asyncio.Future[Any] | None = None
+    _kept: DisplayHandle | None = None
 
     def __init__(
         self, source: Source, *, run: int | None = None, llm_client: LLMClient | None = None
@@ -171,7 +185,6 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         self.reading = Reading(getattr(source, "name", ""))
         self.runs: dict[int, Any] = {}
         self._infos: dict[int, RunInfo] = {}
-        self._changes: dict[int, Sequence[str]] = {}
         self._forms: dict[tuple[int, int], dict[str, list[Field]]] = {}
         self._live: Message = {"busy": False}
         self._task: asyncio.Task[None] | None = None
@@ -220,7 +233,6 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         own = {"id": number, "fork_turn": None}  # its parent is not shown beside it
         info = replace(known, **own, **more) if known else about(run, number, **more)
         self._keep(number, run, info)
-        self._changes[number] = changes
         self.reading.add(info, run, changes=changes)
         return info.id
 
@@ -257,7 +269,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         self._read_turns(number, calls)
 
     def _read_turns(self, number: int, calls: Sequence[tuple[Attempt, bool]] = ()) -> None:
-        words = self._changes.get(number, ())
+        words = self.reading.runs.get(number, {}).get("changes", ())
         self.reading.add(self._infos[number], self.runs[number], changes=words, calls=calls)
 
     def _grew(self, number: int) -> None:
@@ -318,15 +330,15 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
     def _receive(self, _: Any, message: Message, __: Any) -> None:
         """Take a command, on whichever thread the kernel reads messages."""
         do = message.pop("do", None)
-        if do not in self.commands:
+        act = getattr(self, f"_do_{do}", None)
+        if act is None:
             return
-        act = getattr(self, self.commands[do])
         if do in ("since", "answer"):  # at once: the cell that keeps the loop busy may wait for it
             self._guarded(act, message)
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._guarded, act, message)
 
-    def _since(self, at: int = 0) -> None:
+    def _do_since(self, at: int = 0) -> None:
         at = whole_number("at", at)
         self._say({"at": at, "records": self.reading.since(at)})
         self._say({"live": self._live})
@@ -336,7 +348,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         try:
             act(**message)
         except Exception as error:  # shown in place; where it came from, the kernel's log says
-            self._say({"fault": _sentence(error), "of": act.__name__.strip("_")})
+            self._say({"fault": _sentence(error), "of": act.__name__.removeprefix("_do_")})
             if not isinstance(error, LabError):
                 raise
 
@@ -460,12 +472,16 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         """Stop after the turn under way."""
         self._pausing = True
 
+    _do_pause = pause
+
     def stop(self) -> None:
         """Cancel the turn under way; the run stays at its last whole turn."""
         if self._playing is not None:
             self._playing.cancel()
 
-    def _play(self, run: int, turns: int = 1) -> None:
+    _do_stop = stop
+
+    def _do_play(self, run: int, turns: int = 1) -> None:
         self._check_play(turns, run)
         if self._task is None or self._task.done():  # a second click meanwhile does nothing
             self._task = self._start(self.play(turns, run=run))
@@ -483,10 +499,10 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
 
     # --- changing -----------------------------------------------------------------------------
 
-    def _form(self, run: int, turn: int) -> None:
+    def _do_form(self, run: int, turn: int) -> None:
         """Send the form of what can be changed from a turn on, and of the parameters."""
         simulation = self._run(run)
-        labels = {item.column: with_unit(item) for item in simulation.series}
+        labels = {item.column: str(item) for item in simulation.series}
         numbers, more = settable(simulation, turn)
         outside = fields_of(StateChange.model_json_schema(), {"set": numbers}, labels)
         a_text = {"help": "", "schema": {"type": "string", "long": True}}
@@ -538,7 +554,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         self._send_new()
         self.show(run=made)
 
-    def _fork(self, run: int, turn: int, changes: Any) -> None:
+    def _do_fork(self, run: int, turn: int, changes: Any) -> None:
         simulation = self._run(run)
         fields = self._forms.get((run, turn), {}).get("fork", [])
         read, known = read_changes(fields, changes), prompts_by_name(simulation)
@@ -548,7 +564,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         words += [f"prompt {prompt.name} edited" for prompt in edited]
         self._forked(run, turn, {"intervene": planned, "prompt": edited}, words)
 
-    def _restart(self, run: int, changes: Any) -> None:
+    def _do_restart(self, run: int, changes: Any) -> None:
         forms = (form["restart"] for (of, _), form in self._forms.items() if of == run)
         fields = [field for form in forms for field in form]
         self.restart(run=run, **read_changes(fields, changes))
@@ -605,7 +621,7 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
             asked = self._as_shown(question)
         self._say({"ask": asked})
 
-    def _answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
+    def _do_answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
         found = self._question()
         if found is None or self._number(found[1]) != id:
             raise ConfigError(NO_LONGER)
@@ -630,17 +646,18 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
 
     def _static_parts(self) -> Iterator[tuple[str, Callable[[], Markup]]]:
         """Yield what is shown, part by part: as text, and what makes it HTML."""
-        reading, (run, turn) = self.reading, self.shown
-        tree = "\n".join(_static.tree_lines(reading))
+        number, at = self.shown
+        run, tree = self.runs[number], "\n".join(_static.tree_lines(self.reading))
+        turn = turn_of(run, at)
         yield tree, partial(pre, tree)
         if "overview" in self.panels and (chart := self._chart):
             yield chart.alt, partial(figure_html, chart)
         if "turn" in self.panels:
-            html = partial(_static.turn_html, reading, run, turn)
-            yield _static.turn_text(reading, run, turn), html
+            yield _static.turn_text(run, turn), partial(_static.turn_html, run, turn)
         elif "calls" in self.panels:
-            for call in _static.chosen(reading, run, turn)[:1]:
-                yield _static.call_text(reading, call), partial(_static.call_html, reading, call)
+            calls = turn.calls or [call for it in run.turns for call in it.calls][-1:]
+            for call in calls[:1]:
+                yield _static.call_text(call), partial(_static.call_html, call)
 
     def static_text(self) -> str:
         """Return what is shown as plain text, the same for the same run."""
@@ -662,11 +679,25 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
         return None
 
     def _ipython_display_(self) -> None:
+        """Display two outputs, the window and its static view, of which one is seen.
+
+        Of a single output JupyterLab would show the window only, and in a reopened notebook that
+        its model was not found.
+        """
         self._kept_of = self._log_and_turn
-        super()._ipython_display_()
+        if self.comm is not None:
+            view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
+            # The live output's HTML is empty, so that a page without widgets shows the facts once;
+            # with no second form at all, nbconvert would warn that it cannot show that output.
+            display({_VIEW: view, "text/html": ""}, raw=True)  # type: ignore[no-untyped-call]
+        self._kept = display(self._static_data(), raw=True, display_id=True)  # type: ignore[no-untyped-call]
         if (shell := get_ipython()) is not None:
             # A notebook that is executed as a whole keeps nothing that comes after its last cell.
             shell.events.register("post_execute", self.keep)
+
+    def _static_data(self) -> dict[str, str]:
+        kept = styled(self.static_html(), **{"class": "llmsim-static"})
+        return {"text/plain": self.static_text(), "text/html": f"<style>{_STYLE}</style>{kept}"}
 
     @property
     def _log_and_turn(self) -> tuple[int, Mapping[str, int]]:
@@ -675,11 +706,12 @@ class Lab(Kept, AnyWidget):  # type: ignore[misc]  # both have a bundle
 
     def keep(self) -> None:
         """Write the static view into the notebook anew, unless it is as it was."""
-        if self._kept_of != self._log_and_turn:
-            self._kept_of, began = self._log_and_turn, time.monotonic()
-            super().keep()
-            ended = time.monotonic()
-            self._keep_from = ended + _KEEP_REST * (ended - began)
+        if self._kept is None or self.comm is None or self._kept_of == self._log_and_turn:
+            return
+        self._kept_of, began = self._log_and_turn, time.monotonic()
+        self._kept.update(self._static_data(), raw=True)  # type: ignore[no-untyped-call]
+        ended = time.monotonic()
+        self._keep_from = ended + _KEEP_REST * (ended - began)
 
     def close(self) -> None:
         """Take the window from the page; what is under way is stopped."""

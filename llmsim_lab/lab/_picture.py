@@ -7,15 +7,12 @@ theory predicts are there as thin lines.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from markupsafe import Markup
 
 from llmsim_lab._util import drawing
 from llmsim_lab._util.html import SERIES_COLOURS
@@ -63,11 +60,11 @@ class Line:
 
     def points(self, column: str) -> tuple[list[float], list[float]]:
         """Return a column as turns and values."""
-        rows = [row for row in self.rows if _drawn(row.get(column))]
+        rows = [row for row in self.rows if is_number(row.get(column))]
         return [float(row["turn"]) for row in rows], [float(row[column]) for row in rows]
 
 
-def _drawn(value: object) -> bool:
+def is_number(value: object) -> bool:
     """Return True if a value can be drawn on an axis; a truth value cannot."""
     numeric = isinstance(value, Real) and not isinstance(value, bool)
     return numeric and abs(value) <= _LARGEST  # type: ignore[arg-type]
@@ -124,11 +121,6 @@ def _line(name: str, run: Any) -> Line:
     )
 
 
-def with_unit(item: Series) -> str:
-    """Return what a series is, for people."""
-    return f"{item.label}, {item.unit}" if item.unit else item.label
-
-
 def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list[Series]:
     """Return the series to draw: those named, else the first that the runs name or have.
 
@@ -140,7 +132,7 @@ def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list
         for line in lines
         for row in (*line.rows[:1], *line.rows[-1:])
         for name, value in row.items()
-        if _drawn(value) and name not in _NOT_CHARTED
+        if is_number(value) and name not in _NOT_CHARTED
     )
     named = (item for line in lines for item in line.series)
     plain = (Series(column=name, label=name.replace("_", " ")) for name in there)
@@ -207,7 +199,7 @@ def _panel(
     for value in {line.prediction[item.column] for line in lines if item.column in line.prediction}:
         look["label"] = f"prediction {number(value)}"
         axes.axhline(value, linestyle=(0, (5, 2)), **look)
-    words = with_unit(item)
+    words = str(item)
     if large:
         axes.set_ylabel(drawing.drawable(words, 60))
     else:
@@ -258,7 +250,7 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
     for line in lines[:_MOST_NAMED]:
         first, last = line.rows[0], line.rows[-1]
         ends = [(item.label, first.get(item.column), last.get(item.column)) for item in series]
-        parts = [f"{label} {_from_to(was, now)}" for label, was, now in ends if _drawn(now)]
+        parts = [f"{label} {_from_to(was, now)}" for label, was, now in ends if is_number(now)]
         turns = f"turns {first['turn']} to {last['turn']}"
         yield f"{clip(printable(line.name), 60)}, {turns}: {', '.join(parts)}"
     if len(lines) > _MOST_NAMED:
@@ -271,14 +263,5 @@ def _words(lines: Sequence[Line], series: Sequence[Series], title: str) -> Itera
 
 
 def _from_to(first: Any, last: Any) -> str:
-    changed = _drawn(first) and first != last
+    changed = is_number(first) and first != last
     return f"{number(first)} → {number(last)}" if changed else number(last)
-
-
-def figure_html(figure: Figure, *, dpi: float = 80) -> Markup:
-    """Return a figure as a small image with its ``alt`` text, for a saved notebook."""
-    png = base64.b64encode(drawing.small_png(drawing.figure_bytes(figure, "png", dpi=dpi))).decode()
-    # White below and around, so that it reads on a dark page.
-    style = "max-width:100%;background:#fff;padding:6px;box-sizing:border-box"
-    look = Markup('<img alt="{}" src="data:image/png;base64,{}" style="{}" class="llmsim-figure">')
-    return look.format(getattr(figure, "alt", ""), png, style)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 from markupsafe import Markup
 
@@ -13,7 +13,7 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.html import details, join, pre, safe, visible
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, LabError, PromptError
-from llmsim_lab.lab._lab import Lab, prompts_by_name
+from llmsim_lab.lab._lab import Lab, prompts_by_name, turn_of
 from llmsim_lab.lab._study_board import StudyBoard
 from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.prompts import Prompt
@@ -66,7 +66,6 @@ class PromptComparer(StudyBoard):
     """
 
     parts = (VIEW, *StudyBoard.parts)
-    commands: ClassVar = {**StudyBoard.commands, "write": "_write", "add": "_add_variant"}
     _parallel = None
 
     def __init__(
@@ -129,7 +128,7 @@ class PromptComparer(StudyBoard):
 
     # --- commands -----------------------------------------------------------------------------
 
-    def _write(self, place: int, text: str, turn: int) -> None:
+    def _do_write(self, place: int, text: str, turn: int) -> None:
         """Take what was typed, and fill it from a recorded situation."""
         self._put([*self.texts][place], text if place else self.texts[_FIRST])
         self._send_new()
@@ -140,7 +139,7 @@ class PromptComparer(StudyBoard):
             before.cancel()
         self._filling[place] = self._start(self._preview(place, turn))
 
-    def _add_variant(self) -> None:
+    def _do_add(self) -> None:
         self._put(f"variant {len(self.texts)}", self.texts[_FIRST])
         self._send_new()
 
@@ -149,8 +148,8 @@ class PromptComparer(StudyBoard):
         with suppress(LabError):  # which is shown beside it
             made = self._read([*self.texts][place])
             traced = _Traced(made.user, system=made.system, name=made.name)
-            [calls] = [it.calls for it in self._source.turns if it.number == turn + 1]
-            known = {call.history[-1].request.site: call.history[-1].reply for call in calls}
+            calls = turn_of(self._source, turn + 1).calls
+            known = {call.request.site: call.reply for call in calls}
             backend = ScriptedBackend(lambda asked: known.get(asked.site) or ConnectionError("end"))
             trial = self._source.branch(turn, LLMClient(backend=backend), [traced])
             with suppress(LabError):
@@ -161,14 +160,14 @@ class PromptComparer(StudyBoard):
                 self.put(VIEW, f"filled {place}", {**shown, "turn": turn})
                 return
 
-    def _run_all(self, samples: int = 0) -> None:
+    def _do_run(self, samples: int = 0) -> None:
         """Ask the recorded situations again, with each variant."""
         if self._client is None:
             raise ConfigError(_NO_MODEL)
         edited = {name: {self.prompt.name: self._read(name)} for name in self.texts}
         more = {"samples": samples or self._samples, "llm_client": self._client, **self._options}
         self._follow(Study.again(self._source, {"prompt": edited | {_FIRST: None}}, **more))
-        super()._run_all()
+        super()._do_run()
 
     # --- what stays ---------------------------------------------------------------------------
 

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 from markupsafe import Markup
 
+from llmsim_lab._util.drawing import figure_html
 from llmsim_lab._util.html import join, visible
 from llmsim_lab._util.text import counted, duration
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._lab import ALL, Lab
-from llmsim_lab.lab._picture import figure_html
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.study import Study
 from llmsim_lab.study._playing import Key
@@ -42,7 +42,6 @@ class StudyBoard(Lab):
     """
 
     parts: ClassVar[Sequence[str]] = (VIEW, *ALL)
-    commands: ClassVar = {**Lab.commands, "run": "_run_all", "halt": "halt", "open": "_open_place"}
     study: Any = None
     _playing_all: asyncio.Task[None] | None = None
 
@@ -101,7 +100,7 @@ class StudyBoard(Lab):
 
     # --- commands -----------------------------------------------------------------------------
 
-    def _run_all(self) -> None:
+    def _do_run(self) -> None:
         if not self.study.running:
             self._playing_all = self._start(self._play_all(self.study))
 
@@ -116,7 +115,9 @@ class StudyBoard(Lab):
         """Stop the study; what was played is kept."""
         self.study.stop()
 
-    def _open_place(self, place: int) -> None:
+    _do_halt = halt
+
+    def _do_open(self, place: int) -> None:
         self.open_run(*self.study.progress()[place].key)
 
     def open_run(self, arm: str, unit: int | str) -> None:

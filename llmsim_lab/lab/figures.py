@@ -47,7 +47,6 @@ def rate_figure(
     Raises:
         ConfigError: there is no run, a frame is not a run's, or ``rule_of`` does not name one.
     """
-    known = {series.column: series for series in SERIES}
     if history is not None and not hasattr(history, "columns"):
         way_out = "give a frame, such as load_us_macro().loc['1979Q3':]"
         raise ConfigError(f"history={history!r:.80} is not a frame; {way_out}")
@@ -71,4 +70,4 @@ def rate_figure(
         [line] = [line for line in lines if line.name == rule_of]
         name = f"what the Taylor rule asks, on the data of: {rule_of}"
         beside[name] = {"interest_rate": line.points("taylor_rate")}
-    return picture(lines, [known[name] for name in _PANELS], title, beside)
+    return picture(lines, [it for it in SERIES if it.column in _PANELS], title, beside)

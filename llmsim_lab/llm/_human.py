@@ -282,17 +282,14 @@ class Person:
             callback()
 
 
-def check_answer(question: OpenQuestion | None, values: Mapping[str, Any], *, name: str) -> None:
-    """Raise ConfigError if no question is open, or the answer's form is wrong.
+def check_answer(question: OpenQuestion, values: Mapping[str, Any], *, name: str) -> None:
+    """Raise ConfigError if an answer's form is wrong.
 
     Args:
-        question: the one that is open, if any.
+        question: what is answered.
         values: the fields of the reply.
         name: whose answer it is.
     """
-    if question is None:
-        text = f"{name} is asked nothing just now; start the turn, then: await person.asked()"
-        raise ConfigError(text)
     if wrong := question.faults(values):
         faults = "; ".join(f"{field} {fault}" for field, fault in wrong.items())
         raise ConfigError(f"the answer of {name} was not sent: {faults}")

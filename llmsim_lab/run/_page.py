@@ -65,7 +65,11 @@ def write_page(path: str | Path, reading: Reading, *, start: int) -> Path:
     lines = [line for record in reading.records for line in record.get("lines", ())]
     rest = [{name: it[name] for name in it if name != "lines"} for it in reading.records]
     data = {"title": reading.title, "start": start, "records": [{"lines": lines}, *rest]}
-    parts = {"title": safe(clip(reading.title, 120)), "reading": packed(data)}
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    # Half a character fits no encoding.
+    packed = gzip.compress(text.encode(errors="replace"), 9, mtime=0)
+    parts: dict[str, str] = {"title": safe(clip(reading.title, 120))}
+    parts["reading"] = base64.b64encode(packed).decode()
     parts |= {"style": style, "script": script, "version": version("llmsim-lab")}
     parts |= {"style_hash": _hash(style), "script_hash": _hash(script)}
     shell = (_FRONT / "page.html").read_text("utf-8")
@@ -73,13 +77,6 @@ def write_page(path: str | Path, reading: Reading, *, start: int) -> Path:
     page = re.sub(r"{{ (\w+) }}", lambda place: str(parts[place[1]]), shell)
     # Whole before the file is opened, so that an error leaves what is there.
     return write_file(path, page.encode(errors="replace"))
-
-
-def packed(value: object) -> str:
-    """Return a value as base64 of gzip of JSON."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    # Half a character fits no encoding.
-    return base64.b64encode(gzip.compress(text.encode(errors="replace"), 9, mtime=0)).decode()
 
 
 def _hash(text: str) -> str:

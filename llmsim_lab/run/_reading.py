@@ -86,7 +86,6 @@ class Reading:
     Attributes:
         records: they only grow in number, so that their count says what a reader has seen.
         runs: the latest record of each run, by its number.
-        turns: the latest record of each turn, by its run and number.
         calls: the latest record of each call, by its number.
         parts: the latest value of each part of a further view, by the view's name and a key.
     """
@@ -96,10 +95,8 @@ class Reading:
         self.records: list[Record] = []
         self._lock = threading.RLock()
         self._tables: dict[str, dict[str, int]] = {"lines": {}, "texts": {}, "forms": {}}
-        self._texts: list[str] = []
         self._new: dict[str, list[Any]] = {}
         self.runs: dict[int, Record] = {}
-        self.turns: dict[tuple[int, int], Record] = {}
         self.calls: dict[int, Record] = {}
         self.parts: dict[tuple[str, str | int], Any] = {}
         self._seen: dict[int, dict[int, Turn]] = {}
@@ -208,7 +205,6 @@ class Reading:
         told |= {"done": [str(it) for it in turn.interventions], "seconds": round(turn.seconds, 2)}
         told |= {"tokens": turn.tokens, "decisions": decisions}
         told["calls"] = [numbers[id(call)] for call in turn.calls]
-        self.turns[run, turn.number] = told
         self._append({"turn": told, "calls": calls})
 
     # --- calls -------------------------------------------------------------------------------
@@ -262,15 +258,13 @@ class Reading:
         settings = _short(**{it: getattr(request, it) for it in SETTINGS} | {"options": options})
         answered: Record = {}
         if reply is not None:
-            more = {"thinking": reply.thinking, "tools": "\n".join(_asked(reply))}
+            more = {"thinking": reply.thinking, "tools": "\n".join(tool_lines(reply))}
             answered["reply"] = self.keep_text(reply.text)
             answered |= {name: self.keep_text(text) for name, text in more.items() if text}
             answered |= {"read": reply.prompt_tokens, "written": reply.reply_tokens}
             answered["cut"] = reply.done_reason == "length"
         told: Record = {"messages": [], "slots": None}
-        for one in request.messages:
-            text = "\n".join(filter(None, (one.content, *_asked(one))))
-            role = f"{one.role}: {one.tool_name}" if one.tool_name else one.role
+        for role, text in map(spoken, request.messages):
             told["messages"].append([role, self.keep_text(text)])
         if request.origin is not None:
             told["slots"] = self._slots(request)
@@ -303,15 +297,10 @@ class Reading:
         """Return a text's number; a new one goes out with the next record."""
         if (known := self._tables["texts"].get(text)) is not None:
             return known
-        self._texts.append(text)
         lines = [self._kept("lines", line, line) for line in text.split("\n")]
         # Most steps are 1, which compresses to next to nothing.
         steps = [now - before for before, now in pairwise([0, *lines])]
         return self._kept("texts", text, steps)
-
-    def text(self, number: int) -> str:
-        """Return a text by its number."""
-        return self._texts[number]
 
     def _kept(self, name: str, key: str, value: Any) -> int:
         """Return a thing's number in a table; a new one goes out with the next record."""
@@ -320,15 +309,6 @@ class Reading:
             table[key] = len(table)
             self._new.setdefault(name, []).append(value)
         return table[key]
-
-    def turn(self, run: int, number: int) -> Record | None:
-        """Return a turn of a run, which an ancestor may have played; None where there is none."""
-        while (run, number) not in self.turns:
-            known = self.runs[run]
-            if known["fork"] is None or number > known["fork"] or known["parent"] not in self.runs:
-                return None
-            run = known["parent"]
-        return self.turns[run, number]
 
     def _append(self, record: Record) -> None:
         self.calls |= {call["k"]: call for call in record.get("calls", ())}
@@ -350,7 +330,13 @@ def _series(item: Series) -> Record:
     return {name: getattr(item, name) for name in ("column", "label", "unit", "low", "high")}
 
 
-def _asked(said: Any) -> list[str]:
+def spoken(message: Any) -> tuple[str, str]:
+    """Return who says a message, and its text with the calls of tools in it."""
+    role = f"{message.role}: {message.tool_name}" if message.tool_name else message.role
+    return role, "\n".join(filter(None, (message.content, *tool_lines(message))))
+
+
+def tool_lines(said: Any) -> list[str]:
     """Return the calls of tools in a message or reply, a line each."""
     return [f"→ {call.name}({dumps(plain(call.arguments))})" for call in said.tool_calls]
 

@@ -6,7 +6,6 @@ so that the same runs give the same file.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from llmsim_lab._util.drawing import figure_bytes
+from llmsim_lab._util.drawing import figure_html
 from llmsim_lab._util.html import details, join, pairs, pre, safe, styled, table
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import LabError
@@ -28,7 +27,7 @@ _PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
 :root{{color-scheme:light dark}}
 body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:auto;padding:1rem;
 overflow-wrap:break-word}}h2{{padding-top:.9rem;border-top:1px solid}}
-.wide{{overflow-x:auto}}pre{{white-space:pre-wrap}}img{{max-width:100%;background:#fff}}
+.wide{{overflow-x:auto}}pre{{white-space:pre-wrap}}
 </style></head><body><main>
 {body}
 </main></body></html>
@@ -85,10 +84,7 @@ def _charts(study: Any) -> Iterator[Markup]:
         try:
             turns = study.results[study.results["outcome"] == outcome]["turn"].nunique()
             for arm in [None, *others] if turns > 1 else [None]:
-                figure: Any = study.chart(outcome, arm)
-                data = base64.b64encode(figure_bytes(figure, "png", dpi=110)).decode()
-                image = Markup('<figure><img src="data:image/png;base64,{}" alt="{}"></figure>')
-                yield image.format(data, figure.alt)
+                yield styled(figure_html(study.chart(outcome, arm), dpi=110), tag="figure")
         except LabError as error:  # it has texts, or there are too many arms
             yield safe(f"No chart of {outcome}: {error}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -93,11 +93,6 @@ def _charts(study: Any, outcome: str) -> dict[str, Any]:
 
 
 def _listed(frame: Any) -> list[list[Any]]:
-    """Return a frame's rows; numbers with ten digits, None for those that are not known."""
-
-    def plain(value: Any) -> Any:
-        if value is None or isinstance(value, str):
-            return value
-        return float(f"{value:.10g}") if math.isfinite(value) else None
-
-    return [[plain(it) for it in row] for row in frame.itertuples(index=False)]
+    """Return a frame's rows; None for numbers that are not known."""
+    rows: list[list[Any]] = json.loads(frame.to_json(orient="values"))
+    return rows

@@ -41,7 +41,7 @@ def changes_of(runs: Sequence[RunInfo], turns: Sequence[Sequence[Any]]) -> list[
     lacks = (f"without {what}" for what in (theirs - its).elements())
     done = _few([*(its - theirs).elements(), *lacks])
     if info.fork_turn is not None and before[0]["interventions"] == records[0]["interventions"]:
-        fields = _few(_changed(before[0]["state"], records[0]["state"]))
+        fields = _few(differences(before[0]["state"], records[0]["state"], most=_MAX_TEXT))
         own = [_line(f"state: {', '.join(fields)}")] if fields else []
     return [*_settings(parent, info), *_prompts(parent, info), *done, *own]
 
@@ -52,10 +52,17 @@ def _done(records: Sequence[Any]) -> Counter[str]:
     return Counter(_words(one) for part in parts for one in part)
 
 
-def _changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def differences(was: Mapping[str, Any], now: Mapping[str, Any], *, most: int) -> list[str]:
+    """Return which parts of nested values differ, a line each: ``llm.seed 1 → 2``.
+
+    Args:
+        was: the values before.
+        now: those after.
+        most: characters of each value.
+    """
     old, new = flat(was), flat(now)
     names = [name for name in {**new, **old} if old.get(name) != new.get(name)]
-    return [f"{name} {_short(old.get(name))} → {_short(new.get(name))}" for name in names]
+    return [f"{it} {_short(old.get(it), most)} → {_short(new.get(it), most)}" for it in names]
 
 
 def _settings(before: RunInfo, after: RunInfo) -> list[str]:
@@ -69,7 +76,7 @@ def _settings(before: RunInfo, after: RunInfo) -> list[str]:
         known = {name: model.get(name) for name in ("name", "digest")} if all(models) else {}
         asked = {name: it for name, it in llm.items() if name not in PATIENCE}
         parts.append({"model": known, "llm": asked})
-    return _few(_changed(*parts))
+    return _few(differences(*parts, most=_MAX_TEXT))
 
 
 def edited_prompts(
@@ -121,12 +128,12 @@ def _plain(value: object) -> str:
     return value if isinstance(value, str) else _short(dumps(value))
 
 
-def _short(value: str | None) -> str:
+def _short(value: str | None, most: int = _MAX_TEXT) -> str:
     """Return JSON as a few words, a number with a fraction with six digits."""
     if value is not None and "." in value:
         with suppress(ValueError):
             value = f"{float(value):g}"
-    return _line("none" if value is None else value, _MAX_TEXT)
+    return _line("none" if value is None else value, most)
 
 
 def _line(text: str, most: int = _MAX_CHANGE) -> str:

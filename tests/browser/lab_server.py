@@ -92,7 +92,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "JUPYTERLAB_SETTINGS_DIR": str(settings.parent),
         "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
         "JUPYTER_PREFER_ENV_PATH": "1",
-        "PYTHONPATH": os.pathsep.join((str(TESTS), str(TESTS / "browser"))),
+        "PYTHONPATH": os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS / "browser"))),
         "NO_PROXY": "127.0.0.1,localhost",
         "no_proxy": "127.0.0.1,localhost",
     }

@@ -92,7 +92,7 @@ def test_a_changed_value_makes_a_fork_and_a_changed_parameter_a_restart(notebook
     notebook.click("Step")
     at_turn(notebook, "Turn 1 ")
     notebook.click("Fork or change …")
-    field = output.get_by_label("Inflation, % over four quarters")
+    field = output.get_by_label("Inflation (% over four quarters)")
     field.fill("9")
     notebook.button("Fork with 1 change").click()
     expect(output.get_by_role("group", name="Runs")).to_contain_text("set inflation 9")

@@ -104,7 +104,9 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def convert(path: Path, to: str, *more: str) -> None:
     command = [sys.executable, "-m", "nbconvert", "--to", to, *more, str(path)]
-    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(TESTS)})
+    subprocess.run(
+        command, check=True, env=os.environ | {"PYTHONPATH": f"{TESTS.parent}{os.pathsep}{TESTS}"}
+    )
 
 
 def reads_the_last_turn(place: Locator) -> None:

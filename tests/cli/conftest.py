@@ -12,6 +12,9 @@ import typer.main
 from cli_kit import Run
 
 from llmsim_lab.cli import main
+from llmsim_lab.run import _registry
+
+WORLDS = Path(__file__).parents[1] / "worlds.py"
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +49,27 @@ def llmsim_lab(
         return status, out, err
 
     return run
+
+
+@pytest.fixture
+def lab(llmsim_lab: Run) -> Iterator[Run]:
+    """The command, in a folder with ``pot.py``, whose worlds are new to it each time."""
+    known = set(sys.modules)
+    Path("pot.py").write_text(WORLDS.read_text())
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        _forget(known)
+        return llmsim_lab(*arguments)
+
+    yield run
+    _forget(known)
+    sys.path[:] = [place for place in sys.path if place != str(Path.cwd())]
+
+
+def _forget(known: set[str]) -> None:
+    """Do what ends with the program: no module of the last command is known any more."""
+    own = ("pot", "ruled", "broken")
+    for name in {*own} - known:
+        sys.modules.pop(name, None)
+    for name in [name for name in _registry._known if name.partition(":")[0] in own]:
+        del _registry._known[name]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from cli_kit import Run, fails, succeeds
 
-WORLDS = Path(__file__).parents[1] / "worlds.py"
 RULED = """
 from pathlib import Path
 
@@ -36,32 +34,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def lab(llmsim_lab: Run) -> Iterator[Run]:
-    """The command, in a folder with two files of worlds, which are new to it each time."""
-    known = set(sys.modules)
-    Path("pot.py").write_text(WORLDS.read_text())
+@pytest.fixture(autouse=True)
+def _ruled(lab: Run) -> None:
     Path("ruled.py").write_text(RULED)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        _forget(known)
-        return llmsim_lab(*arguments)
-
-    yield run
-    _forget(known)
-    sys.path[:] = [place for place in sys.path if place != str(Path.cwd())]
-
-
-def _forget(known: set[str]) -> None:
-    """Do what ends with the program: no module of the last command is known any more."""
-    from llmsim_lab.run import _registry
-
-    for name in ("pot", "ruled", "broken"):
-        if name not in known:
-            sys.modules.pop(name, None)
-    own = [name for name in _registry._known if name.partition(":")[0] in ("pot", "ruled")]
-    for name in own:
-        del _registry._known[name]
 
 
 def turns(folder: str) -> pd.DataFrame:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from llmsim_lab.study import Study
 from llmsim_lab.tape._lines import RunInfo
 
 REPO = Path(__file__).parents[2]
-WORLDS = REPO / "tests" / "worlds.py"
 PLAN = """\
 study: pot
 world: pot.py:PublicGoods
@@ -39,27 +36,9 @@ outcome: inflation
 """
 
 
-@pytest.fixture
-def lab(llmsim_lab: Run) -> Iterator[Run]:
-    """The command, in a folder with a world of one's own, which is new to it each time."""
-    Path("pot.py").write_text(WORLDS.read_text())
+@pytest.fixture(autouse=True)
+def _plan(llmsim_lab: Run) -> None:
     Path("plan.yaml").write_text(PLAN)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        _forget()
-        return llmsim_lab(*arguments)
-
-    yield run
-    _forget()
-    sys.path[:] = [place for place in sys.path if place != str(Path.cwd())]
-
-
-def _forget() -> None:
-    from llmsim_lab.run import _registry
-
-    sys.modules.pop("pot", None)
-    for name in [name for name in _registry._known if name.partition(":")[0] == "pot"]:
-        del _registry._known[name]
 
 
 def infos() -> list[RunInfo]:
@@ -138,7 +117,7 @@ def test_failed_runs_end_it_with_status_1_and_are_named(lab: Run) -> None:
         "    async def turn(self, state, ask):\n"
         "        return 1 / (state.coins['Ann'] - 20)\n"
     )
-    Path("pot.py").write_text(WORLDS.read_text() + failing)
+    Path("pot.py").write_text(Path("pot.py").read_text() + failing)
     Path("plan.yaml").write_text(PLAN.replace(":PublicGoods", ":Failing"))
     status, out, err = lab("study", "plan.yaml", "run")
     assert status == 1

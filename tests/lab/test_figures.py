@@ -38,7 +38,7 @@ def test_every_run_history_and_the_rule_are_drawn_and_named() -> None:
     assert drawn["history (T-bill)"] == past["interest_rate"].tolist()
     quarters = [label.get_text() for label in rate.get_xticklabels()]
     assert quarters == frames["model"]["period"].tolist()
-    assert {axes.get_title(loc="left").split(",")[0] for axes in figure.axes[1:]} == {
+    assert {axes.get_title(loc="left").split(" (")[0] for axes in figure.axes[1:]} == {
         "Inflation",
         "Output gap",
         "Unemployment",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import recorded
 from lab_kit import Browser, eventually
-from page_kit import PageData
+from page_kit import Log, PageData
 from study_kit import Water, instant_client
 
 from llmsim_lab import LLMClient, LLMConfig, ScriptedBackend
@@ -153,7 +153,10 @@ async def test_slots_are_checked_while_one_types_and_a_preview_is_filled(tape: P
     await eventually(lambda: part(browser, "filled 1", "prompts"))
     assert part(browser, 1, "prompts")["fault"] == ""
     [[role, number]] = part(browser, "filled 1", "prompts")["messages"]
-    assert (role, made.reading.text(number)) == ("user", f"You, Ann, are kind. {HOSTILE}")
+    assert (role, Log(made.reading.records).text(number)) == (
+        "user",
+        f"You, Ann, are kind. {HOSTILE}",
+    )
     browser.send("add")
     await eventually(lambda: "variant 2" in made.texts)
 

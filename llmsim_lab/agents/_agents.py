@@ -294,11 +294,7 @@ class NationAgent(EconLLMAgent):
 
 
 def rule_proposal(
-    rule: Rule,
-    economy: GlobalState,
-    limits: EngineConfig,
-    *,
-    moves_bp: Sequence[int] | None = None,
+    rule: Rule, economy: GlobalState, limits: EngineConfig, *, moves_bp: Sequence[int] | None = None
 ) -> dict[str, Any]:
     """Return what a rule proposes, as the fields of a reply: as far as one step goes.
 

@@ -126,13 +126,7 @@ class HumanSeat(Lab):
 
     parts = ("seat",)
 
-    def __init__(
-        self,
-        simulation: Run,
-        *,
-        agent: str | None = None,
-        model: Rival = None,
-    ) -> None:
+    def __init__(self, simulation: Run, *, agent: str | None = None, model: Rival = None) -> None:
         self.people, self.simulation = People(simulation, agent), simulation
         self.economic = simulation if isinstance(simulation, Simulation) else None
         self.model, self._answered = model, ""

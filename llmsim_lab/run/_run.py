@@ -503,11 +503,7 @@ class Run(Generic[StateT]):
         return turn
 
     async def arun(
-        self,
-        turns: int | None = None,
-        *,
-        budget: Budget | None = None,
-        progress: bool = True,
+        self, turns: int | None = None, *, budget: Budget | None = None, progress: bool = True
     ) -> pd.DataFrame:
         """Play turns and return the whole run as a frame, as ``to_frame`` does.
 
@@ -533,11 +529,7 @@ class Run(Generic[StateT]):
         return self.to_frame()
 
     def run(
-        self,
-        turns: int | None = None,
-        *,
-        budget: Budget | None = None,
-        progress: bool = True,
+        self, turns: int | None = None, *, budget: Budget | None = None, progress: bool = True
     ) -> pd.DataFrame:
         """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
         try:
@@ -598,11 +590,7 @@ class Run(Generic[StateT]):
         return record(new, tape, **origin)
 
     def counterfactual(
-        self,
-        players: Any,
-        *,
-        llm_client: LLMClient | None = None,
-        tape: Tapes | None = None,
+        self, players: Any, *, llm_client: LLMClient | None = None, tape: Tapes | None = None
     ) -> Self:
         """Return this run from its first state on, not yet played, with other players in it.
 
@@ -992,11 +980,7 @@ def _is_live(run: Run) -> bool:
 
 
 async def play_turns(
-    run: Run,
-    turns: int | None = None,
-    *,
-    progress: bool = True,
-    beyond_done: bool = False,
+    run: Run, turns: int | None = None, *, progress: bool = True, beyond_done: bool = False
 ) -> None:
     """Do what ``Run.arun`` does without making a frame, which needs pandas.
 

@@ -5,10 +5,4 @@ from llmsim_lab.study._gate import economics_card
 from llmsim_lab.study._multiverse import multiverse
 from llmsim_lab.study._study import Comparison, Study
 
-__all__ = [
-    "Comparison",
-    "Demonstration",
-    "Study",
-    "economics_card",
-    "multiverse",
-]
+__all__ = ["Comparison", "Demonstration", "Study", "economics_card", "multiverse"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import chain, count
 from pathlib import Path
-from statistics import median
 from typing import Annotated
 
 import typer
@@ -12,11 +11,10 @@ import typer
 from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
-from llmsim_lab._util.text import counted, duration
+from llmsim_lab._util.text import counted
 from llmsim_lab.cli._output import end, open_folder, report, say
 from llmsim_lab.cli._playing import OTHER_MODEL_HELP, Host, Out, client_for, play, with_model
 from llmsim_lab.errors import LabError
-from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import Demonstration
 
 _NEXT = (
@@ -55,7 +53,7 @@ def demo(
         say(_NEXT)
         return
     say(f"Quarters {taped + 1} to {taped + turns} of seed {seed}: a fork of its run, live.")
-    say(_how_long(recorded, turns))
+    say("Ctrl-C ends it and keeps what was played; --no-live leaves it out.")
     # A tape of its own, since the recording may be read-only.
     tape = _new_file(out / "demo.tape")
     simulation = recorded.fork(llm_client=client, to=tape)
@@ -65,16 +63,6 @@ def demo(
     say("Next: 'make lab' in the project's folder opens the tutorials, 01_first_run.ipynb first.")
     say(_NEXT)
     end(simulation, failure)
-
-
-def _how_long(recorded: Simulation, turns: int) -> str:
-    """Return how long quarters take live, as far as the recording of others shows."""
-    played = [turn for turn in recorded.turns if turn.calls]
-    calls = turns * median(sum(call.attempts for call in turn.calls) for turn in played)
-    seconds = median(turn.seconds for turn in played)
-    took = f"a quarter took {duration(seconds)}, which makes {duration(turns * seconds)}"
-    told = f"That is about {calls:.0f} calls of a model. When it was recorded {took}."
-    return f"{told} Ctrl-C ends it and keeps what was played; --no-live leaves it out."
 
 
 def _show(found: Demonstration, out: Path) -> None:

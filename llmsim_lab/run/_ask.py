@@ -839,15 +839,12 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
         schema = fields[name]
         kind = schema.get("type")
         is_range = isinstance(given, tuple) and len(given) == 2 and all(map(_is_number, given))
+        listed = isinstance(given, tuple | list | Mapping) and given
         if is_range and "enum" in schema:
             given, is_range = [it for it in schema["enum"] if given[0] <= it <= given[1]], False
         if is_range and kind in _NUMBERS:
             ranges[name] = _range(player, name, schema, given)
-        elif (
-            is_range
-            or not (isinstance(given, tuple | list | Mapping) and given)
-            or kind in ("array", "object")
-        ):
+        elif is_range or kind in ("array", "object") or not listed:
             form = "(lowest, highest) of a number, or a list of values for a field that holds one"
             raise ConfigError(f"limits of {name} for {player} are {given!r:.60}; give {form}")
         else:

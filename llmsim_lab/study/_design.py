@@ -371,10 +371,6 @@ def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
         return config_type.model_construct(**own)
 
 
-def _called(function: Any) -> str:
-    return getattr(function, "__name__", type(function).__name__)
-
-
 def _with(node: Any, path: tuple[Any, ...], value: Any) -> Any:
     """Return a configuration's values with one of them changed, to be validated anew.
 
@@ -482,7 +478,7 @@ class Models:
             client = client.with_config(config)
         if "replicate" in arm.values and client.config.seed is not None:
             raise ConfigError(
-                "a replicate is other luck: leave llm.seed out, which repeats answers"
+                "a replicate is other luck, and a fixed seed is not: leave llm.seed out"
             )
         return client
 
@@ -515,7 +511,8 @@ def said(value: Any) -> Any:
         return ["partial", said(value.func), said(value.args), said(value.keywords)]
     if hasattr(value, "__code__"):
         digest = hashlib.sha256(dumps(_of_function(value)).encode("utf-8", "surrogatepass"))
-        return f"function {_called(value)} {digest.hexdigest()[:12]}"
+        name = getattr(value, "__name__", type(value).__name__)
+        return f"function {name} {digest.hexdigest()[:12]}"
     plain: Any = object.__repr__
     own = "" if type(value).__repr__ is plain else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
     public = {name: it for name, it in getattr(value, "__dict__", {}).items() if name[0] != "_"}

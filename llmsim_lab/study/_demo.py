@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util.files import data_path
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import among, counted
 from llmsim_lab.agents._agents import TaylorRuleAgent, moves_to_choose, rule_proposal
 from llmsim_lab.economy._macro import STATE, STEADY_STATE, Rule, TaylorRule
@@ -23,7 +22,11 @@ from llmsim_lab.llm._choose import by_letters, orders_of
 from llmsim_lab.run import load
 from llmsim_lab.run._turn import Answer
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.study._effects import Effect, effects
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from llmsim_lab.study._effects import Effect
 
 World = Literal["plain", "mirrored", "oil"]
 
@@ -82,6 +85,8 @@ class Demonstration:
             runs: by seed, and for each seed ``plain`` and ``mirrored``; ``oil`` of one or more.
         """
         self.model, self.runs, self.players = model, runs, [model, *PLAYERS]
+        import pandas as pd  # here, since most commands show no demonstration
+
         paths, moves = [], []
         for seed, worlds in runs.items():
             for world, run in worlds.items():
@@ -134,6 +139,8 @@ class Demonstration:
 
         Percentage points, over the quarters after the shock; the units are runs with the same seed.
         """
+        from llmsim_lab.study._effects import effects  # here, since it imports scipy
+
         paths = self.paths[self.paths["player"] == self._known(player)]
         after = paths[(paths["turn"] > OIL_TURN) & (paths["world"] != "mirrored")]
         both = after[after.duplicated(["seed", "turn"], keep=False)]
@@ -185,7 +192,7 @@ class Demonstration:
                 "rate after oil": f"{self.response(player).estimate:+.2f}",
             }
         columns = ["inflation", "in the end", "drift", "verdict", "rate after oil"]
-        return pd.DataFrame(rows, columns).T.rename_axis("player")
+        return frame_of(rows).reindex(columns).T.rename_axis("player")
 
     @property
     def verdict(self) -> str:
@@ -227,7 +234,7 @@ def _played(recorded: Simulation, rule: Rule) -> pd.DataFrame:
 def _judged(recorded: Simulation, model: str) -> pd.DataFrame:
     """Return what each player decides in the quarters of a recorded run that are judged."""
     seen = [turn.state.global_state for turn in recorded.turns[:-1]]
-    quarters = pd.DataFrame([dict(economy) for economy in seen])[list(STATE)]
+    quarters = frame_of([dict(economy) for economy in seen])[list(STATE)]
     quarters[model] = [_expected(recorded, turn.answers[0]) for turn in recorded.turns[1:]]
     offer: Any = {"limits": recorded.engine, "moves_bp": recorded.moves_bp}
     for name, rule in PLAYERS.items():

@@ -92,7 +92,7 @@ class LLMConfig(Settings):
 
     model: Annotated[str, Field(min_length=1)] = "auto"
     temperature: Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)] = 0.7
-    seed: Annotated[int, Field(ge=0)] | None = None
+    seed: Annotated[int, Field(ge=0, le=2**32 - 2)] | None = None
     num_ctx: Annotated[int, Field(ge=128)] = 4096
     max_tokens: Annotated[int, Field(ge=1)] = 512
     max_text_chars: Annotated[int, Field(ge=20)] | None = 400

@@ -396,6 +396,9 @@ class Template:
         self._where = where
         try:
             text.encode()  # no file holds half a character
+            if len(text) > MAX_OUTPUT:
+                what = f"the template is longer than {MAX_OUTPUT:,} characters"
+                raise PromptError(f"{what}; give long texts a slot")
             further = next(islice(_ENVIRONMENT.lex(text), MAX_TOKENS, None), None)
             if further:  # else the parser takes long
                 raise PromptError(

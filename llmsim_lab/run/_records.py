@@ -169,11 +169,11 @@ def planned_in(records: Sequence[Mapping[str, Any]]) -> list[StateChange]:
     Args:
         records: of its turns, oldest first.
     """
-    planned = interventions_of(records[-1], "planned")
+    played = []
     for record, after in pairwise(records):
         items = interventions_of(record, "planned")
-        planned += [item for item in items if item.turn == after["turn"]]
-    return planned
+        played += [item for item in items if item.turn == after["turn"]]
+    return played + interventions_of(records[-1], "planned")
 
 
 def interventions_of(record: Mapping[str, Any], part: str) -> list[StateChange]:

@@ -1174,6 +1174,8 @@ def _rebuild(
         raise TapeError(f"{what}; {way_out}")
     given = {name: it for name, it in others.items() if it is not None}
     taken = ("players", *own_arguments(cls))
+    if "kind" in given:
+        raise ConfigError("kind= is gone: call it on the class, replay as MyWorld.replay(tape)")
     if unknown := given.keys() - set(taken):
         may = f"what a recorded {cls.__name__} may be given again is {', '.join(taken)}"
         way_out = f"for other parameters start a new run: {cls.__name__}(...)"

@@ -47,6 +47,7 @@ _SHOWN_CHARS = 600
 _ENDINGS = {
     None: "it is still running but does not answer",
     -4: "signal SIGILL (the runtime needs a newer processor, x86 with AVX2)",
+    -6: "signal SIGABRT (the runtime gave up)",
     -9: "signal SIGKILL (it was killed: by hand, or because the machine ran out of memory)",
     -11: "signal SIGSEGV",
 }
@@ -221,6 +222,9 @@ class ModelServer:
                 self.stop(f"hung: it was silent for {silent_s:.1f} s")
             raise
         except BackendError as error:
+            if error.reason == "connection_error" and not self.users:
+                text = "the client was closed while the embedded model answered"
+                raise BackendError(text, reason="connection_error") from error
             if error.reason == "connection_error":
                 ending = await asyncio.to_thread(child.ending)
                 self.stop(ending)
@@ -321,7 +325,7 @@ class ChildProcess:
         with suppress(subprocess.TimeoutExpired):  # its connection breaks a moment before it ends
             self._process.wait(timeout=_EXIT_S)
         code = self._process.returncode
-        how = _ENDINGS.get(code, f"exit status {code}")
+        how = _ENDINGS.get(code, f"exit status {code}" if code >= 0 else f"signal {-code}")
         self._printed.seek(0)
         text = self._printed.read().decode(errors="replace")
         last = " ".join(printable(text, keep="\n").split())[-_SHOWN_CHARS:]

@@ -221,8 +221,8 @@ def _fetched(model: CatalogueModel, work: Path) -> Path:
             path.unlink(missing_ok=True)
     raise ModelFileError(
         f"{model.name} could not be fetched from {'; nor from '.join(faults)}. If you have the "
-        f"file (from https://huggingface.co/{model.repository}): 'llmsim-lab model get "
-        f"{model.name} --file PATH'"
+        f"file (https://huggingface.co/{model.repository}/blob/{model.revision}/{model.file_name}):"
+        f" 'llmsim-lab model get {model.name} --file PATH'"
     )
 
 

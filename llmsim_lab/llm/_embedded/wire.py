@@ -65,6 +65,8 @@ def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
     """
     result = deepcopy(dict(schema))
     for one in schemas_in(result):
+        for name in ("$id", "$schema"):  # else the runtime may not follow the rest
+            one.pop(name, None)
         if "properties" in one:
             one.setdefault("additionalProperties", False)
         if "enum" in one or "const" in one:

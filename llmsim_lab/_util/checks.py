@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -58,7 +58,7 @@ def known_names(what: str, names: Any, known: Iterable[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: one of them is not known.
     """
-    alone = isinstance(names, str) or not isinstance(names, Iterable)
+    alone = isinstance(names, str | Mapping) or not isinstance(names, Iterable)
     wanted, there = [names] if alone else list(names), dict.fromkeys(known)
     for name in wanted:
         if not isinstance(name, str) or name not in there:

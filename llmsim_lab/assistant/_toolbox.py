@@ -184,7 +184,8 @@ class Toolbox:
             try:
                 async with asyncio.timeout(self._timeout_s):
                     result = await tools.execute(name, parameters, user_id)
-                return json_ready(result.model_dump(exclude_none=True))
+                known = json_ready(result.model_dump())
+                return {key: value for key, value in known.items() if value is not None}
             except TapeError:
                 raise
             except TimeoutError:

@@ -243,7 +243,7 @@ class SimulatorAgent:
         """
         # A copy: a turn that fails or is cancelled must not leave half of its changes.
         world = copy.deepcopy(self.game_engine)
-        known_names("agent", agent_responses, world.agents)
+        known_names("agent", list(agent_responses), world.agents)
         apply_deterministic_updates(self.composed_modules, world, step_number)
         # The engine reads what agents know already and what is pending; they what is new.
         known, prompt = (*self._known, *self._pending), Prompt.load("crisis_engine")

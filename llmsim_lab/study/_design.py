@@ -26,7 +26,7 @@ from pydantic import BaseModel, ValidationError
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.jsontext import dumps
-from llmsim_lab._util.text import among, faults
+from llmsim_lab._util.text import among, closest, faults
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.prompts import Prompt
@@ -44,7 +44,8 @@ LAST = "@last"
 _MOST_SAMPLES = 10_000
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
 """What can be varied of any world beside its parameters."""
-_OWN = {"seed": "seeds=", "turns": "turns=", "name": "name="}
+_OWN = {it: f"{it}=" for it in ("seeds", "turns", "name", "outcome", "tape")}
+_OWN |= {"seed": "seeds=", "aa": "vary={'replicate': [0, 1]}"}
 """Parameters that a study sets itself, and how it is told so."""
 
 
@@ -170,8 +171,8 @@ class World:
         if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= settings):
             return path
         known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
-        known += [*_SPECIAL, "seeds", "turns", "outcome", "tape", *(f"llm.{it}" for it in settings)]
-        near = among(name if path[0] == "llm" else path[0], known)
+        known += [*_SPECIAL, *["replicate"] * (not self.again), *(f"llm.{it}" for it in settings)]
+        near = closest(name, _OWN) or among(name if path[0] == "llm" else path[0], known)
         raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{near}")
 
     def arms(self) -> list[Arm]:

@@ -686,9 +686,8 @@ class Study:
         index = [name for name in _COLUMNS if name not in ("run", "value")]
         found: xr.Dataset = self.results.set_index(index)["value"].unstack("outcome").to_xarray()
         of_arm = self.results.drop_duplicates("arm").set_index("arm").loc[found["arm"].values]
-        return found.assign_coords(
-            {name: ("arm", of_arm[name].to_numpy()) for name in self._world.factors}
-        )
+        levels = {name: ("arm", of_arm[name].to_numpy()) for name in self.factors}
+        return found.assign_coords(levels)
 
     # --- outcomes ----------------------------------------------------------------------------
 

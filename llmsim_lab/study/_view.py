@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -94,5 +93,5 @@ def _charts(study: Any, outcome: str) -> dict[str, Any]:
 
 def _listed(frame: Any) -> list[list[Any]]:
     """Return a frame's rows; None for numbers that are not known."""
-    rows: list[list[Any]] = json.loads(frame.to_json(orient="values"))
+    rows: list[list[Any]] = frame.astype(object).where(frame.notna(), None).to_numpy().tolist()
     return rows

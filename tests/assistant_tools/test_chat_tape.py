@@ -157,9 +157,7 @@ async def test_a_conversation_may_be_written_down_before_it_is_held() -> None:
         chat.intervene(3, {"inbox": " "})
 
 
-async def test_an_engine_in_the_seat_is_given_again_and_its_tools_run_once(
-    tmp_path: Path,
-) -> None:
+async def test_an_engine_in_the_seat_is_given_again_and_its_tools_run_once(tmp_path: Path) -> None:
     ran: list[int] = []
 
     def seated(*script: Any) -> dict[str, Any]:

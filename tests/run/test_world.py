@@ -20,17 +20,7 @@ from pydantic import Field
 from tape_text import changed_manifest
 from worlds import Gift, Pot, PublicGoods
 
-from llmsim_lab import (
-    Ask,
-    Budget,
-    LLMClient,
-    LLMConfig,
-    Prompt,
-    Question,
-    Reply,
-    Run,
-    State,
-)
+from llmsim_lab import Ask, Budget, LLMClient, LLMConfig, Prompt, Question, Reply, Run, State
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeError
 from llmsim_lab.llm import ScriptedBackend, Tape
 from llmsim_lab.run import fork, load, replay
@@ -772,10 +762,7 @@ def by(player: Any, **limits: Any) -> Any:
     ("wrong", "says"),
     [
         (lambda: PublicGoods().run(1), r"no one answers for Ann: .*connect\('auto'\)"),
-        (
-            lambda: PublicGoods(WorldConfig()),
-            r"not a PublicGoodsConfig; .*PublicGoods\(seed=1\)",
-        ),
+        (lambda: PublicGoods(WorldConfig()), r"not a PublicGoodsConfig; .*PublicGoods\(seed=1\)"),
         (lambda: PublicGoods(factr=2), r"^PublicGoodsConfig: factr: .*did you mean 'factor'"),
         (lambda: PublicGoods(players="rule"), "PublicGoods has no rule; define def rule"),
         (lambda: setattr(pot(), "factor", 3), r"make another run: PublicGoods\(factor=3\)"),

@@ -119,9 +119,7 @@ def test_a_text_is_an_outcome_of_one_player(tmp_path: Path) -> None:
         played(again(run, {}, players=players, outcome="vote")).effects()
 
 
-def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(
-    tape: Path,
-) -> None:
+def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(tape: Path) -> None:
     assert {it.speaks_of for it in played(again(tape, run=1)).effects()} == {"these situations"}
     both = played(again(tape, run="all"))
     assert [it.speaks_of for it in both.effects()] == ["new runs"]

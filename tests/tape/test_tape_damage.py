@@ -149,9 +149,7 @@ def test_findings_are_at_most_a_thousand_and_hold_no_terminal_codes(small: Path)
 # --- the end cut off ---------------------------------------------------------------------------
 
 
-def test_cut_anywhere_in_its_last_lines_a_tape_is_the_one_without_that_line(
-    small: Path,
-) -> None:
+def test_cut_anywhere_in_its_last_lines_a_tape_is_the_one_without_that_line(small: Path) -> None:
     whole, lines = small.read_bytes(), lines_of(small)
     beside = small.with_name("small.tape.cut")
     kept = b"".join(lines[:-3])

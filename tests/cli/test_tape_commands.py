@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from builders import in_words, make_client, policy, recorded
+from builders import in_words, make_client, played, policy, recorded
 from cli_kit import Run, fails, reply, succeeds
 from fake_ollama import FakeOllama, Fault
 from tape_text import rewrite
@@ -305,8 +305,7 @@ def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
 
     config = in_words(name=HOSTILE, nations=(HOSTILE,), turns=2, start_at="1979Q3")
     with Tape("bad.tape") as tape:
-        simulation = Simulation(config, llm_client=make_client(hostile), tape=tape)
-        simulation.run(2)
+        simulation = played(Simulation(config, llm_client=make_client(hostile), tape=tape), 2)
         simulation.fork(1).close()
         simulation.close()
     for arguments in (

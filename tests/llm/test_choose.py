@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import requests_of
+from builders import played, requests_of
 from fake_ollama import FakeOllama
 from fake_ollama._fake_ollama import TokenReply
 
@@ -212,8 +212,7 @@ def test_a_choice_is_replayed_from_its_tape(
 ) -> None:
     tape = tmp_path / "board.tape"
     client = LLMClient(LLMConfig(model="scripted", seed=1), backend=backend(known(pull=PULL)))
-    live = Board(llm_client=client, tape=tape)
-    live.run(2)
+    live = played(Board(llm_client=client, tape=tape), 2)
     assert live.state.said.endswith(f"by {method}>")
     again = Board.replay(tape)
     assert again.state == live.state

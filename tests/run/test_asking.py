@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client, recorded
+from builders import make_client, played, recorded
 from pydantic import Field
 from worlds import Gift, Pot, PublicGoods
 
@@ -82,8 +82,7 @@ def test_one_player_answers_about_each_and_has_a_seat_by_name_or_by_kind(seat: s
         asked.append((question.player, question.by, question.prompt))
         return question.player != "Bob"
 
-    run = world(judged)(players={"*": "rule", seat: judge, "Ann": lambda _: 5})
-    run.run(1)
+    run = played(world(judged)(players={"*": "rule", seat: judge, "Ann": lambda _: 5}), 1)
     assert asked == [
         ("Ann", "judge", "Ann gave 5."),
         ("Bob", "judge", "Bob gave 1."),
@@ -96,8 +95,7 @@ def test_one_player_answers_about_each_and_has_a_seat_by_name_or_by_kind(seat: s
 
 def test_the_name_comes_before_the_kind_and_the_kind_before_all_others() -> None:
     players = {"Ann": lambda _: 1, "gift": lambda _: 2, "*": lambda _: 3}
-    run = asking(lambda ask: ask.each(NAMES, Gift, "Give.", tag="gift"))(players=players)
-    run.run(1)
+    run = played(asking(lambda ask: ask.each(NAMES, Gift, "Give.", tag="gift"))(players=players), 1)
     assert [answer.fields["amount"] for answer in run.turns[1].answers] == [1, 2, 2]
 
 
@@ -119,10 +117,8 @@ def test_a_fork_replaces_the_prompt_that_a_function_asks_the_run_for() -> None:
     async def turn(run: Run[Village], state: Village, ask: Ask) -> None:
         await ask("Ann", Gift, lambda name: run.prompt(own).render(who=name))
 
-    run = world(turn)(llm_client=make_client(by_schema))
-    run.run(1)
-    again = run.fork(0, prompt=own.edit("Dear {{ who }}!"))
-    again.run(1)
+    run = played(world(turn)(llm_client=make_client(by_schema)), 1)
+    again = played(run.fork(0, prompt=own.edit("Dear {{ who }}!")), 1)
     assert [run.calls[0].request.prompt, again.calls[0].request.prompt] == [
         "Ann, give.",
         "Dear Ann!",
@@ -131,11 +127,9 @@ def test_a_fork_replaces_the_prompt_that_a_function_asks_the_run_for() -> None:
 
 def test_an_edited_prompt_may_leave_a_slot_out_and_the_worlds_own_may_not() -> None:
     own = asking(lambda ask: ask.each(NAMES, Gift, "Give {{ much }}.", much="a lot"))
-    run = own(llm_client=make_client(by_schema))
-    run.run(1)
+    run = played(own(llm_client=make_client(by_schema)), 1)
     [prompt] = run.prompts.values()
-    again = run.fork(0, prompt=prompt.edit("Give."))
-    again.run(1)
+    again = played(run.fork(0, prompt=prompt.edit("Give.")), 1)
     assert again.calls[0].request.prompt == "Give."
 
     unused = asking(lambda ask: ask.each(NAMES, Gift, "Give, {{ name }}.", much="a lot"))
@@ -164,8 +158,7 @@ def test_what_all_share_of_a_prompt_is_filled_once_and_nothing_comes_out_otherwi
 
     calls = []
     for turn in (together, alone):
-        run = world(turn)(llm_client=make_client(by_schema))
-        run.run(1)
+        run = played(world(turn)(llm_client=make_client(by_schema)), 1)
         calls.append([call.request for call in run.calls])
     assert [it.prompt for it in calls[0]] == [it.prompt for it in calls[1]]
     assert [it.provenance for it in calls[0]] == [it.provenance for it in calls[1]]
@@ -189,8 +182,7 @@ def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, tmp_
     def replies(request: ChatRequest) -> Any:
         return "I will not." if "Bob" in request.messages[0].content else by_schema(request)
 
-    run = world(turn)(llm_client=make_client(replies), tape=tmp_path / "run.tape")
-    run.run(1)
+    run = played(world(turn)(llm_client=make_client(replies), tape=tmp_path / "run.tape"), 1)
     assert run.state.coins == {"Ann": 3, "Bob": 0, "Cy": 3}
     assert run.turns[1].statuses == {"ok": 2, "fallback": 1}
     frame = run.decisions().set_index("player")
@@ -229,8 +221,7 @@ def test_equal_questions_are_measured_once_and_each_value_has_its_words(tmp_path
         assert "raise by 25 points" in request.prompt
         return ChatReply(text="A", top_logprobs=(("A", math.log(0.6)), ("B", math.log(0.3))))
 
-    run = world(turn)(llm_client=make_client(drawn), tape=tmp_path / "run.tape", seed=3)
-    run.run(2)
+    run = played(world(turn)(llm_client=make_client(drawn), tape=tmp_path / "run.tape", seed=3), 2)
     first, second = (len(turn.calls) for turn in run.turns[1:])
     alone = world(turn)(llm_client=make_client(drawn), state=Village(coins={"Ann": 1.0}), seed=3)
     alone.run(1)
@@ -418,8 +409,7 @@ HALF = "a \ud83d b"
 
 def test_half_a_character_from_outside_or_in_a_note_is_whole_on_the_tape(tmp_path: Path) -> None:
     noting = asking(lambda ask: ask.note("Ann", word=HALF, words={HALF: [HALF]}))
-    run = noting(players="rule", tape=tmp_path / "run.tape")
-    run.run(1)
+    run = played(noting(players="rule", tape=tmp_path / "run.tape"), 1)
     item = run.intervene(1, {"coins.Ann": 5}, note=HALF)
     assert run.turns[1].became["Ann"]["word"] == "a \ufffd b"
     assert item.set == {"coins.Ann": 5}
@@ -470,8 +460,7 @@ def test_a_fork_with_another_player_is_recorded_with_that_player(tmp_path: Path)
     path = tmp_path / "pot.tape"
     first = PublicGoods(players={"*": "random", "Bob": "person"}, tape=path, turns=2)
     first.close()
-    other = fork(path, turn=0, players={"Bob": "random"})
-    other.run(1)
+    other = played(fork(path, turn=0, players={"Bob": "random"}), 1)
     assert other.config.players == {"*": "random", "Bob": "random"}
     other.close()
     assert PublicGoods.replay(path).turns == other.turns

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client
+from builders import make_client, played, recorded
 from counter_kit import Addition, Total, answer
 
 from llmsim_lab import Ask, Run, State
@@ -39,9 +39,7 @@ class Silent(Run[Total]):
 @pytest.fixture(params=["in memory", "loaded"])
 def silent(request: pytest.FixtureRequest, tmp_path: Path) -> Silent:
     path = None if request.param == "in memory" else tmp_path / "x.tape"
-    run = Silent(llm_client=make_client(answer), tape=path)
-    run.run(2)
-    run.close()
+    run = recorded(Silent(llm_client=make_client(answer), tape=path), 2)
     return run if path is None else Silent.load(path)
 
 
@@ -79,8 +77,7 @@ def test_a_failed_call_that_a_simulation_passes_over_is_counted_as_failed(tmp_pa
             raise TimeoutError
         return answer(request)
 
-    run = Forgiving(llm_client=make_client(reply), tape=tmp_path / "x.tape")
-    run.run(1)
+    run = played(Forgiving(llm_client=make_client(reply), tape=tmp_path / "x.tape"), 1)
     assert run.to_frame()[["calls", "ok", "failed"]].loc[1].tolist() == [3, 2, 1]
     assert replay(tmp_path / "x.tape").turns == run.turns
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
 import pytest
-from builders import make_client, recorded
+from builders import make_client, played, recorded
 from pydantic import Field
 from tape_text import changed_manifest
 from worlds import Gift, Pot, PublicGoods
@@ -55,8 +55,7 @@ def free_rider(question: Question) -> int:
 
 
 def test_a_turn_leads_to_the_state_that_it_returns_and_a_row_for_each_decision() -> None:
-    run = pot(players={"Di": free_rider})
-    run.run(1)
+    run = played(pot(players={"Di": free_rider}), 1)
     given = {"Ann": 5, "Bob": 5, "Cy": 4, "Di": 0}
     coins = {name: 20 - amount + 1.6 * 14 / 4 for name, amount in given.items()}
     assert run.state == Pot(coins=coins, given=given)
@@ -66,8 +65,7 @@ def test_a_turn_leads_to_the_state_that_it_returns_and_a_row_for_each_decision()
 
 
 def test_a_prompt_has_no_indentation_of_the_source_and_numbers_for_readers() -> None:
-    run = pot(state=Pot(coins={"Ann": 29.799999999999997}))
-    run.run(1)
+    run = played(pot(state=Pot(coins={"Ann": 29.799999999999997})), 1)
     assert run.calls[0].request.prompt == (
         "You are Ann and have 29.8 coins.\nLast gifts: none yet. The pot grows 1.6-fold and is\n"
         "shared. What do you give?"
@@ -75,8 +73,7 @@ def test_a_prompt_has_no_indentation_of_the_source_and_numbers_for_readers() -> 
 
 
 def test_a_model_is_asked_for_reasoning_first_then_the_fields_then_confidence() -> None:
-    run = pot()
-    run.run(1)
+    run = played(pot(), 1)
     schema = run.calls[0].request.schema
     assert schema is not None
     assert list(schema["properties"]) == ["reasoning", "amount", "confidence"]
@@ -89,8 +86,7 @@ def test_a_model_that_leaves_a_field_out_is_told_so_also_where_it_has_a_default(
 
     whole = {"reasoning": "r", "price": 3, "confidence": 1}
     client = make_client([{"reasoning": "r", "confidence": 1}, whole])
-    run = asking(lambda ask: ask("Ann", Bid, "Bid."))(llm_client=client)
-    run.run(1)
+    run = played(asking(lambda ask: ask("Ann", Bid, "Bid."))(llm_client=client), 1)
     assert run.turns[1].answers[0].fields["price"] == 3
     assert "it lacks price" in run.calls[0].request.prompt
 
@@ -204,8 +200,7 @@ def test_half_a_character_in_a_reply_fails_no_turn_no_tape_and_no_frame(tmp_path
     # What is wrong with this one is told with the half character's escape in it, as a text.
     lacking = json.dumps(values, ensure_ascii=False)
     path = tmp_path / "echo.tape"
-    run = Echo(llm_client=make_client([lacking, reply]), turns=1, tape=path)
-    run.run()
+    run = played(Echo(llm_client=make_client([lacking, reply]), turns=1, tape=path))
     assert replay(path).turns == run.turns
     assert run.state == Sayings(said="nice \ufffd", more=("nice \ufffd", "\N{GRINNING FACE}"))
     assert load(path).state == run.state
@@ -413,8 +408,7 @@ def test_two_equal_questions_need_a_tag() -> None:
 
     with pytest.raises(ConfigError, match=r"asked the same Gift twice in turn 1.*tag='second'"):
         asking(twice)(llm_client=one()).run(1)
-    run = asking(lambda ask: twice(ask, tag="second"))(llm_client=one())
-    run.run(1)
+    run = played(asking(lambda ask: twice(ask, tag="second"))(llm_client=one()), 1)
     assert [answer.component for answer in run.turns[1].answers] == ["player", "second"]
 
 
@@ -457,12 +451,10 @@ def test_what_is_drawn_follows_from_seed_turn_and_name() -> None:
 
 def test_a_prompt_may_be_a_file_beside_the_world_or_a_prompt(tmp_path: Path) -> None:
     (tmp_path / "give.md").write_text("## User\n\nGive, {{ name }}.\n")
-    run = asking(lambda ask: ask("Ann", Gift, tmp_path / "give.md"))(llm_client=one())
-    run.run(1)
+    run = played(asking(lambda ask: ask("Ann", Gift, tmp_path / "give.md"))(llm_client=one()), 1)
     assert run.calls[0].request.prompt == "Give, Ann."
     prompt = Prompt("Give, {{ name }}!", name="loud")
-    run = asking(lambda ask: ask("Ann", Gift, prompt))(llm_client=one())
-    run.run(1)
+    run = played(asking(lambda ask: ask("Ann", Gift, prompt))(llm_client=one()), 1)
     assert [prompt.name for prompt in run.prompts.values()] == ["loud"]
 
 
@@ -673,8 +665,7 @@ def test_a_generic_base_with_a_turn_is_no_world_until_its_state_is_named() -> No
     class StillPot(Still[Pot]):
         pass
 
-    run = StillPot(factor=3)
-    run.run(1)
+    run = played(StillPot(factor=3), 1)
     assert isinstance(run.state, Pot)
     assert run.config.factor == 3
 
@@ -794,8 +785,7 @@ def test_a_fork_with_another_parameter_is_sent_to_a_new_run(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("given", ["You are {{ name }}.", ["You are {{ name }}."], [3]])
 def test_a_fork_with_a_text_for_a_prompt_is_told_how_one_is_edited(given: Any) -> None:
-    run = pot()
-    run.run(1)
+    run = played(pot(), 1)
     place = next(iter(run.prompts))
     with pytest.raises(ConfigError, match="edit one of the run's: .*edit.*" + place):
         run.fork(prompt=given)
@@ -819,8 +809,7 @@ def test_a_model_that_is_no_client_never_answers_by_chance(
 ) -> None:
     with pytest.raises(ConfigError, match=right):
         PublicGoods(llm_client=given)
-    run = pot(tape=tmp_path / "pot.tape")
-    run.run(1)
+    run = played(pot(tape=tmp_path / "pot.tape"), 1)
     with pytest.raises(ConfigError, match=right):
         run.fork(llm_client=given)
     run.close()
@@ -841,7 +830,6 @@ def test_a_client_around_another_is_asked_and_no_player_by_chance() -> None:
             return await self.inner.call_with_retry(**question)
 
     client = Counting()
-    run = asking(lambda ask: ask("Ann", Gift, "Give."))(llm_client=cast("Any", client))
-    run.run(1)
+    run = played(asking(lambda ask: ask("Ann", Gift, "Give."))(llm_client=cast("Any", client)), 1)
     assert client.asked == len(run.turns[1].calls) == 1
     assert run.decisions().amount.tolist() == [1]

@@ -13,6 +13,7 @@ from builders import (
     in_words,
     make_client,
     make_simulation,
+    played,
     policy,
     rate_update,
     recorded,
@@ -153,8 +154,7 @@ def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(tmp_path: Pat
     seats["engine"] = EconomicEngine(None, client)
     config = in_words(nations=[{"name": name, **profile} for name in names], turns=2)
     seated = recorded(Simulation(config, players=seats, tape=tape))
-    modelled = Simulation(config, llm_client=make_client())
-    modelled.run(progress=False)
+    modelled = played(Simulation(config, llm_client=make_client()))
     assert [turn.state for turn in seated.turns] == [turn.state for turn in modelled.turns]
     prompts = [
         [it.request.prompt for turn in run.turns for it in turn.calls] for run in (seated, modelled)
@@ -412,8 +412,7 @@ def test_prompts_come_from_the_recording_and_not_from_todays_files(
     assert replayed.turns == world.turns
     assert replayed.prompts == world.prompts
     edited = world.prompts[f"agent_policy#{own.digest[:8]}"].replace("ONE", "exactly ONE")
-    forked = replayed.fork(1, prompt=edited, llm_client=client)
-    forked.run(1, progress=False)
+    forked = played(replayed.fork(1, prompt=edited, llm_client=client), 1)
     first, second = (it.prompt for it in asked_of(forked)[-2:])
     assert "Hm?" in first
     assert "exactly ONE" not in first

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import recorded
 from social_kit import make_social, social_values
 
 from llmsim_lab.errors import ConfigError
@@ -94,9 +95,7 @@ def test_a_class_of_ones_own_has_guards_and_one_may_keep_users_from_timing_out(
     tmp_path: Path,
 ) -> None:
     values = social_values(1, chart={**GUARDED, "timeouts": {"scrolling": 1}}, seed_posts=[])
-    run = Guarded(**values | {"players": "rule"}, tape=tmp_path / "x.tape")
-    run.run(2)
-    run.close()
+    run = recorded(Guarded(**values | {"players": "rule"}, tape=tmp_path / "x.tape"), 2)
     assert [move.trigger for turn in run.turns for move in turn.state.moves] == [
         "opens_app",
         "feed_empty",

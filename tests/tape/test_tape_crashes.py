@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from builders import played
 from journal_kit import run_program
 from tape_kit import (
     HashBackend,
@@ -34,9 +35,7 @@ from llmsim_lab.types import ChatRequest
 def uninterrupted(turns: int, **config: Any) -> Simulation:
     """The same run, on the same model, without a tape and without trouble."""
     client = hash_client(HashBackend(faulty=True))
-    simulation = Simulation(steady_config(**config), llm_client=client)
-    simulation.run(turns)
-    return simulation
+    return played(Simulation(steady_config(**config), llm_client=client), turns)
 
 
 def assert_same(run: Any, reference: Any) -> None:
@@ -158,8 +157,7 @@ def test_an_intervention_that_ctrl_c_met_is_neither_in_the_run_nor_on_its_tape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:
     client = hash_client(HashBackend(faulty=True))
-    simulation = Simulation(steady_config(), llm_client=client, tape=tmp_path / "x.tape")
-    simulation.run(2)
+    simulation = played(Simulation(steady_config(), llm_client=client, tape=tmp_path / "x.tape"), 2)
     whole = LiveRecorder.replace_turn
 
     def interrupted(*turn: Any) -> None:
@@ -197,8 +195,7 @@ def test_a_full_disk_stops_the_run_with_a_way_out_and_costs_only_what_was_in_fli
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, client = tmp_path / "x.tape", hash_client(HashBackend(faulty=True))
-    simulation = Simulation(steady_config(), llm_client=client, tape=path)
-    simulation.run(2)
+    simulation = played(Simulation(steady_config(), llm_client=client, tape=path), 2)
     fills_up(monkeypatch, 3_000)
     with pytest.raises(TapeError, match=r"cannot write to the tape .*x\.tape.*make room"):
         simulation.run(3)
@@ -265,8 +262,7 @@ def test_failed_calls_are_made_anew_and_answered_ones_are_not(
         if r.site is not None and counts[identity(r)] > 1
     }
     assert again == {(component, "Aland")}
-    reference = Simulation(config, llm_client=hash_client())
-    reference.run(4)
+    reference = played(Simulation(config, llm_client=hash_client()), 4)
     assert_same(simulation, reference)
     assert simulation.tape is not None
     forgotten = [c for c in simulation.tape.calls(1, forgotten=True) if c.forgotten]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import played
 from counter_kit import counter_client, make_counter
 from journal_kit import lines_of, run_program
 from tape_text import sealed
@@ -30,10 +31,8 @@ CPU_S = 5.0
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """The lines of a run and its fork."""
     path = tmp_path_factory.mktemp("hostile") / "x.tape"
-    run = make_counter(path)
-    run.run(2)
-    branch = run.fork(1)
-    branch.run(1)
+    run = played(make_counter(path), 2)
+    branch = played(run.fork(1), 1)
     for one in (run, branch):
         one.close()
     return lines_of(path)
@@ -279,7 +278,5 @@ def test_random_changes_raise_errors_of_ours_or_do_no_harm(
         with suppress(LabError), Tape(path, read_only=True) as tape:
             tape.copy([2], tmp_path / f"{seed}.tape")
         with suppress(LabError):
-            resumed = resume(path, 1, llm_client=counter_client())
-            resumed.run(1)
-            resumed.close()
+            played(resume(path, 1, llm_client=counter_client()), 1).close()
         assert time.process_time() - begun < CPU_S, seed

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import played
 from journal_kit import ask, begun
 from tape_kit import HashBackend, content, hash_client, make_recorded, repeated, steady_config
 
@@ -51,10 +52,8 @@ def threaded(client: LLMClient) -> dict[str, Any]:
 def test_agents_that_answer_from_threads_are_recorded_and_replay(tmp_path: Path) -> None:
     path, config = tmp_path / "x.tape", steady_config(nations=NATIONS, players={})
     client = hash_client(HashBackend(delay_s=0.01, faulty=True))
-    run = Simulation(config, players=threaded(client), llm_client=client, tape=path)
-    run.run(3)
-    alone = Simulation(config, llm_client=hash_client(HashBackend(faulty=True)))
-    alone.run(3)
+    run = played(Simulation(config, players=threaded(client), llm_client=client, tape=path), 3)
+    alone = played(Simulation(config, llm_client=hash_client(HashBackend(faulty=True))), 3)
     assert [turn.state for turn in run.turns] == [turn.state for turn in alone.turns]
     assert verify(path) == []
     assert repeated(Tape(path, read_only=True), 1) == []
@@ -84,9 +83,7 @@ def test_runs_of_one_process_share_a_tape_while_others_read_it(tmp_path: Path) -
 
     def play(seed: int) -> Simulation:
         client = hash_client(HashBackend(delay_s=0.002, faulty=True))
-        run = Simulation(steady_config(seed=seed), llm_client=client, tape=path)
-        run.run(3)
-        return run
+        return played(Simulation(steady_config(seed=seed), llm_client=client, tape=path), 3)
 
     def look() -> None:
         while not done.is_set():
@@ -125,7 +122,6 @@ def test_a_run_that_another_process_continued_meanwhile_is_refused_with_words(
         with pytest.raises(TapeError, match=r"continued elsewhere meanwhile; resume\('.*', 1\) c"):
             goes_on()
     first.close()
-    second = resume(path, llm_client=hash_client())
-    second.run(1)
+    second = played(resume(path, llm_client=hash_client()), 1)
     assert (second.turn_number, load(path).turns) == (3, second.turns)
     assert verify(path) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import in_words, policy, verdict
+from builders import in_words, played, policy, recorded, verdict
 from tape_kit import HashBackend, asked, content, hash_client, make_recorded, steady_config
 
 import llmsim_lab
@@ -59,18 +59,14 @@ def test_another_model_does_not_go_on_with_a_run_and_leaves_no_mark_on_it(
     assert (backend.requests, resumed.turn_number) == ([], 1)
     assert Tape(tmp_path / "x.tape").run().outcome == "done"
     resumed.close()
-    branch = fork(tmp_path / "x.tape", llm_client=hash_client(backend))
-    branch.run(1)
+    branch = played(fork(tmp_path / "x.tape", llm_client=hash_client(backend)), 1)
     assert branch.turn_number == 2
 
 
 def test_a_resumed_run_asks_with_the_recorded_settings(tmp_path: Path) -> None:
     client = hash_client(temperature=0.2, options={"top_k": 5})
-    first = Simulation(steady_config(), llm_client=client, tape=tmp_path / "x.tape")
-    first.run(1)
-    first.close()
-    resumed = resume(tmp_path / "x.tape", llm_client=hash_client(temperature=1.5))
-    resumed.run(1)
+    recorded(Simulation(steady_config(), llm_client=client, tape=tmp_path / "x.tape"), 1)
+    resumed = played(resume(tmp_path / "x.tape", llm_client=hash_client(temperature=1.5)), 1)
     options = asked(resumed)[-1].options
     assert (options["temperature"], options["top_k"]) == (0.2, 5)
 
@@ -81,8 +77,7 @@ def test_a_resumed_run_asks_with_the_recorded_settings(tmp_path: Path) -> None:
 def test_a_run_forks_into_another_file_with_a_copy_of_what_it_came_from(tmp_path: Path) -> None:
     root = make_recorded(tmp_path / "x.tape")
     before = (tmp_path / "x.tape").read_bytes()
-    branch = root.fork(1, llm_client=hash_client(HashBackend()), to=tmp_path / "y.tape")
-    branch.run(1)
+    branch = played(root.fork(1, llm_client=hash_client(HashBackend()), to=tmp_path / "y.tape"), 1)
     branch.close()
     assert (tmp_path / "x.tape").read_bytes() == before
     recorded = (tmp_path / "y.tape").read_bytes()
@@ -124,8 +119,7 @@ def test_hostile_text_is_text_and_comes_back_as_it_was(tmp_path: Path, text: str
     backend = ScriptedBackend(reply, name=text)
     client = LLMClient(LLMConfig(retry_wait_s=0, max_text_chars=None, num_ctx=100_000), backend)
     config = in_words(name=text, nations=[f"N {text[:99]}".strip()])
-    simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
-    simulation.run(2)
+    simulation = played(Simulation(config, llm_client=client, tape=tmp_path / "x.tape"), 2)
     replayed = replay(tmp_path / "x.tape")
     assert replayed.turns == simulation.turns
     assert replayed.turns[1].answers[0].reasoning == text.strip()

@@ -32,16 +32,9 @@ __all__ = [
     "make_config",
     "make_simulation",
     "make_state",
-]
-__all__ += [
     "played",
-    "policy",
-    "rate_update",
-    "recorded",
-    "requests_of",
-    "second_by_second",
-    "verdict",
 ]
+__all__ += ["policy", "rate_update", "recorded", "requests_of", "second_by_second", "verdict"]
 
 
 AnyRun = TypeVar("AnyRun", bound=Run[Any])

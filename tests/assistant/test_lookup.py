@@ -101,11 +101,11 @@ class Slow(FunctionTools):
 
 
 def test_agents_with_different_tools_are_replayed_in_whatever_order_they_started(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
     tools = {"Ada": Slow(a_tool("gauge")), "Bo": FunctionTools(a_tool("weather"))}
-    live = played(crisis(tmp_path / "x.tape", crisis_client(curious), **tools), 2)
-    assert_replays(live, tmp_path / "x.tape")
+    live = played(crisis(path, crisis_client(curious), **tools), 2)
+    assert_replays(live, path)
 
 
 def test_a_model_without_tool_calls_is_found_out_anew_in_each_run(tmp_path: Path) -> None:
@@ -174,10 +174,10 @@ RESULTS: dict[str, tuple[Any, str | None, Any]] = {
 
 
 @pytest.mark.parametrize("kind", RESULTS)
-async def test_a_replay_has_what_the_live_run_had(kind: str, tmp_path: Path) -> None:
+async def test_a_replay_has_what_the_live_run_had(kind: str, path: Path) -> None:
     tools, results = MemoryTasks(), []
     tools.instead, code, data = RESULTS[kind]
-    with Tape(tmp_path / "talk.tape") as tape:
+    with Tape(path) as tape:
         run = tape.add_run({}, name="talk", first=(0, "{}", "{}"))
         for kind_of, executor in ((LiveRecorder, tools), (ReplayRecorder, None)):
             recorder = kind_of(tape, run)
@@ -194,7 +194,7 @@ async def test_a_replay_has_what_the_live_run_had(kind: str, tmp_path: Path) -> 
     [("delete_task", None, 1), ("reset", True, 1), ("look_up", None, 2)],
 )
 async def test_only_a_call_that_deletes_is_not_made_again_after_it_was_stopped_halfway(
-    tmp_path: Path, name: str, destructive: bool | None, runs: int
+    path: Path, name: str, destructive: bool | None, runs: int
 ) -> None:
     begun, go, tools = asyncio.Event(), asyncio.Event(), MemoryTasks()
 
@@ -205,7 +205,7 @@ async def test_only_a_call_that_deletes_is_not_made_again_after_it_was_stopped_h
 
     tools.instead = lambda _: slow()
     toolbox = Toolbox([ToolDeclaration(name, destructive=destructive)], executor=tools)
-    with Tape(tmp_path / "x.tape") as tape:
+    with Tape(path) as tape:
         recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
         with scoped(recorder=recorder):
             running = asyncio.create_task(toolbox.run(name, {}, "ann"))

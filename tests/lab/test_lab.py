@@ -131,7 +131,7 @@ async def test_pause_ends_after_the_turn_and_stop_drops_it() -> None:
     assert lab.runs[1].turn_number == 2
 
 
-async def test_a_fault_is_one_sentence_and_what_was_asked_is_shown(tmp_path: Path) -> None:
+async def test_a_fault_is_one_sentence_and_what_was_asked_is_shown(path: Path) -> None:
     broken = [True]
 
     def gives(request: Any) -> Any:
@@ -140,7 +140,7 @@ async def test_a_fault_is_one_sentence_and_what_was_asked_is_shown(tmp_path: Pat
         return answer(request)
 
     client = LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(gives))
-    lab = Lab(Simulation(nations=["Aland"], llm_client=client, tape=tmp_path / "a.tape"))
+    lab = Lab(Simulation(nations=["Aland"], llm_client=client, tape=path))
     browser = Browser(lab)
     with pytest.raises(LLMFailureException):
         await lab.play()

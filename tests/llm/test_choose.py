@@ -208,13 +208,12 @@ class Board(Run[Mood]):
     ("backend", "method"), [(ScriptedBackend, "logprobs"), (Mute, "samples, 6 samples")]
 )
 def test_a_choice_is_replayed_from_its_tape(
-    tmp_path: Path, backend: type[ScriptedBackend], method: str
+    path: Path, backend: type[ScriptedBackend], method: str
 ) -> None:
-    tape = tmp_path / "board.tape"
     client = LLMClient(LLMConfig(model="scripted", seed=1), backend=backend(known(pull=PULL)))
-    live = played(Board(llm_client=client, tape=tape), 2)
+    live = played(Board(llm_client=client, tape=path), 2)
     assert live.state.said.endswith(f"by {method}>")
-    again = Board.replay(tape)
+    again = Board.replay(path)
     assert again.state == live.state
     kept = [call.request for turn in again.turns for call in turn.calls]
     assert kept[0].top_logprobs == 100

@@ -174,7 +174,7 @@ def test_what_all_share_of_a_prompt_is_filled_once_and_nothing_comes_out_otherwi
 
 
 @pytest.mark.parametrize("otherwise", [Gift(amount=0), {"amount": 0}, 0, lambda name: 0])
-def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, tmp_path: Path) -> None:
+def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, path: Path) -> None:
     async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
         gifts = await ask.each(state.coins, Gift, "Give, {{ name }}.", otherwise=otherwise)
         return state.replace(coins={name: it.amount for name, it in gifts.items()})
@@ -182,7 +182,7 @@ def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, tmp_
     def replies(request: ChatRequest) -> Any:
         return "I will not." if "Bob" in request.messages[0].content else by_schema(request)
 
-    run = played(world(turn)(llm_client=make_client(replies), tape=tmp_path / "run.tape"), 1)
+    run = played(world(turn)(llm_client=make_client(replies), tape=path), 1)
     assert run.state.coins == {"Ann": 3, "Bob": 0, "Cy": 3}
     assert run.turns[1].statuses == {"ok": 2, "fallback": 1}
     frame = run.decisions().set_index("player")
@@ -190,7 +190,7 @@ def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, tmp_
     assert frame["attempts"].to_dict() == {"Ann": 1, "Bob": 2, "Cy": 1}
     assert frame["reasoning"]["Bob"].startswith("stands in: ")
     run.close()
-    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+    assert type(run).replay(path).turns == run.turns
 
 
 def test_nothing_stands_in_for_a_model_that_cannot_be_reached() -> None:
@@ -210,7 +210,7 @@ class Pick(Reply):
 WORDS = {25: "raise by 25 points", 0: "do nothing"}
 
 
-def test_equal_questions_are_measured_once_and_each_value_has_its_words(tmp_path: Path) -> None:
+def test_equal_questions_are_measured_once_and_each_value_has_its_words(path: Path) -> None:
     async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
         picks = await ask.each(
             state.coins, Pick, "Move.", limits={"points": WORDS}, decide="sample", tag="move"
@@ -221,7 +221,7 @@ def test_equal_questions_are_measured_once_and_each_value_has_its_words(tmp_path
         assert "raise by 25 points" in request.prompt
         return ChatReply(text="A", top_logprobs=(("A", math.log(0.6)), ("B", math.log(0.3))))
 
-    run = played(world(turn)(llm_client=make_client(drawn), tape=tmp_path / "run.tape", seed=3), 2)
+    run = played(world(turn)(llm_client=make_client(drawn), tape=path, seed=3), 2)
     first, second = (len(turn.calls) for turn in run.turns[1:])
     alone = world(turn)(llm_client=make_client(drawn), state=Village(coins={"Ann": 1.0}), seed=3)
     alone.run(1)
@@ -231,25 +231,25 @@ def test_equal_questions_are_measured_once_and_each_value_has_its_words(tmp_path
     assert "raise by 25 points" in frame["reasoning"][0] or "do nothing" in frame["reasoning"][0]
     assert alone.state.coins["Ann"] == run.turns[1].state.coins["Ann"]
     run.close()
-    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+    assert type(run).replay(path).turns == run.turns
 
 
 # --- notes ---------------------------------------------------------------------------------------
 
 
-def test_what_is_noted_is_in_the_frames_and_in_the_story_and_in_a_replay(tmp_path: Path) -> None:
+def test_what_is_noted_is_in_the_frames_and_in_the_story_and_in_a_replay(path: Path) -> None:
     noting = asking(
         lambda ask: ask.each(NAMES, Gift, "Give."),
         lambda ask: ask.note("Bob", text="Bob kept it all.", kept=(1, 2)),
         lambda ask: ask.note(rainy=True, total=60),
     )
-    run = noting(players="rule", tape=tmp_path / "run.tape")
+    run = noting(players="rule", tape=path)
     frame = run.run(1)
     assert frame.loc[1, ["rainy", "total"]].tolist() == [True, 60]
     assert run.turns[1].in_words() == ("Bob kept it all.",)
     assert run.decisions().set_index("player")["kept"]["Bob"] == "[1, 2]"
     run.close()
-    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+    assert type(run).replay(path).turns == run.turns
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def with_weather(work: Callable[[], Awaitable[Any]], **how: Any) -> type[Run[Vil
     return world(turn)
 
 
-def test_what_came_from_outside_is_on_the_tape_and_a_replay_does_nothing(tmp_path: Path) -> None:
+def test_what_came_from_outside_is_on_the_tape_and_a_replay_does_nothing(path: Path) -> None:
     done: list[float] = []
 
     async def work() -> float:
@@ -289,9 +289,9 @@ def test_what_came_from_outside_is_on_the_tape_and_a_replay_does_nothing(tmp_pat
         return done[-1]
 
     kind = with_weather(work)
-    run = recorded(kind(players="rule", tape=tmp_path / "run.tape"), 2)
+    run = recorded(kind(players="rule", tape=path), 2)
     assert len(done) == 2
-    assert kind.replay(tmp_path / "run.tape").turns == run.turns
+    assert kind.replay(path).turns == run.turns
     assert len(done) == 2
     recorded(run.fork(1), 1)
     assert len(done) == 3
@@ -299,11 +299,11 @@ def test_what_came_from_outside_is_on_the_tape_and_a_replay_does_nothing(tmp_pat
     more = asking(lambda ask: ask.outside("clock", None, work))
     more.kind = kind.kind
     with pytest.raises(TapeMiss, match=r"nothing recorded for clock null in turn 1"):
-        more.replay(tmp_path / "run.tape", 1)
+        more.replay(path, 1)
     assert len(done) == 3
 
 
-def test_what_may_not_be_done_twice_counts_as_done_where_it_was_broken_off(tmp_path: Path) -> None:
+def test_what_may_not_be_done_twice_counts_as_done_where_it_was_broken_off(path: Path) -> None:
     done: list[str] = []
     begun = asyncio.Event()
 
@@ -314,7 +314,7 @@ def test_what_may_not_be_done_twice_counts_as_done_where_it_was_broken_off(tmp_p
         return 0
 
     kind = with_weather(work, once=True, otherwise=-1)
-    run = kind(players="rule", tape=tmp_path / "run.tape")
+    run = kind(players="rule", tape=path)
 
     async def cancelled() -> None:
         step = asyncio.ensure_future(run.step())
@@ -325,10 +325,10 @@ def test_what_may_not_be_done_twice_counts_as_done_where_it_was_broken_off(tmp_p
 
     asyncio.run(cancelled())
     run.close()
-    resumed = recorded(kind.resume(tmp_path / "run.tape"), 1)
+    resumed = recorded(kind.resume(path), 1)
     assert done == ["begun"]
     assert resumed.state.coins == {"Ann": -1}
-    assert kind.replay(tmp_path / "run.tape").turns == resumed.turns
+    assert kind.replay(path).turns == resumed.turns
 
 
 # --- what a world may define ---------------------------------------------------------------------
@@ -353,21 +353,17 @@ class Taxed(PublicGoods):
         return super().changed(state, rest) if rest else state
 
 
-def test_ready_comes_before_the_start_also_of_a_fork_and_a_replay(tmp_path: Path) -> None:
-    run = Taxed(players="random", rate=2, tape=tmp_path / "run.tape")
+def test_ready_comes_before_the_start_also_of_a_fork_and_a_replay(path: Path) -> None:
+    run = Taxed(players="random", rate=2, tape=path)
     assert run.state.coins == dict.fromkeys(NAMES, 20)
     run.run(2)
     run.close()
-    assert Taxed.replay(tmp_path / "run.tape").turns == run.turns
+    assert Taxed.replay(path).turns == run.turns
     assert run.fork(1)._table == {"tax": 2}
 
 
-def test_what_is_set_from_outside_goes_through_the_worlds_own_changed(tmp_path: Path) -> None:
-    run = Taxed(
-        players="random",
-        interventions=[{"turn": 1, "set": {"everyone": 7}}],
-        tape=tmp_path / "run.tape",
-    )
+def test_what_is_set_from_outside_goes_through_the_worlds_own_changed(path: Path) -> None:
+    run = Taxed(players="random", interventions=[{"turn": 1, "set": {"everyone": 7}}], tape=path)
     run.run(2)
     assert run.turns[1].state.coins == dict.fromkeys(NAMES, 7)
     run.intervene(2, {"everyone": 9, "coins.Ann": 1})
@@ -375,11 +371,11 @@ def test_what_is_set_from_outside_goes_through_the_worlds_own_changed(tmp_path: 
     with pytest.raises(ConfigError, match="the state has nothing called 'anyone'"):
         run.intervene(2, {"anyone": 9})
     run.close()
-    assert Taxed.replay(tmp_path / "run.tape").turns == run.turns
+    assert Taxed.replay(path).turns == run.turns
 
 
 def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
     async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
         picks = await ask.each(
@@ -387,12 +383,12 @@ def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again
         )
         return state.replace(coins={name: it.points for name, it in picks.items()})
 
-    run = world(turn)(llm_client=make_client("none of these"), tape=tmp_path / "run.tape")
+    run = world(turn)(llm_client=make_client("none of these"), tape=path)
     frame = run.run(2)
     assert run.decisions()["status"].tolist() == ["fallback"] * 6
     assert frame["fallback"].tolist() == [0, 3, 3]
     run.close()
-    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+    assert type(run).replay(path).turns == run.turns
 
 
 def test_what_stands_in_keeps_to_the_limits() -> None:
@@ -407,15 +403,15 @@ def test_what_stands_in_keeps_to_the_limits() -> None:
 HALF = "a \ud83d b"
 
 
-def test_half_a_character_from_outside_or_in_a_note_is_whole_on_the_tape(tmp_path: Path) -> None:
+def test_half_a_character_from_outside_or_in_a_note_is_whole_on_the_tape(path: Path) -> None:
     noting = asking(lambda ask: ask.note("Ann", word=HALF, words={HALF: [HALF]}))
-    run = played(noting(players="rule", tape=tmp_path / "run.tape"), 1)
+    run = played(noting(players="rule", tape=path), 1)
     item = run.intervene(1, {"coins.Ann": 5}, note=HALF)
     assert run.turns[1].became["Ann"]["word"] == "a \ufffd b"
     assert item.set == {"coins.Ann": 5}
     assert StateChange(turn=1, set={"event": [HALF]}).set == {"event": ["a \ufffd b"]}
     run.close()
-    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+    assert type(run).replay(path).turns == run.turns
 
 
 @pytest.mark.parametrize(
@@ -456,8 +452,7 @@ def test_what_is_noted_or_fetched_past_the_turns_end_is_an_error() -> None:
         forgetting(players="rule").run(1)
 
 
-def test_a_fork_with_another_player_is_recorded_with_that_player(tmp_path: Path) -> None:
-    path = tmp_path / "pot.tape"
+def test_a_fork_with_another_player_is_recorded_with_that_player(path: Path) -> None:
     first = PublicGoods(players={"*": "random", "Bob": "person"}, tape=path, turns=2)
     first.close()
     other = played(fork(path, turn=0, players={"Bob": "random"}), 1)

@@ -62,16 +62,16 @@ def test_the_same_players_do_the_same_to_the_last_bit(
 
 @WORLDS
 def test_with_another_decider_what_was_set_is_set_again(
-    begun: Callable[[], Run], values: dict[str, Any], tmp_path: Path
+    begun: Callable[[], Run], values: dict[str, Any], path: Path
 ) -> None:
     run = played(begun(), values)
-    other = run.counterfactual("random", tape=tmp_path / "other.tape")
+    other = run.counterfactual("random", tape=path)
     other.run(4)
     assert [it.interventions for it in other.turns] == [it.interventions for it in run.turns]
     assert other.turns[4].state != run.turns[4].state
     assert dict(other.players) == {"*": "random"}
     other.close()
-    assert replay(tmp_path / "other.tape").turns == other.turns
+    assert replay(path).turns == other.turns
 
 
 def test_some_seats_change_and_the_others_stay() -> None:
@@ -92,16 +92,16 @@ def test_a_person_keeps_the_seat_and_a_model_its_seat() -> None:
     assert (people_of(kept), kept.config.players["Ann"]) == ([person], "person")
 
 
-def test_a_recorded_run_brings_its_prompts_and_no_model(tmp_path: Path) -> None:
+def test_a_recorded_run_brings_its_prompts_and_no_model(path: Path) -> None:
     seen: list[str] = []
     client = make_client(lambda request: seen.append(request.prompt) or FIVE)
-    run = PublicGoods(llm_client=client, tape=tmp_path / "a.tape")
+    run = PublicGoods(llm_client=client, tape=path)
     run.run(1)
     [prompt] = run.prompts.values()
     edited = run.fork(0, prompt=prompt.edit("{{ name }}: how much?"))
     edited.run(1)
     run.close()
-    recorded = load(tmp_path / "a.tape", 2)
+    recorded = load(path, 2)
     seen.clear()
     recorded.counterfactual({}, llm_client=client).run(1)
     assert seen == [f"{name}: how much?" for name in ("Ann", "Bob", "Cy", "Di")]

@@ -60,8 +60,8 @@ class Walk(Run[Weather]):
         return state.replace(rain=str(rain))
 
 
-def test_what_came_from_outside_ends_a_turns_story(tmp_path: Path) -> None:
-    walk = played(Walk(tape=tmp_path / "walk.tape"), 1)
+def test_what_came_from_outside_ends_a_turns_story(path: Path) -> None:
+    walk = played(Walk(tape=path), 1)
     reading = Reading("a walk")
     reading.add(about(walk, 1), walk)
     known = Log(reading.records)
@@ -121,8 +121,8 @@ def test_numbers_that_come_later_can_be_charted() -> None:
     assert reading.records[-2]["run"]["series"] == reading.runs[1]["series"]
 
 
-def test_calls_on_a_tape_have_its_numbers_and_others_come_after(tmp_path: Path) -> None:
-    taped = PublicGoods(llm_client=make_client([GIFT] * 4, seed=5), tape=tmp_path / "a.tape")
+def test_calls_on_a_tape_have_its_numbers_and_others_come_after(path: Path) -> None:
+    taped = PublicGoods(llm_client=make_client([GIFT] * 4, seed=5), tape=path)
     taped.run(1)
     loose = played(PublicGoods(llm_client=make_client([GIFT] * 4, seed=5)), 1)
     reading = read(taped)

@@ -110,13 +110,10 @@ def test_a_reply_that_breaks_the_fields_bound_as_well_is_told_the_questions_limi
     assert "amount: must be from 0 to 5 (it is 30)" in told
 
 
-def test_a_failed_turn_says_what_is_kept_and_how_another_session_continues_it(
-    tmp_path: Path,
-) -> None:
+def test_a_failed_turn_says_what_is_kept_and_how_another_session_continues_it(path: Path) -> None:
     def reply(request: ChatRequest) -> Any:
         return ConnectionError("gone") if request.site and request.site.turn == 2 else gift(request)
 
-    path = tmp_path / "pot.tape"
     with pytest.raises(LLMFailureException) as caught:
         pot(llm_client=make_client(reply), tape=path).run(5)
     assert caught.value.__notes__ == [
@@ -194,12 +191,11 @@ class Echo(Run[Sayings]):
         return state.replace(said=said, more=[said, "\ud83d\ude00"])
 
 
-def test_half_a_character_in_a_reply_fails_no_turn_no_tape_and_no_frame(tmp_path: Path) -> None:
+def test_half_a_character_in_a_reply_fails_no_turn_no_tape_and_no_frame(path: Path) -> None:
     values = {"reasoning": "r", "words": HALVES}
     reply = json.dumps({**values, "confidence": 0.5})
     # What is wrong with this one is told with the half character's escape in it, as a text.
     lacking = json.dumps(values, ensure_ascii=False)
-    path = tmp_path / "echo.tape"
     run = played(Echo(llm_client=make_client([lacking, reply]), turns=1, tape=path))
     assert replay(path).turns == run.turns
     assert run.state == Sayings(said="nice \ufffd", more=("nice \ufffd", "\N{GRINNING FACE}"))
@@ -775,12 +771,12 @@ def test_what_is_wrong_is_an_error_that_shows_the_way_out(wrong: Any, says: str)
         wrong()
 
 
-def test_a_fork_with_another_parameter_is_sent_to_a_new_run(tmp_path: Path) -> None:
-    recorded(pot(tape=tmp_path / "pot.tape"), 1)
+def test_a_fork_with_another_parameter_is_sent_to_a_new_run(path: Path) -> None:
+    recorded(pot(tape=path), 1)
     with pytest.raises(
         ConfigError, match=r"factor: what a recorded .*; for other parameters start a new run"
     ):
-        fork(tmp_path / "pot.tape", turn=0, factor=3)
+        fork(path, turn=0, factor=3)
 
 
 @pytest.mark.parametrize("given", ["You are {{ name }}.", ["You are {{ name }}."], [3]])
@@ -805,16 +801,16 @@ def test_a_fork_with_a_text_for_a_prompt_is_told_how_one_is_edited(given: Any) -
     ],
 )
 def test_a_model_that_is_no_client_never_answers_by_chance(
-    given: Any, right: str, tmp_path: Path
+    given: Any, right: str, path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=right):
         PublicGoods(llm_client=given)
-    run = played(pot(tape=tmp_path / "pot.tape"), 1)
+    run = played(pot(tape=path), 1)
     with pytest.raises(ConfigError, match=right):
         run.fork(llm_client=given)
     run.close()
     with pytest.raises(ConfigError, match=right):
-        PublicGoods.resume(tmp_path / "pot.tape", llm_client=given)
+        PublicGoods.resume(path, llm_client=given)
 
 
 def test_a_client_around_another_is_asked_and_no_player_by_chance() -> None:

@@ -146,8 +146,8 @@ def test_policies_meet_the_same_shocks_with_what_is_set_on_top_of_them() -> None
 # --- seats ---------------------------------------------------------------------------------------
 
 
-def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(tmp_path: Path) -> None:
-    client, names, tape = make_client(), ("Aland", "Borduria"), tmp_path / "seats.tape"
+def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(path: Path) -> None:
+    client, names, tape = make_client(), ("Aland", "Borduria"), path
     profile = {"mandate": "jobs"}
     seats: dict[str, Any] = {name: NationAgent(name, client, profile=profile) for name in names}
     seats["validator"] = EconLLMValidator(client)
@@ -391,11 +391,11 @@ def test_a_member_is_asked_with_its_profile_and_its_rule_has_its_target() -> Non
 
 
 def test_prompts_come_from_the_recording_and_not_from_todays_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = Prompt.load("agent_policy")
     nation = {"name": "Ann", "prompt": f"## System\n\n{own.system}\n\n## User\n\nHm? {own.user}"}
-    client, tape = make_client(), tmp_path / "x.tape"
+    client, tape = make_client(), path
     world = recorded(
         ruled(
             nations=[nation, "Bo"], players={}, llm_client=client, moves_bp=None, tape=tape, turns=2

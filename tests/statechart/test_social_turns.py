@@ -139,7 +139,7 @@ def test_a_model_may_write_posts_and_a_set_phrase_stands_in_loudly(
     assert "Write a reply to it." in prompt
 
 
-def test_a_person_sits_in_any_seat_and_others_stay_what_they_are(tmp_path: Path) -> None:
+def test_a_person_sits_in_any_seat_and_others_stay_what_they_are(path: Path) -> None:
     asked: list[str] = []
 
     def say(question: Any) -> dict[str, Any]:
@@ -148,11 +148,11 @@ def test_a_person_sits_in_any_seat_and_others_stay_what_they_are(tmp_path: Path)
         return {"next_state": "engaging_reply"} if "next_state" in fields else {"text": "Mine."}
 
     players = {"User 1": Person(say), "*": "rule"}
-    run = recorded(make_social(tmp_path / "x.tape", users=3, players=players), 3)
+    run = recorded(make_social(path, users=3, players=players), 3)
     assert asked == ["reasoner", "writer"]
     assert [it.text for it in run.state.new_posts if it.author == "User 1"] == ["Mine."]
     assert {call.request.site.agent for call in run.calls if call.request.site} == {"User 1"}
-    assert replay(tmp_path / "x.tape").turns == run.turns
+    assert replay(path).turns == run.turns
 
 
 # --- from outside -----------------------------------------------------------------------------

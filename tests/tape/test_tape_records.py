@@ -76,13 +76,13 @@ def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
 )
 @pytest.mark.usefixtures("keeping")
 def test_a_record_is_read_strictly_by_its_types(
-    tmp_path: Path, change: Callable[[dict[str, Any]], None], fault: str
+    path: Path, change: Callable[[dict[str, Any]], None], fault: str
 ) -> None:
     def edit(line: dict[str, Any]) -> dict[str, Any]:
         if line.get("is") == "turn" and line["turn"] == 1:
             change(line["record"])
         return line
 
-    rewrite(tmp_path / "x.tape", edit)
+    rewrite(path, edit)
     with pytest.raises(TapeError, match=rf"turn 1 (of run 1 )?on the tape .*is damaged: .*{fault}"):
-        load(tmp_path / "x.tape")
+        load(path)

@@ -49,8 +49,8 @@ def threaded(client: LLMClient) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("hasty")
-def test_agents_that_answer_from_threads_are_recorded_and_replay(tmp_path: Path) -> None:
-    path, config = tmp_path / "x.tape", steady_config(nations=NATIONS, players={})
+def test_agents_that_answer_from_threads_are_recorded_and_replay(path: Path) -> None:
+    config = steady_config(nations=NATIONS, players={})
     client = hash_client(HashBackend(delay_s=0.01, faulty=True))
     run = played(Simulation(config, players=threaded(client), llm_client=client, tape=path), 3)
     alone = played(Simulation(config, llm_client=hash_client(HashBackend(faulty=True))), 3)
@@ -62,8 +62,8 @@ def test_agents_that_answer_from_threads_are_recorded_and_replay(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("hasty")
-def test_equal_questions_from_threads_are_each_a_sample_of_its_own(tmp_path: Path) -> None:
-    recorder = begun(Tape(tmp_path / "x.tape"))
+def test_equal_questions_from_threads_are_each_a_sample_of_its_own(path: Path) -> None:
+    recorder = begun(Tape(path))
 
     def answer(number: int) -> None:
         ask(recorder, "How much?", reply=ChatReply(text=str(number)))
@@ -76,8 +76,7 @@ def test_equal_questions_from_threads_are_each_a_sample_of_its_own(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("hasty")
-def test_runs_of_one_process_share_a_tape_while_others_read_it(tmp_path: Path) -> None:
-    path = tmp_path / "x.tape"
+def test_runs_of_one_process_share_a_tape_while_others_read_it(path: Path) -> None:
     make_recorded(path, turns=1).close()
     done, read = threading.Event(), []
 
@@ -110,10 +109,7 @@ def test_runs_of_one_process_share_a_tape_while_others_read_it(tmp_path: Path) -
         assert replay(path, run.run_id).turns == run.turns
 
 
-def test_a_run_that_another_process_continued_meanwhile_is_refused_with_words(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "x.tape"
+def test_a_run_that_another_process_continued_meanwhile_is_refused_with_words(path: Path) -> None:
     first = make_recorded(path, turns=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_journal, "_open", {})  # it opens the file anew, as another process does

@@ -68,14 +68,13 @@ def test_a_second_writer_is_told_which_process_writes_and_readers_read(small: Pa
 
 
 @pytest.mark.process
-def test_processes_that_make_a_tape_at_the_same_time_get_the_same_one(tmp_path: Path) -> None:
+def test_processes_that_make_a_tape_at_the_same_time_get_the_same_one(path: Path) -> None:
     code = """
         from llmsim_lab.tape import Tape
         print("ready", flush=True)
         sys.stdin.readline()
         print(Tape(sys.argv[1]).journal.index.head)
     """
-    path = tmp_path / "x.tape"
     with ExitStack() as stack:
         children = [stack.enter_context(program(code, path)) for _ in range(2)]
         assert [hear(child) for child in children] == ["ready\n"] * 2
@@ -132,16 +131,16 @@ def test_a_forked_child_neither_writes_nor_keeps_the_lock(small: Path) -> None:
 
 
 def test_a_second_simulation_of_this_process_hears_of_the_first_and_close_lets_it_in(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
-    first = played(make_counter(tmp_path / "x.tape"), 1)
+    first = played(make_counter(path), 1)
     with pytest.raises(TapeError, match=r"another simulation of this process.*close\(\) it"):
-        resume(tmp_path / "x.tape", llm_client=counter_client())
+        resume(path, llm_client=counter_client())
     first.close()
-    second = played(resume(tmp_path / "x.tape", llm_client=counter_client()), 1)
+    second = played(resume(path, llm_client=counter_client()), 1)
     with pytest.raises(TapeError, match=r"was closed by this simulation, or pruned; resume\("):
         first.run(1)
-    assert replay(tmp_path / "x.tape").turns == second.turns
+    assert replay(path).turns == second.turns
 
 
 # --- another file in its place -----------------------------------------------------------------
@@ -172,9 +171,8 @@ SWAPS: list[tuple[Callable[[Path, bytes], object], str]] = [
 @pytest.mark.parametrize("when", ["in a turn", "between turns", "when it is read in a turn"])
 @pytest.mark.parametrize(("swap", "size"), SWAPS)
 def test_a_tape_with_another_file_in_its_place_is_an_error_and_that_file_is_not_written_to(
-    tmp_path: Path, swap: Callable[[Path, bytes], None], size: str, when: str
+    path: Path, swap: Callable[[Path, bytes], None], size: str, when: str
 ) -> None:
-    path = tmp_path / "x.tape"
     there: list[bytes | None] = []
 
     def swapped() -> None:

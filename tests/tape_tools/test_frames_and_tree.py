@@ -91,18 +91,16 @@ def test_a_comparison_goes_by_the_turns_of_the_lines_and_needs_a_number_that_bot
         Tape(copied).turns_frame(1)
 
 
-def test_a_fork_from_before_its_parents_own_fork_shares_only_the_turns_before(
-    tmp_path: Path,
-) -> None:
+def test_a_fork_from_before_its_parents_own_fork_shares_only_the_turns_before(path: Path) -> None:
     made = make_simulation()
-    first = Simulation(made.config, llm_client=made.llm_client, tape=tmp_path / "forks.tape")
+    first = Simulation(made.config, llm_client=made.llm_client, tape=path)
     first.run(4)
     second = played(first.fork(3), 1)
     third = played(second.fork(1, intervene=[{"turn": 1, "set": {"inflation": 9}}]), 1)
-    frame = Tape(tmp_path / "forks.tape").turns_frame(3)
+    frame = Tape(path).turns_frame(3)
     assert frame["turn"].tolist() == [0, 1, 2]
     assert frame.equals(third.to_frame())
-    assert replay(tmp_path / "forks.tape", 3).turns == third.turns
+    assert replay(path, 3).turns == third.turns
 
 
 def test_the_tree_shows_what_came_from_what(family: Path) -> None:
@@ -118,11 +116,11 @@ def test_the_tree_shows_what_came_from_what(family: Path) -> None:
     ]
 
 
-def test_branches_beside_each_other_are_told_apart_and_rules_have_no_model(tmp_path: Path) -> None:
-    first = played(Simulation(make_config(name="rule"), tape=tmp_path / "rules.tape"), 1)
+def test_branches_beside_each_other_are_told_apart_and_rules_have_no_model(path: Path) -> None:
+    first = played(Simulation(make_config(name="rule"), tape=path), 1)
     first.fork(0).fork(0)
     first.fork(1)
-    _, *lines = Tape(tmp_path / "rules.tape").tree().splitlines()
+    _, *lines = Tape(path).tree().splitlines()
     forks = [("   2", 0), ("      3", 0), ("   4", 1)]
     assert lines == ["1 rule · run · turns 1 to 1 · done · no model"] + [
         f"{place} rule · fork at turn {turn} · no turn yet · open · no model"

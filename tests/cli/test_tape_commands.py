@@ -265,11 +265,7 @@ def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
 def test_a_damaged_tape_ends_with_status_1(llmsim_lab: Run, tape: Path) -> None:
     whole = tape.read_bytes()
     tape.write_bytes(
-        whole.replace(
-            b'"component":"validator","agent":"Aland"',
-            b'"component":"validator","agent":"Eland"',
-            1,
-        )
+        whole.replace(b'"validator","agent":"Aland"', b'"validator","agent":"Eland"', 1)
     )
     status, out, _ = llmsim_lab("tape", "verify", "a.tape")
     assert status == 1

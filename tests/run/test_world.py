@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
 import pytest
-from builders import make_client, played, recorded
+from builders import make_client, played, recorded, requests_of
 from pydantic import Field
 from tape_text import changed_manifest
 from worlds import Gift, Pot, PublicGoods
@@ -93,11 +93,10 @@ def test_a_model_that_leaves_a_field_out_is_told_so_also_where_it_has_a_default(
 
 def test_limits_narrow_the_schema_inwards_and_are_checked() -> None:
     answers = [{"reasoning": "r", "amount": 8, "confidence": 1}] * 2
-    run = pot(state=Pot(coins={"Ann": 7.9}), llm_client=make_client(answers))
+    client = make_client(answers)
     with pytest.raises(LLMFailureException, match=r"amount must be from 0 to 7, and it is 8"):
-        run.run(1)
-    backend: Any = run.llm_client.backend if run.llm_client else None
-    assert backend.requests[0].schema["properties"]["amount"]["maximum"] == 7
+        pot(state=Pot(coins={"Ann": 7.9}), llm_client=client).run(1)
+    assert (requests_of(client)[0].schema or {})["properties"]["amount"]["maximum"] == 7
 
 
 def test_a_reply_that_breaks_the_fields_bound_as_well_is_told_the_questions_limit() -> None:
@@ -259,11 +258,10 @@ def test_a_budget_stops_a_run_which_is_resumed_without_asking_again(tmp_path: Pa
     run = pot(llm_client=client, tape=tmp_path / "x")
     assert len(run.run(5, budget=Budget(calls=6))) == 2
     run.close()
-    backend: Any = client.backend
-    assert len(backend.requests) == 6
+    assert len(requests_of(client)) == 6
     assert (Tape(tmp_path / "x").run(1).outcome or "").startswith("stopped: the budget of 6 calls")
     resumed = recorded(PublicGoods.resume(tmp_path / "x", llm_client=client), 1)
-    assert (resumed.turn_number, len(backend.requests)) == (2, 8)
+    assert (resumed.turn_number, len(requests_of(client))) == (2, 8)
 
 
 def test_tokens_can_be_limited() -> None:

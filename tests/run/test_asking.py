@@ -58,6 +58,12 @@ def asking(*questions: Callable[[Ask], Any]) -> type[Run[Village]]:
     return world(turn)
 
 
+def assert_replays(run: Run[Any], path: Path) -> None:
+    """Close a run's tape, and check that a replay gives the same turns."""
+    run.close()
+    assert type(run).replay(path).turns == run.turns
+
+
 def by_schema(request: ChatRequest) -> dict[str, Any]:
     assert request.schema is not None
     fields = {"reasoning": "r", "confidence": 0.5, "amount": 3, "fair": True}
@@ -189,8 +195,7 @@ def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, path
     assert frame["status"].to_dict() == {"Ann": "ok", "Bob": "fallback", "Cy": "ok"}
     assert frame["attempts"].to_dict() == {"Ann": 1, "Bob": 2, "Cy": 1}
     assert frame["reasoning"]["Bob"].startswith("stands in: ")
-    run.close()
-    assert type(run).replay(path).turns == run.turns
+    assert_replays(run, path)
 
 
 def test_nothing_stands_in_for_a_model_that_cannot_be_reached() -> None:
@@ -230,8 +235,7 @@ def test_equal_questions_are_measured_once_and_each_value_has_its_words(path: Pa
     assert frame["attempts"].tolist() == [first, 0, 0] * 2
     assert "raise by 25 points" in frame["reasoning"][0] or "do nothing" in frame["reasoning"][0]
     assert alone.state.coins["Ann"] == run.turns[1].state.coins["Ann"]
-    run.close()
-    assert type(run).replay(path).turns == run.turns
+    assert_replays(run, path)
 
 
 # --- notes ---------------------------------------------------------------------------------------
@@ -248,8 +252,7 @@ def test_what_is_noted_is_in_the_frames_and_in_the_story_and_in_a_replay(path: P
     assert frame.loc[1, ["rainy", "total"]].tolist() == [True, 60]
     assert run.turns[1].in_words() == ("Bob kept it all.",)
     assert run.decisions().set_index("player")["kept"]["Bob"] == "[1, 2]"
-    run.close()
-    assert type(run).replay(path).turns == run.turns
+    assert_replays(run, path)
 
 
 @pytest.mark.parametrize(
@@ -357,8 +360,7 @@ def test_ready_comes_before_the_start_also_of_a_fork_and_a_replay(path: Path) ->
     run = Taxed(players="random", rate=2, tape=path)
     assert run.state.coins == dict.fromkeys(NAMES, 20)
     run.run(2)
-    run.close()
-    assert Taxed.replay(path).turns == run.turns
+    assert_replays(run, path)
     assert run.fork(1)._table == {"tax": 2}
 
 
@@ -370,8 +372,7 @@ def test_what_is_set_from_outside_goes_through_the_worlds_own_changed(path: Path
     assert run.state.coins == {"Ann": 1, "Bob": 9, "Cy": 9}
     with pytest.raises(ConfigError, match="the state has nothing called 'anyone'"):
         run.intervene(2, {"anyone": 9})
-    run.close()
-    assert Taxed.replay(path).turns == run.turns
+    assert_replays(run, path)
 
 
 def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again(
@@ -387,8 +388,7 @@ def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again
     frame = run.run(2)
     assert run.decisions()["status"].tolist() == ["fallback"] * 6
     assert frame["fallback"].tolist() == [0, 3, 3]
-    run.close()
-    assert type(run).replay(path).turns == run.turns
+    assert_replays(run, path)
 
 
 def test_what_stands_in_keeps_to_the_limits() -> None:
@@ -410,8 +410,7 @@ def test_half_a_character_from_outside_or_in_a_note_is_whole_on_the_tape(path: P
     assert run.turns[1].became["Ann"]["word"] == "a \ufffd b"
     assert item.set == {"coins.Ann": 5}
     assert StateChange(turn=1, set={"event": [HALF]}).set == {"event": ["a \ufffd b"]}
-    run.close()
-    assert type(run).replay(path).turns == run.turns
+    assert_replays(run, path)
 
 
 @pytest.mark.parametrize(

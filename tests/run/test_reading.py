@@ -122,8 +122,7 @@ def test_numbers_that_come_later_can_be_charted() -> None:
 
 
 def test_calls_on_a_tape_have_its_numbers_and_others_come_after(path: Path) -> None:
-    taped = PublicGoods(llm_client=make_client([GIFT] * 4, seed=5), tape=path)
-    taped.run(1)
+    taped = played(PublicGoods(llm_client=make_client([GIFT] * 4, seed=5), tape=path), 1)
     loose = played(PublicGoods(llm_client=make_client([GIFT] * 4, seed=5)), 1)
     reading = read(taped)
     reading.add(about(loose, 2), loose)

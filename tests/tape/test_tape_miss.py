@@ -16,6 +16,7 @@ from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import verify
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.types import Attempt, CallSite, ChatRequest, Message
 
@@ -128,5 +129,6 @@ def test_a_turn_that_was_tampered_with_is_found_out_by_a_replay(
 
     make_recorded(path, turns=2).close()
     rewrite(path, change)
+    assert verify(path) == []  # its sums fit
     with pytest.raises(TapeError, match=complaint):
         replay(path)

@@ -93,8 +93,7 @@ def test_a_comparison_goes_by_the_turns_of_the_lines_and_needs_a_number_that_bot
 
 def test_a_fork_from_before_its_parents_own_fork_shares_only_the_turns_before(path: Path) -> None:
     made = make_simulation()
-    first = Simulation(made.config, llm_client=made.llm_client, tape=path)
-    first.run(4)
+    first = played(Simulation(made.config, llm_client=made.llm_client, tape=path), 4)
     second = played(first.fork(3), 1)
     third = played(second.fork(1, intervene=[{"turn": 1, "set": {"inflation": 9}}]), 1)
     frame = Tape(path).turns_frame(3)

@@ -32,13 +32,9 @@ __all__ = [
     "make_config",
     "make_simulation",
     "make_state",
-    "policy",
-    "rate_update",
-    "recorded",
-    "requests_of",
-    "second_by_second",
-    "verdict",
+    "played",
 ]
+__all__ += ["policy", "rate_update", "recorded", "requests_of", "second_by_second", "verdict"]
 
 
 AnyRun = TypeVar("AnyRun", bound=Run[Any])
@@ -143,10 +139,15 @@ def make_simulation(
     return Simulation(in_words(nations=names, **config), llm_client=make_client(replies))
 
 
+def played(run: AnyRun, turns: int | None = None) -> AnyRun:
+    """Play a run: so many turns, or all that are left."""
+    run.run(turns, progress=False)
+    return run
+
+
 def recorded(run: AnyRun, turns: int | None = None) -> AnyRun:
     """Play a run and close its tape."""
-    run.run(turns, progress=False)
-    run.close()
+    played(run, turns).close()
     return run
 
 

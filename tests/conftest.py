@@ -281,6 +281,12 @@ def _sound_requests(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file of a tape that is not there yet."""
+    return tmp_path / "x.tape"
+
+
+@pytest.fixture
 def ctrl_c() -> Iterator[None]:
     """Make Ctrl-C raise, even if the tests were started so that it is ignored (nohup, ``&``)."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

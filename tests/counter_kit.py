@@ -10,14 +10,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.types import ChatRequest
 
-__all__ = [
-    "Addition",
-    "CounterSimulation",
-    "Total",
-    "answer",
-    "counter_client",
-    "make_counter",
-]
+__all__ = ["Addition", "CounterSimulation", "Total", "answer", "counter_client", "make_counter"]
 
 PROMPT = Prompt.parse(
     "Asks for a number.\n\n## System\nYou are {{ name }}.\n\n"

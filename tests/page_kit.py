@@ -86,11 +86,7 @@ class PageData(Log):
 def hostile_game(**more: Any) -> PublicGoods:
     """Return a game, two turns played, whose names, prompts and replies a page might obey."""
     names = ["Ann", HOSTILE[:60], "علي", "李雷"]
-    said = {
-        "reasoning": f"{HOSTILE}\nسلم, 你好 \N{CLOUD}",
-        "amount": 3,
-        "confidence": 0.5,
-    }
+    said = {"reasoning": f"{HOSTILE}\nسلم, 你好 \N{CLOUD}", "amount": 3, "confidence": 0.5}
     client = LLMClient(
         LLMConfig(model=HOSTILE[:40], num_ctx=50_000), backend=ScriptedBackend(lambda _: said)
     )

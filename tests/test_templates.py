@@ -137,11 +137,7 @@ def test_traders_by_chance_come_near_the_price_of_the_textbook_and_all_gains(wor
 
 @pytest.mark.parametrize(
     ("buyers", "sellers"),
-    [
-        ((90, 75, 60, 45), (10, 25, 40, 55)),
-        ((50,), (10, 20, 45, 70)),
-        ((88, 31), (5, 29, 30)),
-    ],
+    [((90, 75, 60, 45), (10, 25, 40, 55)), ((50,), (10, 20, 45, 70)), ((88, 31), (5, 29, 30))],
 )
 def test_at_the_predicted_price_as_many_want_to_buy_as_to_sell(
     buyers: tuple[int, ...], sellers: tuple[int, ...], world: Any

@@ -149,8 +149,7 @@ async def test_an_identity_that_a_schema_wants_deep_inside_is_not_wanted_of_the_
 
 
 @pytest.mark.parametrize(
-    "schema",
-    [{"type": "objekt"}, {"properties": []}, {"$schema": 5}, {"$schema": "http://[draft"}],
+    "schema", [{"type": "objekt"}, {"properties": []}, {"$schema": 5}, {"$schema": "http://[draft"}]
 )
 async def test_a_tool_whose_schema_makes_no_sense_is_not_offered(
     schema: dict[str, Any], caplog: pytest.LogCaptureFixture

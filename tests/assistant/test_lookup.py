@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from assistant_kit import MemoryTasks, NoTools
-from builders import make_client, requests_of
+from builders import make_client, played, requests_of
 from crisis_kit import answer, crisis_client, make_scenario
 
 from llmsim_lab.assistant import FunctionTools, ToolLookup
@@ -79,8 +79,7 @@ def assert_replays(live: CrisisSimulation, path: Path) -> None:
 def test_an_agent_answers_with_what_it_looked_up() -> None:
     ran: list[str] = []
     client = crisis_client(curious)
-    simulation = crisis(None, client, agent=FunctionTools(a_tool(ran=ran)))
-    simulation.run(1)
+    simulation = played(crisis(None, client, agent=FunctionTools(a_tool(ran=ran))), 1)
     assert sorted(ran) == ["Ada", "Bo"]
     assert simulation.state.responses["Bo"] == "ACTIONS: Bo opens gate 1"
     deciding = [request for request in requests_of(client, "agent") if not request.tools]
@@ -102,12 +101,11 @@ class Slow(FunctionTools):
 
 
 def test_agents_with_different_tools_are_replayed_in_whatever_order_they_started(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
     tools = {"Ada": Slow(a_tool("gauge")), "Bo": FunctionTools(a_tool("weather"))}
-    live = crisis(tmp_path / "x.tape", crisis_client(curious), **tools)
-    live.run(2)
-    assert_replays(live, tmp_path / "x.tape")
+    live = played(crisis(path, crisis_client(curious), **tools), 2)
+    assert_replays(live, path)
 
 
 def test_a_model_without_tool_calls_is_found_out_anew_in_each_run(tmp_path: Path) -> None:
@@ -121,8 +119,7 @@ def test_a_model_without_tool_calls_is_found_out_anew_in_each_run(tmp_path: Path
 
     client, tools = crisis_client(unable), FunctionTools(a_tool("gauge"))
     for name in ("one.tape", "two.tape"):
-        live = crisis(tmp_path / name, client, agent=tools)
-        live.run(2)
+        live = played(crisis(tmp_path / name, client, agent=tools), 2)
         assert_replays(live, tmp_path / name)
 
 
@@ -177,10 +174,10 @@ RESULTS: dict[str, tuple[Any, str | None, Any]] = {
 
 
 @pytest.mark.parametrize("kind", RESULTS)
-async def test_a_replay_has_what_the_live_run_had(kind: str, tmp_path: Path) -> None:
+async def test_a_replay_has_what_the_live_run_had(kind: str, path: Path) -> None:
     tools, results = MemoryTasks(), []
     tools.instead, code, data = RESULTS[kind]
-    with Tape(tmp_path / "talk.tape") as tape:
+    with Tape(path) as tape:
         run = tape.add_run({}, name="talk", first=(0, "{}", "{}"))
         for kind_of, executor in ((LiveRecorder, tools), (ReplayRecorder, None)):
             recorder = kind_of(tape, run)
@@ -197,7 +194,7 @@ async def test_a_replay_has_what_the_live_run_had(kind: str, tmp_path: Path) -> 
     [("delete_task", None, 1), ("reset", True, 1), ("look_up", None, 2)],
 )
 async def test_only_a_call_that_deletes_is_not_made_again_after_it_was_stopped_halfway(
-    tmp_path: Path, name: str, destructive: bool | None, runs: int
+    path: Path, name: str, destructive: bool | None, runs: int
 ) -> None:
     begun, go, tools = asyncio.Event(), asyncio.Event(), MemoryTasks()
 
@@ -208,7 +205,7 @@ async def test_only_a_call_that_deletes_is_not_made_again_after_it_was_stopped_h
 
     tools.instead = lambda _: slow()
     toolbox = Toolbox([ToolDeclaration(name, destructive=destructive)], executor=tools)
-    with Tape(tmp_path / "x.tape") as tape:
+    with Tape(path) as tape:
         recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
         with scoped(recorder=recorder):
             running = asyncio.create_task(toolbox.run(name, {}, "ann"))

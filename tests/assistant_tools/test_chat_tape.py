@@ -39,14 +39,14 @@ async def recorded(path: Path) -> MCPServer[Any]:
     return server
 
 
-async def test_a_replay_says_the_same_and_runs_no_tool(tmp_path: Path) -> None:
-    async with MCPToolExecutor(await recorded(tmp_path / "chat.tape")) as tools:
+async def test_a_replay_says_the_same_and_runs_no_tool(path: Path) -> None:
+    async with MCPToolExecutor(await recorded(path)) as tools:
         assert (await tools.execute("list_tasks", {}, "ann")).data == {"tasks": []}
-    chat = replay(tmp_path / "chat.tape", turns=0)
+    chat = replay(path, turns=0)
     with pytest.raises(TapeMiss):
         await chat.send("Something else")
     assert (chat.exchanges, (await chat.send("Add: water plants")).text) == ((), "I have added it.")
-    chat = replay(tmp_path / "chat.tape")
+    chat = replay(path)
     assert chat.recorded == ("Add: water plants", "Delete it", "yes")
     kinds = [exchange.decision.decision_type.value for exchange in chat.exchanges]
     assert kinds == ["INVOKE_TOOL", "REQUEST_CONFIRMATION", "INVOKE_TOOL"]
@@ -55,8 +55,7 @@ async def test_a_replay_says_the_same_and_runs_no_tool(tmp_path: Path) -> None:
     assert added.result.data == {"id": 1, "description": "Water plants", "done": False}
 
 
-async def test_one_run_of_a_conversation_says_yes_and_its_fork_says_no(tmp_path: Path) -> None:
-    path = tmp_path / "chat.tape"
+async def test_one_run_of_a_conversation_says_yes_and_its_fork_says_no(path: Path) -> None:
     server = await recorded(path)
     async with MCPToolExecutor(server) as tools:
         forked = fork(path, turn=2, llm_client=make_client([]), tools=tools)
@@ -75,8 +74,8 @@ async def test_one_run_of_a_conversation_says_yes_and_its_fork_says_no(tmp_path:
     assert verify(Tape(path, read_only=True)) == []
 
 
-async def test_a_fork_may_have_another_constitution(tmp_path: Path) -> None:
-    path, client = tmp_path / "chat.tape", make_client(["Hello.", "Arr!"])
+async def test_a_fork_may_have_another_constitution(path: Path) -> None:
+    client = make_client(["Hello.", "Arr!"])
     chat = record_chat(path, client, FunctionTools())
     await chat.send("Hi")
     pirate = chat.fork(0, prompt=next(iter(chat.prompts.values())).replace("helpful", "a pirate"))
@@ -97,8 +96,8 @@ def look_up_in(ran: list[int]) -> FunctionTools:
     return FunctionTools(look_up)
 
 
-async def test_a_message_that_was_stopped_is_asked_again_when_resumed(tmp_path: Path) -> None:
-    path, ran = tmp_path / "chat.tape", list[int]()
+async def test_a_message_that_was_stopped_is_asked_again_when_resumed(path: Path) -> None:
+    ran = list[int]()
 
     def stop(_: ChatRequest) -> str:
         raise KeyboardInterrupt
@@ -117,9 +116,9 @@ async def test_a_message_that_was_stopped_is_asked_again_when_resumed(tmp_path: 
 
 
 async def test_a_rerun_asks_the_same_messages_anew_and_a_turn_holds_only_what_is_shown(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
-    path, engine = tmp_path / "chat.tape", AgentEngineConfig(include_history_messages=2)
+    engine = AgentEngineConfig(include_history_messages=2)
     chat = record_chat(path, make_client(["One.", "Two."]), FunctionTools(), engine=engine)
     for message in ("Hi", "And?"):
         await chat.send(message)
@@ -134,8 +133,7 @@ async def test_a_rerun_asks_the_same_messages_anew_and_a_turn_holds_only_what_is
     assert [line.content for line in replayed.state.said] == ["And?", "Due."]
 
 
-async def test_what_goes_on_after_the_tape_wants_its_tools(tmp_path: Path) -> None:
-    path = tmp_path / "chat.tape"
+async def test_what_goes_on_after_the_tape_wants_its_tools(path: Path) -> None:
     await recorded(path)
     forked = fork(path, turn=1, llm_client=make_client(["Hm."]))
     with pytest.raises(TapeError, match=r"no tape can hold tools: give them, .*tools=\.\.\."):
@@ -157,16 +155,13 @@ async def test_a_conversation_may_be_written_down_before_it_is_held() -> None:
         chat.intervene(3, {"inbox": " "})
 
 
-async def test_an_engine_in_the_seat_is_given_again_and_its_tools_run_once(
-    tmp_path: Path,
-) -> None:
+async def test_an_engine_in_the_seat_is_given_again_and_its_tools_run_once(path: Path) -> None:
     ran: list[int] = []
 
     def seated(*script: Any) -> dict[str, Any]:
         adapter = OllamaAdapter(make_client(script))
         return {"assistant": LLMAgentEngine(adapter, look_up_in(ran), "Help.")}
 
-    path = tmp_path / "chat.tape"
     chat = Chat(user_id="ann", players=seated(wants("look_up"), "It is 42."), tape=path)
     await chat.send("Hi")
     chat.close()

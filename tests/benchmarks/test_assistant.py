@@ -55,16 +55,8 @@ async def outcome(case: dict[str, Any], *script: Any) -> Any:
     return found[0]
 
 
-ADD = {
-    "expect": "INVOKE_TOOL",
-    "tools": ["add_task"],
-    "arguments": {"description": "Water Plants"},
-}
-DELETE = {
-    "expect": "REQUEST_CONFIRMATION",
-    "tools": ["delete_task"],
-    "arguments": {"task_id": 2},
-}
+ADD = {"expect": "INVOKE_TOOL", "tools": ["add_task"], "arguments": {"description": "Water Plants"}}
+DELETE = {"expect": "REQUEST_CONFIRMATION", "tools": ["delete_task"], "arguments": {"task_id": 2}}
 
 
 def test_the_shipped_messages_cover_all_that_can_be_decided() -> None:

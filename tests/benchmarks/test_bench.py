@@ -15,9 +15,7 @@ REPO = Path(__file__).resolve().parents[2]
 SIZES = ["1x5", "2x5", "4x5", "2x10"]
 
 
-def test_the_quick_benchmark_measures_and_shows_each_size_beside_its_target(
-    tmp_path: Path,
-) -> None:
+def test_the_quick_benchmark_measures_and_shows_each_size_beside_its_target(tmp_path: Path) -> None:
     out = tmp_path / "bench.json"
     done = subprocess.run(
         [sys.executable, str(REPO / "benchmarks" / "bench.py"), "--quick", "--out", str(out)],

@@ -133,15 +133,9 @@ def test_failed_runs_end_it_with_status_1_and_are_named(lab: Run) -> None:
         (RULES.replace("2.0]", "lots]"), "line 6: vary.economy.shock_scale: arm 'lots'"),
         (RULES.replace("[Rule]", "[{nme: Rule}]"), "line 3: fixed.nations"),
         (RULES.replace("outcome: inflation", "outcome: inflatin"), "line 9: outcome: outcome"),
-        (
-            RULES.replace("outcome:", "outcom:"),
-            "line 9: outcom: unknown key; known here are config",
-        ),
+        (RULES.replace("outcome:", "outcom:"), "line 9: outcom: unknown key; known here are"),
         (RULES.replace("seeds: 2", "seeds: 0"), "line 7: seeds: seeds=0 must be"),
-        (
-            RULES.replace("turns: 2", "turns: many"),
-            "line 8: turns: Input should be a valid integer",
-        ),
+        (RULES.replace("turns: 2", "turns: many"), "line 8: turns: Input should be a valid"),
         (RULES.replace("economic", "econmic"), "line 1: world: no kind of simulation"),
         (RULES.replace("economic", "nope.py:X"), "line 1: world: there is no file nope.py"),
         (RULES + "config: {trns: 2}\n", "Simulation has nothing called 'trns'"),

@@ -11,10 +11,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from builders import in_words, make_client, policy, recorded
+from builders import in_words, make_client, played, policy, recorded
 from cli_kit import Run, fails, reply, succeeds
 from fake_ollama import FakeOllama, Fault
-from tape_text import rewrite
 
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab.cli import main
@@ -172,10 +171,7 @@ def rules(llmsim_lab: Run) -> Path:
         (("resume", "rules.tape", "--run", "7"), "the tape rules.tape has no run 7"),
         (("fork", "rules.tape", "--set", "inflation"), "'inflation' is not a name and a value"),
         (("fork", "rules.tape", "--set", "luck=9"), "luck"),
-        (
-            ("fork", "rules.tape", "--set", "shock.supply=x"),
-            "shock.supply: Input should be a valid number",
-        ),
+        (("fork", "rules.tape", "--set", "shock.supply=x"), "shock.supply: Input should be a"),
         (("fork", "rules.tape", "--prompt", "none.md"), "cannot read the prompt file none.md"),
         (("fork", "rules.tape", "--prompt", "mine.md"), "the run uses no prompt named mine"),
         (("tape", "show", "rules.tape", "--turn", "9"), "run 1 has turns 0 to 2"),
@@ -265,11 +261,7 @@ def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
 def test_a_damaged_tape_ends_with_status_1(llmsim_lab: Run, tape: Path) -> None:
     whole = tape.read_bytes()
     tape.write_bytes(
-        whole.replace(
-            b'"component":"validator","agent":"Aland"',
-            b'"component":"validator","agent":"Eland"',
-            1,
-        )
+        whole.replace(b'"validator","agent":"Aland"', b'"validator","agent":"Eland"', 1)
     )
     status, out, _ = llmsim_lab("tape", "verify", "a.tape")
     assert status == 1
@@ -278,19 +270,6 @@ def test_a_damaged_tape_ends_with_status_1(llmsim_lab: Run, tape: Path) -> None:
     status, out, _ = llmsim_lab("tape", "repair", "a.tape", "b.tape")
     assert (status, out) == (0, "Run 1 is whole up to turn 0 of 4.\nWritten: b.tape\n")
     assert llmsim_lab("tape", "verify", "b.tape")[0] == 0
-
-
-def test_a_turn_that_does_not_follow_from_its_calls_is_found_by_replaying(
-    llmsim_lab: Run, tape: Path
-) -> None:
-    def edit(line: dict[str, Any]) -> dict[str, Any]:
-        if "record" in line and line["turn"] == 2:
-            line["record"]["state"]["interest_rate"] = 3
-        return line
-
-    rewrite(tape, edit)
-    assert llmsim_lab("tape", "verify", "a.tape")[0] == 0
-    assert "turn 2 of run 1 came out differently" in fails(llmsim_lab, "replay", "a.tape")
 
 
 def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
@@ -305,8 +284,7 @@ def test_texts_of_an_untrusted_tape_are_shown_as_texts(llmsim_lab: Run) -> None:
 
     config = in_words(name=HOSTILE, nations=(HOSTILE,), turns=2, start_at="1979Q3")
     with Tape("bad.tape") as tape:
-        simulation = Simulation(config, llm_client=make_client(hostile), tape=tape)
-        simulation.run(2)
+        simulation = played(Simulation(config, llm_client=make_client(hostile), tape=tape), 2)
         simulation.fork(1).close()
         simulation.close()
     for arguments in (

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import played, recorded
 from context_kit import make_module, make_variables, write_module
 from crisis_kit import (
     answer,
@@ -34,8 +35,7 @@ def prompts_to(simulation: CrisisSimulation, player: str) -> list[str]:
 
 def test_rules_then_the_engine_then_agents_who_read_what_others_said_before() -> None:
     thirst = make_module("thirst", updates=lambda agent, own, world, step: {"trust": 50 - step})
-    simulation = make_crisis(modules=[thirst])
-    simulation.run(2)
+    simulation = played(make_crisis(modules=[thirst]), 2)
     assert "trust = 49" in prompts_to(simulation, "world")[0]
     story = list(simulation.turns[1].in_words())
     assert "Ada.trust: 50 -> 49 (thirst)" in story
@@ -108,9 +108,7 @@ def test_a_replay_with_changed_module_code_says_so(tmp_path: Path) -> None:
     code = "def build_agent_context(agent_name, agent_state, global_state):\n    return 'Thirst.'\n"
     write_module(tmp_path, "thirst", "title: THIRST", code)
     parameters = {"scenario": make_scenario(modules=["thirst"]), "module_folders": [tmp_path]}
-    simulation = make_crisis(tmp_path / "a.tape", **parameters)
-    simulation.run(1)
-    simulation.close()
+    recorded(make_crisis(tmp_path / "a.tape", **parameters), 1)
     write_module(tmp_path, "thirst", "title: THIRST", code.replace("Thirst", "Drought"))
     with pytest.raises(TapeMiss, match="crisis has changed since it was recorded: its thirst"):
         replay(tmp_path / "a.tape")
@@ -142,8 +140,7 @@ def test_an_event_from_outside_is_told_in_the_next_turn() -> None:
 
 def test_a_muted_agent_is_not_asked_until_it_is_unmuted() -> None:
     planned = [{"turn": 1, "set": {"muted": ["Ada"]}}, {"turn": 2, "set": {"muted": []}}]
-    simulation = make_crisis(interventions=planned)
-    simulation.run(3)
+    simulation = played(make_crisis(interventions=planned), 3)
     assert [len(turn.answers) for turn in simulation.turns] == [0, 3, 2, 3]
     assert "Ada: (said nothing)" in prompts_to(simulation, "Bo")[2]
 

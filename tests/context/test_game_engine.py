@@ -15,10 +15,7 @@ DEFINED = make_variables(
         "talks": TALKS,
         "tax": {"type": "percent", "default": 10, "engine_may_set": False},
     },
-    agent_vars={
-        "gold": {"type": "number", "min": 0},
-        "angry": {"type": "flag", "default": False},
-    },
+    agent_vars={"gold": {"type": "number", "min": 0}, "angry": {"type": "flag", "default": False}},
 )
 OWN = {"Ada": {"gold": 5}, "Bo": {"gold": 2}}
 

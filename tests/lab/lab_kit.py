@@ -11,7 +11,7 @@ from typing import Any
 from llmsim_lab.lab import Lab
 from llmsim_lab.run._reading import Reading
 
-__all__ = ["Browser", "eventually"]
+__all__ = ["Browser", "eventually", "opened", "same_reading"]
 
 
 class Browser:
@@ -59,6 +59,12 @@ class Browser:
     def turns(self) -> list[tuple[int, int]]:
         """The runs and numbers of the turns that are known."""
         return [(it["turn"]["run"], it["turn"]["n"]) for it in self.records if "turn" in it]
+
+
+def opened(run: Any) -> tuple[Lab, Browser]:
+    """Return a window of a run, and what its browser is sent."""
+    lab = Lab(run)
+    return lab, Browser(lab)
 
 
 async def eventually(known: Callable[[], object], *, wait_s: float = 5.0) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from builders import make_simulation
+from builders import make_simulation, played
 
 from llmsim_lab.economy import load_us_macro
 from llmsim_lab.errors import ConfigError
@@ -52,10 +52,8 @@ def test_long_and_undated_runs_have_a_readable_axis() -> None:
 
 
 def test_a_fork_is_drawn_below_its_parent_and_what_was_done_is_named() -> None:
-    first = ruled()
-    first.run(4)
-    other = first.fork(2, intervene=[{"turn": 3, "set": {"shock.supply": 2}}])
-    other.run(2)
+    first = played(ruled(), 4)
+    other = played(first.fork(2, intervene=[{"turn": 3, "set": {"shock.supply": 2}}]), 2)
     rate, prices, *_ = rate_figure({"one": first.to_frame(), "other": other.to_frame()}).axes
     one, fork = rate.get_lines()[:2]
     assert list(one.get_xdata()) == list(fork.get_xdata()) == [0, 1, 2, 3, 4]

@@ -98,10 +98,7 @@ async def test_the_form_has_the_rates_that_moves_lead_to_and_begins_where_the_ra
         assert "output_gap" not in visitor.now["columns"]
 
 
-async def test_one_click_plays_a_quarter_and_the_tape_says_what_was_left_open(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "ann.tape"
+async def test_one_click_plays_a_quarter_and_the_tape_says_what_was_left_open(path: Path) -> None:
     async with seated(table_of(tape=path)) as visitor:
         await visitor.answer(rate="11.67")
         [made] = visitor.seat.simulation.turns[1].answers
@@ -197,8 +194,7 @@ async def test_a_class_of_three_plays_a_game_each(tmp_path: Path) -> None:
     assert board.set_index("name")["advice_asked"]["Bob"] == 1
 
 
-async def test_without_moves_and_a_judge_a_person_names_a_quarter_point(tmp_path: Path) -> None:
-    path = tmp_path / "game.tape"
+async def test_without_moves_and_a_judge_a_person_names_a_quarter_point(path: Path) -> None:
     async with seated(table_of(moves_bp=None, validator="none", tape=path)) as visitor:
         await visitor.seat.take_turn(**RAISE, rate=11.5)
         assert visitor.seat.simulation.state.interest_rate == 11.5
@@ -270,8 +266,7 @@ async def test_waiting_for_a_question_ends_with_the_turn_that_was_stopped() -> N
             await waiting
 
 
-async def test_a_recorded_run_is_looked_at_without_being_asked(tmp_path: Path) -> None:
-    path = tmp_path / "seat.tape"
+async def test_a_recorded_run_is_looked_at_without_being_asked(path: Path) -> None:
     async with seated(table_of(start_at=None, tape=path)) as visitor:
         await visitor.seat.take_turn(**RAISE, rate=5)
         visitor.seat.simulation.close()

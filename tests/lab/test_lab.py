@@ -7,6 +7,7 @@ import gc
 import importlib
 import sys
 import threading
+import time
 from inspect import isfunction
 from itertools import product
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 from anywidget import AnyWidget
 from builders import answer, make_client, make_simulation
-from lab_kit import Browser, eventually, same_reading
+from lab_kit import Browser, eventually, opened, same_reading
 from page_kit import hostile_game
 from worlds import Pot, PublicGoods
 
@@ -55,8 +56,7 @@ class Gate:
 @pytest.mark.parametrize("name", TAPES)
 def test_every_recorded_world_is_shown_with_all_its_runs(name: str) -> None:
     path = data_path(f"tapes/{name}.tape")
-    lab = Lab(path)
-    browser = Browser(lab)
+    lab, browser = opened(path)
     assert same_reading(lab.reading, browser.records)
     assert set(lab.runs) == {info.id for info in Tape(path, read_only=True).runs()}
     assert lab.static_text().startswith(f"Lab of {name}.tape")
@@ -73,8 +73,7 @@ async def test_a_world_of_ones_own_is_played_and_forked(
     world: Any = next(
         it for it in found if isinstance(it, type) and issubclass(it, Run) and it is not Run
     )
-    lab = Lab(world(players={"*": "rule"}))
-    browser = Browser(lab)
+    lab, browser = opened(world(players={"*": "rule"}))
     await lab.play(2)
     lab.fork(1)
     await lab.play(1)
@@ -90,8 +89,7 @@ async def test_a_world_of_ones_own_is_played_and_forked(
 
 async def test_a_click_plays_and_a_second_one_meanwhile_does_nothing() -> None:
     gate = Gate()
-    lab = Lab(make_simulation(gate, names=("Aland",)))
-    browser = Browser(lab)
+    lab, browser = opened(make_simulation(gate, names=("Aland",)))
     for _ in range(3):
         browser.send("play", run=1, turns=1)
     await gate.asked.wait()
@@ -109,8 +107,7 @@ async def test_a_click_plays_and_a_second_one_meanwhile_does_nothing() -> None:
 
 async def test_pause_ends_after_the_turn_and_stop_drops_it() -> None:
     gate = Gate()
-    lab = Lab(make_simulation(gate, names=("Aland",)))
-    browser = Browser(lab)
+    lab, browser = opened(make_simulation(gate, names=("Aland",)))
     browser.send("play", run=1, turns=5)
     await gate.asked.wait()
     browser.send("pause")
@@ -131,7 +128,7 @@ async def test_pause_ends_after_the_turn_and_stop_drops_it() -> None:
     assert lab.runs[1].turn_number == 2
 
 
-async def test_a_fault_is_one_sentence_and_what_was_asked_is_shown(tmp_path: Path) -> None:
+async def test_a_fault_is_one_sentence_and_what_was_asked_is_shown(path: Path) -> None:
     broken = [True]
 
     def gives(request: Any) -> Any:
@@ -140,8 +137,7 @@ async def test_a_fault_is_one_sentence_and_what_was_asked_is_shown(tmp_path: Pat
         return answer(request)
 
     client = LLMClient(LLMConfig(model="scripted", retry_wait_s=0), ScriptedBackend(gives))
-    lab = Lab(Simulation(nations=["Aland"], llm_client=client, tape=tmp_path / "a.tape"))
-    browser = Browser(lab)
+    lab, browser = opened(Simulation(nations=["Aland"], llm_client=client, tape=path))
     with pytest.raises(LLMFailureException):
         await lab.play()
     assert "timeout after 2 attempts: no reply within 60 s" in browser.latest("live")["fault"]
@@ -157,13 +153,12 @@ async def test_a_fault_is_one_sentence_and_what_was_asked_is_shown(tmp_path: Pat
 
 async def test_turns_played_in_a_cell_arrive_too_ten_times_a_second_at_most() -> None:
     run = game(turns=60)
-    lab = Lab(run)
-    browser = Browser(lab)
-    before = len(browser.heard)
+    lab, browser = opened(run)
+    before, began = len(browser.heard), time.monotonic()
     run.run(60, progress=False)  # on another thread's loop, while this one is blocked
     await eventually(lambda: len(browser.turns) == 61)
     assert same_reading(lab.reading, browser.records)
-    assert len(browser.heard) - before <= 30
+    assert len(browser.heard) - before <= max(30, 20 * (time.monotonic() - began))
 
 
 async def test_commands_from_another_thread_are_done_on_the_loop() -> None:
@@ -189,9 +184,10 @@ async def test_a_view_that_comes_later_and_one_with_a_gap_ask_for_what_they_lack
     assert second.heard[-3]["records"] == first.records[1:]
 
 
-async def test_a_step_costs_few_bytes_whatever_the_length() -> None:
-    lab = Lab(make_simulation(names=("Aland",)))
-    browser = Browser(lab)
+async def test_a_step_costs_few_bytes_whatever_the_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    # On a slow machine a turn would be sent in pieces, as it comes.
+    monkeypatch.setattr("llmsim_lab.lab._lab._LOOK_S", 10)
+    lab, browser = opened(make_simulation(names=("Aland",)))
     await lab.play(3)
     early = len(browser.sizes)
     await lab.play(1)
@@ -220,8 +216,7 @@ def test_nothing_of_a_run_is_in_a_trait_and_so_in_a_notebook() -> None:
 
 
 async def test_a_fault_of_our_own_is_shown_and_goes_to_the_kernels_log() -> None:
-    lab = Lab(game())
-    browser = Browser(lab)
+    _, browser = opened(game())
     heard: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, about: heard.append(about))
     browser.send("form", run=1, turn="no number")
@@ -233,8 +228,7 @@ async def test_a_fault_of_our_own_is_shown_and_goes_to_the_kernels_log() -> None
 
 
 async def test_only_what_was_changed_is_sent_and_a_fork_says_what_it_was() -> None:
-    lab = Lab(game())
-    browser = Browser(lab)
+    lab, browser = opened(game())
     await lab.play(3)
     browser.send("form", run=1, turn=2)
     await eventually(lambda: any("form" in it for it in browser.heard))
@@ -250,8 +244,7 @@ async def test_only_what_was_changed_is_sent_and_a_fork_says_what_it_was() -> No
 
 
 async def test_a_prompt_is_edited_and_a_parameter_restarts_the_run() -> None:
-    lab = Lab(make_simulation(names=("Aland",)))
-    browser = Browser(lab)
+    lab, browser = opened(make_simulation(names=("Aland",)))
     await lab.play(1)
     browser.send("form", run=1, turn=1)
     await eventually(lambda: any("form" in it for it in browser.heard))
@@ -298,8 +291,7 @@ async def test_a_form_checks_a_large_state_once_and_shows_a_hundred_of_its_numbe
 async def test_a_wrong_value_is_explained_and_makes_no_run(
     do: str, values: Any, message: str
 ) -> None:
-    lab = Lab(game())
-    browser = Browser(lab)
+    lab, browser = opened(game())
     browser.send("form", run=1, turn=0)
     browser.send(do, run=1, **values)
     await eventually(lambda: any("fault" in it for it in browser.heard))
@@ -322,8 +314,7 @@ async def test_a_fork_of_a_recorded_run_needs_a_model() -> None:
 
 
 async def test_a_person_in_any_world_is_asked_by_a_form() -> None:
-    lab = Lab(PublicGoods(players={"Ann": Person(), "*": "random"}))
-    browser = Browser(lab)
+    lab, browser = opened(PublicGoods(players={"Ann": Person(), "*": "random"}))
     assert browser.latest("ask") is None
     browser.send("play", run=1, turns=1)
     await eventually(lambda: browser.latest("ask"))
@@ -392,8 +383,7 @@ def test_a_chart_of_several_runs_and_frames_is_saved_for_papers(tmp_path: Path) 
 
 async def test_what_is_closed_follows_no_run_any_more() -> None:
     run = game()
-    lab = Lab(run)
-    browser = Browser(lab)
+    lab, browser = opened(run)
     lab.close()
     heard = len(browser.heard)
     await run.arun(1, progress=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client, recorded
+from builders import make_client, played, recorded
 
 from llmsim_lab import Person
 from llmsim_lab._util.files import data_path
@@ -30,9 +30,7 @@ def held(turns: int = 2, *, names: tuple[str, ...] = ("Aland",), **fields: Any) 
     players = dict.fromkeys(names, Person(lambda _: moved_by(0)))
     calm = {"start_at": "1979Q3", "economy": {"shock_scale": 0}, "moves_bp": QUARTERS}
     made = {"nations": names, "players": players, "llm_client": make_client(), "turns": turns}
-    simulation = Simulation(**calm | made | fields)
-    simulation.run()
-    return simulation
+    return played(Simulation(**calm | made | fields))
 
 
 def moved_by(move: int) -> dict[str, Any]:

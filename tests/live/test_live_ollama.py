@@ -78,9 +78,7 @@ async def test_a_tool_is_called_by_its_name_with_an_object(
     assert set(reply.tool_calls[0].arguments) == {"city"}
 
 
-async def test_a_request_can_be_cancelled_and_the_server_answers_on(
-    backend: OllamaBackend,
-) -> None:
+async def test_a_request_can_be_cancelled_and_the_server_answers_on(backend: OllamaBackend) -> None:
     await backend.chat(ask())
     asking = asyncio.create_task(backend.chat(ask("Write a story.", options={"num_predict": 900})))
     await asyncio.sleep(0.001)  # it is on its way

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import requests_of
+from builders import make_client, played, requests_of
 from fake_ollama import FakeOllama
 from fake_ollama._fake_ollama import TokenReply
 
@@ -65,16 +65,12 @@ def known(
     return answer
 
 
-def client_of(answer: Any, **config: Any) -> LLMClient:
-    return LLMClient(LLMConfig(model="scripted", **config), backend=ScriptedBackend(answer))
-
-
 def choose(client: LLMClient, options: Any = tuple(WANTS), **more: Any) -> Choice[Any]:
     return asyncio.run(client.choose("Inflation is 6 percent. What now?", options, **more))
 
 
 def test_probabilities_are_those_of_the_options_and_the_mass_says_how_much_falls_on_them() -> None:
-    choice = choose(client_of(known()))
+    choice = choose(make_client(known()))
     assert choice.method == "logprobs"
     assert choice.probabilities == pytest.approx(WANTS, abs=1e-12)
     assert choice.mass == pytest.approx(0.7, abs=1e-12)
@@ -83,7 +79,7 @@ def test_probabilities_are_those_of_the_options_and_the_mass_says_how_much_falls
 
 
 def test_a_letters_own_pull_cancels_exactly_and_is_reported() -> None:
-    choice = choose(client_of(known(pull=PULL)))
+    choice = choose(make_client(known(pull=PULL)))
     assert choice.probabilities == pytest.approx(WANTS, abs=1e-12)
     assert choice.label_pull == pytest.approx({"A": 3 / 4.5, "B": 1 / 4.5, "C": 0.5 / 4.5})
     assert choice.position_bias == pytest.approx(3 / 4.5 - 1 / 3)
@@ -92,7 +88,7 @@ def test_a_letters_own_pull_cancels_exactly_and_is_reported() -> None:
 
 
 def test_each_option_stands_once_at_each_letter_and_one_unconstrained_token_is_asked_for() -> None:
-    client = client_of(known())
+    client = make_client(known())
     choice = choose(client)
     requests = requests_of(client)
     assert [list(shown(one).values()) for one in requests] == [
@@ -125,11 +121,11 @@ def test_only_what_clearly_means_a_letter_counts(token: str, label: str | None) 
 )
 def test_options_that_cannot_be_told_apart_are_shown_with_the_right_form(options: Any) -> None:
     with pytest.raises(ConfigError, match=r"must be a list of two .* such as \['raise', 'hold'\]"):
-        choose(client_of(known()), options)
+        choose(make_client(known()), options)
 
 
 def test_what_cannot_be_asked_costs_no_call() -> None:
-    client = client_of(known())
+    client = make_client(known())
     with pytest.raises(ConfigError, match="21 options"):
         choose(client, [f"option {n}" for n in range(21)])
     with pytest.raises(ConfigError, match="samples=0 must be at least 1"):
@@ -145,7 +141,7 @@ def test_what_cannot_be_asked_costs_no_call() -> None:
     ],
 )
 def test_a_backends_impossible_probabilities_are_a_failure_of_the_backend(listed: Any) -> None:
-    client = client_of(ChatReply(text="A", top_logprobs=listed), retry_wait_s=0)
+    client = make_client(ChatReply(text="A", top_logprobs=listed))
     with pytest.raises(LLMFailureException, match="ScriptedBackend sent") as caught:
         choose(client)
     assert caught.value.reason == "server_error"
@@ -154,7 +150,7 @@ def test_a_backends_impossible_probabilities_are_a_failure_of_the_backend(listed
 def test_no_option_among_the_answers_is_a_failure() -> None:
     other = ChatReply(text="The", top_logprobs=(("The", -0.1), ("I", -2.4)))
     with pytest.raises(LLMFailureException, match="no letter of an option") as caught:
-        choose(client_of(other))
+        choose(make_client(other))
     assert caught.value.reason == "invalid_response"
 
 
@@ -181,7 +177,7 @@ def test_without_probabilities_answers_are_drawn_in_each_order() -> None:
 
 
 def test_intervals_of_samples_are_wilsons() -> None:
-    choice = choose(client_of("B"), ["x", "y"], samples=10)
+    choice = choose(make_client("B"), ["x", "y"], samples=10)
     assert choice.probabilities == {"x": 0.5, "y": 0.5}
     assert choice.interval["x"] == pytest.approx((0.2366, 0.7634), abs=1e-4)
     assert choice.label_pull == {"A": 0.0, "B": 1.0}
@@ -208,14 +204,12 @@ class Board(Run[Mood]):
     ("backend", "method"), [(ScriptedBackend, "logprobs"), (Mute, "samples, 6 samples")]
 )
 def test_a_choice_is_replayed_from_its_tape(
-    tmp_path: Path, backend: type[ScriptedBackend], method: str
+    path: Path, backend: type[ScriptedBackend], method: str
 ) -> None:
-    tape = tmp_path / "board.tape"
     client = LLMClient(LLMConfig(model="scripted", seed=1), backend=backend(known(pull=PULL)))
-    live = Board(llm_client=client, tape=tape)
-    live.run(2)
+    live = played(Board(llm_client=client, tape=path), 2)
     assert live.state.said.endswith(f"by {method}>")
-    again = Board.replay(tape)
+    again = Board.replay(path)
     assert again.state == live.state
     kept = [call.request for turn in again.turns for call in turn.calls]
     assert kept[0].top_logprobs == 100

@@ -15,12 +15,7 @@ from llmsim_lab.types import ChatReply, ChatRequest, OnText
 
 
 def play(
-    limit: Limits,
-    *,
-    slots: int,
-    calls: int = 400,
-    wanted: int = 400,
-    refuses_above: int = 10_000,
+    limit: Limits, *, slots: int, calls: int = 400, wanted: int = 400, refuses_above: int = 10_000
 ) -> float:
     """Send calls to a server and return how long all of them took, one answer taking one second.
 

@@ -107,7 +107,7 @@ def test_sections_keep_their_tokens() -> None:
             Span("ROLE", "system", 2, 4, "the {role}", tokens=1),
             Span("SITUATION", "user", 0, 4, "module a"),
             Span("EVENTS", "user", 6, 10, "module b", tokens=3),
-        ),
+        )
     )
     template = Prompt("{{ sections }}")
     prompt = RenderedPrompt(system="0123", user="SITU, EVEN", template=template, spans=own.spans)

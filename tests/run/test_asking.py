@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client, recorded
+from builders import make_client, played, recorded
 from pydantic import Field
 from worlds import Gift, Pot, PublicGoods
 
@@ -58,6 +58,12 @@ def asking(*questions: Callable[[Ask], Any]) -> type[Run[Village]]:
     return world(turn)
 
 
+def assert_replays(run: Run[Any], path: Path) -> None:
+    """Close a run's tape, and check that a replay gives the same turns."""
+    run.close()
+    assert type(run).replay(path).turns == run.turns
+
+
 def by_schema(request: ChatRequest) -> dict[str, Any]:
     assert request.schema is not None
     fields = {"reasoning": "r", "confidence": 0.5, "amount": 3, "fair": True}
@@ -82,8 +88,7 @@ def test_one_player_answers_about_each_and_has_a_seat_by_name_or_by_kind(seat: s
         asked.append((question.player, question.by, question.prompt))
         return question.player != "Bob"
 
-    run = world(judged)(players={"*": "rule", seat: judge, "Ann": lambda _: 5})
-    run.run(1)
+    run = played(world(judged)(players={"*": "rule", seat: judge, "Ann": lambda _: 5}), 1)
     assert asked == [
         ("Ann", "judge", "Ann gave 5."),
         ("Bob", "judge", "Bob gave 1."),
@@ -96,8 +101,7 @@ def test_one_player_answers_about_each_and_has_a_seat_by_name_or_by_kind(seat: s
 
 def test_the_name_comes_before_the_kind_and_the_kind_before_all_others() -> None:
     players = {"Ann": lambda _: 1, "gift": lambda _: 2, "*": lambda _: 3}
-    run = asking(lambda ask: ask.each(NAMES, Gift, "Give.", tag="gift"))(players=players)
-    run.run(1)
+    run = played(asking(lambda ask: ask.each(NAMES, Gift, "Give.", tag="gift"))(players=players), 1)
     assert [answer.fields["amount"] for answer in run.turns[1].answers] == [1, 2, 2]
 
 
@@ -119,10 +123,8 @@ def test_a_fork_replaces_the_prompt_that_a_function_asks_the_run_for() -> None:
     async def turn(run: Run[Village], state: Village, ask: Ask) -> None:
         await ask("Ann", Gift, lambda name: run.prompt(own).render(who=name))
 
-    run = world(turn)(llm_client=make_client(by_schema))
-    run.run(1)
-    again = run.fork(0, prompt=own.edit("Dear {{ who }}!"))
-    again.run(1)
+    run = played(world(turn)(llm_client=make_client(by_schema)), 1)
+    again = played(run.fork(0, prompt=own.edit("Dear {{ who }}!")), 1)
     assert [run.calls[0].request.prompt, again.calls[0].request.prompt] == [
         "Ann, give.",
         "Dear Ann!",
@@ -131,11 +133,9 @@ def test_a_fork_replaces_the_prompt_that_a_function_asks_the_run_for() -> None:
 
 def test_an_edited_prompt_may_leave_a_slot_out_and_the_worlds_own_may_not() -> None:
     own = asking(lambda ask: ask.each(NAMES, Gift, "Give {{ much }}.", much="a lot"))
-    run = own(llm_client=make_client(by_schema))
-    run.run(1)
+    run = played(own(llm_client=make_client(by_schema)), 1)
     [prompt] = run.prompts.values()
-    again = run.fork(0, prompt=prompt.edit("Give."))
-    again.run(1)
+    again = played(run.fork(0, prompt=prompt.edit("Give.")), 1)
     assert again.calls[0].request.prompt == "Give."
 
     unused = asking(lambda ask: ask.each(NAMES, Gift, "Give, {{ name }}.", much="a lot"))
@@ -164,8 +164,7 @@ def test_what_all_share_of_a_prompt_is_filled_once_and_nothing_comes_out_otherwi
 
     calls = []
     for turn in (together, alone):
-        run = world(turn)(llm_client=make_client(by_schema))
-        run.run(1)
+        run = played(world(turn)(llm_client=make_client(by_schema)), 1)
         calls.append([call.request for call in run.calls])
     assert [it.prompt for it in calls[0]] == [it.prompt for it in calls[1]]
     assert [it.provenance for it in calls[0]] == [it.provenance for it in calls[1]]
@@ -181,7 +180,7 @@ def test_what_all_share_of_a_prompt_is_filled_once_and_nothing_comes_out_otherwi
 
 
 @pytest.mark.parametrize("otherwise", [Gift(amount=0), {"amount": 0}, 0, lambda name: 0])
-def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, tmp_path: Path) -> None:
+def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, path: Path) -> None:
     async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
         gifts = await ask.each(state.coins, Gift, "Give, {{ name }}.", otherwise=otherwise)
         return state.replace(coins={name: it.amount for name, it in gifts.items()})
@@ -189,16 +188,14 @@ def test_what_stands_in_for_an_invalid_answer_is_a_fallback(otherwise: Any, tmp_
     def replies(request: ChatRequest) -> Any:
         return "I will not." if "Bob" in request.messages[0].content else by_schema(request)
 
-    run = world(turn)(llm_client=make_client(replies), tape=tmp_path / "run.tape")
-    run.run(1)
+    run = played(world(turn)(llm_client=make_client(replies), tape=path), 1)
     assert run.state.coins == {"Ann": 3, "Bob": 0, "Cy": 3}
     assert run.turns[1].statuses == {"ok": 2, "fallback": 1}
     frame = run.decisions().set_index("player")
     assert frame["status"].to_dict() == {"Ann": "ok", "Bob": "fallback", "Cy": "ok"}
     assert frame["attempts"].to_dict() == {"Ann": 1, "Bob": 2, "Cy": 1}
     assert frame["reasoning"]["Bob"].startswith("stands in: ")
-    run.close()
-    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+    assert_replays(run, path)
 
 
 def test_nothing_stands_in_for_a_model_that_cannot_be_reached() -> None:
@@ -218,7 +215,7 @@ class Pick(Reply):
 WORDS = {25: "raise by 25 points", 0: "do nothing"}
 
 
-def test_equal_questions_are_measured_once_and_each_value_has_its_words(tmp_path: Path) -> None:
+def test_equal_questions_are_measured_once_and_each_value_has_its_words(path: Path) -> None:
     async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
         picks = await ask.each(
             state.coins, Pick, "Move.", limits={"points": WORDS}, decide="sample", tag="move"
@@ -229,8 +226,7 @@ def test_equal_questions_are_measured_once_and_each_value_has_its_words(tmp_path
         assert "raise by 25 points" in request.prompt
         return ChatReply(text="A", top_logprobs=(("A", math.log(0.6)), ("B", math.log(0.3))))
 
-    run = world(turn)(llm_client=make_client(drawn), tape=tmp_path / "run.tape", seed=3)
-    run.run(2)
+    run = played(world(turn)(llm_client=make_client(drawn), tape=path, seed=3), 2)
     first, second = (len(turn.calls) for turn in run.turns[1:])
     alone = world(turn)(llm_client=make_client(drawn), state=Village(coins={"Ann": 1.0}), seed=3)
     alone.run(1)
@@ -239,26 +235,24 @@ def test_equal_questions_are_measured_once_and_each_value_has_its_words(tmp_path
     assert frame["attempts"].tolist() == [first, 0, 0] * 2
     assert "raise by 25 points" in frame["reasoning"][0] or "do nothing" in frame["reasoning"][0]
     assert alone.state.coins["Ann"] == run.turns[1].state.coins["Ann"]
-    run.close()
-    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+    assert_replays(run, path)
 
 
 # --- notes ---------------------------------------------------------------------------------------
 
 
-def test_what_is_noted_is_in_the_frames_and_in_the_story_and_in_a_replay(tmp_path: Path) -> None:
+def test_what_is_noted_is_in_the_frames_and_in_the_story_and_in_a_replay(path: Path) -> None:
     noting = asking(
         lambda ask: ask.each(NAMES, Gift, "Give."),
         lambda ask: ask.note("Bob", text="Bob kept it all.", kept=(1, 2)),
         lambda ask: ask.note(rainy=True, total=60),
     )
-    run = noting(players="rule", tape=tmp_path / "run.tape")
+    run = noting(players="rule", tape=path)
     frame = run.run(1)
     assert frame.loc[1, ["rainy", "total"]].tolist() == [True, 60]
     assert run.turns[1].in_words() == ("Bob kept it all.",)
     assert run.decisions().set_index("player")["kept"]["Bob"] == "[1, 2]"
-    run.close()
-    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+    assert_replays(run, path)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +284,7 @@ def with_weather(work: Callable[[], Awaitable[Any]], **how: Any) -> type[Run[Vil
     return world(turn)
 
 
-def test_what_came_from_outside_is_on_the_tape_and_a_replay_does_nothing(tmp_path: Path) -> None:
+def test_what_came_from_outside_is_on_the_tape_and_a_replay_does_nothing(path: Path) -> None:
     done: list[float] = []
 
     async def work() -> float:
@@ -298,9 +292,9 @@ def test_what_came_from_outside_is_on_the_tape_and_a_replay_does_nothing(tmp_pat
         return done[-1]
 
     kind = with_weather(work)
-    run = recorded(kind(players="rule", tape=tmp_path / "run.tape"), 2)
+    run = recorded(kind(players="rule", tape=path), 2)
     assert len(done) == 2
-    assert kind.replay(tmp_path / "run.tape").turns == run.turns
+    assert kind.replay(path).turns == run.turns
     assert len(done) == 2
     recorded(run.fork(1), 1)
     assert len(done) == 3
@@ -308,11 +302,11 @@ def test_what_came_from_outside_is_on_the_tape_and_a_replay_does_nothing(tmp_pat
     more = asking(lambda ask: ask.outside("clock", None, work))
     more.kind = kind.kind
     with pytest.raises(TapeMiss, match=r"nothing recorded for clock null in turn 1"):
-        more.replay(tmp_path / "run.tape", 1)
+        more.replay(path, 1)
     assert len(done) == 3
 
 
-def test_what_may_not_be_done_twice_counts_as_done_where_it_was_broken_off(tmp_path: Path) -> None:
+def test_what_may_not_be_done_twice_counts_as_done_where_it_was_broken_off(path: Path) -> None:
     done: list[str] = []
     begun = asyncio.Event()
 
@@ -323,7 +317,7 @@ def test_what_may_not_be_done_twice_counts_as_done_where_it_was_broken_off(tmp_p
         return 0
 
     kind = with_weather(work, once=True, otherwise=-1)
-    run = kind(players="rule", tape=tmp_path / "run.tape")
+    run = kind(players="rule", tape=path)
 
     async def cancelled() -> None:
         step = asyncio.ensure_future(run.step())
@@ -334,10 +328,10 @@ def test_what_may_not_be_done_twice_counts_as_done_where_it_was_broken_off(tmp_p
 
     asyncio.run(cancelled())
     run.close()
-    resumed = recorded(kind.resume(tmp_path / "run.tape"), 1)
+    resumed = recorded(kind.resume(path), 1)
     assert done == ["begun"]
     assert resumed.state.coins == {"Ann": -1}
-    assert kind.replay(tmp_path / "run.tape").turns == resumed.turns
+    assert kind.replay(path).turns == resumed.turns
 
 
 # --- what a world may define ---------------------------------------------------------------------
@@ -362,33 +356,27 @@ class Taxed(PublicGoods):
         return super().changed(state, rest) if rest else state
 
 
-def test_ready_comes_before_the_start_also_of_a_fork_and_a_replay(tmp_path: Path) -> None:
-    run = Taxed(players="random", rate=2, tape=tmp_path / "run.tape")
+def test_ready_comes_before_the_start_also_of_a_fork_and_a_replay(path: Path) -> None:
+    run = Taxed(players="random", rate=2, tape=path)
     assert run.state.coins == dict.fromkeys(NAMES, 20)
     run.run(2)
-    run.close()
-    assert Taxed.replay(tmp_path / "run.tape").turns == run.turns
+    assert_replays(run, path)
     assert run.fork(1)._table == {"tax": 2}
 
 
-def test_what_is_set_from_outside_goes_through_the_worlds_own_changed(tmp_path: Path) -> None:
-    run = Taxed(
-        players="random",
-        interventions=[{"turn": 1, "set": {"everyone": 7}}],
-        tape=tmp_path / "run.tape",
-    )
+def test_what_is_set_from_outside_goes_through_the_worlds_own_changed(path: Path) -> None:
+    run = Taxed(players="random", interventions=[{"turn": 1, "set": {"everyone": 7}}], tape=path)
     run.run(2)
     assert run.turns[1].state.coins == dict.fromkeys(NAMES, 7)
     run.intervene(2, {"everyone": 9, "coins.Ann": 1})
     assert run.state.coins == {"Ann": 1, "Bob": 9, "Cy": 9}
     with pytest.raises(ConfigError, match="the state has nothing called 'anyone'"):
         run.intervene(2, {"anyone": 9})
-    run.close()
-    assert Taxed.replay(tmp_path / "run.tape").turns == run.turns
+    assert_replays(run, path)
 
 
 def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
     async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
         picks = await ask.each(
@@ -396,12 +384,11 @@ def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again
         )
         return state.replace(coins={name: it.points for name, it in picks.items()})
 
-    run = world(turn)(llm_client=make_client("none of these"), tape=tmp_path / "run.tape")
+    run = world(turn)(llm_client=make_client("none of these"), tape=path)
     frame = run.run(2)
     assert run.decisions()["status"].tolist() == ["fallback"] * 6
     assert frame["fallback"].tolist() == [0, 3, 3]
-    run.close()
-    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+    assert_replays(run, path)
 
 
 def test_what_stands_in_keeps_to_the_limits() -> None:
@@ -416,16 +403,14 @@ def test_what_stands_in_keeps_to_the_limits() -> None:
 HALF = "a \ud83d b"
 
 
-def test_half_a_character_from_outside_or_in_a_note_is_whole_on_the_tape(tmp_path: Path) -> None:
+def test_half_a_character_from_outside_or_in_a_note_is_whole_on_the_tape(path: Path) -> None:
     noting = asking(lambda ask: ask.note("Ann", word=HALF, words={HALF: [HALF]}))
-    run = noting(players="rule", tape=tmp_path / "run.tape")
-    run.run(1)
+    run = played(noting(players="rule", tape=path), 1)
     item = run.intervene(1, {"coins.Ann": 5}, note=HALF)
     assert run.turns[1].became["Ann"]["word"] == "a \ufffd b"
     assert item.set == {"coins.Ann": 5}
     assert StateChange(turn=1, set={"event": [HALF]}).set == {"event": ["a \ufffd b"]}
-    run.close()
-    assert type(run).replay(tmp_path / "run.tape").turns == run.turns
+    assert_replays(run, path)
 
 
 @pytest.mark.parametrize(
@@ -466,12 +451,10 @@ def test_what_is_noted_or_fetched_past_the_turns_end_is_an_error() -> None:
         forgetting(players="rule").run(1)
 
 
-def test_a_fork_with_another_player_is_recorded_with_that_player(tmp_path: Path) -> None:
-    path = tmp_path / "pot.tape"
+def test_a_fork_with_another_player_is_recorded_with_that_player(path: Path) -> None:
     first = PublicGoods(players={"*": "random", "Bob": "person"}, tape=path, turns=2)
     first.close()
-    other = fork(path, turn=0, players={"Bob": "random"})
-    other.run(1)
+    other = played(fork(path, turn=0, players={"Bob": "random"}), 1)
     assert other.config.players == {"*": "random", "Bob": "random"}
     other.close()
     assert PublicGoods.replay(path).turns == other.turns

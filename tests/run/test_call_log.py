@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client
+from builders import make_client, played, recorded
 from counter_kit import Addition, Total, answer
 
 from llmsim_lab import Ask, Run, State
@@ -39,9 +39,7 @@ class Silent(Run[Total]):
 @pytest.fixture(params=["in memory", "loaded"])
 def silent(request: pytest.FixtureRequest, tmp_path: Path) -> Silent:
     path = None if request.param == "in memory" else tmp_path / "x.tape"
-    run = Silent(llm_client=make_client(answer), tape=path)
-    run.run(2)
-    run.close()
+    run = recorded(Silent(llm_client=make_client(answer), tape=path), 2)
     return run if path is None else Silent.load(path)
 
 
@@ -73,16 +71,15 @@ class Forgiving(Silent):
             return 0
 
 
-def test_a_failed_call_that_a_simulation_passes_over_is_counted_as_failed(tmp_path: Path) -> None:
+def test_a_failed_call_that_a_simulation_passes_over_is_counted_as_failed(path: Path) -> None:
     def reply(request: Any) -> Any:
         if request.site.agent == "Bob":
             raise TimeoutError
         return answer(request)
 
-    run = Forgiving(llm_client=make_client(reply), tape=tmp_path / "x.tape")
-    run.run(1)
+    run = played(Forgiving(llm_client=make_client(reply), tape=path), 1)
     assert run.to_frame()[["calls", "ok", "failed"]].loc[1].tolist() == [3, 2, 1]
-    assert replay(tmp_path / "x.tape").turns == run.turns
+    assert replay(path).turns == run.turns
 
 
 class Leaving(Silent):
@@ -138,7 +135,7 @@ async def test_a_call_left_over_from_an_earlier_turn_is_an_error() -> None:
     assert run.llm_client.backend.requests == []  # type: ignore[attr-defined]
 
 
-def test_a_row_that_holds_nan_is_an_error_on_a_tape(tmp_path: Path) -> None:
+def test_a_row_that_holds_nan_is_an_error_on_a_tape(path: Path) -> None:
     class Share(State):
         def columns(self) -> dict[str, Any]:
             return {"share": float("nan")}
@@ -148,4 +145,4 @@ def test_a_row_that_holds_nan_is_an_error_on_a_tape(tmp_path: Path) -> None:
             return state
 
     with pytest.raises(TapeError, match=r"turn 0 cannot be written: .*not finite"):
-        Dividing(tape=tmp_path / "x.tape")
+        Dividing(tape=path)

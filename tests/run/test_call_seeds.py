@@ -96,23 +96,23 @@ def test_a_turn_that_is_played_again_asks_with_the_same_seeds() -> None:
     assert seeds_of(client)[-3:] == seeds(1)
 
 
-def test_a_resumed_run_asks_as_one_that_never_stopped(tmp_path: Path) -> None:
-    recorded(Auction(llm_client=make_client(ANSWER), tape=tmp_path / "a.tape"), 1)
+def test_a_resumed_run_asks_as_one_that_never_stopped(path: Path) -> None:
+    recorded(Auction(llm_client=make_client(ANSWER), tape=path), 1)
     client = make_client(ANSWER)
-    Auction.resume(tmp_path / "a.tape", llm_client=client).run(1)
+    Auction.resume(path, llm_client=client).run(1)
     assert seeds_of(client) == seeds()[3:]
 
 
-def test_each_rerun_is_another_replicate(tmp_path: Path) -> None:
-    recorded(Auction(llm_client=make_client(ANSWER), tape=tmp_path / "a.tape"), 1)
+def test_each_rerun_is_another_replicate(path: Path) -> None:
+    recorded(Auction(llm_client=make_client(ANSWER), tape=path), 1)
     drawn = [seeds(1)]
     for replicate in (1, 2):
         client = make_client(ANSWER)
-        again = recorded(Auction.rerun(tmp_path / "a.tape", 1, llm_client=client), 1)
+        again = recorded(Auction.rerun(path, 1, llm_client=client), 1)
         assert again.config.replicate == replicate
         drawn.append(seeds_of(client))
     assert len({seed for one in drawn for seed in one}) == 9
-    with Tape(tmp_path / "a.tape", read_only=True) as tape:
+    with Tape(path, read_only=True) as tape:
         assert [info.manifest["config"]["replicate"] for info in tape.runs()] == [0, 1, 2]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client, make_config
+from builders import make_client, make_config, played
 from worlds import PublicGoods
 
 from llmsim_lab import Person, Run, Simulation, replay
@@ -35,7 +35,7 @@ SET: list[tuple[Callable[[], Run], dict[str, Any]]] = [
 WORLDS = pytest.mark.parametrize(("begun", "values"), SET, ids=["own", "economy"])
 
 
-def played(run: Run, values: dict[str, Any]) -> Run:
+def set_twice(run: Run, values: dict[str, Any]) -> Run:
     """A run with something set by hand in its first state, and in a later one."""
     run.intervene(0, values)
     run.run(2)
@@ -53,7 +53,7 @@ def same(run: Run) -> list[Any]:
 def test_the_same_players_do_the_same_to_the_last_bit(
     begun: Callable[[], Run], values: dict[str, Any]
 ) -> None:
-    run = played(begun(), values)
+    run = set_twice(begun(), values)
     again = run.counterfactual({})
     assert (again.turn_number, again.state) == (0, run.turns[0].state)
     again.run(4)
@@ -62,21 +62,19 @@ def test_the_same_players_do_the_same_to_the_last_bit(
 
 @WORLDS
 def test_with_another_decider_what_was_set_is_set_again(
-    begun: Callable[[], Run], values: dict[str, Any], tmp_path: Path
+    begun: Callable[[], Run], values: dict[str, Any], path: Path
 ) -> None:
-    run = played(begun(), values)
-    other = run.counterfactual("random", tape=tmp_path / "other.tape")
-    other.run(4)
+    run = set_twice(begun(), values)
+    other = played(run.counterfactual("random", tape=path), 4)
     assert [it.interventions for it in other.turns] == [it.interventions for it in run.turns]
     assert other.turns[4].state != run.turns[4].state
     assert dict(other.players) == {"*": "random"}
     other.close()
-    assert replay(tmp_path / "other.tape").turns == other.turns
+    assert replay(path).turns == other.turns
 
 
 def test_some_seats_change_and_the_others_stay() -> None:
-    run = pot().counterfactual({"Bob": lambda _: 0, "Cy": "random"})
-    run.run(1)
+    run = played(pot().counterfactual({"Bob": lambda _: 0, "Cy": "random"}), 1)
     assert (run.state.given["Ann"], run.state.given["Bob"]) == (3, 0)
     assert run.config.players == {"*": "random", "Cy": "random"}
 
@@ -84,24 +82,21 @@ def test_some_seats_change_and_the_others_stay() -> None:
 def test_a_person_keeps_the_seat_and_a_model_its_seat() -> None:
     client, person = make_client(lambda _: FIVE), Person()
     run = PublicGoods(players={"Ann": person, "Bob": "random"}, llm_client=client)
-    other = run.counterfactual({"Ann": "model"})
-    other.run(1)
+    other = played(run.counterfactual({"Ann": "model"}), 1)
     assert (people_of(other), people_of(run)) == ([], [person])
     assert [other.state.given[name] for name in ("Ann", "Cy", "Di")] == [5, 5, 5]
     kept = run.counterfactual({"Bob": "model"})
     assert (people_of(kept), kept.config.players["Ann"]) == ([person], "person")
 
 
-def test_a_recorded_run_brings_its_prompts_and_no_model(tmp_path: Path) -> None:
+def test_a_recorded_run_brings_its_prompts_and_no_model(path: Path) -> None:
     seen: list[str] = []
     client = make_client(lambda request: seen.append(request.prompt) or FIVE)
-    run = PublicGoods(llm_client=client, tape=tmp_path / "a.tape")
-    run.run(1)
+    run = played(PublicGoods(llm_client=client, tape=path), 1)
     [prompt] = run.prompts.values()
-    edited = run.fork(0, prompt=prompt.edit("{{ name }}: how much?"))
-    edited.run(1)
+    played(run.fork(0, prompt=prompt.edit("{{ name }}: how much?")), 1)
     run.close()
-    recorded = load(tmp_path / "a.tape", 2)
+    recorded = load(path, 2)
     seen.clear()
     recorded.counterfactual({}, llm_client=client).run(1)
     assert seen == [f"{name}: how much?" for name in ("Ann", "Bob", "Cy", "Di")]

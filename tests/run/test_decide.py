@@ -91,14 +91,14 @@ def test_what_is_taken_follows_from_the_probabilities(
     assert {name: said[name] for name in taken} == taken
 
 
-def test_draws_are_each_players_own_and_the_same_in_a_replay(tmp_path: Path) -> None:
-    run = asking(Move, tmp_path / "x.tape", turns=15, decide="sample")
+def test_draws_are_each_players_own_and_the_same_in_a_replay(path: Path) -> None:
+    run = asking(Move, path, turns=15, decide="sample")
     played = [turn.state.answers for turn in run.turns[1:]]
     ways = {name: [said[name]["way"] for said in played] for name in ("Ann", "Bob")}
     assert ways["Ann"] != ways["Bob"]
     share = (ways["Ann"] + ways["Bob"]).count("up") / 30
     assert share == pytest.approx(0.75, abs=0.2)
-    assert type(run).replay(tmp_path / "x.tape").state == run.state
+    assert type(run).replay(path).state == run.state
 
 
 def test_decisions_show_what_was_taken_and_why_and_not_the_calls_that_measured() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from builders import make_client
+from builders import make_client, played
 
 from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab._util.files import data_path
@@ -55,8 +55,7 @@ class Voters(Run[Poll]):
 
 def asked_of(world: type[Run], *replies: dict[str, Any]) -> tuple[Run, pd.DataFrame]:
     said = [{"reasoning": "r", "confidence": 1, **reply} for reply in replies]
-    run = world(llm_client=make_client(said))
-    run.run(1)
+    run = played(world(llm_client=make_client(said)), 1)
     return run, run.decisions()
 
 

@@ -69,8 +69,7 @@ def test_no_more_is_known_than_the_first_questions(how: str, known: int) -> None
     assert len(foreseen(run)) == known
 
 
-async def test_what_was_answered_before_a_stop_is_not_asked_again(tmp_path: Path) -> None:
-    path = tmp_path / "a.tape"
+async def test_what_was_answered_before_a_stop_is_not_asked_again(path: Path) -> None:
     people = {name: Person() for name in ("Ann", "Bob")}
     run = PublicGoods(players={**people, "*": "random"}, tape=path)
     task = asyncio.create_task(run.step())

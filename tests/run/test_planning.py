@@ -32,9 +32,9 @@ def test_what_is_planned_for_a_turn_that_was_played_is_an_error() -> None:
         simulation.intervene(1, {"inflation": 9})
 
 
-def test_a_replay_raises_without_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    make_counter(tmp_path / "x.tape", turns=2).run()
-    played = replay(tmp_path / "x.tape")
+def test_a_replay_raises_without_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make_counter(path, turns=2).run()
+    played = replay(path)
     with pytest.raises(Exception, match="a replay cannot be changed"):
         played.intervene(50, {"value": 3})
     assert warned(caplog) == []

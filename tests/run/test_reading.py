@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_client
+from builders import make_client, played
 from page_kit import Log
 from worlds import PublicGoods
 
@@ -60,9 +60,8 @@ class Walk(Run[Weather]):
         return state.replace(rain=str(rain))
 
 
-def test_what_came_from_outside_ends_a_turns_story(tmp_path: Path) -> None:
-    walk = Walk(tape=tmp_path / "walk.tape")
-    walk.run(1)
+def test_what_came_from_outside_ends_a_turns_story(path: Path) -> None:
+    walk = played(Walk(tape=path), 1)
     reading = Reading("a walk")
     reading.add(about(walk, 1), walk)
     known = Log(reading.records)
@@ -73,8 +72,7 @@ def test_what_came_from_outside_ends_a_turns_story(tmp_path: Path) -> None:
 
 
 def test_a_repaired_call_has_both_attempts_with_what_was_wrong() -> None:
-    run = PublicGoods(llm_client=make_client([{"amount": 99}, *[GIFT] * 4]))
-    run.run(1)
+    run = played(PublicGoods(llm_client=make_client([{"amount": 99}, *[GIFT] * 4])), 1)
     reading = read(run)
     [repaired] = [call for call in reading.calls.values() if call["status"] == "repaired"]
     first, second = repaired["tries"]
@@ -102,8 +100,7 @@ def test_the_log_only_grows_and_what_changed_comes_again() -> None:
 
 def test_a_turn_costs_what_is_new_however_long_the_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    run = PublicGoods(players="random")
-    run.run(30)
+    run = played(PublicGoods(players="random"), 30)
     reading = read(run)
     run.run(1)
     own = Turn.columns
@@ -124,11 +121,9 @@ def test_numbers_that_come_later_can_be_charted() -> None:
     assert reading.records[-2]["run"]["series"] == reading.runs[1]["series"]
 
 
-def test_calls_on_a_tape_have_its_numbers_and_others_come_after(tmp_path: Path) -> None:
-    taped = PublicGoods(llm_client=make_client([GIFT] * 4, seed=5), tape=tmp_path / "a.tape")
-    taped.run(1)
-    loose = PublicGoods(llm_client=make_client([GIFT] * 4, seed=5))
-    loose.run(1)
+def test_calls_on_a_tape_have_its_numbers_and_others_come_after(path: Path) -> None:
+    taped = played(PublicGoods(llm_client=make_client([GIFT] * 4, seed=5), tape=path), 1)
+    loose = played(PublicGoods(llm_client=make_client([GIFT] * 4, seed=5)), 1)
     reading = read(taped)
     reading.add(about(loose, 2), loose)
     assert sorted(reading.calls) == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -143,8 +138,7 @@ def test_a_number_that_json_does_not_know_is_a_word() -> None:
 
 
 def test_a_fork_has_its_own_turns_with_what_it_changed_and_its_parents_before() -> None:
-    run = PublicGoods(players="random")
-    run.run(2)
+    run = played(PublicGoods(players="random"), 2)
     reading = read(run)
     same, poorer = run.fork(1), run.fork(1, intervene={"coins.Ann": 3})
     same.run(1)

@@ -15,22 +15,12 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
 import pytest
-from builders import make_client, recorded
+from builders import make_client, played, recorded, requests_of
 from pydantic import Field
 from tape_text import changed_manifest
 from worlds import Gift, Pot, PublicGoods
 
-from llmsim_lab import (
-    Ask,
-    Budget,
-    LLMClient,
-    LLMConfig,
-    Prompt,
-    Question,
-    Reply,
-    Run,
-    State,
-)
+from llmsim_lab import Ask, Budget, LLMClient, LLMConfig, Prompt, Question, Reply, Run, State
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeError
 from llmsim_lab.llm import ScriptedBackend, Tape
 from llmsim_lab.run import fork, load, replay
@@ -65,8 +55,7 @@ def free_rider(question: Question) -> int:
 
 
 def test_a_turn_leads_to_the_state_that_it_returns_and_a_row_for_each_decision() -> None:
-    run = pot(players={"Di": free_rider})
-    run.run(1)
+    run = played(pot(players={"Di": free_rider}), 1)
     given = {"Ann": 5, "Bob": 5, "Cy": 4, "Di": 0}
     coins = {name: 20 - amount + 1.6 * 14 / 4 for name, amount in given.items()}
     assert run.state == Pot(coins=coins, given=given)
@@ -76,8 +65,7 @@ def test_a_turn_leads_to_the_state_that_it_returns_and_a_row_for_each_decision()
 
 
 def test_a_prompt_has_no_indentation_of_the_source_and_numbers_for_readers() -> None:
-    run = pot(state=Pot(coins={"Ann": 29.799999999999997}))
-    run.run(1)
+    run = played(pot(state=Pot(coins={"Ann": 29.799999999999997})), 1)
     assert run.calls[0].request.prompt == (
         "You are Ann and have 29.8 coins.\nLast gifts: none yet. The pot grows 1.6-fold and is\n"
         "shared. What do you give?"
@@ -85,8 +73,7 @@ def test_a_prompt_has_no_indentation_of_the_source_and_numbers_for_readers() -> 
 
 
 def test_a_model_is_asked_for_reasoning_first_then_the_fields_then_confidence() -> None:
-    run = pot()
-    run.run(1)
+    run = played(pot(), 1)
     schema = run.calls[0].request.schema
     assert schema is not None
     assert list(schema["properties"]) == ["reasoning", "amount", "confidence"]
@@ -99,19 +86,17 @@ def test_a_model_that_leaves_a_field_out_is_told_so_also_where_it_has_a_default(
 
     whole = {"reasoning": "r", "price": 3, "confidence": 1}
     client = make_client([{"reasoning": "r", "confidence": 1}, whole])
-    run = asking(lambda ask: ask("Ann", Bid, "Bid."))(llm_client=client)
-    run.run(1)
+    run = played(asking(lambda ask: ask("Ann", Bid, "Bid."))(llm_client=client), 1)
     assert run.turns[1].answers[0].fields["price"] == 3
     assert "it lacks price" in run.calls[0].request.prompt
 
 
 def test_limits_narrow_the_schema_inwards_and_are_checked() -> None:
     answers = [{"reasoning": "r", "amount": 8, "confidence": 1}] * 2
-    run = pot(state=Pot(coins={"Ann": 7.9}), llm_client=make_client(answers))
+    client = make_client(answers)
     with pytest.raises(LLMFailureException, match=r"amount must be from 0 to 7, and it is 8"):
-        run.run(1)
-    backend: Any = run.llm_client.backend if run.llm_client else None
-    assert backend.requests[0].schema["properties"]["amount"]["maximum"] == 7
+        pot(state=Pot(coins={"Ann": 7.9}), llm_client=client).run(1)
+    assert (requests_of(client)[0].schema or {})["properties"]["amount"]["maximum"] == 7
 
 
 def test_a_reply_that_breaks_the_fields_bound_as_well_is_told_the_questions_limit() -> None:
@@ -124,13 +109,10 @@ def test_a_reply_that_breaks_the_fields_bound_as_well_is_told_the_questions_limi
     assert "amount: must be from 0 to 5 (it is 30)" in told
 
 
-def test_a_failed_turn_says_what_is_kept_and_how_another_session_continues_it(
-    tmp_path: Path,
-) -> None:
+def test_a_failed_turn_says_what_is_kept_and_how_another_session_continues_it(path: Path) -> None:
     def reply(request: ChatRequest) -> Any:
         return ConnectionError("gone") if request.site and request.site.turn == 2 else gift(request)
 
-    path = tmp_path / "pot.tape"
     with pytest.raises(LLMFailureException) as caught:
         pot(llm_client=make_client(reply), tape=path).run(5)
     assert caught.value.__notes__ == [
@@ -208,14 +190,12 @@ class Echo(Run[Sayings]):
         return state.replace(said=said, more=[said, "\ud83d\ude00"])
 
 
-def test_half_a_character_in_a_reply_fails_no_turn_no_tape_and_no_frame(tmp_path: Path) -> None:
+def test_half_a_character_in_a_reply_fails_no_turn_no_tape_and_no_frame(path: Path) -> None:
     values = {"reasoning": "r", "words": HALVES}
     reply = json.dumps({**values, "confidence": 0.5})
     # What is wrong with this one is told with the half character's escape in it, as a text.
     lacking = json.dumps(values, ensure_ascii=False)
-    path = tmp_path / "echo.tape"
-    run = Echo(llm_client=make_client([lacking, reply]), turns=1, tape=path)
-    run.run()
+    run = played(Echo(llm_client=make_client([lacking, reply]), turns=1, tape=path))
     assert replay(path).turns == run.turns
     assert run.state == Sayings(said="nice \ufffd", more=("nice \ufffd", "\N{GRINNING FACE}"))
     assert load(path).state == run.state
@@ -278,11 +258,10 @@ def test_a_budget_stops_a_run_which_is_resumed_without_asking_again(tmp_path: Pa
     run = pot(llm_client=client, tape=tmp_path / "x")
     assert len(run.run(5, budget=Budget(calls=6))) == 2
     run.close()
-    backend: Any = client.backend
-    assert len(backend.requests) == 6
+    assert len(requests_of(client)) == 6
     assert (Tape(tmp_path / "x").run(1).outcome or "").startswith("stopped: the budget of 6 calls")
     resumed = recorded(PublicGoods.resume(tmp_path / "x", llm_client=client), 1)
-    assert (resumed.turn_number, len(backend.requests)) == (2, 8)
+    assert (resumed.turn_number, len(requests_of(client))) == (2, 8)
 
 
 def test_tokens_can_be_limited() -> None:
@@ -423,8 +402,7 @@ def test_two_equal_questions_need_a_tag() -> None:
 
     with pytest.raises(ConfigError, match=r"asked the same Gift twice in turn 1.*tag='second'"):
         asking(twice)(llm_client=one()).run(1)
-    run = asking(lambda ask: twice(ask, tag="second"))(llm_client=one())
-    run.run(1)
+    run = played(asking(lambda ask: twice(ask, tag="second"))(llm_client=one()), 1)
     assert [answer.component for answer in run.turns[1].answers] == ["player", "second"]
 
 
@@ -467,12 +445,10 @@ def test_what_is_drawn_follows_from_seed_turn_and_name() -> None:
 
 def test_a_prompt_may_be_a_file_beside_the_world_or_a_prompt(tmp_path: Path) -> None:
     (tmp_path / "give.md").write_text("## User\n\nGive, {{ name }}.\n")
-    run = asking(lambda ask: ask("Ann", Gift, tmp_path / "give.md"))(llm_client=one())
-    run.run(1)
+    run = played(asking(lambda ask: ask("Ann", Gift, tmp_path / "give.md"))(llm_client=one()), 1)
     assert run.calls[0].request.prompt == "Give, Ann."
     prompt = Prompt("Give, {{ name }}!", name="loud")
-    run = asking(lambda ask: ask("Ann", Gift, prompt))(llm_client=one())
-    run.run(1)
+    run = played(asking(lambda ask: ask("Ann", Gift, prompt))(llm_client=one()), 1)
     assert [prompt.name for prompt in run.prompts.values()] == ["loud"]
 
 
@@ -683,8 +659,7 @@ def test_a_generic_base_with_a_turn_is_no_world_until_its_state_is_named() -> No
     class StillPot(Still[Pot]):
         pass
 
-    run = StillPot(factor=3)
-    run.run(1)
+    run = played(StillPot(factor=3), 1)
     assert isinstance(run.state, Pot)
     assert run.config.factor == 3
 
@@ -772,10 +747,7 @@ def by(player: Any, **limits: Any) -> Any:
     ("wrong", "says"),
     [
         (lambda: PublicGoods().run(1), r"no one answers for Ann: .*connect\('auto'\)"),
-        (
-            lambda: PublicGoods(WorldConfig()),
-            r"not a PublicGoodsConfig; .*PublicGoods\(seed=1\)",
-        ),
+        (lambda: PublicGoods(WorldConfig()), r"not a PublicGoodsConfig; .*PublicGoods\(seed=1\)"),
         (lambda: PublicGoods(factr=2), r"^PublicGoodsConfig: factr: .*did you mean 'factor'"),
         (lambda: PublicGoods(players="rule"), "PublicGoods has no rule; define def rule"),
         (lambda: setattr(pot(), "factor", 3), r"make another run: PublicGoods\(factor=3\)"),
@@ -797,18 +769,17 @@ def test_what_is_wrong_is_an_error_that_shows_the_way_out(wrong: Any, says: str)
         wrong()
 
 
-def test_a_fork_with_another_parameter_is_sent_to_a_new_run(tmp_path: Path) -> None:
-    recorded(pot(tape=tmp_path / "pot.tape"), 1)
+def test_a_fork_with_another_parameter_is_sent_to_a_new_run(path: Path) -> None:
+    recorded(pot(tape=path), 1)
     with pytest.raises(
         ConfigError, match=r"factor: what a recorded .*; for other parameters start a new run"
     ):
-        fork(tmp_path / "pot.tape", turn=0, factor=3)
+        fork(path, turn=0, factor=3)
 
 
 @pytest.mark.parametrize("given", ["You are {{ name }}.", ["You are {{ name }}."], [3]])
 def test_a_fork_with_a_text_for_a_prompt_is_told_how_one_is_edited(given: Any) -> None:
-    run = pot()
-    run.run(1)
+    run = played(pot(), 1)
     place = next(iter(run.prompts))
     with pytest.raises(ConfigError, match="edit one of the run's: .*edit.*" + place):
         run.fork(prompt=given)
@@ -828,17 +799,16 @@ def test_a_fork_with_a_text_for_a_prompt_is_told_how_one_is_edited(given: Any) -
     ],
 )
 def test_a_model_that_is_no_client_never_answers_by_chance(
-    given: Any, right: str, tmp_path: Path
+    given: Any, right: str, path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=right):
         PublicGoods(llm_client=given)
-    run = pot(tape=tmp_path / "pot.tape")
-    run.run(1)
+    run = played(pot(tape=path), 1)
     with pytest.raises(ConfigError, match=right):
         run.fork(llm_client=given)
     run.close()
     with pytest.raises(ConfigError, match=right):
-        PublicGoods.resume(tmp_path / "pot.tape", llm_client=given)
+        PublicGoods.resume(path, llm_client=given)
 
 
 def test_a_client_around_another_is_asked_and_no_player_by_chance() -> None:
@@ -854,7 +824,6 @@ def test_a_client_around_another_is_asked_and_no_player_by_chance() -> None:
             return await self.inner.call_with_retry(**question)
 
     client = Counting()
-    run = asking(lambda ask: ask("Ann", Gift, "Give."))(llm_client=cast("Any", client))
-    run.run(1)
+    run = played(asking(lambda ask: ask("Ann", Gift, "Give."))(llm_client=cast("Any", client)), 1)
     assert client.asked == len(run.turns[1].calls) == 1
     assert run.decisions().amount.tolist() == [1]

@@ -13,6 +13,7 @@ from builders import (
     in_words,
     make_client,
     make_simulation,
+    played,
     policy,
     rate_update,
     recorded,
@@ -145,23 +146,22 @@ def test_policies_meet_the_same_shocks_with_what_is_set_on_top_of_them() -> None
 # --- seats ---------------------------------------------------------------------------------------
 
 
-def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(tmp_path: Path) -> None:
-    client, names, tape = make_client(), ("Aland", "Borduria"), tmp_path / "seats.tape"
+def test_the_contracts_classes_sit_in_seats_and_a_replay_asks_none(path: Path) -> None:
+    client, names = make_client(), ("Aland", "Borduria")
     profile = {"mandate": "jobs"}
     seats: dict[str, Any] = {name: NationAgent(name, client, profile=profile) for name in names}
     seats["validator"] = EconLLMValidator(client)
     seats["engine"] = EconomicEngine(None, client)
     config = in_words(nations=[{"name": name, **profile} for name in names], turns=2)
-    seated = recorded(Simulation(config, players=seats, tape=tape))
-    modelled = Simulation(config, llm_client=make_client())
-    modelled.run(progress=False)
+    seated = recorded(Simulation(config, players=seats, tape=path))
+    modelled = played(Simulation(config, llm_client=make_client()))
     assert [turn.state for turn in seated.turns] == [turn.state for turn in modelled.turns]
     prompts = [
         [it.request.prompt for turn in run.turns for it in turn.calls] for run in (seated, modelled)
     ]
     assert prompts[0] == prompts[1]
     asked = len(requests_of(client))
-    assert Simulation.replay(tape, players=seats).turns == seated.turns
+    assert Simulation.replay(path, players=seats).turns == seated.turns
     assert len(requests_of(client)) == asked == 12
 
 
@@ -391,14 +391,14 @@ def test_a_member_is_asked_with_its_profile_and_its_rule_has_its_target() -> Non
 
 
 def test_prompts_come_from_the_recording_and_not_from_todays_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = Prompt.load("agent_policy")
     nation = {"name": "Ann", "prompt": f"## System\n\n{own.system}\n\n## User\n\nHm? {own.user}"}
-    client, tape = make_client(), tmp_path / "x.tape"
+    client = make_client()
     world = recorded(
         ruled(
-            nations=[nation, "Bo"], players={}, llm_client=client, moves_bp=None, tape=tape, turns=2
+            nations=[nation, "Bo"], players={}, llm_client=client, moves_bp=None, tape=path, turns=2
         )
     )
     load = Prompt.load
@@ -408,12 +408,11 @@ def test_prompts_come_from_the_recording_and_not_from_todays_files(
         return prompt.edit(f"{prompt.text}\nAnd be quick.")
 
     monkeypatch.setattr(Prompt, "load", changed)
-    replayed = Simulation.replay(tape)
+    replayed = Simulation.replay(path)
     assert replayed.turns == world.turns
     assert replayed.prompts == world.prompts
     edited = world.prompts[f"agent_policy#{own.digest[:8]}"].replace("ONE", "exactly ONE")
-    forked = replayed.fork(1, prompt=edited, llm_client=client)
-    forked.run(1, progress=False)
+    forked = played(replayed.fork(1, prompt=edited, llm_client=client), 1)
     first, second = (it.prompt for it in asked_of(forked)[-2:])
     assert "Hm?" in first
     assert "exactly ONE" not in first

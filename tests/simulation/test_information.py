@@ -6,6 +6,7 @@ from statistics import correlation, stdev
 from typing import Any
 
 import pytest
+from builders import played
 
 from llmsim_lab import Simulation
 from llmsim_lab.agents import TaylorRuleAgent
@@ -43,9 +44,7 @@ async def test_the_prompts_gap_is_the_states_from_any_start(mirrored: bool) -> N
 
 def noisy(seed: int = 1, mirrored: bool = False, **players: object) -> Simulation:
     how: dict[str, Any] = {"seed": seed, "economy": {"mirrored": mirrored}}
-    run = Simulation(gap_noise=1.5, players=players or {"agent": "rule"}, **how)
-    run.run(12, progress=False)
-    return run
+    return played(Simulation(gap_noise=1.5, players=players or {"agent": "rule"}, **how), 12)
 
 
 def test_all_read_the_same_gap_with_its_noise_and_the_loss_is_of_the_true_one() -> None:
@@ -56,8 +55,7 @@ def test_all_read_the_same_gap_with_its_noise_and_the_loss_is_of_the_true_one() 
     assert frame["taylor_rate"].tolist() == pytest.approx(taylor.clip(lower=0).tolist())
     agent = noisy(agent=TaylorRuleAgent(moves_bp=Simulation().moves_bp))
     assert agent.to_frame()["interest_rate"].tolist() == frame["interest_rate"].tolist()
-    plain = Simulation(seed=1, players={"agent": "rule"})
-    plain.run(12, progress=False)
+    plain = played(Simulation(seed=1, players={"agent": "rule"}), 12)
     assert "output_gap_read" not in plain.to_frame()
     assert plain.to_frame()["output_gap"][1] == frame["output_gap"][1]  # the shocks are the same
     loss = run.measures(run.config)["loss"]

@@ -101,17 +101,17 @@ def test_moves_that_cannot_reach_the_rule_are_found() -> None:
 
 
 def test_a_run_warns_once_of_what_is_found_and_a_replay_does_not(
-    caplog: pytest.LogCaptureFixture, tmp_path: Path
+    caplog: pytest.LogCaptureFixture, path: Path
 ) -> None:
     rule = TaylorRule(inflation_weight=0.5)
     weak = TaylorRuleAgent("Weak", rule=rule, moves_bp=MOVES_BP)
     with caplog.at_level(logging.WARNING):
-        run = Simulation(nations=["Weak"], players={"Weak": weak}, tape=tmp_path / "x.tape")
+        run = Simulation(nations=["Weak"], players={"Weak": weak}, tape=path)
         run.run(2, progress=False)
         [warning] = [text for text in caplog.messages if text.startswith("LINT")]
         assert "Weak raises the rate by 0.50" in warning
         run.close()
         caplog.clear()
-        again = Simulation.replay(tmp_path / "x.tape", players=run.players)
+        again = Simulation.replay(path, players=run.players)
     assert again.turns == run.turns
     assert not [text for text in caplog.messages if text.startswith("LINT")]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from builders import recorded
 from social_kit import OPTIONS, make_question, picks, prompts_to, social_client, social_values
 
 from llmsim_lab.run import replay
@@ -43,12 +44,10 @@ async def test_what_a_post_says_stays_inside_its_quotation_marks() -> None:
 
 
 @pytest.mark.parametrize("fields", [["next_state"], ["rationale", "next_state"]])
-def test_a_reasoner_in_a_seat_answers_for_all_users(tmp_path: Path, fields: list[str]) -> None:
+def test_a_reasoner_in_a_seat_answers_for_all_users(path: Path, fields: list[str]) -> None:
     client, rationale = social_client(), len(fields) > 1
     values = social_values(players={"reasoner": Reasoner(client, seed=2), "*": "rule"})
-    run = SocialSimulation(**values, rationale=rationale, tape=tmp_path / "x.tape")
-    run.run(5)
-    run.close()
+    run = recorded(SocialSimulation(**values, rationale=rationale, tape=path), 5)
     assert len(run.calls) == len(prompts_to(client)) >= 6
     first = run.calls[0].request
     assert first.schema is not None
@@ -56,7 +55,7 @@ def test_a_reasoner_in_a_seat_answers_for_all_users(tmp_path: Path, fields: list
     assert first.schema["properties"]["next_state"] == {"enum": shown(first.prompt)}
     assert ('{"rationale": "<one sentence>", "next' in first.prompt) is rationale
     silent = Reasoner(social_client([]), seed=2)
-    again = replay(tmp_path / "x.tape", players={"reasoner": silent, "*": "rule"})
+    again = replay(path, players={"reasoner": silent, "*": "rule"})
     assert again.turns == run.turns
 
 

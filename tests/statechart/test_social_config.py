@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import recorded
 from social_kit import make_social, social_values
 
 from llmsim_lab.errors import ConfigError
@@ -90,17 +91,13 @@ class Guarded(SocialSimulation):
     guards = {"never": lambda agent, post: False}  # noqa: RUF012
 
 
-def test_a_class_of_ones_own_has_guards_and_one_may_keep_users_from_timing_out(
-    tmp_path: Path,
-) -> None:
+def test_a_class_of_ones_own_has_guards_and_one_may_keep_users_from_timing_out(path: Path) -> None:
     values = social_values(1, chart={**GUARDED, "timeouts": {"scrolling": 1}}, seed_posts=[])
-    run = Guarded(**values | {"players": "rule"}, tape=tmp_path / "x.tape")
-    run.run(2)
-    run.close()
+    run = recorded(Guarded(**values | {"players": "rule"}, tape=path), 2)
     assert [move.trigger for turn in run.turns for move in turn.state.moves] == [
         "opens_app",
         "feed_empty",
     ]
-    assert replay(tmp_path / "x.tape").turns == run.turns
+    assert replay(path).turns == run.turns
     with pytest.raises(ConfigError, match=r"there is no guard 'never'.*class Town\("):
         make_social(chart=GUARDED)

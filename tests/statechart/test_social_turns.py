@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import played, recorded
 from social_kit import make_social, picks
 
 from llmsim_lab.errors import ConfigError
@@ -72,8 +73,7 @@ def test_old_posts_leave_the_feed_and_of_too_many_the_least_noticed() -> None:
 
 
 def test_a_turn_follows_the_chart_from_opening_the_app_to_the_like() -> None:
-    simulation = make_social(replies=picks("engaging_like"), users=1)
-    simulation.run(4)
+    simulation = played(make_social(replies=picks("engaging_like"), users=1), 4)
     moves = [move for turn in simulation.turns for move in turn.state.moves]
     assert [(it.trigger, it.target.value, it.decided_by) for it in moves] == [
         ("opens_app", "scrolling", "chart"),
@@ -88,8 +88,7 @@ def test_a_turn_follows_the_chart_from_opening_the_app_to_the_like() -> None:
 
 
 def test_reshares_carry_the_text_and_stay_in_the_same_cascade() -> None:
-    simulation = make_social(replies=picks("engaging_reshare"), users=2)
-    simulation.run(3)
+    simulation = played(make_social(replies=picks("engaging_reshare"), users=2), 3)
     made = simulation.turns[3].state.new_posts
     assert [item.kind for item in made] == ["reshare", "reshare"]
     for item in made:
@@ -102,8 +101,7 @@ def test_time_up_is_a_trigger_before_all_others_and_the_chart_may_set_its_own() 
     person = UserState("User 1", AgentState.SCROLLING, ticks=4)
     rest = UserState("User 2", AgentState.RESTING, ticks=1)
     start = network(FeedEntry(post(1)), people=(person, rest), at=0)
-    simulation = make_social(users=2, state=start, players="rule")
-    simulation.run(1)
+    simulation = played(make_social(users=2, state=start, players="rule"), 1)
     assert [(m.trigger, m.target, m.decided_by) for m in simulation.state.moves] == [
         ("timeout", "resting", "timeout"),
         ("timeout", "idle", "timeout"),
@@ -114,8 +112,7 @@ def test_fallbacks_are_in_the_frame_and_in_the_runs_statuses() -> None:
     def reply(request: Any) -> str:
         return '{"next_state": "scrolling"}' if "User 1," in request.prompt else "no idea"
 
-    simulation = make_social(replies=reply, users=4)
-    simulation.run(3)
+    simulation = played(make_social(replies=reply, users=4), 3)
     row = simulation.to_frame().iloc[-1]
     assert (row["asked"], row["ok"], row["fallback"]) == (4, 1, 3)
 
@@ -131,8 +128,7 @@ def test_a_model_may_write_posts_and_a_set_phrase_stands_in_loudly(
         moves = "next_state" in request.schema["properties"]
         return {"next_state": "engaging_reply"} if moves else words
 
-    simulation = make_social(replies=reply, users=1, players={})
-    simulation.run(3)
+    simulation = played(make_social(replies=reply, users=1, players={}), 3)
     [answer] = [it for it in simulation.turns[3].answers if it.component == "writer"]
     [made] = simulation.state.new_posts
     assert (answer.status, answer.fields) == (status, {"text": made.text})
@@ -143,7 +139,7 @@ def test_a_model_may_write_posts_and_a_set_phrase_stands_in_loudly(
     assert "Write a reply to it." in prompt
 
 
-def test_a_person_sits_in_any_seat_and_others_stay_what_they_are(tmp_path: Path) -> None:
+def test_a_person_sits_in_any_seat_and_others_stay_what_they_are(path: Path) -> None:
     asked: list[str] = []
 
     def say(question: Any) -> dict[str, Any]:
@@ -152,13 +148,11 @@ def test_a_person_sits_in_any_seat_and_others_stay_what_they_are(tmp_path: Path)
         return {"next_state": "engaging_reply"} if "next_state" in fields else {"text": "Mine."}
 
     players = {"User 1": Person(say), "*": "rule"}
-    run = make_social(tmp_path / "x.tape", users=3, players=players)
-    run.run(3)
-    run.close()
+    run = recorded(make_social(path, users=3, players=players), 3)
     assert asked == ["reasoner", "writer"]
     assert [it.text for it in run.state.new_posts if it.author == "User 1"] == ["Mine."]
     assert {call.request.site.agent for call in run.calls if call.request.site} == {"User 1"}
-    assert replay(tmp_path / "x.tape").turns == run.turns
+    assert replay(path).turns == run.turns
 
 
 # --- from outside -----------------------------------------------------------------------------

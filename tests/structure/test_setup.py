@@ -15,10 +15,7 @@ import pytest
 from llmsim_lab._util.config import yaml_value
 
 make = shutil.which("make")
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.skipif(make is None, reason="make is not installed"),
-]
+pytestmark = [pytest.mark.process, pytest.mark.skipif(make is None, reason="make is not installed")]
 
 # What the set-up needs of the machine besides Python.
 TOOLS = ("awk", "cat", "dirname", "find", "mkdir", "rm", "sh", "touch")

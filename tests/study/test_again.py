@@ -110,18 +110,16 @@ class Voting(Water):
         return state
 
 
-def test_a_text_is_an_outcome_of_one_player(tmp_path: Path) -> None:
+def test_a_text_is_an_outcome_of_one_player(path: Path) -> None:
     players = {"Ann": lambda _: Motion(vote="yes"), "Bob": lambda _: Motion(vote="no")}
-    run = recorded(Voting(players=players, tape=tmp_path / "votes.tape", turns=2))
+    run = recorded(Voting(players=players, tape=path, turns=2))
     study = played(again(run, {}, players=players, outcome="vote.Bob"))
     assert set(study.results["value"]) == {"no"}
     with pytest.raises(ConfigError, match=r"a text of 2 players; name one: 'vote\.Ann'"):
         played(again(run, {}, players=players, outcome="vote")).effects()
 
 
-def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(
-    tape: Path,
-) -> None:
+def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(tape: Path) -> None:
     assert {it.speaks_of for it in played(again(tape, run=1)).effects()} == {"these situations"}
     both = played(again(tape, run="all"))
     assert [it.speaks_of for it in both.effects()] == ["new runs"]
@@ -150,8 +148,8 @@ def test_players_settings_states_and_parameters_are_varied_too(tape: Path) -> No
         assert sum(words in text for text in prompts) == times
 
 
-def test_a_recorded_call_seed_does_not_make_all_samples_one(tmp_path: Path) -> None:
-    run = recorded(Water(llm_client=instant_client(seed=7), tape=tmp_path / "w.tape", turns=1))
+def test_a_recorded_call_seed_does_not_make_all_samples_one(path: Path) -> None:
+    run = recorded(Water(llm_client=instant_client(seed=7), tape=path, turns=1))
     study = played(again(run, {}, samples=3, llm_client=instant_client(seed=7)))
     assert len({call.options["seed"] for call in asked(study)}) == 6
 

@@ -126,8 +126,7 @@ def client() -> LLMClient:
     return LLMClient(CONFIG.llm, backend)
 
 
-def test_a_recording_that_was_broken_off_goes_on_and_is_read(recorder: Any, tmp_path: Path) -> None:
-    path = tmp_path / "demo.tape"
+def test_a_recording_that_was_broken_off_goes_on_and_is_read(recorder: Any, path: Path) -> None:
     with Tape(path) as tape:
         recorded(Simulation(CONFIG, llm_client=client(), tape=tape), 3)
     with pytest.raises(ConfigError, match="no seed with the runs plain, mirrored, oil"):

@@ -105,11 +105,7 @@ def test_levels_may_have_labels() -> None:
         ({"llm.model": ["a", "b"]}, {}, "nothing called 'llm.model' to vary"),
         ({"factor": 2.0}, {}, "neither a list nor a mapping"),
         ({"factor": []}, {}, "is empty"),
-        (
-            {"factor": [1.0, math.nan]},
-            {},
-            "arm 'factor=nan': factor=nan is not finite; a",
-        ),
+        ({"factor": [1.0, math.nan]}, {}, "arm 'factor=nan': factor=nan is not finite; a"),
         ({"interventions": {"a": [{"turn": 9, "set": {}}]}}, {}, "turn 9 is never reached"),
         ({"taste": ["plain"]}, {"factor": -math.inf}, "factor=-inf is not finite; a tape"),
         ({"factor": [1.0, "much"]}, {}, "arm 'much': Water: factor"),
@@ -257,8 +253,7 @@ def test_an_edit_that_fits_a_later_prompt_only_is_played_and_one_that_fits_two_f
 
 
 @pytest.mark.parametrize(
-    ("edit", "warned"),
-    [(lambda text: text.replace("Yu are", "We are"), True), (kinder, False)],
+    ("edit", "warned"), [(lambda text: text.replace("Yu are", "We are"), True), (kinder, False)]
 )
 def test_an_edit_that_changes_nothing_is_warned_of(
     edit: Any, warned: bool, caplog: pytest.LogCaptureFixture

@@ -279,11 +279,7 @@ def test_a_fork_that_was_added_to_a_runs_tape_is_not_the_studys_run(path: Path) 
 
 @pytest.mark.parametrize(
     "changed",
-    [
-        {"turns": 5},
-        {"taste": "fine"},
-        {"vary": {"factor": {"factor=1": 1.5, "factor=2": 3.0}}},
-    ],
+    [{"turns": 5}, {"taste": "fine"}, {"vary": {"factor": {"factor=1": 1.5, "factor=2": 3.0}}}],
     ids=["turns", "what is fixed", "a level with the old label"],
 )
 def test_what_has_changed_is_played_anew_beside_what_is_there(changed: Any, path: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from builders import in_words, policy, rate_update, verdict
+from builders import in_words, played, policy, rate_update, verdict
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run._turn import Answer
@@ -142,9 +142,7 @@ def steady_config(**fields: Any) -> SimulationConfig:
 def make_recorded(path: Path, *, turns: int = 3, faulty: bool = False, **config: Any) -> Simulation:
     """Return a finished run on a new tape."""
     client = hash_client(HashBackend(faulty=faulty))
-    simulation = Simulation(steady_config(**config), llm_client=client, tape=path)
-    simulation.run(turns)
-    return simulation
+    return played(Simulation(steady_config(**config), llm_client=client, tape=path), turns)
 
 
 def asked(simulation: Simulation) -> list[ChatRequest]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import recorded
 from counter_kit import make_counter
 from journal_kit import MANIFEST, add_run, findings, lines_of, make_small
 from tape_kit import bytes_in
@@ -183,9 +184,7 @@ def test_no_verb_makes_a_tape_of_a_file_that_is_missing_or_empty(
 
 @pytest.mark.parametrize("name", ["a? b#c%20d.tape", "töpfe 磁带.tape", "x"])
 def test_a_tape_may_have_any_name_and_reading_leaves_no_trace(tmp_path: Path, name: str) -> None:
-    run = make_counter(tmp_path / name)
-    run.run(1)
-    run.close()
+    recorded(make_counter(tmp_path / name), 1)
     (tmp_path / f"{name}.lock").unlink()
     before = bytes_in(tmp_path)
     assert replay(tmp_path / name).turn_number == load(tmp_path / name).turn_number == 1
@@ -227,19 +226,17 @@ def test_nothing_is_written_through_a_tape_that_is_packed_or_for_reading_only(
     assert bytes_in(tmp_path) == before
 
 
-def test_a_run_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
-    tape = Tape(make_small(tmp_path / "x.tape"))
+def test_a_run_that_is_not_there_is_named_with_those_that_are(path: Path) -> None:
+    tape = Tape(make_small(path))
     for run in (0, 4, -1, True):
         with pytest.raises(TapeError, match=f"has no run {run}; it has: 1, 2, 3"):
             tape.run(run)
 
 
-def test_a_run_with_a_turn_missing_is_refused_by_the_gap(tmp_path: Path) -> None:
-    run = make_counter(tmp_path / "x.tape")
-    run.run(3)
-    run.close()
-    lines = [raw for raw in lines_of(tmp_path / "x.tape") if b'"is":"turn","turn":2' not in raw]
-    (tmp_path / "x.tape").write_bytes(b"".join(lines))
+def test_a_run_with_a_turn_missing_is_refused_by_the_gap(path: Path) -> None:
+    recorded(make_counter(path), 3)
+    lines = [raw for raw in lines_of(path) if b'"is":"turn","turn":2' not in raw]
+    path.write_bytes(b"".join(lines))
     for verb in (load, resume):
         with pytest.raises(TapeError, match=r"run 1 .* damaged: turn 3 follows turn 1; .*verify"):
-            verb(tmp_path / "x.tape")
+            verb(path)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from builders import played
 from journal_kit import run_program
 from tape_kit import (
     HashBackend,
@@ -34,9 +35,7 @@ from llmsim_lab.types import ChatRequest
 def uninterrupted(turns: int, **config: Any) -> Simulation:
     """The same run, on the same model, without a tape and without trouble."""
     client = hash_client(HashBackend(faulty=True))
-    simulation = Simulation(steady_config(**config), llm_client=client)
-    simulation.run(turns)
-    return simulation
+    return played(Simulation(steady_config(**config), llm_client=client), turns)
 
 
 def assert_same(run: Any, reference: Any) -> None:
@@ -103,9 +102,8 @@ def assert_paid_once(folder: Path) -> None:
 
 
 def test_a_run_whose_process_was_killed_before_its_first_turn_was_written_is_not_there(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
-    path = tmp_path / "x.tape"
     make_recorded(path, turns=0).close()
     path.write_bytes(path.read_bytes().partition(b'{"run":1,"is":"turn"')[0])
     with Tape(path) as tape:
@@ -126,7 +124,7 @@ def test_a_run_whose_process_was_killed_before_its_first_turn_was_written_is_not
     [(ValueError("a bug"), "failed: a bug"), (KeyboardInterrupt(), "interrupted")],
 )
 def test_an_exception_in_an_agent_costs_no_answer_twice(
-    tmp_path: Path, fault: BaseException, outcome: str
+    path: Path, fault: BaseException, outcome: str
 ) -> None:
     faults = [fault]
 
@@ -137,7 +135,7 @@ def test_an_exception_in_an_agent_costs_no_answer_twice(
         return simulation.rule(question)
 
     client = hash_client(HashBackend(faulty=True))
-    parts: Any = {"players": {"Syldavia": stumble}, "tape": tmp_path / "x.tape"}
+    parts: Any = {"players": {"Syldavia": stumble}, "tape": path}
     simulation = Simulation(steady_config(), llm_client=client, **parts)
     with pytest.raises(type(fault)):
         simulation.run(5)
@@ -155,11 +153,10 @@ def test_an_exception_in_an_agent_costs_no_answer_twice(
 
 @pytest.mark.parametrize("is_written", [False, True])
 def test_an_intervention_that_ctrl_c_met_is_neither_in_the_run_nor_on_its_tape(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:
     client = hash_client(HashBackend(faulty=True))
-    simulation = Simulation(steady_config(), llm_client=client, tape=tmp_path / "x.tape")
-    simulation.run(2)
+    simulation = played(Simulation(steady_config(), llm_client=client, tape=path), 2)
     whole = LiveRecorder.replace_turn
 
     def interrupted(*turn: Any) -> None:
@@ -173,7 +170,7 @@ def test_an_intervention_that_ctrl_c_met_is_neither_in_the_run_nor_on_its_tape(
         simulation.intervene(2, {"inflation": 1.0})
     simulation.run(1)
     assert_same(simulation, uninterrupted(3))
-    assert load(tmp_path / "x.tape").turns == simulation.turns
+    assert load(path).turns == simulation.turns
 
 
 # --- a full disk -------------------------------------------------------------------------------
@@ -194,11 +191,10 @@ def fills_up(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
 
 
 def test_a_full_disk_stops_the_run_with_a_way_out_and_costs_only_what_was_in_flight(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, client = tmp_path / "x.tape", hash_client(HashBackend(faulty=True))
-    simulation = Simulation(steady_config(), llm_client=client, tape=path)
-    simulation.run(2)
+    client = hash_client(HashBackend(faulty=True))
+    simulation = played(Simulation(steady_config(), llm_client=client, tape=path), 2)
     fills_up(monkeypatch, 3_000)
     with pytest.raises(TapeError, match=r"cannot write to the tape .*x\.tape.*make room"):
         simulation.run(3)
@@ -242,21 +238,21 @@ class Failing(HashBackend):
     [("agent", ConnectionError("gone"), False), ("engine", "no JSON", True)],
 )
 def test_failed_calls_are_made_anew_and_answered_ones_are_not(
-    tmp_path: Path, component: str, failure: BaseException | str, elsewhere: bool
+    path: Path, component: str, failure: BaseException | str, elsewhere: bool
 ) -> None:
     backend = Failing(component, "Aland", failure)
     client = hash_client(backend)
     # The engine is asked only about what was accepted, and this model's verdicts are arbitrary.
     config = steady_config(validator="none" if component == "engine" else "asked")
-    simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
+    simulation = Simulation(config, llm_client=client, tape=path)
     with pytest.raises(LLMFailureException):
         simulation.run(4)
-    outcome = Tape(tmp_path / "x.tape", read_only=True).run().outcome
+    outcome = Tape(path, read_only=True).run().outcome
     assert outcome.startswith(f"failed: {component}: ")  # type: ignore[union-attr]
     backend.broken = False
     if elsewhere:
         simulation.close()
-        simulation = resume(tmp_path / "x.tape", llm_client=client)
+        simulation = resume(path, llm_client=client)
     simulation.run(3)
     counts = Counter(map(identity, backend.requests))
     again = {
@@ -265,10 +261,9 @@ def test_failed_calls_are_made_anew_and_answered_ones_are_not(
         if r.site is not None and counts[identity(r)] > 1
     }
     assert again == {(component, "Aland")}
-    reference = Simulation(config, llm_client=hash_client())
-    reference.run(4)
+    reference = played(Simulation(config, llm_client=hash_client()), 4)
     assert_same(simulation, reference)
     assert simulation.tape is not None
     forgotten = [c for c in simulation.tape.calls(1, forgotten=True) if c.forgotten]
     assert len(forgotten) == 2
-    assert replay(tmp_path / "x.tape").turns == simulation.turns
+    assert replay(path).turns == simulation.turns

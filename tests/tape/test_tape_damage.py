@@ -149,9 +149,7 @@ def test_findings_are_at_most_a_thousand_and_hold_no_terminal_codes(small: Path)
 # --- the end cut off ---------------------------------------------------------------------------
 
 
-def test_cut_anywhere_in_its_last_lines_a_tape_is_the_one_without_that_line(
-    small: Path,
-) -> None:
+def test_cut_anywhere_in_its_last_lines_a_tape_is_the_one_without_that_line(small: Path) -> None:
     whole, lines = small.read_bytes(), lines_of(small)
     beside = small.with_name("small.tape.cut")
     kept = b"".join(lines[:-3])
@@ -197,15 +195,13 @@ def test_nothing_is_written_to_a_tape_that_is_damaged_before_its_end(small: Path
 # --- repair ------------------------------------------------------------------------------------
 
 
-def test_repair_keeps_of_each_run_what_is_before_its_first_fault(
-    small: Path, tmp_path: Path
-) -> None:
+def test_repair_keeps_of_each_run_what_is_before_its_first_fault(small: Path, path: Path) -> None:
     lines = lines_of(small)
     place = next(n for n, raw in enumerate(lines) if b'"no":6' in raw)
     lines[place] = lines[place].replace(b"3.3", b"4.4")
     named(small, lines)
     before = small.read_bytes()
-    target = tmp_path / "new.tape"
+    target = path
     assert repair(small, target) == {1: (2, 2), 2: (2, 2), 3: (3, 2)}
     assert small.read_bytes() == before
     assert findings(target) == []
@@ -214,24 +210,24 @@ def test_repair_keeps_of_each_run_what_is_before_its_first_fault(
         repair(small, target)
 
 
-def test_repair_leaves_out_runs_that_came_from_what_is_lost(small: Path, tmp_path: Path) -> None:
+def test_repair_leaves_out_runs_that_came_from_what_is_lost(small: Path, path: Path) -> None:
     lines = lines_of(small)
     lines[8] = lines[8].replace(b'"turn": 1', b'"turn": 0')
     named(small, lines)
-    assert repair(small, tmp_path / "new.tape") == {1: (2, 0), 2: (2, -1), 3: (3, -1)}
-    assert findings(tmp_path / "new.tape") == []
+    assert repair(small, path) == {1: (2, 0), 2: (2, -1), 3: (3, -1)}
+    assert findings(path) == []
 
 
 def test_repair_leaves_out_a_run_that_a_line_with_a_right_sum_spoils(
-    small: Path, tmp_path: Path
+    small: Path, path: Path
 ) -> None:
     lines = lines_of(small)
     spoilt = [raw.replace(b'"outcome":"done"', b'"outcome":NaN') for raw in lines[:-1]]
     text = lines[-4].replace(b'"long":"x', b'"long":"y')
     assert text != lines[-4]
     named(small, sealed([*spoilt[:-3], text, *spoilt[-3:], lines[-1]]))
-    assert repair(small, tmp_path / "new.tape") == {1: (2, 2), 2: (2, 2), 3: (3, -1)}
-    assert findings(tmp_path / "new.tape") == []
+    assert repair(small, path) == {1: (2, 2), 2: (2, 2), 3: (3, -1)}
+    assert findings(path) == []
 
 
 # --- prune and take ----------------------------------------------------------------------------
@@ -284,8 +280,7 @@ def test_a_run_is_copied_up_to_a_turn_with_its_turns_calls_and_parents(
         assert [info.id for info in repeated.runs()] == [1, again]
 
 
-def test_a_run_that_was_pruned_while_it_was_open_writes_nothing_more(tmp_path: Path) -> None:
-    path = tmp_path / "x.tape"
+def test_a_run_that_was_pruned_while_it_was_open_writes_nothing_more(path: Path) -> None:
     first, second = make_counter(path), make_counter(path)
     second.run(1)
     Tape(path).prune([2])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import played
 from counter_kit import counter_client, make_counter
 from journal_kit import lines_of, run_program
 from tape_text import sealed
@@ -30,10 +31,8 @@ CPU_S = 5.0
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """The lines of a run and its fork."""
     path = tmp_path_factory.mktemp("hostile") / "x.tape"
-    run = make_counter(path)
-    run.run(2)
-    branch = run.fork(1)
-    branch.run(1)
+    run = played(make_counter(path), 2)
+    branch = played(run.fork(1), 1)
     for one in (run, branch):
         one.close()
     return lines_of(path)
@@ -120,9 +119,8 @@ HARMLESS: dict[str, Edit] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_line_made_to_do_harm_is_named(recorded: list[bytes], tmp_path: Path, kind: str) -> None:
+def test_a_line_made_to_do_harm_is_named(recorded: list[bytes], path: Path, kind: str) -> None:
     edit, what = KINDS[kind]
-    path = tmp_path / "x.tape"
     path.write_bytes(b"".join(sealed(edit(recorded))))
     before, begun = path.read_bytes(), time.process_time()
     assert what in "\n".join(map(str, verify(path)))
@@ -133,9 +131,8 @@ def test_a_line_made_to_do_harm_is_named(recorded: list[bytes], tmp_path: Path, 
 
 @pytest.mark.parametrize("kind", HARMLESS)
 def test_what_a_model_or_a_user_may_write_is_sound(
-    recorded: list[bytes], tmp_path: Path, kind: str
+    recorded: list[bytes], path: Path, kind: str
 ) -> None:
-    path = tmp_path / "x.tape"
     path.write_bytes(b"".join(sealed(HARMLESS[kind](recorded))))
     if kind != "the highest number of a call":  # its turn names it by the one that it had
         assert verify(path) == []
@@ -157,8 +154,7 @@ LARGE: dict[str, Callable[[], list[bytes]]] = {
 
 
 @pytest.mark.process
-def test_large_files_take_bounded_time_and_memory(recorded: list[bytes], tmp_path: Path) -> None:
-    path = tmp_path / "x.tape"
+def test_large_files_take_bounded_time_and_memory(recorded: list[bytes], path: Path) -> None:
     path.write_bytes(b"".join(recorded))
     code = """
         import resource, time
@@ -208,12 +204,11 @@ def test_a_packed_tape_that_is_a_bomb_or_damaged_is_an_error(
 
 
 def test_a_template_that_would_take_gigabytes_is_named_by_every_verb(
-    recorded: list[bytes], tmp_path: Path
+    recorded: list[bytes], path: Path
 ) -> None:
     text = "{{ 'x'*3*10**9 }}"
     entry = {"name": "x", "text": f"## User\n\n{text}\n", "parent": None}
     prompts = json.dumps({"adder:Ann": entry | {"digest": digest_of("", text)}}).encode()
-    path = tmp_path / "x.tape"
     bare = (re.sub(rb'"prompts":("[0-9a-f]{16}"|\{\}),', b"", raw) for raw in recorded)
     lines = [raw.replace(b'"manifest":{', b'"manifest":{"prompts":%b,' % prompts) for raw in bare]
     path.write_bytes(b"".join(sealed(lines)))
@@ -279,7 +274,5 @@ def test_random_changes_raise_errors_of_ours_or_do_no_harm(
         with suppress(LabError), Tape(path, read_only=True) as tape:
             tape.copy([2], tmp_path / f"{seed}.tape")
         with suppress(LabError):
-            resumed = resume(path, 1, llm_client=counter_client())
-            resumed.run(1)
-            resumed.close()
+            played(resume(path, 1, llm_client=counter_client()), 1).close()
         assert time.process_time() - begun < CPU_S, seed

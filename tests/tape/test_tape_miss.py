@@ -16,6 +16,7 @@ from llmsim_lab.errors import TapeError, TapeMiss
 from llmsim_lab.models import Action, SimulationState
 from llmsim_lab.run import replay
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import verify
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.types import Attempt, CallSite, ChatRequest, Message
 
@@ -103,9 +104,9 @@ def test_one_call_more_than_was_recorded_ends_a_replay_that_asks_and_writes_noth
     assert (bytes_in(tmp_path), asked(Simulation(config, llm_client=never))) == (before, [])
 
 
-def test_a_turn_more_than_was_recorded_is_refused_with_the_way_out(tmp_path: Path) -> None:
-    make_recorded(tmp_path / "x.tape", turns=2)
-    replayed = replay(tmp_path / "x.tape")
+def test_a_turn_more_than_was_recorded_is_refused_with_the_way_out(path: Path) -> None:
+    make_recorded(path, turns=2)
+    replayed = replay(path)
     with pytest.raises(TapeError, match=r"ends at turn 2; turn 3 was not recorded.*fork"):
         replayed.run(1)
     assert replayed.turn_number == 2
@@ -119,14 +120,15 @@ def test_a_turn_more_than_was_recorded_is_refused_with_the_way_out(tmp_path: Pat
     ],
 )
 def test_a_turn_that_was_tampered_with_is_found_out_by_a_replay(
-    tmp_path: Path, part: str, name: str, complaint: str
+    path: Path, part: str, name: str, complaint: str
 ) -> None:
     def change(line: dict[str, Any]) -> dict[str, Any]:
         if line.get("is") == "turn" and line["turn"] == 2:
             {"row": line["row"], "noted": line["record"]["noted"]}[part][name] = 9
         return line
 
-    make_recorded(tmp_path / "x.tape", turns=2).close()
-    rewrite(tmp_path / "x.tape", change)
+    make_recorded(path, turns=2).close()
+    rewrite(path, change)
+    assert verify(path) == []  # its sums fit
     with pytest.raises(TapeError, match=complaint):
-        replay(tmp_path / "x.tape")
+        replay(path)

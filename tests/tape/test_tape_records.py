@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from builders import recorded
 from counter_kit import Addition, answer, counter_client
 from pydantic import BeforeValidator
 from tape_text import rewrite
@@ -39,10 +40,7 @@ class Keeping(Run[Kept]):
 def keeping(tmp_path: Path) -> Keeping:
     """A recorded run in which something stands in for Bob's answers."""
     client = counter_client(lambda asked: "no" if asked.site.agent == "Bob" else answer(asked))
-    made = Keeping(llm_client=client, tape=tmp_path / "x.tape")
-    made.run(2)
-    made.close()
-    return made
+    return recorded(Keeping(llm_client=client, tape=tmp_path / "x.tape"), 2)
 
 
 def test_what_refers_to_a_call_says_its_place(keeping: Keeping) -> None:
@@ -78,13 +76,13 @@ def put(*path: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
 )
 @pytest.mark.usefixtures("keeping")
 def test_a_record_is_read_strictly_by_its_types(
-    tmp_path: Path, change: Callable[[dict[str, Any]], None], fault: str
+    path: Path, change: Callable[[dict[str, Any]], None], fault: str
 ) -> None:
     def edit(line: dict[str, Any]) -> dict[str, Any]:
         if line.get("is") == "turn" and line["turn"] == 1:
             change(line["record"])
         return line
 
-    rewrite(tmp_path / "x.tape", edit)
+    rewrite(path, edit)
     with pytest.raises(TapeError, match=rf"turn 1 (of run 1 )?on the tape .*is damaged: .*{fault}"):
-        load(tmp_path / "x.tape")
+        load(path)

@@ -11,9 +11,9 @@ from llmsim_lab.run import load, replay
 
 
 def test_rules_models_their_faults_shocks_and_interventions_replay_to_the_last_bit(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=6, faulty=True)
+    simulation = make_recorded(path, turns=6, faulty=True)
     statuses = {status for turn in simulation.turns for status in turn.statuses}
     assert {"ok", "repaired"} <= statuses <= {"ok", "repaired", "fallback"}
     assert simulation.tape is not None
@@ -22,8 +22,8 @@ def test_rules_models_their_faults_shocks_and_interventions_replay_to_the_last_b
     assert {answer.call is None for answer in simulation.turns[1].answers} == {True, False}
     assert [len(turn.interventions) for turn in simulation.turns][:5] == [0, 0, 2, 0, 0]
     before = len(asked(simulation))
-    replayed = replay(tmp_path / "x.tape")
-    assert replayed.turns == simulation.turns == load(tmp_path / "x.tape").turns
+    replayed = replay(path)
+    assert replayed.turns == simulation.turns == load(path).turns
     for same in ("state", "calls"):
         assert getattr(replayed, same) == getattr(simulation, same)
     for frame in ("to_frame", "decisions"):

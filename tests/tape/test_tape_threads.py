@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import played
 from journal_kit import ask, begun
 from tape_kit import HashBackend, content, hash_client, make_recorded, repeated, steady_config
 
@@ -48,13 +49,11 @@ def threaded(client: LLMClient) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("hasty")
-def test_agents_that_answer_from_threads_are_recorded_and_replay(tmp_path: Path) -> None:
-    path, config = tmp_path / "x.tape", steady_config(nations=NATIONS, players={})
+def test_agents_that_answer_from_threads_are_recorded_and_replay(path: Path) -> None:
+    config = steady_config(nations=NATIONS, players={})
     client = hash_client(HashBackend(delay_s=0.01, faulty=True))
-    run = Simulation(config, players=threaded(client), llm_client=client, tape=path)
-    run.run(3)
-    alone = Simulation(config, llm_client=hash_client(HashBackend(faulty=True)))
-    alone.run(3)
+    run = played(Simulation(config, players=threaded(client), llm_client=client, tape=path), 3)
+    alone = played(Simulation(config, llm_client=hash_client(HashBackend(faulty=True))), 3)
     assert [turn.state for turn in run.turns] == [turn.state for turn in alone.turns]
     assert verify(path) == []
     assert repeated(Tape(path, read_only=True), 1) == []
@@ -63,8 +62,8 @@ def test_agents_that_answer_from_threads_are_recorded_and_replay(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("hasty")
-def test_equal_questions_from_threads_are_each_a_sample_of_its_own(tmp_path: Path) -> None:
-    recorder = begun(Tape(tmp_path / "x.tape"))
+def test_equal_questions_from_threads_are_each_a_sample_of_its_own(path: Path) -> None:
+    recorder = begun(Tape(path))
 
     def answer(number: int) -> None:
         ask(recorder, "How much?", reply=ChatReply(text=str(number)))
@@ -77,16 +76,13 @@ def test_equal_questions_from_threads_are_each_a_sample_of_its_own(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("hasty")
-def test_runs_of_one_process_share_a_tape_while_others_read_it(tmp_path: Path) -> None:
-    path = tmp_path / "x.tape"
+def test_runs_of_one_process_share_a_tape_while_others_read_it(path: Path) -> None:
     make_recorded(path, turns=1).close()
     done, read = threading.Event(), []
 
     def play(seed: int) -> Simulation:
         client = hash_client(HashBackend(delay_s=0.002, faulty=True))
-        run = Simulation(steady_config(seed=seed), llm_client=client, tape=path)
-        run.run(3)
-        return run
+        return played(Simulation(steady_config(seed=seed), llm_client=client, tape=path), 3)
 
     def look() -> None:
         while not done.is_set():
@@ -113,10 +109,7 @@ def test_runs_of_one_process_share_a_tape_while_others_read_it(tmp_path: Path) -
         assert replay(path, run.run_id).turns == run.turns
 
 
-def test_a_run_that_another_process_continued_meanwhile_is_refused_with_words(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "x.tape"
+def test_a_run_that_another_process_continued_meanwhile_is_refused_with_words(path: Path) -> None:
     first = make_recorded(path, turns=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_journal, "_open", {})  # it opens the file anew, as another process does
@@ -125,7 +118,6 @@ def test_a_run_that_another_process_continued_meanwhile_is_refused_with_words(
         with pytest.raises(TapeError, match=r"continued elsewhere meanwhile; resume\('.*', 1\) c"):
             goes_on()
     first.close()
-    second = resume(path, llm_client=hash_client())
-    second.run(1)
+    second = played(resume(path, llm_client=hash_client()), 1)
     assert (second.turn_number, load(path).turns) == (3, second.turns)
     assert verify(path) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import in_words, policy, verdict
+from builders import in_words, played, policy, recorded, verdict
 from tape_kit import HashBackend, asked, content, hash_client, make_recorded, steady_config
 
 import llmsim_lab
@@ -24,9 +24,9 @@ from llmsim_lab.types import ChatRequest
 # --- the manifest ------------------------------------------------------------------------------
 
 
-def test_a_manifest_says_all_that_a_run_depends_on(tmp_path: Path) -> None:
-    simulation = make_recorded(tmp_path / "x.tape", turns=1)
-    info = Tape(tmp_path / "x.tape").run()
+def test_a_manifest_says_all_that_a_run_depends_on(path: Path) -> None:
+    simulation = make_recorded(path, turns=1)
+    info = Tape(path).run()
     manifest = dict(info.manifest)
     own = {"package": version("llmsim-lab"), "python": platform.python_version()}
     own |= {"platform": platform.platform(), "seed": 11, "given": []}
@@ -49,28 +49,24 @@ def test_a_manifest_says_all_that_a_run_depends_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("other", "what"), [({"name": "b"}, "name"), ({"digest": None}, "digest")])
 def test_another_model_does_not_go_on_with_a_run_and_leaves_no_mark_on_it(
-    tmp_path: Path, other: dict[str, Any], what: str
+    path: Path, other: dict[str, Any], what: str
 ) -> None:
-    make_recorded(tmp_path / "x.tape", turns=1).close()
+    make_recorded(path, turns=1).close()
     backend = HashBackend(**other)
-    resumed = resume(tmp_path / "x.tape", llm_client=hash_client(backend))
+    resumed = resume(path, llm_client=hash_client(backend))
     with pytest.raises(TapeError, match=rf"another model: its {what} is.*fork the run"):
         resumed.run(1)
     assert (backend.requests, resumed.turn_number) == ([], 1)
-    assert Tape(tmp_path / "x.tape").run().outcome == "done"
+    assert Tape(path).run().outcome == "done"
     resumed.close()
-    branch = fork(tmp_path / "x.tape", llm_client=hash_client(backend))
-    branch.run(1)
+    branch = played(fork(path, llm_client=hash_client(backend)), 1)
     assert branch.turn_number == 2
 
 
-def test_a_resumed_run_asks_with_the_recorded_settings(tmp_path: Path) -> None:
+def test_a_resumed_run_asks_with_the_recorded_settings(path: Path) -> None:
     client = hash_client(temperature=0.2, options={"top_k": 5})
-    first = Simulation(steady_config(), llm_client=client, tape=tmp_path / "x.tape")
-    first.run(1)
-    first.close()
-    resumed = resume(tmp_path / "x.tape", llm_client=hash_client(temperature=1.5))
-    resumed.run(1)
+    recorded(Simulation(steady_config(), llm_client=client, tape=path), 1)
+    resumed = played(resume(path, llm_client=hash_client(temperature=1.5)), 1)
     options = asked(resumed)[-1].options
     assert (options["temperature"], options["top_k"]) == (0.2, 5)
 
@@ -81,8 +77,7 @@ def test_a_resumed_run_asks_with_the_recorded_settings(tmp_path: Path) -> None:
 def test_a_run_forks_into_another_file_with_a_copy_of_what_it_came_from(tmp_path: Path) -> None:
     root = make_recorded(tmp_path / "x.tape")
     before = (tmp_path / "x.tape").read_bytes()
-    branch = root.fork(1, llm_client=hash_client(HashBackend()), to=tmp_path / "y.tape")
-    branch.run(1)
+    branch = played(root.fork(1, llm_client=hash_client(HashBackend()), to=tmp_path / "y.tape"), 1)
     branch.close()
     assert (tmp_path / "x.tape").read_bytes() == before
     recorded = (tmp_path / "y.tape").read_bytes()
@@ -100,12 +95,12 @@ def test_a_run_forks_into_another_file_with_a_copy_of_what_it_came_from(tmp_path
     assert not (tmp_path / "z.tape").exists()
 
 
-def test_a_turn_that_was_not_played_cannot_be_forked_from(tmp_path: Path) -> None:
-    make_recorded(tmp_path / "x.tape", turns=2).close()
+def test_a_turn_that_was_not_played_cannot_be_forked_from(path: Path) -> None:
+    make_recorded(path, turns=2).close()
     for turn in (-1, 3):
         with pytest.raises(ConfigError, match=f"turn={turn} must be a whole number, 0 to 2"):
-            fork(tmp_path / "x.tape", turn=turn)
-    assert len(Tape(tmp_path / "x.tape", read_only=True)) == 1
+            fork(path, turn=turn)
+    assert len(Tape(path, read_only=True)) == 1
 
 
 # --- untrusted tapes ---------------------------------------------------------------------------
@@ -114,7 +109,7 @@ HOSTILE = ("{{ 7 * 7 }} {% raw %} {{ ''.__class__ }}", "\x1b[2JA\u202eB\x00C\r\n
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_text_is_text_and_comes_back_as_it_was(tmp_path: Path, text: str) -> None:
+def test_hostile_text_is_text_and_comes_back_as_it_was(path: Path, text: str) -> None:
     def reply(request: ChatRequest) -> Any:
         assert request.site is not None
         if request.site.component == "agent":
@@ -124,12 +119,11 @@ def test_hostile_text_is_text_and_comes_back_as_it_was(tmp_path: Path, text: str
     backend = ScriptedBackend(reply, name=text)
     client = LLMClient(LLMConfig(retry_wait_s=0, max_text_chars=None, num_ctx=100_000), backend)
     config = in_words(name=text, nations=[f"N {text[:99]}".strip()])
-    simulation = Simulation(config, llm_client=client, tape=tmp_path / "x.tape")
-    simulation.run(2)
-    replayed = replay(tmp_path / "x.tape")
+    simulation = played(Simulation(config, llm_client=client, tape=path), 2)
+    replayed = replay(path)
     assert replayed.turns == simulation.turns
     assert replayed.turns[1].answers[0].reasoning == text.strip()
-    with Tape(tmp_path / "x.tape", read_only=True) as tape:
+    with Tape(path, read_only=True) as tape:
         assert (tape.run().name, tape.run().manifest["model"]["name"]) == (text, text)
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", str(tape.tree()))
 

@@ -28,10 +28,10 @@ def recorder(tmp_path: Path) -> LiveRecorder:
 # --- once ----------------------------------------------------------------------------------------
 
 
-def test_what_calls_share_is_on_the_tape_once(tmp_path: Path) -> None:
+def test_what_calls_share_is_on_the_tape_once(path: Path) -> None:
     nations = [f"Nation {number}" for number in range(9)]
-    make_recorded(tmp_path / "x.tape", nations=nations).close()
-    lines = [read_line(raw) for raw in (tmp_path / "x.tape").read_bytes().splitlines(keepends=True)]
+    make_recorded(path, nations=nations).close()
+    lines = [read_line(raw) for raw in path.read_bytes().splitlines(keepends=True)]
     calls = [line for line in lines if line.get("is") == "call"]
     assert len(calls) > 50
     assert len({line["origin"][0] for line in calls}) == 3

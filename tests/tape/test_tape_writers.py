@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import played, recorded
 from counter_kit import answer, counter_client, make_counter
 from journal_kit import add_run, findings, hear, make_small, program, run_program, tell
 
@@ -67,14 +68,13 @@ def test_a_second_writer_is_told_which_process_writes_and_readers_read(small: Pa
 
 
 @pytest.mark.process
-def test_processes_that_make_a_tape_at_the_same_time_get_the_same_one(tmp_path: Path) -> None:
+def test_processes_that_make_a_tape_at_the_same_time_get_the_same_one(path: Path) -> None:
     code = """
         from llmsim_lab.tape import Tape
         print("ready", flush=True)
         sys.stdin.readline()
         print(Tape(sys.argv[1]).journal.index.head)
     """
-    path = tmp_path / "x.tape"
     with ExitStack() as stack:
         children = [stack.enter_context(program(code, path)) for _ in range(2)]
         assert [hear(child) for child in children] == ["ready\n"] * 2
@@ -131,18 +131,16 @@ def test_a_forked_child_neither_writes_nor_keeps_the_lock(small: Path) -> None:
 
 
 def test_a_second_simulation_of_this_process_hears_of_the_first_and_close_lets_it_in(
-    tmp_path: Path,
+    path: Path,
 ) -> None:
-    first = make_counter(tmp_path / "x.tape")
-    first.run(1)
+    first = played(make_counter(path), 1)
     with pytest.raises(TapeError, match=r"another simulation of this process.*close\(\) it"):
-        resume(tmp_path / "x.tape", llm_client=counter_client())
+        resume(path, llm_client=counter_client())
     first.close()
-    second = resume(tmp_path / "x.tape", llm_client=counter_client())
-    second.run(1)
+    second = played(resume(path, llm_client=counter_client()), 1)
     with pytest.raises(TapeError, match=r"was closed by this simulation, or pruned; resume\("):
         first.run(1)
-    assert replay(tmp_path / "x.tape").turns == second.turns
+    assert replay(path).turns == second.turns
 
 
 # --- another file in its place -----------------------------------------------------------------
@@ -173,9 +171,8 @@ SWAPS: list[tuple[Callable[[Path, bytes], object], str]] = [
 @pytest.mark.parametrize("when", ["in a turn", "between turns", "when it is read in a turn"])
 @pytest.mark.parametrize(("swap", "size"), SWAPS)
 def test_a_tape_with_another_file_in_its_place_is_an_error_and_that_file_is_not_written_to(
-    tmp_path: Path, swap: Callable[[Path, bytes], None], size: str, when: str
+    path: Path, swap: Callable[[Path, bytes], None], size: str, when: str
 ) -> None:
-    path = tmp_path / "x.tape"
     there: list[bytes | None] = []
 
     def swapped() -> None:
@@ -191,8 +188,7 @@ def test_a_tape_with_another_file_in_its_place_is_an_error_and_that_file_is_not_
                     simulation.tape.runs()  # type: ignore[union-attr]
         return answer(request)
 
-    simulation = make_counter(path, replies=reply)
-    simulation.run(1)
+    simulation = played(make_counter(path, replies=reply), 1)
     if when == "between turns":
         swapped()
     what = "it was deleted, replaced, overwritten or renamed.* open it again, or put the first back"
@@ -219,9 +215,7 @@ def test_a_user_who_may_only_read_replays_and_is_told_so_when_writing(shared: Pa
     paths = [shared / "file" / "x.tape", shared / "folder" / "x.tape"]
     for path, mode in zip(paths, (0o777, 0o555), strict=True):
         path.parent.mkdir()
-        run = make_counter(path)
-        run.run(2)
-        run.close()
+        recorded(make_counter(path), 2)
         path.with_name("x.tape.lock").unlink()
         path.chmod(0o444)
         path.parent.chmod(mode)

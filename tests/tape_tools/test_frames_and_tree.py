@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import answer, in_words, make_client, make_config, make_simulation
+from builders import answer, in_words, make_client, make_config, make_simulation, played
 from tape_text import changed_manifest, rewrite
 
 from llmsim_lab.errors import TapeError
@@ -24,8 +24,7 @@ from llmsim_lab.tape._changes import indented
 def record_family(path: Path, *, name: str = "economy") -> Path:
     """Record run 1, three turns; run 2, its fork at turn 1; run 3, a fork of that one; close."""
     config = in_words(name=name, nations=("Aland", "Borduria"), turns=3, start_at="1979Q3")
-    first = Simulation(config, llm_client=make_client(answer), tape=path)
-    first.run()
+    first = played(Simulation(config, llm_client=make_client(answer), tape=path))
     second = first.fork(1, prompt=first.prompt("agent_policy").replace("ONE", "exactly one"))
     second.run(3)
     third = second.fork(intervene=[{"turn": 4, "set": {"shock.supply": 2}, "note": "oil"}])
@@ -92,20 +91,15 @@ def test_a_comparison_goes_by_the_turns_of_the_lines_and_needs_a_number_that_bot
         Tape(copied).turns_frame(1)
 
 
-def test_a_fork_from_before_its_parents_own_fork_shares_only_the_turns_before(
-    tmp_path: Path,
-) -> None:
+def test_a_fork_from_before_its_parents_own_fork_shares_only_the_turns_before(path: Path) -> None:
     made = make_simulation()
-    first = Simulation(made.config, llm_client=made.llm_client, tape=tmp_path / "forks.tape")
-    first.run(4)
-    second = first.fork(3)
-    second.run(1)
-    third = second.fork(1, intervene=[{"turn": 1, "set": {"inflation": 9}}])
-    third.run(1)
-    frame = Tape(tmp_path / "forks.tape").turns_frame(3)
+    first = played(Simulation(made.config, llm_client=made.llm_client, tape=path), 4)
+    second = played(first.fork(3), 1)
+    third = played(second.fork(1, intervene=[{"turn": 1, "set": {"inflation": 9}}]), 1)
+    frame = Tape(path).turns_frame(3)
     assert frame["turn"].tolist() == [0, 1, 2]
     assert frame.equals(third.to_frame())
-    assert replay(tmp_path / "forks.tape", 3).turns == third.turns
+    assert replay(path, 3).turns == third.turns
 
 
 def test_the_tree_shows_what_came_from_what(family: Path) -> None:
@@ -121,12 +115,11 @@ def test_the_tree_shows_what_came_from_what(family: Path) -> None:
     ]
 
 
-def test_branches_beside_each_other_are_told_apart_and_rules_have_no_model(tmp_path: Path) -> None:
-    first = Simulation(make_config(name="rule"), tape=tmp_path / "rules.tape")
-    first.run(1)
+def test_branches_beside_each_other_are_told_apart_and_rules_have_no_model(path: Path) -> None:
+    first = played(Simulation(make_config(name="rule"), tape=path), 1)
     first.fork(0).fork(0)
     first.fork(1)
-    _, *lines = Tape(tmp_path / "rules.tape").tree().splitlines()
+    _, *lines = Tape(path).tree().splitlines()
     forks = [("   2", 0), ("      3", 0), ("   4", 1)]
     assert lines == ["1 rule · run · turns 1 to 1 · done · no model"] + [
         f"{place} rule · fork at turn {turn} · no turn yet · open · no model"

@@ -101,9 +101,7 @@ def test_an_interrupt_stops_the_work_before_it_is_raised() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
-def test_work_that_ends_the_program_is_heard_of_and_the_loop_lives_on(
-    error: BaseException,
-) -> None:
+def test_work_that_ends_the_program_is_heard_of_and_the_loop_lives_on(error: BaseException) -> None:
     with pytest.raises(type(error)):
         run_sync(gather_all([fail(error), give(1, 60)]))
     assert run_sync(give(7)) == 7

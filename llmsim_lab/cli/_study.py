@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 from pydantic import Field
@@ -24,18 +25,20 @@ class StudyFile(Settings):
         study: its name; the file's if not given.
         world: ``economic``, ``social``, ``crisis``, or ``pot.py:PublicGoods``, relative to the
             file.
-        config: the world's configuration, as in a run's file; its parameters are fixed.
         vary: levels by factor.
-        fixed: what is the same in all arms.
+        fixed: what is the same in all arms: parameters of the world, players, prompts.
         seeds, turns, outcome: as ``Study`` takes them.
         model: of arms that name none, as ``connect`` takes it.
         tape: the folder of its runs, relative to the file; beside it and called like it if not
             given.
     """
 
+    gone: ClassVar[Mapping[str, str]] = {
+        "config": "write its parameters below fixed:, and its model as model:",
+        "aa": "vary: {replicate: [0, 1]} plays the same twice, with other answers",
+    }
     study: str = ""
     world: Annotated[str, Field(min_length=1)]
-    config: dict[str, Any] | None = None
     vary: dict[str, list[Any] | dict[str, Any]] = Field(default_factory=dict)
     fixed: dict[str, Any] = Field(default_factory=dict)
     seeds: int | list[int] = 20
@@ -106,12 +109,7 @@ def _arguments(path: Path, described: StudyFile, source: YamlFile) -> dict[str, 
     for name in described.fixed.keys() & given.keys():
         what = f"stands at the top of the file, {name}: ..., not among what is fixed"
         raise ConfigError(source.fault(("fixed", name), what))
-    # In Python a study is given its client; here the world's configuration may name the model.
-    config = dict(described.config or {})
-    llm = dict(config.pop("llm", None) or {})
-    named = llm.pop("model", None)
-    given["llm_client"] = described.model or named
-    return {**config, **({"llm": llm} if llm else {}), **described.fixed, **given}
+    return {**described.fixed, **given}
 
 
 def _world(path: Path, described: StudyFile, source: YamlFile) -> Any:

@@ -179,7 +179,7 @@ class Run(Generic[StateT]):
         self._seats: dict[str, None] = {}
         self._quiet = False  # in a study, which has warned of the same thing in an earlier run
         self._session = Session()
-        self._listeners: list[Callable[[Turn], object]] = []
+        self._listeners: dict[object, Callable[[Turn], object]] = {}
         self._stepping = False  # while a turn is played: no second one, and no change under it
         self._purse: Purse | None = None
         self._told_to_reach = 0
@@ -375,7 +375,7 @@ class Run(Generic[StateT]):
         """Every model call so far, oldest first, whoever made it."""
         return [call for turn in self.turns for call in turn.calls]
 
-    def listen(self, callback: Callable[[Turn], object]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[Turn], object]) -> Callable[[], object]:
         """Register a callback for each turn played from now on, whoever plays it.
 
         Args:
@@ -385,12 +385,9 @@ class Run(Generic[StateT]):
         Returns:
             A function that removes the callback; harmless if called again.
         """
-        self._listeners.append(callback)
-
-        def stop() -> None:
-            self._listeners = [it for it in self._listeners if it is not callback]
-
-        return stop
+        key = object()
+        self._listeners[key] = callback
+        return partial(self._listeners.pop, key, None)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the run as a frame, one row a turn, the initial state first.
@@ -498,7 +495,8 @@ class Run(Generic[StateT]):
             raise
         finally:
             self._stepping = False
-        for callback in tuple(self._listeners):  # which may remove itself, or register another
+        # One may remove itself, or register another.
+        for callback in tuple(self._listeners.values()):
             callback(turn)
         return turn
 

@@ -464,7 +464,7 @@ class Study:
         if (task := self._task) is not None:
             task.get_loop().call_soon_threadsafe(task.cancel)
 
-    def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[], object]) -> Callable[[], object]:
         """Register a callback for what changes as the study is played.
 
         Args:
@@ -474,13 +474,9 @@ class Study:
         Returns:
             A function that removes the callback.
         """
-        mine = object()
-        self._listeners[mine] = callback
-
-        def forget() -> None:
-            self._listeners.pop(mine, None)
-
-        return forget
+        key = object()
+        self._listeners[key] = callback
+        return partial(self._listeners.pop, key, None)
 
     def _tell(self) -> None:
         for callback in list(self._listeners.values()):

@@ -96,12 +96,8 @@ def test_ctrl_c_keeps_what_is_done_and_run_continues(
     assert "5 runs to play (1 done already)" in out
 
 
-@pytest.mark.parametrize(
-    "named", ["model: ollama:llama3.2\n", "config: {llm: {model: 'ollama:llama3.2'}}\n"]
-)
-def test_the_model_is_asked_that_is_named(
-    lab: Run, named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_model_is_asked_that_is_named(lab: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = "model: ollama:llama3.2\n"
     Path("plan.yaml").write_text(PLAN.replace("fixed: {players: random}\n", "") + named)
     with FakeOllama(reply={"amount": 2, "reasoning": "So.", "confidence": 0.5}) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.host)
@@ -138,7 +134,11 @@ def test_failed_runs_end_it_with_status_1_and_are_named(lab: Run) -> None:
         (RULES.replace("turns: 2", "turns: many"), "line 8: turns: Input should be a valid"),
         (RULES.replace("economic", "econmic"), "line 1: world: no kind of simulation"),
         (RULES.replace("economic", "nope.py:X"), "line 1: world: there is no file nope.py"),
-        (RULES + "config: {trns: 2}\n", "Simulation has nothing called 'trns'"),
+        (
+            RULES.replace("  nations:", "  trns: 2\n  nations:"),
+            "Simulation has nothing called 'trns'",
+        ),
+        (RULES + "config: {turns: 2}\n", "config: write its parameters below fixed:"),
         (RULES.replace("  nations:", "  seeds: 3\n  nations:"), "line 3: fixed.seeds: stands at"),
         ("vary: {}\n", "world: Field required"),
     ],

@@ -325,7 +325,8 @@ class ChildProcess:
         with suppress(subprocess.TimeoutExpired):  # its connection breaks a moment before it ends
             self._process.wait(timeout=_EXIT_S)
         code = self._process.returncode
-        how = _ENDINGS.get(code, f"exit status {code}" if code >= 0 else f"signal {-code}")
+        other = f"exit status {code}" if (code or 0) >= 0 else f"signal {-code}"
+        how = _ENDINGS.get(code, other)
         self._printed.seek(0)
         text = self._printed.read().decode(errors="replace")
         last = " ".join(printable(text, keep="\n").split())[-_SHOWN_CHARS:]

@@ -664,7 +664,7 @@ class Run(Generic[StateT]):
         known = simulation.turns
         simulation.turns, session.shared = known[: last + 1], known[last + 1 :]
         try:
-            # Whatever ``done`` says: somebody may have stepped the recorded run on by hand.
+            # Whatever ``done`` says: the recorded run may have been stepped on by hand.
             run_sync(play_turns(simulation, last - simulation.turn_number, beyond_done=True))
         except TapeError as error:
             if changed := _code_changes(info, simulation):

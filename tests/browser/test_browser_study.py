@@ -72,7 +72,7 @@ def test_prompts_are_edited_checked_asked_and_compared(lab: LabPage) -> None:
     expect(output.get_by_role("alert")).to_contain_text("the run gives this prompt no such value")
     notebook.check_looks(COMPARER, "prompts_wrong")
     for _ in range(len(" {{ wealth }}")):
-        page.keyboard.press("Backspace")
+        text.press("Backspace")
     expect(output.get_by_role("alert")).to_have_count(0)
     output.locator("summary", has_text="As it is sent after turn 0").last.click()
     expect(output.get_by_role("group", name="Prompt")).to_contain_text("You are Ann, plain.")

@@ -635,7 +635,7 @@ class Run(Generic[StateT]):
     @classmethod
     def replay(
         cls, tape: Tapes, run: int | None = None, *, turns: int | None = None, **given: Any
-    ) -> AnyRun:
+    ) -> Self:
         """Play a recorded run again from the tape alone; no model is asked, nothing is written.
 
         The code runs as it did; every call is answered from the tape, and every turn is compared
@@ -658,7 +658,7 @@ class Run(Generic[StateT]):
         info = tape.run(run)
         wanted = info.turns if turns is None else turns
         last = whole_number("turns", wanted, least=0, most=info.turns)
-        simulation = _rebuild(tape, info, cls, None, given, up_to=info.fork_turn or 0)
+        simulation: Self = _rebuild(tape, info, cls, None, given, up_to=info.fork_turn or 0)
         simulation._session = session = Replaying(tape, info.id, tape.turn_lines(info.id))
         # A fork's turns up to there are its parent's, which another run played: not again.
         known = simulation.turns
@@ -673,7 +673,7 @@ class Run(Generic[StateT]):
         return simulation
 
     @classmethod
-    def load(cls, tape: Tapes, run: int | None = None, **given: Any) -> AnyRun:
+    def load(cls, tape: Tapes, run: int | None = None, **given: Any) -> Self:
         """Return a recorded run to look at: its turns, frames and decisions; nothing is played.
 
         Args:
@@ -682,7 +682,8 @@ class Run(Generic[StateT]):
             given: as for ``replay``.
         """
         tape = _reading(tape)
-        return _load(tape, tape.run(run), None, given, cls)
+        loaded: Self = _load(tape, tape.run(run), None, given, cls)
+        return loaded
 
     @classmethod
     def resume(
@@ -692,7 +693,7 @@ class Run(Generic[StateT]):
         *,
         llm_client: LLMClient | None = None,
         **given: Any,
-    ) -> AnyRun:
+    ) -> Self:
         """Return a run ready to continue after its last whole turn, on the same tape.
 
         Calls that the broken turn had been answered are not made again. ``run()`` plays as many
@@ -710,7 +711,7 @@ class Run(Generic[StateT]):
         """
         tape = existing_tape(tape)
         info = tape.run(run)
-        simulation = _rebuild(tape, info, cls, llm_client, given, live=True)
+        simulation: Self = _rebuild(tape, info, cls, llm_client, given, live=True)
         if changed := _code_changes(info, simulation):
             reason = f"{changed}, so the turns to come are played by other code than those before"
             way_out = f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew"
@@ -727,7 +728,7 @@ class Run(Generic[StateT]):
         llm_client: LLMClient | None = None,
         to: str | Path | None = None,
         **given: Any,
-    ) -> AnyRun:
+    ) -> Self:
         """Return a new run with a recorded one's configuration and prompts, at its first turn.
 
         All calls will be fresh ones: another sample of the same run, beside it on the tape. What
@@ -749,7 +750,8 @@ class Run(Generic[StateT]):
             # Else a server that keeps to its seeds would give the same answers: not a sample.
             used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
             simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
-        return record(simulation, tape, verb="rerun", parent=info.id)
+        again: Self = record(simulation, tape, verb="rerun", parent=info.id)
+        return again
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -1048,7 +1050,8 @@ def _check_world(cls: type[Run]) -> None:
 
 # --- recorded runs of any class -------------------------------------------------------------------
 
-replay, load, resume, rerun = Run.replay, Run.load, Run.resume, Run.rerun
+_any: Any = Run  # of which class a tape's run is, no type checker knows
+replay, load, resume, rerun = _any.replay, _any.load, _any.resume, _any.rerun
 
 
 def fork(

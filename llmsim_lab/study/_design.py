@@ -164,7 +164,7 @@ class World:
         """Return the place in the configuration that a name stands for."""
         fields = self.cls.config_type.model_fields
         own = {**_OWN, "replicate": "samples="} if self.again else _OWN
-        if name in own:
+        if name in own and (name not in fields or name in WorldConfig.model_fields):
             raise ConfigError(f"{name!r} is not a factor; a study takes {own[name]}")
         path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
         settings = LLMConfig.model_fields.keys() - {"model"}  # a factor of that name is the client
@@ -172,7 +172,9 @@ class World:
             return path
         known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
         known += [*_SPECIAL, *["replicate"] * (not self.again), *(f"llm.{it}" for it in settings)]
-        near = closest(name, _OWN) or among(name if path[0] == "llm" else path[0], known)
+        meant = name if path[0] == "llm" else str(path[0])
+        near = "" if closest(meant, known) else closest(name, _OWN)
+        near = near or among(meant, known)
         raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{near}")
 
     def arms(self) -> list[Arm]:
@@ -364,7 +366,7 @@ class World:
 
 def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
     """Return a configuration with what is fixed; a parameter without default need not be in it."""
-    fields = config_type.model_fields.keys() - {*_SPECIAL, *_OWN}
+    fields = config_type.model_fields.keys() - {*_SPECIAL}
     own = {name: value for name, value in fixed.items() if name in fields}
     try:
         return config_type(**own)

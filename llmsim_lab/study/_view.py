@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -93,5 +94,6 @@ def _charts(study: Any, outcome: str) -> dict[str, Any]:
 
 def _listed(frame: Any) -> list[list[Any]]:
     """Return a frame's rows; None for numbers that are not known."""
-    rows: list[list[Any]] = frame.astype(object).where(frame.notna(), None).to_numpy().tolist()
+    known = frame.replace([math.inf, -math.inf], math.nan)  # no JSON has infinite ones
+    rows: list[list[Any]] = known.astype(object).where(known.notna(), None).to_numpy().tolist()
     return rows

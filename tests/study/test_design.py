@@ -159,6 +159,15 @@ def test_a_nested_setting_is_named_by_its_path_and_reaches_the_model() -> None:
     assert config_in(study, "llm.temperature=0.9").llm.temperature == 0.9
 
 
+class Named(Water):
+    outcome: str = "blue"
+
+
+def test_a_parameter_may_have_the_name_of_a_setting_of_studies() -> None:
+    study = played(study_of(Named, {"outcome": ["blue", "red"]}))
+    assert config_in(study, "red").outcome == "red"
+
+
 class Fields(Settings):
     size: float = 1.0
     wet: bool = False

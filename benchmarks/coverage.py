@@ -191,9 +191,8 @@ def covered(
     effect, hits, offered = Effect(contrast="", outcome="", speaks_of=speaks_of), 0, 0
     for _ in range(replications):
         values = design(rng)
-        rows = ~np.isnan(values)
         values[rng.random(values.shape) < failed] = np.nan
-        one, _ = compare(values, rows, np.arange(values.shape[2]) // turns, w, effect)
+        one, _ = compare(values, np.arange(values.shape[2]) // turns, w, effect)
         if one.low is not None and one.high is not None:
             offered += 1
             hits += one.low <= truth + 1e-9 and one.high >= truth - 1e-9
@@ -226,10 +225,10 @@ def shown(
     rng: Rng, replications: int, *, n: int, margin: float, shift: float, draw: Draw = normal
 ) -> Counts:
     """Count the verdicts that a difference of ``shift`` is within a margin; 0: that it differs."""
-    hits, rows = 0, np.ones((2, 1, n, 1), dtype=bool)
+    hits = 0
     for _ in range(replications):
         values = runs(rng, n, zero, draw) + shift * np.arange(2)[:, None, None, None]
-        one, _ = compare(values, rows, np.arange(n), PAIR, Effect(contrast="", outcome=""))
+        one, _ = compare(values, np.arange(n), PAIR, Effect(contrast="", outcome=""))
         one = _verdict(replace(one, p_family=one.p), margin or 1.0)
         p = one.p_equivalent if margin else one.p
         hits += p is not None and p < 1 - LEVEL
@@ -261,17 +260,11 @@ def looked(rng: Rng, replications: int, *, last: int) -> Counts:
 
 def categories(rng: Rng, replications: int, *, units: int, answers: int) -> Counts:
     """Count the energy tests that find a difference where there is none."""
-    names = pd.MultiIndex.from_product(
-        [["a", "b"], range(units), range(answers)], names=["arm", "unit", "replicate"]
-    )
-    table = names.to_frame(index=False).assign(outcome="answer", wording="", turn=0)
-    table["run"], hits = table["unit"], 0
-    asked = Effect(contrast="", outcome="answer", speaks_of="these situations")
+    hits, asked = 0, Effect(contrast="", outcome="answer", speaks_of="these situations")
     for _ in range(replications):
         shares = rng.dirichlet([1, 1, 1], units).cumsum(axis=1)[:, None]
         values = (rng.random((2, units, answers, 1)) > shares).sum(axis=-1)
-        answered = table.assign(value=values.ravel())
-        effect = energy(answered, "a", "b", asked)
+        effect = energy(np.eye(4)[values], np.arange(units), PAIR, asked)
         hits += effect.p is not None and effect.p < 1 - LEVEL
     return hits, replications
 

@@ -12,7 +12,6 @@ How often each interval contains the true value is in ``benchmarks/coverage.json
 from __future__ import annotations
 
 import math
-import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -47,6 +46,7 @@ ENOUGH_WORDINGS = 3
 ALL_FLIPS, RANDOM_FLIPS = 13, 4_999
 """Up to so many pairs all sign flips are tried, 2^12 that differ; so many random ones above."""
 _LARGEST = 1e150
+"""Numbers beyond, whose squares are infinite, are left out as infinite ones are."""
 _NOTHING = 1e-9
 """Spreads smaller than this share of the values are rounding."""
 _MINUS = "\N{MINUS SIGN}"
@@ -60,8 +60,8 @@ class Effect:
     Attributes:
         contrast: what is subtracted from what, such as "hawkish" minus "cautious".
         outcome: what is compared.
-        estimate: the difference of means, or the energy distance of texts; None where nothing can
-            be compared.
+        estimate: the difference of means, or the energy distance of categories; None where nothing
+            can be compared.
         low: of the interval; None where none is offered, and ``note`` says why.
         high: likewise.
         level: of the interval, for this contrast alone.
@@ -124,8 +124,9 @@ class Effects(list[Effect]):
         return pd.DataFrame([asdict(effect) for effect in self])
 
     def __str__(self) -> str:
-        noted = [f"\n  note: {e.note}" if e.note and e.estimate is not None else "" for e in self]
-        return "\n".join(filter(None, [self.label, *map(operator.add, map(str, self), noted)]))
+        noted = [f"\n  note: {e.note}" * bool(e.note and e.estimate is not None) for e in self]
+        lines = [f"{effect}{note}" for effect, note in zip(self, noted, strict=True)]
+        return "\n".join(filter(None, [self.label, *lines]))
 
     __repr__ = __str__
 
@@ -157,7 +158,8 @@ def effects(
 
     All contrasts and outcomes are one family: p-values are adjusted by ``romano_wolf`` where all
     are of pairs of runs and there are ``ENOUGH_RUNS``, by ``holm`` otherwise. An adjusted p-value
-    is never below the contrast's own. Outcomes that are texts are compared by ``energy``.
+    is never below the contrast's own. Texts are categories, which ``energy``
+    compares.
 
     Args:
         table: a row for each value; the value of a run that failed is NaN.
@@ -175,35 +177,32 @@ def effects(
     if left := (formula or "").partition("~")[0].strip():
         _place("outcome", left, table["outcome"])
         table = table[table["outcome"] == left]
-    values, rows, levels = cube(table, "arm", "wording", "unit", "replicate", "outcome")
+    values, (arms, *_, outcomes) = cube(table, "arm", "wording", "unit", "replicate", "outcome")
     run_of = pd.factorize(table.drop_duplicates("unit")["run"])[0]
-    arms, outcomes = levels[0], levels[4]
     texts = set(table.loc[[isinstance(value, str) for value in table["value"]], "outcome"])
     if formula is None:
         base, weights = arms[0 if reference is None else _place("arm", reference, arms)], {}
         for one, other in contrasts or [(arm, base) for arm in arms if arm != base]:
             a, b = (np.eye(len(arms))[_place("arm", arm, arms)] for arm in (one, other))
             weights[f"{one} {_MINUS} {other}"] = a - b
-        if not all(w.any() for w in weights.values()):
-            raise ConfigError(f"contrasts={contrasts}: one of them compares an arm with itself")
-    elif texts:
-        raise ConfigError(f"{', '.join(texts)}: a formula takes numbers, and here are texts")
     else:
         factors = [name for name in table if name not in _FIXED]
         weights = factorial_weights(table.drop_duplicates("arm")[factors], formula)
-    family: list[Tested] = []
+    shares, family = {}, list[Tested]()
+    for outcome in texts:
+        its = table["value"].where(table["outcome"] == outcome)
+        answered = pd.get_dummies(its, dtype=float).where(its.notna(), axis=0)
+        shares[outcome] = cube(table, "arm", "unit", "replicate", of=answered)[0]
     for (label, w), (k, outcome) in product(weights.items(), enumerate(outcomes)):
         effect = Effect(contrast=label, outcome=str(outcome), level=level, speaks_of=speaks_of)
-        if outcome in texts:
-            of = table[table["outcome"] == outcome]
-            family.append((energy(of, arms[w.argmax()], arms[w.argmin()], effect), None))
+        if outcome in shares:
+            family.append((energy(shares[outcome], run_of, w, effect), None))
         else:
-            family.append(compare(values[..., k], rows[..., k], run_of, w, effect))
+            family.append(compare(values[..., k], run_of, w, effect))
     margins = sesoi if isinstance(sesoi, Mapping) else dict.fromkeys(outcomes, sesoi)
-    for outcome, margin in margins.items():
+    for outcome, margin in margins.items() if sesoi is not None else ():
         _place("outcome", outcome, outcomes)
-        if margin is not None:
-            real_number("sesoi", margin, least=0)
+        real_number("sesoi", margin, least=0)
     found = Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
     found.label = "one arm, and nothing to compare it with" * (not weights)
     return found
@@ -250,62 +249,53 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
     return weights
 
 
-def cube(table: pd.DataFrame, *keys: str) -> tuple[Numbers, Numbers, list[list[Any]]]:
-    """Return means by the keys, where there are rows, and the keys' levels.
-
-    A mean is NaN where there is no value, and infinite where one is beyond ``_LARGEST``.
-    """
-    value = pd.to_numeric(table["value"], errors="coerce").astype(float)
-    value = value.mask(value.abs() > _LARGEST, np.inf)
+def cube(table: pd.DataFrame, *keys: str, of: Any = None) -> tuple[Numbers, list[list[Any]]]:
+    """Return means of numbers by the keys, NaN where none is finite, and the keys' levels."""
+    numbers = pd.to_numeric(table["value"], errors="coerce") if of is None else of
     levels = [list(table[key].unique()) for key in keys]
-    cells = value.groupby([table[key] for key in keys], sort=False).agg(["mean", "size"])
-    cells = cells.reindex(pd.MultiIndex.from_product(levels))
-    mean, size = cells.to_numpy().T.reshape(2, *map(len, levels))
-    return mean, ~np.isnan(size), levels
+    finite = numbers.astype(float).where(numbers.abs() <= _LARGEST)
+    means = finite.groupby([table[key] for key in keys], sort=False).mean()
+    whole = means.reindex(pd.MultiIndex.from_product(levels)).to_numpy()
+    return whole.reshape(*map(len, levels), *whole.shape[1:]), levels
 
 
 # --- one contrast in one outcome ------------------------------------------------------------------
 
 
-def compare(values: Numbers, rows: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Tested:
+def compare(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Tested:
     """Return the effect with its estimate, and the differences of runs where these are paired.
 
     Args:
         values: arms x wordings x units x replicates; NaN where there is none.
-        rows: where the table has a row, likewise.
         run_of: the number of each unit's run.
         w: a weight for each arm; the estimate is the sum of weighted means.
         effect: with its names, level and what it speaks of.
     """
-    values, rows, w = values[w != 0], rows[w != 0], w[w != 0]
+    values, w = values[w != 0], w[w != 0]
     new = effect.speaks_of in _OF_NEW_RUNS
-    if np.isinf(values).any():
-        return _noted(effect, f"some values are infinite or beyond {_LARGEST:g}"), None
-    if "wordings" in effect.speaks_of and rows.any(axis=(2, 3)).sum(axis=1).max() > 1:
+    wordings = np.isfinite(_mean(_mean(values, 3), 2)).sum(axis=1)
+    if "wordings" in effect.speaks_of and wordings.max(initial=0) > 1:
         return _of_wordings(values, run_of if new else None, w, effect), None
     if new:
-        return _of_runs(values, rows, run_of, w, replace(effect, speaks_of="new runs"))
-    return _of_these(values, rows, w, replace(effect, speaks_of="these situations")), None
+        return _of_runs(values, run_of, w, replace(effect, speaks_of="new runs"))
+    return _of_these(values, w, replace(effect, speaks_of="these situations")), None
 
 
-def _of_runs(values: Numbers, rows: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Tested:
+def _of_runs(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Tested:
     """Return Student's t over pairs of runs, and their differences."""
-    units, asked = _mean(_mean(values, 3), 1), rows.any(axis=(0, 1, 3))
+    units = _mean(_mean(values, 3), 1)
     differences, runs = _rounded(w @ units, units), _by_run(units, run_of)
     pairs = _by_run(differences, run_of)
-    n, share, what = len(known := _known(pairs)), _is_share(runs), "pairs"
-    few = f"{counted(n, 'pair')} of runs: an interval takes two"
-    if len(pairs) < len(differences):
-        what = "situations"
-        few = "one run: its situations say nothing of new runs; ask those of several runs"
+    n, share = len(known := _known(pairs)), _is_share(runs)
     effect = replace(effect, n=n, method="paired t over run means")
-    if count := int((asked & np.isnan(differences)).sum()):
-        text = f"{count} of {asked.sum()} {what} left out: a run failed, has no value or no partner"
-        effect = _noted(effect, f"{text}; if that depends on the arm, no interval shows it")
+    if count := int(np.isnan(differences).sum()):
+        left = f"{count} of {len(differences)} units left out, where a run failed or has no number"
+        effect = _noted(effect, f"{left}; if that depends on the arm, no interval shows it")
     if share and sorted(w) == [-1.0, 1.0] and n > 1:
         return _shares(effect, known), pairs
+    few = "one run, however many situations it has: an interval takes two runs" * (n < 2)
     coarse = (_two_valued(runs) and not share) or (n > 2 and _two_valued(known))
-    effect = _student(effect, [(1.0, known)], few * (n < 2), coarse)
+    effect = _student(effect, [(1.0, known)], few, coarse)
     error = math.sqrt(6 * n * (n - 1) / (n - 2) / (n + 1) / (n + 3)) if n > 2 else math.inf
     skewness: Any = pd.Series(known).skew()
     if effect.low is not None and abs(skewness) > 2 * error:
@@ -316,7 +306,7 @@ def _of_runs(values: Numbers, rows: Numbers, run_of: Numbers, w: Numbers, effect
     return effect, pairs
 
 
-def _of_these(values: Numbers, rows: Numbers, w: Numbers, effect: Effect) -> Effect:
+def _of_these(values: Numbers, w: Numbers, effect: Effect) -> Effect:
     """Return a stratified sample's t: only the answers are random, situations stay as they are.
 
     Answers of the same situation and replicate are paired, since they have the same sampling seed
@@ -325,7 +315,7 @@ def _of_these(values: Numbers, rows: Numbers, w: Numbers, effect: Effect) -> Eff
     answers = _mean(values, 1)
     groups = [_known(row) for row in _rounded(np.tensordot(w, answers, 1), answers)]
     used = [group for group in groups if len(group) > 1] or [row for row in groups if len(row)]
-    n, asked = len(used), int(rows.any(axis=(0, 1, 3)).sum())
+    n, asked = len(used), len(groups)
     left = f"{asked - n} of {asked} situations left out: an arm has too few answers" * (asked > n)
     effect = _noted(effect, left, n=n, method="stratified by situation, paired answers")
     few = "one answer a situation: an interval takes two" * (max(map(len, groups)) < 2)
@@ -433,8 +423,7 @@ def _shares(effect: Effect, pairs: Numbers) -> Effect:
     how, n = "paired shares (Bonett and Price), McNemar's exact test", len(pairs)
     effect = replace(effect, estimate=float(pairs.mean()), p=float(min(1.0, p)), method=how)
     if n < ENOUGH_FOR_SHARES:
-        text = f"{n} runs: an interval of an outcome of 0 and 1 takes {ENOUGH_FOR_SHARES}"
-        return _noted(effect, text)
+        return _noted(effect, f"{n} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}")
     more = np.append(pairs, (1.0, -1.0))
     return _with_t(effect, float(more.mean()), float(more.std()) / math.sqrt(n + 2), math.inf)
 
@@ -556,66 +545,40 @@ def romano_wolf(differences: Numbers) -> Numbers:
     return adjusted
 
 
-# --- texts ----------------------------------------------------------------------------------------
+# --- categories -----------------------------------------------------------------------------------
 
 
-def word_distance(one: str, other: str) -> float:
-    """Return how much two texts' words differ: 0 for the same words, 1 for none in common.
+def energy(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Effect:
+    """Return how far apart arms' categories are, and the p-value of sign flips.
 
-    This is 1 minus the Jaccard index of the sets of words (Jaccard 1912, "The distribution of the
-    flora in the alpine zone", New Phytologist 11), without regard to case. Differs from the source:
-    two texts without words have a distance of 0.
-    """
-    a, b = (set(re.findall(r"\w+", text.casefold())) for text in (one, other))
-    return 1 - len(a & b) / len(a | b) if a | b else 0.0
-
-
-def energy(table: pd.DataFrame, one: str, other: str, effect: Effect) -> Effect:
-    """Return how far apart two arms' texts or categories are, and the permutation p-value.
-
-    The estimate is 2 E d(x, y) - E d(x, x') - E d(y, y'): 0 if both have the same distribution. For
-    categories it is the sum of the squared differences of their shares. Source: Székely and Rizzo
-    (2013), "Energy statistics: a class of statistics based on distances", Journal of Statistical
-    Planning and Inference 143. What was repeated is exchanged between arms, ``RANDOM_FLIPS`` times:
-    whole runs of a seed; or answers of the same situation, whose own distances are averaged, so
-    that situations may differ as they like. Two values are 0 or 1 apart where at most half of all
-    are different ones, else ``word_distance``.
+    The estimate is the sum of the squared differences of their shares, which for categories is the
+    energy distance 2 E d(x, y) - E d(x, x') - E d(y, y'): Székely and Rizzo (2013), "Energy
+    statistics: a class of statistics based on distances", Journal of Statistical Planning and
+    Inference 143. As means are, shares are averaged over runs, or over situations. Arms are
+    exchanged in pairs, by all sign flips or random ones: pairs of runs, or of answers of the same
+    situation and replicate, so that situations may differ as they like.
 
     Args:
-        table: rows of one outcome.
-        one: an arm.
-        other: the arm it is compared with.
+        values: arms x units x replicates x categories, their shares; NaN where there is no answer.
+        run_of: the number of each unit's run.
+        w: a weight for each arm.
         effect: with its names, and what it is to speak of; of wordings it speaks of these only.
     """
-    rows = table[table["arm"].isin([one, other]) & table["value"].notna()]
-    new = effect.speaks_of in _OF_NEW_RUNS
-    key = "run" if new else "unit"
-    rows = rows[rows.groupby(key)["arm"].transform("nunique") > 1]
-    speaks_of: SpeaksOf = "new runs" if new else "these situations"
-    effect = replace(effect, speaks_of=speaks_of, n=rows[key].nunique())
-    if rows.empty:
+    pairs, speaks_of = np.tensordot(w[w != 0], values[w != 0], 1), effect.speaks_of
+    if new := speaks_of in _OF_NEW_RUNS:
+        pairs = _by_run(_mean(pairs, 1).T, run_of).T[None]
+    groups = [group for row in pairs if len(group := row[~np.isnan(row).any(axis=1)])]
+    effect = replace(effect, speaks_of="new runs" if new else "these situations")
+    if not groups:
         return _noted(effect, "there are no answers of both arms")
-    # What is exchanged as a whole, with its share of each different value.
-    whole = [rows["arm"], rows[key], *[np.arange(len(rows))] * (not new)]
-    share = pd.get_dummies(rows["value"], dtype=float).groupby(whole, sort=False).mean()
-    distance = word_distance if share.shape[1] > len(rows) / 2 else operator.ne
-    arm, its = (share.index.get_level_values(level) for level in (0, 1))
-    is_one, block = (arm == one).astype(int), pd.factorize(its)[0]
-    own = block * (not new and np.bincount(block, is_one).max() > 1)
-    shares, kinds = share.to_numpy(), list[Any](share)
-    apart = np.array([[distance(a, b) for b in kinds] for a in kinds])
-    between = shares @ apart @ shares.T * (own[:, None] == own) / (own.max() + 1)
-    draws = np.random.default_rng(0).random((RANDOM_FLIPS + 1, len(block)))
-    order = np.argsort(block, kind="stable")
-    draws[:, order] = is_one[np.argsort(block + draws, axis=1)]
-    draws[0] = is_one
-    # With shares as weights, those of the other arm negative, it is one quadratic form.
-    sizes = [np.bincount(own, part)[own] for part in (is_one, 1 - is_one)]
-    weight = np.where(draws > 0, 1 / sizes[0], -1 / sizes[1])
-    statistic = -((weight @ between) * weight).sum(axis=1)
-    p = float((statistic >= statistic[0] - _NOTHING).mean())
-    estimate = round(float(statistic[0]), 12) + 0.0  # never minus zero
-    return replace(effect, estimate=estimate, p=p, method="energy distance, permuted")
+    effect = replace(effect, n=len(groups[0]) if new else len(groups))
+    apart = np.concatenate([group / len(group) for group in groups]) / len(groups)
+    if values.shape[-1] > len(apart):
+        effect = _noted(effect, "most texts differ: compare categories, such as what they decide")
+    distance = ((_signs(len(apart)) @ apart) ** 2).sum(axis=1)
+    p = float((distance >= distance[0] - _NOTHING).mean())
+    estimate = round(float(distance[0]), 12)
+    return replace(effect, estimate=estimate, p=p, method="energy distance, sign flips")
 
 
 # --- turns ----------------------------------------------------------------------------------------
@@ -633,9 +596,9 @@ def by_turn(table: pd.DataFrame, one: str, other: str, *, level: float = 0.95) -
     Returns:
         Columns turn, estimate, low, high and n, the pairs that have a value at every turn.
     """
-    values, rows, (arms, _, turns) = cube(table, "arm", "run", "turn")
+    values, (arms, _, turns) = cube(table, "arm", "run", "turn")
     places = [_place("arm", arm, arms) for arm in (one, other)]
-    if not rows[places].any(axis=2).all(axis=0).any():
+    if np.isnan(_mean(values[places], 2).sum(axis=0)).all():
         raise ConfigError(f"{one!r} and {other!r} share no seed: by_turn compares pairs of runs")
     curves = _rounded(values[places[0]] - values[places[1]], values[places])
     curves = curves[np.isfinite(curves).all(axis=1)]

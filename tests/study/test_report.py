@@ -107,7 +107,7 @@ def test_what_failed_is_reported_and_left_out_with_its_partner(tmp_path: Path) -
     text = page_of(played(study_of(Dry)), tmp_path).text
     assert text.count("the basin is dry") == 2
     assert "2 runs failed, and are left out of all effects with their partners." in text
-    assert "2 of 9 pairs left out" in text
+    assert "2 of 9 units left out" in text
 
 
 def test_a_factorial_s_report_begins_with_the_main_effects(tmp_path: Path) -> None:

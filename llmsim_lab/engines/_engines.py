@@ -65,13 +65,13 @@ class LLMEngine(Engine):
     It may also sit in a seat of an economic run: ``players={"engine": engine}``.
 
     Args:
-        config: a ``SimulationConfig``, whose ``engine`` has the limits; the usual if not given.
+        config: an ``EngineConfig``, or a ``SimulationConfig`` that has one; the usual if not given.
         llm_client: the model.
     """
 
     def __init__(self, config: Any = None, llm_client: LLMClient | None = None) -> None:
         super().__init__()
-        self.config: EngineConfig = EngineConfig() if config is None else config.engine
+        self.config: EngineConfig = getattr(config, "engine", config) or EngineConfig()
         self.llm_client = llm_client
 
     @abstractmethod

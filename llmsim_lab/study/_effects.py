@@ -95,7 +95,8 @@ class Effect:
 
     def __str__(self) -> str:
         n = counted(self.n, self.speaks_of.split()[1].removesuffix("s"))
-        return f"{self.sentence()} ({self.outcome}, {n})"
+        note = f"\n  note: {self.note}" * bool(self.note and self.estimate is not None)
+        return f"{self.sentence()} ({self.outcome}, {n}){note}"
 
     def sentence(self, unit: str = "") -> str:
         """Return it as one reads it out, without its outcome: difference, interval, p-value.
@@ -124,16 +125,14 @@ class Effects(list[Effect]):
         return pd.DataFrame([asdict(effect) for effect in self])
 
     def __str__(self) -> str:
-        noted = [f"\n  note: {e.note}" * bool(e.note and e.estimate is not None) for e in self]
-        lines = [f"{effect}{note}" for effect, note in zip(self, noted, strict=True)]
-        return "\n".join(filter(None, [self.label, *lines]))
+        return "\n".join(filter(None, [self.label, *map(str, self)]))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = [(str(effect), effect.speaks_of, effect.method, effect.note) for effect in self]
-        header = ("effect", "speaks of", "method", "note")
-        return str(html_table(header, rows, caption=self.label or "effects"))
+        rows = [(str(effect), effect.speaks_of, effect.method) for effect in self]
+        caption = self.label or "effects"
+        return str(html_table(("effect", "speaks of", "method"), rows, caption=caption))
 
 
 def short_p(p: float) -> str:
@@ -273,6 +272,10 @@ def compare(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Tes
     """
     values, w = values[w != 0], w[w != 0]
     new = effect.speaks_of in _OF_NEW_RUNS
+    units = w @ _mean(_mean(values, 3), 1)
+    if count := int(np.isnan(units).sum()):
+        left = f"{count} of {len(units)} units left out, where a run failed or has no number"
+        effect = _noted(effect, f"{left}; if that depends on the arm, no interval shows it")
     wordings = np.isfinite(_mean(_mean(values, 3), 2)).sum(axis=1)
     if "wordings" in effect.speaks_of and wordings.max(initial=0) > 1:
         return _of_wordings(values, run_of if new else None, w, effect), None
@@ -288,9 +291,6 @@ def _of_runs(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Te
     pairs = _by_run(differences, run_of)
     n, share = len(known := _known(pairs)), _is_share(runs)
     effect = replace(effect, n=n, method="paired t over run means")
-    if count := int(np.isnan(differences).sum()):
-        left = f"{count} of {len(differences)} units left out, where a run failed or has no number"
-        effect = _noted(effect, f"{left}; if that depends on the arm, no interval shows it")
     if share and sorted(w) == [-1.0, 1.0] and n > 1:
         return _shares(effect, known), pairs
     few = "one run, however many situations it has: an interval takes two runs" * (n < 2)
@@ -299,8 +299,7 @@ def _of_runs(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Te
     error = math.sqrt(6 * n * (n - 1) / (n - 2) / (n + 1) / (n + 3)) if n > 2 else math.inf
     skewness: Any = pd.Series(known).skew()
     if effect.low is not None and abs(skewness) > 2 * error:
-        text = "skewed: with 5 to 50 runs such intervals contained the truth in 83 to 94 of 100"
-        effect = _noted(effect, text)
+        effect = _noted(effect, "skewed: 83 to 94 of 100 intervals of 5 to 50 runs held the truth")
     if effect.p is None and n > 1:  # needs no normal distribution
         effect = replace(effect, p=float(romano_wolf(pairs[:, None])[0]), method="sign flips")
     return effect, pairs
@@ -315,12 +314,10 @@ def _of_these(values: Numbers, w: Numbers, effect: Effect) -> Effect:
     answers = _mean(values, 1)
     groups = [_known(row) for row in _rounded(np.tensordot(w, answers, 1), answers)]
     used = [group for group in groups if len(group) > 1] or [row for row in groups if len(row)]
-    n, asked = len(used), len(groups)
-    left = f"{asked - n} of {asked} situations left out: an arm has too few answers" * (asked > n)
-    effect = _noted(effect, left, n=n, method="stratified by situation, paired answers")
     few = "one answer a situation: an interval takes two" * (max(map(len, groups)) < 2)
     coarse = _two_valued(answers) and not _is_share(answers)
-    return _student(effect, [(1 / n, group) for group in used], few, coarse)
+    effect = replace(effect, n=len(used), method="stratified by situation, paired answers")
+    return _student(effect, [(1 / len(used), group) for group in used], few, coarse)
 
 
 def _of_wordings(values: Numbers, run_of: Numbers | None, w: Numbers, effect: Effect) -> Effect:

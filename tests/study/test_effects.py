@@ -195,9 +195,7 @@ def test_skewed_outcomes_are_warned_of() -> None:
     rare = [0.0, 0.1, 0.2, 0.1, 0.3, 0.2, 0.1, 9.0]
     [effect] = effects(make_runs({"a": [0.0] * 8, "b": rare}))
     assert effect.low is not None
-    assert effect.note.startswith(
-        "skewed: with 5 to 50 runs such intervals contained the truth in 83"
-    )
+    assert effect.note.startswith("skewed: 83 to 94 of 100 intervals")
     assert effects(make_runs({"a": [0.0] * 8, "b": DRUG_2[:8]}))[0].note == ""
 
 
@@ -402,7 +400,7 @@ def test_a_situation_that_an_arm_did_not_answer_is_left_out() -> None:
     array = NOISE.copy()
     array[0, 0, 1] = math.nan
     [these] = effects(make_answers(array[:, :1]), speaks_of=THESE)
-    assert (these.n, these.note[:34]) == (2, "1 of 3 situations left out: an arm")
+    assert (these.n, these.note[:21]) == (2, "1 of 3 units left out")
     kept = array[:, 0, [0, 2]].mean(axis=(1, 2))
     assert these.estimate == pytest.approx(kept[1] - kept[0])
     [new] = effects(make_answers(array))

@@ -110,7 +110,8 @@ class Effect:
         if self.low is not None:
             text += f", {100 * self.level:g} % {self.low:.2f} to {self.high:.2f}"
         if (p := self.p_family if self.p_family is not None else self.p) is not None:
-            text += f", p {short_p(p)}" + " adjusted for all comparisons" * (p != self.p)
+            as_printed = "< .001" if p < 0.0005 else f"= {p:.3f}".replace("= 0", "= ")
+            text += f", p {as_printed}" + " adjusted for all comparisons" * (p != self.p)
         text += f"; {self.verdict}" * bool(self.verdict)
         return self.contrast + re.sub(r"-(?=\d)", _MINUS, text)
 
@@ -125,19 +126,15 @@ class Effects(list[Effect]):
         return pd.DataFrame([asdict(effect) for effect in self])
 
     def __str__(self) -> str:
-        return "\n".join(filter(None, [self.label, *map(str, self)]))
+        lines = map(str, self or ["no effects: one arm only, or no runs yet"])
+        return "\n".join(filter(None, [self.label, *lines]))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         rows = [(str(effect), effect.speaks_of, effect.method) for effect in self]
-        caption = self.label or "effects"
+        caption = self.label or "effects" if self else str(self)
         return str(html_table(("effect", "speaks of", "method"), rows, caption=caption))
-
-
-def short_p(p: float) -> str:
-    """Return a p-value as journals print it: = .015 or < .001."""
-    return "< .001" if p < 0.0005 else f"= {p:.3f}".replace("= 0", "= ")
 
 
 # --- from the table -------------------------------------------------------------------------------
@@ -202,9 +199,7 @@ def effects(
     for outcome, margin in margins.items() if sesoi is not None else ():
         _place("outcome", outcome, outcomes)
         real_number("sesoi", margin, least=0)
-    found = Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
-    found.label = "one arm, and nothing to compare it with" * (not weights)
-    return found
+    return Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
 
 
 def _place(what: str, name: Any, names: Iterable[Any]) -> int:

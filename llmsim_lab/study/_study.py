@@ -746,8 +746,7 @@ class Study:
         found = effects(self.results, formula, contrasts=contrasts, **how)
         ended, whole = self.counts["done"] + self.counts["failed"], len(self._jobs)
         if ended < whole:
-            so_far = f"{ended} of {whole} runs so far: do not stop as soon as p < .05"
-            found.label = "; ".join(filter(None, [found.label, so_far]))
+            found.label = f"{ended} of {whole} runs so far: do not stop as soon as p < .05"
         return found
 
     def _speaks_of(self) -> SpeaksOf:

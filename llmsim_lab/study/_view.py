@@ -58,7 +58,7 @@ def _effects(study: Any) -> dict[str, Any]:
         [it.outcome, it.sentence(study.in_unit(it.outcome)), it.speaks_of, it.method, it.note]
         for it in effects
     ]
-    return {"label": effects.label, "rows": rows}
+    return {"label": effects.label if rows else str(effects), "rows": rows}
 
 
 def _charts(study: Any, outcome: str) -> dict[str, Any]:

@@ -244,7 +244,7 @@ def test_unknown_names_and_margins_that_are_not_above_zero_are_errors(
 def test_an_empty_table_and_one_arm_have_no_effects() -> None:
     table = make_runs({"a": DRUG_1})
     assert effects(table.head(0)) == effects(table) == []
-    assert str(effects(table)) == "one arm, and nothing to compare it with"
+    assert str(effects(table)) == "no effects: one arm only, or no runs yet"
 
 
 # --- factorials -----------------------------------------------------------------------------------

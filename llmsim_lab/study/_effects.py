@@ -60,8 +60,8 @@ class Effect:
     Attributes:
         contrast: what is subtracted from what, such as "hawkish" minus "cautious".
         outcome: what is compared.
-        estimate: the difference of means, or the energy distance of categories; None where nothing
-            can be compared.
+        estimate: the difference of means, or the energy distance of texts; None where nothing can
+            be compared.
         low: of the interval; None where none is offered, and ``note`` says why.
         high: likewise.
         level: of the interval, for this contrast alone.
@@ -132,9 +132,9 @@ class Effects(list[Effect]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = [(str(effect), effect.speaks_of, effect.method) for effect in self]
+        rows = [(str(it).split("\n")[0], it.speaks_of, it.method, it.note) for it in self]
         caption = self.label or "effects" if self else str(self)
-        return str(html_table(("effect", "speaks of", "method"), rows, caption=caption))
+        return str(html_table(("effect", "speaks of", "method", "note"), rows, caption=caption))
 
 
 # --- from the table -------------------------------------------------------------------------------
@@ -154,8 +154,7 @@ def effects(
 
     All contrasts and outcomes are one family: p-values are adjusted by ``romano_wolf`` where all
     are of pairs of runs and there are ``ENOUGH_RUNS``, by ``holm`` otherwise. An adjusted p-value
-    is never below the contrast's own. Texts are categories, which ``energy``
-    compares.
+    is never below the contrast's own. Texts are compared by ``energy``.
 
     Args:
         table: a row for each value; the value of a run that failed is NaN.
@@ -186,9 +185,8 @@ def effects(
         weights = factorial_weights(table.drop_duplicates("arm")[factors], formula)
     shares, family = {}, list[Tested]()
     for outcome in texts:
-        its = table["value"].where(table["outcome"] == outcome)
-        answered = pd.get_dummies(its, dtype=float).where(its.notna(), axis=0)
-        shares[outcome] = cube(table, "arm", "unit", "replicate", of=answered)[0]
+        kinds = of_kinds(table["value"].where(table["outcome"] == outcome))
+        shares[outcome] = cube(table, "arm", "unit", "replicate", of=kinds)[0]
     for (label, w), (k, outcome) in product(weights.items(), enumerate(outcomes)):
         effect = Effect(contrast=label, outcome=str(outcome), level=level, speaks_of=speaks_of)
         if outcome in shares:
@@ -537,21 +535,35 @@ def romano_wolf(differences: Numbers) -> Numbers:
     return adjusted
 
 
-# --- categories -----------------------------------------------------------------------------------
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def of_kinds(texts: pd.Series[Any]) -> pd.DataFrame:
+    """Return a row of length 1 for each text: which category it is, or which words it has.
+
+    Words are taken where more than half of the texts are different ones. Without words, or without
+    a text, a row is NaN.
+    """
+    kinds = pd.get_dummies(texts)
+    if texts.nunique() > texts.count() / 2:
+        words = texts.str.casefold().str.replace(r"\W+", " ", regex=True)
+        kinds = words.str.get_dummies(" ")
+    return kinds.div(np.sqrt(kinds.sum(axis=1)), axis=0)
 
 
 def energy(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Effect:
-    """Return how far apart arms' categories are, and the p-value of sign flips.
+    """Return how far apart arms' texts are, and the p-value of sign flips.
 
-    The estimate is the sum of the squared differences of their shares, which for categories is the
-    energy distance 2 E d(x, y) - E d(x, x') - E d(y, y'): Székely and Rizzo (2013), "Energy
-    statistics: a class of statistics based on distances", Journal of Statistical Planning and
-    Inference 143. As means are, shares are averaged over runs, or over situations. Arms are
+    The estimate is the energy distance 2 E d(x, y) - E d(x, x') - E d(y, y'), which is 0 if both
+    arms' texts have the same distribution: Székely and Rizzo (2013), "Energy statistics: a class of
+    statistics based on distances", Journal of Statistical Planning and Inference 143. With d = 1
+    minus the cosine, which for categories is 1 for two different ones, that is the squared distance
+    of the arms' means. As of numbers these are means over runs, or over situations. Arms are
     exchanged in pairs, by all sign flips or random ones: pairs of runs, or of answers of the same
     situation and replicate, so that situations may differ as they like.
 
     Args:
-        values: arms x units x replicates x categories, their shares; NaN where there is no answer.
+        values: arms x units x replicates x kinds, of ``of_kinds``; NaN where there is no answer.
         run_of: the number of each unit's run.
         w: a weight for each arm.
         effect: with its names, and what it is to speak of; of wordings it speaks of these only.
@@ -565,8 +577,6 @@ def energy(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Effe
         return _noted(effect, "there are no answers of both arms")
     effect = replace(effect, n=len(groups[0]) if new else len(groups))
     apart = np.concatenate([group / len(group) for group in groups]) / len(groups)
-    if values.shape[-1] > len(apart):
-        effect = _noted(effect, "most texts differ: compare categories, such as what they decide")
     distance = ((_signs(len(apart)) @ apart) ** 2).sum(axis=1)
     p = float((distance >= distance[0] - _NOTHING).mean())
     estimate = round(float(distance[0]), 12)

@@ -527,10 +527,11 @@ def test_outcomes_that_are_texts_are_compared_beside_numbers() -> None:
     assert effects(factors, "move ~ size")[0].estimate == 2
 
 
-def test_texts_that_hardly_recur_are_said_to_be_no_categories() -> None:
-    texts = {"a": ["one b", "one c", "one d"], "b": ["two b", "two c", "two d"]}
-    assert of_texts(texts, 3).note.startswith("most texts differ")
-    assert of_texts({arm: texts[arm] * 2 for arm in "ab"}, 6).note == ""
+def test_texts_that_hardly_recur_are_compared_by_their_words() -> None:
+    texts = {"a": ["one b", "One, c", "one d"], "b": ["two b", "two c", "two d"]}
+    assert of_texts(texts, 3).estimate == pytest.approx(1)  # 1 / 2 of "one", and as much of "two"
+    again = {arm: [text.casefold() for text in its] * 2 for arm, its in texts.items()}
+    assert of_texts(again, 6).estimate == pytest.approx(2 / 3)  # six categories, each a third
 
 
 def test_of_texts_of_one_arm_nothing_is_known() -> None:

@@ -264,7 +264,7 @@ def categories(rng: Rng, replications: int, *, units: int, answers: int) -> Coun
     for _ in range(replications):
         shares = rng.dirichlet([1, 1, 1], units).cumsum(axis=1)[:, None]
         values = (rng.random((2, units, answers, 1)) > shares).sum(axis=-1)
-        effect = energy(np.eye(4)[values], np.arange(units), PAIR, asked)
+        effect, _ = energy(np.eye(4)[values], np.arange(units), PAIR, asked)
         hits += effect.p is not None and effect.p < 1 - LEVEL
     return hits, replications
 

@@ -23,7 +23,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special  # not stats, which takes a second to import
 
-from llmsim_lab._util.checks import real_number
 from llmsim_lab._util.html import table as html_table
 from llmsim_lab._util.text import among, counted
 from llmsim_lab.errors import ConfigError
@@ -42,11 +41,8 @@ ENOUGH_RUNS = 8
 """Pairs of runs from which on Romano-Wolf is used: with fewer it rejects less often than Holm."""
 ENOUGH_FOR_SHARES = 5
 """Pairs of runs from which on a share has an interval; with two it contained the truth in 0.8."""
-ENOUGH_WORDINGS = 3
 ALL_FLIPS, RANDOM_FLIPS = 13, 4_999
 """Up to so many pairs all sign flips are tried, 2^12 that differ; so many random ones above."""
-_LARGEST = 1e150
-"""Numbers beyond, whose squares are infinite, are left out as infinite ones are."""
 _NOTHING = 1e-9
 """Spreads smaller than this share of the values are rounding."""
 _MINUS = "\N{MINUS SIGN}"
@@ -183,20 +179,13 @@ def effects(
     else:
         factors = [name for name in table if name not in _FIXED]
         weights = factorial_weights(table.drop_duplicates("arm")[factors], formula)
-    shares, family = {}, list[Tested]()
-    for outcome in texts:
-        kinds = of_kinds(table["value"].where(table["outcome"] == outcome))
-        shares[outcome] = cube(table, "arm", "unit", "replicate", of=kinds)[0]
+    kinds = {it: cube(table, "arm", "unit", "replicate", of=of_kinds(table, it))[0] for it in texts}
+    family: list[Tested] = []
     for (label, w), (k, outcome) in product(weights.items(), enumerate(outcomes)):
         effect = Effect(contrast=label, outcome=str(outcome), level=level, speaks_of=speaks_of)
-        if outcome in shares:
-            family.append((energy(shares[outcome], run_of, w, effect), None))
-        else:
-            family.append(compare(values[..., k], run_of, w, effect))
+        how, its = (energy, kinds[outcome]) if outcome in kinds else (compare, values[..., k])
+        family.append(how(its, run_of, w, effect))
     margins = sesoi if isinstance(sesoi, Mapping) else dict.fromkeys(outcomes, sesoi)
-    for outcome, margin in margins.items() if sesoi is not None else ():
-        _place("outcome", outcome, outcomes)
-        real_number("sesoi", margin, least=0)
     return Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
 
 
@@ -221,13 +210,12 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
     levels = {str(name): list(arms[name].unique()) for name in arms}
     terms: set[tuple[int, ...]] = set()
     for part in formula.rpartition("~")[2].split("+"):
-        names = [name.strip() for name in re.split("[*:]", part)]
+        names = map(str.strip, re.split("[*:]", part))
         term = sorted({_place(f"{formula}: factor", name, levels) for name in names})
         least = range(len(term) if ":" in part else 1, len(term) + 1)
         terms |= {some for size in least for some in combinations(term, size)}
     if len(arms) != math.prod(map(len, levels.values())) or arms.duplicated().any():
-        known = ", ".join(levels)
-        raise ConfigError(f"{len(arms)} arms do not have each combination of {known} once")
+        raise ConfigError(f"{len(arms)} arms are not all combinations of {', '.join(levels)}")
     weights = {}
     for places in sorted(terms, key=lambda places: (len(places), places)):
         sizes = [len(its) if k in places else 0 for k, its in enumerate(levels.values())]
@@ -245,7 +233,7 @@ def cube(table: pd.DataFrame, *keys: str, of: Any = None) -> tuple[Numbers, list
     """Return means of numbers by the keys, NaN where none is finite, and the keys' levels."""
     numbers = pd.to_numeric(table["value"], errors="coerce") if of is None else of
     levels = [list(table[key].unique()) for key in keys]
-    finite = numbers.astype(float).where(numbers.abs() <= _LARGEST)
+    finite = numbers.astype(float).where(numbers.abs() < 1e150)  # squares are, too
     means = finite.groupby([table[key] for key in keys], sort=False).mean()
     whole = means.reindex(pd.MultiIndex.from_product(levels)).to_numpy()
     return whole.reshape(*map(len, levels), *whole.shape[1:]), levels
@@ -342,8 +330,8 @@ def _of_wordings(values: Numbers, run_of: Numbers | None, w: Numbers, effect: Ef
         runs = _known(_by_run(w @ _mean(_mean(values, 3), 1), run_of[used]))
         how, spreads = f"{how} and {len(runs)} runs", [_spread([(1.0, runs)])]
         few = "one run: its situations say nothing of new ones" * (len(runs) < 2)
-    if any(1 < size < ENOUGH_WORDINGS for size in n):
-        few = f"two wordings of an arm: new ones take {ENOUGH_WORDINGS}"
+    if 2 in n:
+        few = "two wordings of an arm: new ones take three"
     effect, strata = replace(effect, n=sum(n), method=how), list(chain(*blocks))
     return _student(effect, strata, few, False, (max(spread, floor), df), *spreads)
 
@@ -499,9 +487,8 @@ def _signs(n: int) -> Numbers:
     if n <= ALL_FLIPS:
         # A flip and its opposite give the same |t|, so the last sign never changes.
         return 1.0 - 2.0 * (np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1)
-    drawn: Numbers = np.random.default_rng(n).choice((1.0, -1.0), (RANDOM_FLIPS + 1, n))
-    drawn[0] = 1.0
-    return drawn
+    drawn = np.random.default_rng(n).choice((1.0, -1.0), (RANDOM_FLIPS + 1, n))
+    return np.vstack([np.ones(n), drawn[1:]])
 
 
 def romano_wolf(differences: Numbers) -> Numbers:
@@ -538,12 +525,13 @@ def romano_wolf(differences: Numbers) -> Numbers:
 # --- texts ----------------------------------------------------------------------------------------
 
 
-def of_kinds(texts: pd.Series[Any]) -> pd.DataFrame:
+def of_kinds(table: pd.DataFrame, outcome: str) -> pd.DataFrame:
     """Return a row of length 1 for each text: which category it is, or which words it has.
 
-    Words are taken where more than half of the texts are different ones. Without words, or without
-    a text, a row is NaN.
+    Words are taken where more than half of the outcome's texts are different ones. Without words,
+    without a text, and of other outcomes, a row is NaN.
     """
+    texts = table["value"].where(table["outcome"] == outcome)
     kinds = pd.get_dummies(texts)
     if texts.nunique() > texts.count() / 2:
         words = texts.str.casefold().str.replace(r"\W+", " ", regex=True)
@@ -551,16 +539,16 @@ def of_kinds(texts: pd.Series[Any]) -> pd.DataFrame:
     return kinds.div(np.sqrt(kinds.sum(axis=1)), axis=0)
 
 
-def energy(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Effect:
+def energy(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Tested:
     """Return how far apart arms' texts are, and the p-value of sign flips.
 
     The estimate is the energy distance 2 E d(x, y) - E d(x, x') - E d(y, y'), which is 0 if both
     arms' texts have the same distribution: Székely and Rizzo (2013), "Energy statistics: a class of
     statistics based on distances", Journal of Statistical Planning and Inference 143. With d = 1
     minus the cosine, which for categories is 1 for two different ones, that is the squared distance
-    of the arms' means. As of numbers these are means over runs, or over situations. Arms are
-    exchanged in pairs, by all sign flips or random ones: pairs of runs, or of answers of the same
-    situation and replicate, so that situations may differ as they like.
+    of the arms' means. Arms are exchanged in pairs, by all sign flips or random ones: pairs of
+    runs, or of answers of the same situation and replicate, so that situations may differ as they
+    like. All pairs count alike.
 
     Args:
         values: arms x units x replicates x kinds, of ``of_kinds``; NaN where there is no answer.
@@ -568,19 +556,18 @@ def energy(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Effe
         w: a weight for each arm.
         effect: with its names, and what it is to speak of; of wordings it speaks of these only.
     """
-    pairs, speaks_of = np.tensordot(w[w != 0], values[w != 0], 1), effect.speaks_of
-    if new := speaks_of in _OF_NEW_RUNS:
-        pairs = _by_run(_mean(pairs, 1).T, run_of).T[None]
-    groups = [group for row in pairs if len(group := row[~np.isnan(row).any(axis=1)])]
-    effect = replace(effect, speaks_of="new runs" if new else "these situations")
-    if not groups:
-        return _noted(effect, "there are no answers of both arms")
-    effect = replace(effect, n=len(groups[0]) if new else len(groups))
-    apart = np.concatenate([group / len(group) for group in groups]) / len(groups)
-    distance = ((_signs(len(apart)) @ apart) ** 2).sum(axis=1)
-    p = float((distance >= distance[0] - _NOTHING).mean())
-    estimate = round(float(distance[0]), 12)
-    return replace(effect, estimate=estimate, p=p, method="energy distance, sign flips")
+    pairs, new = np.tensordot(w[w != 0], values[w != 0], 1), effect.speaks_of in _OF_NEW_RUNS
+    if new:
+        pairs = _by_run(_mean(pairs, 1).T, run_of).T[:, None]
+    known: Any = ~np.isnan(pairs).any(axis=2)
+    speaks_of: SpeaksOf = "new runs" if new else "these situations"
+    effect = replace(effect, n=int(known.any(axis=1).sum()), speaks_of=speaks_of)
+    if not effect.n:
+        return _noted(effect, "there are no answers of both arms"), None
+    distance = ((_signs(known.sum()) @ pairs[known] / known.sum()) ** 2).sum(axis=1)
+    p, estimate = (distance >= distance[0] - _NOTHING).mean(), round(float(distance[0]), 12)
+    how = "energy distance, sign flips"
+    return replace(effect, estimate=estimate, p=float(p), method=how), None
 
 
 # --- turns ----------------------------------------------------------------------------------------

@@ -371,6 +371,13 @@ def test_a_study_without_an_outcome_has_frames_and_asks_for_one() -> None:
         study.effects()
     filled = played(study_of(Filling, {}, outcome="held.Ann@last"))
     assert filled.results["value"].tolist() == [4, 4, 4]
+    for sesoi, message in {
+        "lss": "sesoi: outcome 'lss' is unknown; there are held.Ann@last",
+        -1: "sesoi=-1 must be a finite number from 0 on",
+        math.nan: "sesoi=nan must be a finite number",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            filled.effects(sesoi={sesoi: 1} if isinstance(sesoi, str) else sesoi)
 
 
 # --- looking before all is played -----------------------------------------------------------------

@@ -311,7 +311,7 @@ class Tape(AbstractContextManager["Tape"]):
         manifest: Mapping[str, Any],
         *,
         name: str,
-        first: tuple[int, str, str],
+        first: tuple[int, bytes],
         verb: Verb = "run",
         parent: int | None = None,
         fork_turn: int | None = None,
@@ -321,7 +321,7 @@ class Tape(AbstractContextManager["Tape"]):
         Args:
             manifest: what defines the run.
             name: its configuration's name.
-            first: the turn it starts from: number, record and row, as ``commit_turn`` takes them.
+            first: the turn it starts from: number and body, as ``commit_turn`` takes them.
             verb: how it came about.
             parent: the run that it is a fork or a rerun of.
             fork_turn: for a fork, the turn of the parent that it starts from.
@@ -331,12 +331,12 @@ class Tape(AbstractContextManager["Tape"]):
         """
         if parent is not None:
             self.run(parent)
-        journal, (turn, record, row) = self.journal, first
+        journal, (turn, body) = self.journal, first
         origin = {"name": name, "parent": parent, "fork_turn": fork_turn, "verb": verb}
         with self.writing(), journal.lock:  # other threads may begin runs too
             run = max(journal.index.runs, default=0) + 1
             journal.append(run, "run", run_body(manifest, journal.intern, **origin, started=now()))
-            journal.append(run, "turn", f',"record":{record},"row":{row}'.encode(), turn=turn)
+            journal.append(run, "turn", body, turn=turn)
         return run
 
     def copy(self, runs: Iterable[int], path: str | Path, *, up_to: int | None = None) -> Tape:

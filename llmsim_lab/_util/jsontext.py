@@ -101,11 +101,12 @@ def read(adapter: TypeAdapter[Any], text: str | bytes, context: Any = None) -> A
 
 
 def write(adapter: TypeAdapter[Any], value: object) -> bytes:
-    """Return a value of the adapter's type as JSON, without what has its default."""
+    """Return a value of the adapter's type as JSON, without what has its default or is None."""
     try:
-        return adapter.serializer.to_json(value, exclude_defaults=True)
+        return adapter.serializer.to_json(value, exclude_defaults=True, exclude_none=True)
     except ValueError:  # half a character, which pydantic cannot write
-        return dumps(adapter.dump_python(value, mode="json", exclude_defaults=True)).encode()
+        ready = adapter.dump_python(value, mode="json", exclude_defaults=True, exclude_none=True)
+        return dumps(ready).encode()
 
 
 def plain(value: Any) -> Any:

@@ -385,7 +385,7 @@ class Ask:
             ConfigError: the turn is over, nothing is noted, every frame has a column of that name,
                 or a value is not ready for JSON.
         """
-        called = f"ask.note({clip(repr(player or columns), 80)})"
+        called = f"ask.note({player or columns!r:.80})"
         if self._over:
             raise ConfigError(f"{called}: turn {self.turn} is over")
         if not isinstance(player, str) or not isinstance(text, str) or not (text or columns):
@@ -499,11 +499,10 @@ class Ask:
                     those = measured[key] = []
                     work.append(partial(self._choose, who, text, name, texts, those))
                 measured[key].append(question)
-        begun = [begin() for begin in work]
-        if len(begun) == 1:
-            await begun[0]
-        elif begun:
-            await gather_all(begun)
+        if len(work) == 1:
+            await work[0]()
+        elif work:
+            await gather_all([begin() for begin in work])
         self._answers += batch.answers
         return questions[0]._decision if alone else {it.player: it._decision for it in questions}
 

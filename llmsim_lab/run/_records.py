@@ -7,18 +7,18 @@ again, and to tell two runs apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, TypeAdapter, with_config
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypedDict
 
-from llmsim_lab._util.jsontext import dumps, flat, read
-from llmsim_lab._util.text import clip, faults
+from llmsim_lab._util.jsontext import checked, dumps, flat, read
+from llmsim_lab._util.text import clip
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts import Prompt
@@ -106,22 +106,12 @@ def decode_turn(
         TapeError: the record does not hold what it should; the tape is damaged.
     """
     rest = dict(record)
-    with _whole(f"turn {record.get('turn')}"):
+    with checked(f"turn {record.get('turn')} on the tape is damaged"):
         # Calls first: the rest names them by their places.
         calls = _read(_CALLS, rest.pop("calls"), Places(attempts=attempts))
         values = _read(_adapter_of(cls.state_type), rest, Places(calls, attempts))
         del values["planned"]
         return Turn(number=values.pop("turn"), calls=calls, **values)
-
-
-@contextmanager
-def _whole(what: str, wrong: str = "on the tape is damaged") -> Iterator[None]:
-    """Raise TapeError where something that is read does not hold what it should."""
-    try:
-        yield
-    except (KeyError, TypeError, IndexError, ValueError) as error:
-        why = faults(error) if isinstance(error, ValidationError) else error
-        raise TapeError(f"{what} {wrong}: {why}") from error
 
 
 def _read(adapter: TypeAdapter[Any], parsed: Any, places: Places) -> Any:
@@ -176,7 +166,7 @@ def interventions_of(record: Mapping[str, Any], part: str) -> list[StateChange]:
     Raises:
         TapeError: it cannot be read; the tape is damaged.
     """
-    with _whole(f"turn {record['turn']}"):
+    with checked(f"turn {record['turn']} on the tape is damaged"):
         return [StateChange.model_validate(values) for values in record[part]]
 
 
@@ -203,7 +193,7 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
     """
     cls, made_by = cls or class_of_manifest(info.id, info.manifest), info.manifest.get("package")
     what = f"the run's configuration, recorded by llmsim-lab {made_by},"
-    with _whole(what, "is not understood by this version"):
+    with checked(f"{what} is not understood by this version"):
         return cls.config_type.model_validate(info.manifest["config"])
 
 
@@ -223,7 +213,7 @@ def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | No
         TapeError: this version of the package does not understand them.
     """
     settings = manifest["llm"]
-    with _whole("the settings of the model", "are not understood"):
+    with checked("the settings of the model are not understood"):
         return None if settings is None else LLMConfig.model_validate({**settings, **changes})
 
 

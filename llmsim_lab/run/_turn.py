@@ -169,9 +169,9 @@ class Turn:
         return tuple(answers)
 
     @property
-    def statuses(self) -> Counter[Status]:
+    def statuses(self) -> Counter[str]:
         """How the turn's calls came out, and of decisions without a call those that went wrong."""
-        counts: Counter[Status] = Counter()
+        counts: Counter[str] = Counter()
         by_call: dict[int, Status] = {}
         for answer in self.by_code:
             if answer.status != "ok":

@@ -6,11 +6,11 @@ import logging
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.jsontext import loads
+from llmsim_lab._util.jsontext import checked, loads
 from llmsim_lab._util.text import counted, log_event, now, printable, whole
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._changes import changes_of, indented, run_line
@@ -84,19 +84,11 @@ class Tape(AbstractContextManager["Tape"]):
             raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}")
         return self._info(numbers[-1])
 
-    @contextmanager
-    def _reading(self, what: str) -> Iterator[None]:
-        """Raise TapeError where something that is read does not hold what it should."""
-        try:
-            yield
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            raise TapeError(f"{what} on the tape {self.path} is damaged: {error}") from error
-
     def _info(self, run: int) -> RunInfo:
         index = self.journal.index
         places = index.runs[run]
         lines, facts = self._facts.get(run, (0, {}))
-        with self._reading(f"run {run}"):
+        with checked(f"run {run} on the tape {self.path} is damaged"):
             if lines != len(places):
                 facts = {}
                 for line in map(read_line, self.journal.read(places)):
@@ -160,7 +152,7 @@ class Tape(AbstractContextManager["Tape"]):
         for turn, raw in zip(wanted, self.journal.read([places[t] for t in wanted]), strict=True):
             if brief and _UNCHANGED.search(raw) and turn not in (wanted[0], wanted[-1]):
                 continue  # unread, since a tape may have a hundred thousand
-            with self._reading(f"turn {turn} of run {run}"):
+            with checked(f"turn {turn} of run {run} on the tape {self.path} is damaged"):
                 lines[turn] = read_line(raw)
                 if (its := lines[turn]["record"]["turn"]) != turn:
                     raise ValueError(f"it is a record of turn {its}")
@@ -187,7 +179,7 @@ class Tape(AbstractContextManager["Tape"]):
         index = self.journal.index
         raws = self.journal.read([index.places[number][1] for number in numbers])
         for number, raw in zip(numbers, raws, strict=True):
-            with self._reading(f"call {number}"):
+            with checked(f"call {number} on the tape {self.path} is damaged"):
                 line = read_line(raw)
                 if line.get("no") != number:
                     raise ValueError(f"it says that it is call {line.get('no')}")
@@ -212,7 +204,8 @@ class Tape(AbstractContextManager["Tape"]):
         """
         self.journal.refresh()
         places = self.journal.index.outside.get((run, turn), ())
-        with self._reading(f"what came from outside in turn {turn} of run {run}"):
+        what = f"what came from outside in turn {turn} of run {run} on the tape {self.path}"
+        with checked(f"{what} is damaged"):
             return [read_line(raw) for raw in self.journal.read(places)]
 
     def turns_frame(self, run: int | None = None) -> pd.DataFrame:

@@ -249,7 +249,7 @@ class Ask:
         """The number of the turn being played."""
         self._asked: set[tuple[Any, ...]] = set()
         self._rngs: dict[str, _GuardedRandom] = {}
-        self._places: dict[tuple[str, str, str], tuple[object, int]] = {}
+        self._places: dict[tuple[str, tuple[str, str]], tuple[object, int]] = {}
         self._answers: list[Answer] = []
         self._noted: dict[str, Any] = {}
         self._became: dict[str, dict[str, Any]] = {}
@@ -454,9 +454,9 @@ class Ask:
         """Return what asks all, and gives their decisions by name, or that of one alone."""
         # Numbered at once, while the task that asks is the current one. Those that one task asks
         # come in the order of its code, also in a replay; 0 stands for one of another task.
-        task, numbers = _current_task(), []
+        task, numbers, kind = _current_task(), [], (str(batch.tag), str(batch.by))
         for name in names:
-            key = (str(name), str(batch.tag), str(batch.by))
+            key = str(name), kind
             first, asked = self._places.get(key, (task, 0))
             if first is task:
                 self._places[key] = (task, asked + 1)

@@ -307,8 +307,9 @@ class LiveRecorder(_AtTurn):
             self._check_next(turn + 1)
             self._journal.append(self.run, "turn", body, turn=turn)
 
-    def describe(self, manifest: Mapping[str, Any]) -> None:
+    def describe(self, more: Mapping[str, Any]) -> None:
         """Write the run's manifest again, with what was not known at its start."""
+        manifest = {**self.tape.run(self.run).manifest, **more}
         with self._journal.lock, self._held():
             self._journal.append(self.run, "set", run_body(manifest, self._journal.intern))
 

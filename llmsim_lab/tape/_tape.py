@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.jsontext import checked, loads
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import counted, log_event, now, printable, whole
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._changes import changes_of, indented, run_line
@@ -210,9 +211,7 @@ class Tape(AbstractContextManager["Tape"]):
 
     def turns_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's turns as a frame, the one its simulation's ``to_frame`` gives."""
-        import pandas as pd  # here and below, since it takes long to import
-
-        return pd.DataFrame(map(whole, self.frame_rows(self.run(run).id).values()))
+        return frame_of(map(whole, self.frame_rows(self.run(run).id).values()))
 
     def frame_rows(self, run: int) -> dict[int, Any]:
         """Return the rows of a run's frame as they were written, by turn."""
@@ -230,9 +229,7 @@ class Tape(AbstractContextManager["Tape"]):
 
         A fork's own begin after the fork; those before are its parent's.
         """
-        import pandas as pd
-
-        return pd.DataFrame(map(_frame_row, self.calls(self.run(run).id, forgotten=True)))
+        return frame_of(map(_frame_row, self.calls(self.run(run).id, forgotten=True)))
 
     def compare(self, run_a: int, run_b: int) -> pd.DataFrame:
         """Return how two runs' trajectories differ: one row a turn that both have.
@@ -243,7 +240,7 @@ class Tape(AbstractContextManager["Tape"]):
         Raises:
             TapeError: there is no such run, or they share no turn or no column of numbers.
         """
-        import pandas as pd
+        import pandas as pd  # here, since it takes long to import
 
         frames = []
         for rows in [self.frame_rows(self.run(run).id) for run in (run_a, run_b)]:

@@ -390,7 +390,7 @@ class Ask:
             raise ConfigError(f"{called}: turn {self.turn} is over")
         if not isinstance(player, str) or not isinstance(text, str) or not (text or columns):
             raise ConfigError(f"{called} notes nothing: ask.note('Ann', text='...', accepted=True)")
-        if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS) & columns.keys():
+        if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS).intersection(columns):
             what = f"ask.note({min(taken)}=...): every frame has a column of that name"
             raise ConfigError(f"{what}; note it under another name")
         kept = whole(_json_ready(called, columns)) if columns else {}

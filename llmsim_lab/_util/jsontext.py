@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from llmsim_lab._util.text import faults
+from llmsim_lab.errors import TapeError
 
 # Not after an odd number of backslashes, which say a backslash and no character.
 _HALF_CHARACTER = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
@@ -100,12 +102,23 @@ def read(adapter: TypeAdapter[Any], text: str | bytes, context: Any = None) -> A
         raise ValueError(faults(error) if isinstance(error, ValidationError) else error) from error
 
 
-def write(adapter: TypeAdapter[Any], value: object) -> bytes:
-    """Return a value of the adapter's type as JSON, without what has its default."""
+@contextmanager
+def checked(what: str) -> Iterator[None]:
+    """Raise TapeError, with these words first, where what is read does not hold what it should."""
     try:
-        return adapter.serializer.to_json(value, exclude_defaults=True)
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        why = faults(error) if isinstance(error, ValidationError) else error
+        raise TapeError(f"{what}: {why}") from error
+
+
+def write(adapter: TypeAdapter[Any], value: object) -> bytes:
+    """Return a value of the adapter's type as JSON, without what has its default or is None."""
+    try:
+        return adapter.serializer.to_json(value, exclude_defaults=True, exclude_none=True)
     except ValueError:  # half a character, which pydantic cannot write
-        return dumps(adapter.dump_python(value, mode="json", exclude_defaults=True)).encode()
+        ready = adapter.dump_python(value, mode="json", exclude_defaults=True, exclude_none=True)
+        return dumps(ready).encode()
 
 
 def plain(value: Any) -> Any:

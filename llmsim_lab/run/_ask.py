@@ -249,7 +249,7 @@ class Ask:
         """The number of the turn being played."""
         self._asked: set[tuple[Any, ...]] = set()
         self._rngs: dict[str, _GuardedRandom] = {}
-        self._places: dict[tuple[str, str, str], tuple[object, int]] = {}
+        self._places: dict[tuple[str, tuple[str, str]], tuple[object, int]] = {}
         self._answers: list[Answer] = []
         self._noted: dict[str, Any] = {}
         self._became: dict[str, dict[str, Any]] = {}
@@ -385,12 +385,12 @@ class Ask:
             ConfigError: the turn is over, nothing is noted, every frame has a column of that name,
                 or a value is not ready for JSON.
         """
-        called = f"ask.note({clip(repr(player or columns), 80)})"
+        called = f"ask.note({player or columns!r:.80})"
         if self._over:
             raise ConfigError(f"{called}: turn {self.turn} is over")
         if not isinstance(player, str) or not isinstance(text, str) or not (text or columns):
             raise ConfigError(f"{called} notes nothing: ask.note('Ann', text='...', accepted=True)")
-        if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS) & columns.keys():
+        if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS).intersection(columns):
             what = f"ask.note({min(taken)}=...): every frame has a column of that name"
             raise ConfigError(f"{what}; note it under another name")
         kept = whole(_json_ready(called, columns)) if columns else {}
@@ -454,9 +454,9 @@ class Ask:
         """Return what asks all, and gives their decisions by name, or that of one alone."""
         # Numbered at once, while the task that asks is the current one. Those that one task asks
         # come in the order of its code, also in a replay; 0 stands for one of another task.
-        task, numbers = _current_task(), []
+        task, numbers, kind = _current_task(), [], (str(batch.tag), str(batch.by))
         for name in names:
-            key = (str(name), str(batch.tag), str(batch.by))
+            key = str(name), kind
             first, asked = self._places.get(key, (task, 0))
             if first is task:
                 self._places[key] = (task, asked + 1)
@@ -499,11 +499,10 @@ class Ask:
                     those = measured[key] = []
                     work.append(partial(self._choose, who, text, name, texts, those))
                 measured[key].append(question)
-        begun = [begin() for begin in work]
-        if len(begun) == 1:
-            await begun[0]
-        elif begun:
-            await gather_all(begun)
+        if len(work) == 1:
+            await work[0]()
+        elif work:
+            await gather_all([begin() for begin in work])
         self._answers += batch.answers
         return questions[0]._decision if alone else {it.player: it._decision for it in questions}
 

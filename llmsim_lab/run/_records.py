@@ -7,18 +7,18 @@ again, and to tell two runs apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, TypeAdapter, with_config
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypedDict
 
-from llmsim_lab._util.jsontext import dumps, flat, read
-from llmsim_lab._util.text import clip, faults
+from llmsim_lab._util.jsontext import checked, dumps, flat, read
+from llmsim_lab._util.text import clip
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.prompts import Prompt
@@ -28,8 +28,6 @@ from llmsim_lab.run._turn import Turn, turn_row
 from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, Places
 
-_OWN = ("by_code", "noted", "became", "story")
-"""What a record has of a turn beside its state, its calls, and what was done from outside."""
 # Made once: an adapter takes milliseconds to make.
 _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
 
@@ -37,8 +35,8 @@ _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
 # --- turns ---------------------------------------------------------------------------------------
 
 
-def tape_turn(run: Any, turn: Turn) -> tuple[int, str, str]:
-    """Return a turn as the tape takes it: number, record, and row of the run's frame.
+def tape_turn(run: Any, turn: Turn) -> tuple[int, bytes]:
+    """Return a turn as the tape takes it: its number, and its record and row as parts of a line.
 
     Args:
         run: the run.
@@ -48,11 +46,10 @@ def tape_turn(run: Any, turn: Turn) -> tuple[int, str, str]:
         TapeError: a call was not recorded, so that the turn could not be replayed.
     """
     # Those of past turns are in their turns' own records.
-    later = [item for item in run.planned if item.turn > turn.number]
-    later.sort(key=lambda item: item.turn)
+    later = sorted((it for it in run.planned if it.turn > turn.number), key=lambda it: it.turn)
     record, row = record_of(type(run), turn, later), turn_row(turn)
     try:
-        return turn.number, dumps(record), dumps(row)
+        return turn.number, f',"record":{dumps(record)},"row":{dumps(row)}'.encode()
     except ValueError as error:
         what = f"turn {turn.number} cannot be written: a number in it is not finite ({error})"
         way_out = "look for a division by zero in what made the state"
@@ -72,20 +69,16 @@ def record_of(cls: RunClass, turn: Turn, planned: Sequence[StateChange] = ()) ->
     """
     values = {"state": turn.state, "turn": turn.number, "seconds": turn.seconds}
     values |= {"interventions": turn.interventions, "planned": tuple(planned)}
-    values |= {name: getattr(turn, name) for name in _OWN}
-    plain = _plain(_adapter_of(cls.state_type), values, Places(turn.calls))
-    plain["calls"] = [[call.status, call.numbers] for call in turn.calls]
-    return plain
-
-
-def _plain(adapter: TypeAdapter[Any], value: object, places: Places) -> dict[str, Any]:
+    values |= {"by_code": turn.by_code, "noted": turn.noted}
+    values |= {"became": turn.became, "story": turn.story}
     try:
-        found: dict[str, Any] = adapter.dump_python(
-            value, mode="json", by_alias=True, context=places
+        record: dict[str, Any] = _adapter_of(cls.state_type).dump_python(
+            values, mode="json", by_alias=True, context=Places(turn.calls)
         )
     except PydanticSerializationError as error:
         raise TapeError(f"a turn cannot be written: {error}") from error
-    return found
+    record["calls"] = [[call.status, call.numbers] for call in turn.calls]
+    return record
 
 
 @lru_cache(maxsize=64)  # bounded, since a notebook's cell makes its classes anew each time
@@ -94,7 +87,7 @@ def _adapter_of(state_type: Any) -> TypeAdapter[Any]:
     hints = get_type_hints(Turn, include_extras=True)
     items: dict[str, Any] = {"state": state_type, "turn": int, "seconds": float}
     items |= dict.fromkeys(("interventions", "planned"), tuple[StateChange, ...])
-    items |= {name: hints[name] for name in _OWN}
+    items |= {name: hints[name] for name in ("by_code", "noted", "became", "story")}
     record: Any = TypedDict("Record", items)  # type: ignore[misc]
     return TypeAdapter(with_config(ConfigDict(extra="forbid"))(record))
 
@@ -113,22 +106,12 @@ def decode_turn(
         TapeError: the record does not hold what it should; the tape is damaged.
     """
     rest = dict(record)
-    with _whole(f"turn {record.get('turn')}"):
+    with checked(f"turn {record.get('turn')} on the tape is damaged"):
         # Calls first: the rest names them by their places.
         calls = _read(_CALLS, rest.pop("calls"), Places(attempts=attempts))
         values = _read(_adapter_of(cls.state_type), rest, Places(calls, attempts))
         del values["planned"]
         return Turn(number=values.pop("turn"), calls=calls, **values)
-
-
-@contextmanager
-def _whole(what: str, wrong: str = "on the tape is damaged") -> Iterator[None]:
-    """Raise TapeError where something that is read does not hold what it should."""
-    try:
-        yield
-    except (KeyError, TypeError, IndexError, ValueError) as error:
-        why = faults(error) if isinstance(error, ValidationError) else error
-        raise TapeError(f"{what} {wrong}: {why}") from error
 
 
 def _read(adapter: TypeAdapter[Any], parsed: Any, places: Places) -> Any:
@@ -146,7 +129,8 @@ def _read(adapter: TypeAdapter[Any], parsed: Any, places: Places) -> Any:
         # would be written of the value is this very text.
         with suppress(ValueError):
             value = adapter.validate_json(text, context=places)
-            if dumps(_plain(adapter, value, places)) == dumps(parsed):
+            again = adapter.dump_python(value, mode="json", by_alias=True, context=places)
+            if dumps(again) == text:
                 return value
         raise
 
@@ -182,7 +166,7 @@ def interventions_of(record: Mapping[str, Any], part: str) -> list[StateChange]:
     Raises:
         TapeError: it cannot be read; the tape is damaged.
     """
-    with _whole(f"turn {record['turn']}"):
+    with checked(f"turn {record['turn']} on the tape is damaged"):
         return [StateChange.model_validate(values) for values in record[part]]
 
 
@@ -209,7 +193,7 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
     """
     cls, made_by = cls or class_of_manifest(info.id, info.manifest), info.manifest.get("package")
     what = f"the run's configuration, recorded by llmsim-lab {made_by},"
-    with _whole(what, "is not understood by this version"):
+    with checked(f"{what} is not understood by this version"):
         return cls.config_type.model_validate(info.manifest["config"])
 
 
@@ -229,7 +213,7 @@ def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | No
         TapeError: this version of the package does not understand them.
     """
     settings = manifest["llm"]
-    with _whole("the settings of the model", "are not understood"):
+    with checked("the settings of the model are not understood"):
         return None if settings is None else LLMConfig.model_validate({**settings, **changes})
 
 

@@ -1233,11 +1233,9 @@ def existing_tape(tape: Tapes) -> Tape:
     """
     if isinstance(tape, Tape):
         return tape
-    path = Path(tape)
     # Else a tape would be made at a misspelt name, only to be found without a run.
-    if not path.exists() or path.stat().st_size == 0:
-        raise TapeError(f"there is no tape at {path.absolute()}")
-    return Tape(tape)
+    there = Tape(tape, read_only=True)
+    return Tape(there.path)
 
 
 class NoModel(ScriptedBackend):

@@ -122,18 +122,15 @@ class Recording(Session):
                     raise TapeError(f"{what}: {differs}. {way_out}")
             if recorded is None:
                 mine = asdict(info)
-                self._say({"players": {**others, name: mine}} if name else {"model": mine})
-
-    def _say(self, more: Mapping[str, Any]) -> None:
-        """Write more into the run's manifest."""
-        self.recorder.describe({**self.tape.run(self.number).manifest, **more})
+                more = {"players": {**others, name: mine}} if name else {"model": mine}
+                self.recorder.describe(more)
 
     def done(self, run: Any, turn: Turn) -> Turn:
         """Write the turn, whole or not at all, and the prompts that it was the first to use."""
         prompts: Mapping[str, Prompt] = run._prompts
         if len(prompts) != self._known_prompts:
             if prompts.keys() - self.tape.run(self.number).manifest["prompts"].keys():
-                self._say({"prompts": _records.entries_of(prompts)})
+                self.recorder.describe({"prompts": _records.entries_of(prompts)})
             self._known_prompts = len(prompts)
         # Written first: some of the turn's calls may be nowhere but in memory until then.
         self.recorder.commit_turn(*_records.tape_turn(run, turn))

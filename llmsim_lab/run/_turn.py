@@ -169,9 +169,9 @@ class Turn:
         return tuple(answers)
 
     @property
-    def statuses(self) -> Counter[Status]:
+    def statuses(self) -> Counter[str]:
         """How the turn's calls came out, and of decisions without a call those that went wrong."""
-        counts: Counter[Status] = Counter()
+        counts: Counter[str] = Counter()
         by_call: dict[int, Status] = {}
         for answer in self.by_code:
             if answer.status != "ok":
@@ -262,7 +262,7 @@ def turn_row(turn: Turn) -> dict[str, Any]:
     Raises:
         ConfigError: the state has a column of a name that every frame has.
     """
-    own, statuses = turn.columns(), turn.statuses
+    own = turn.columns()
     if taken := COMMON_COLUMNS & own.keys():
         what = f"the state has the column {min(taken)}, which every run's frame has already"
         raise ConfigError(f"{what}; give it another name")
@@ -270,7 +270,8 @@ def turn_row(turn: Turn) -> dict[str, Any]:
         "turn": turn.number,
         **own,
         "calls": len(turn.calls),
-        **{name: statuses.get(name, 0) for name in _STATUSES},
+        **dict.fromkeys(_STATUSES, 0),
+        **turn.statuses,
         "tokens": turn.tokens,
         "seconds": turn.seconds,
         "interventions": _interventions_in_words(turn),

@@ -255,10 +255,6 @@ def _busy(path: Path, run: int = 0, process: int = 0) -> TapeError:
     return TapeError(f"{what}: stop the run there, or record on another file")
 
 
-def _identity(there: os.stat_result) -> tuple[int, int]:
-    return there.st_dev, there.st_ino
-
-
 def _let_go() -> None:
     """Leave the tapes of the process that this one was forked from to that one."""
     global _opening
@@ -287,7 +283,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path, self.index = path, Index()
         self.lock = threading.RLock()
-        self._identity, self._pid = _identity(path.stat()), os.getpid()
+        self._opened, self._pid = path.stat(), os.getpid()
         self.recorders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._fd = -1
         self.writers: set[object] = set()
@@ -333,7 +329,7 @@ class Journal:
     def _is_same(self, file: BinaryIO) -> bool:
         """Return True if a file is the one that was opened, as far as its ends show."""
         index = self.index
-        if _identity(os.fstat(file.fileno())) != self._identity:
+        if not os.path.samestat(os.fstat(file.fileno()), self._opened):
             return False
         if file.read(len(index.head)) != index.head:
             return False
@@ -457,7 +453,6 @@ class Journal:
         try:
             self._guard.acquire()
             self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0))
-            self.check_there()
             self.refresh()
             self._cut_tail()
         except filelock.Timeout:
@@ -487,12 +482,6 @@ class Journal:
             self.writers.discard(writer)
             if not self.writers and self._pid == os.getpid():
                 self._end()
-
-    def check_there(self) -> None:
-        """Raise TapeError if the path has another file by now, or this one was changed."""
-        with self._reading():
-            if _identity(os.fstat(self._fd)) != self._identity:
-                raise self._another()
 
     def _cut_tail(self) -> None:
         """Cut off what a kill or a power cut left at the end, and keep it beside the tape."""
@@ -544,6 +533,9 @@ class Journal:
             if kind == "call":
                 at = b'%b,"no":%d' % (at or b',"turn":null', number)
             line = b'{"run":%d,"is":"%b"%b%b' % (run, named, at, body)
+            if kind == "turn":
+                with self._reading():  # which raises where the path has another file by now
+                    pass
             self._write(line, self.index.sums.get(run, run))
             if kind == "end":
                 os.fsync(self._fd)  # what was written until now would survive a power cut
@@ -618,7 +610,7 @@ class Journal:
                 self._close()  # Windows replaces no file that is open
             aside.replace(target)
             if path is None:
-                self._identity = _identity(target.stat())
+                self._opened = target.stat()
                 self._forget()
         except OSError as error:
             raise TapeError(f"cannot write {target}: {error.strerror or error}") from error

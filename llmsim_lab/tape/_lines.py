@@ -19,7 +19,7 @@ from llmsim_lab._util.jsontext import as_mapping, dumps, loads_strictly, plain, 
 from llmsim_lab._util.text import each_fault, fault_text
 from llmsim_lab.errors import FailureReason
 from llmsim_lab.tape._journal import FACT
-from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status
+from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status, ToolCall
 
 Verb = Literal["run", "rerun", "fork"]
 
@@ -131,7 +131,7 @@ def _adapter(kind: str) -> TypeAdapter[Any]:
 
 
 # Made when first used: building pydantic's validators takes long.
-_messages = cache(lambda: TypeAdapter(tuple[Message, ...]))
+_calls = cache(lambda: TypeAdapter(tuple[ToolCall, ...]))
 _anything = cache(lambda: TypeAdapter(Any))
 _settings = cache(lambda: _strictly("settings", _SETTINGS))
 
@@ -193,11 +193,13 @@ def what_is_asked(request: ChatRequest) -> tuple[Any, ...]:
     """Return what two equal requests of a turn have in common: all but how long to wait."""
     site, (_, settings, messages) = request.site, _parts(request)
     place = (site.component, site.agent, site.replicate) if site else None
-    # Not the messages themselves, whose hash takes long and is asked for several times.
-    said: object = tuple([(one.role, one.content, one.tool_name) for one in messages])
-    if [one for one in messages if one.tool_calls]:
-        said = write(_messages(), messages)  # as text, in which 1 and True differ
-    return place, request.attempt, settings, said
+    # Not the messages themselves, whose hash takes long and is asked for several times. Calls as
+    # text, in which 1 and True differ.
+    said = [
+        (it.role, it.content, it.tool_name, it.tool_calls and write(_calls(), it.tool_calls))
+        for it in messages
+    ]
+    return place, request.attempt, settings, tuple(said)
 
 
 # --- calls ---------------------------------------------------------------------------------------
@@ -271,12 +273,12 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
         "fault": fault,
         "seconds": float(attempt.seconds),
     }
-    given = {name: value for name, value in values.items() if value is not None}
     if reply is not None and reply.tool_calls:
         # Pydantic would write a NaN in their arguments as null, without an error.
-        line = member(_adapter("call").dump_python(given, exclude_defaults=True))
+        given = _adapter("call").dump_python(values, exclude_defaults=True, exclude_none=True)
+        line = member(given)
     else:
-        line = write(_adapter("call"), given)
+        line = write(_adapter("call"), values)
     return b"," + line[1:-1]
 
 

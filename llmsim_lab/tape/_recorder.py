@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from llmsim_lab._util.jsontext import dumps, loads, plain
@@ -50,7 +51,7 @@ class Known:
         self, calls: Iterable[RecordedCall] = (), outside: Iterable[Mapping[str, Any]] = ()
     ) -> None:
         self._lock = threading.Lock()  # agents may ask in threads
-        self._asked: defaultdict[Any, int] = defaultdict(int)
+        self._asked: defaultdict[Any, Iterator[int]] = defaultdict(count)
         self.answers: dict[Place, Any] = {}
         self._nth: dict[int | None, int] = {}
         """By number of an attempt, which of equal ones it was."""
@@ -70,8 +71,7 @@ class Known:
             place = asked, self._nth.get(previous.number, 0)
         else:
             with self._lock:
-                place = asked, self._asked[asked]
-                self._asked[asked] += 1
+                place = asked, next(self._asked[asked])
         return place, self.answers.get(place)
 
     def keep(self, place: Place, attempt: Attempt) -> None:
@@ -281,25 +281,23 @@ class LiveRecorder(_AtTurn):
             numbers: list[int] = sorted(answers.pop(place).number for place in failed)
             self._journal.append(self.run, "forget", members(calls=numbers), turn=self._turn)
 
-    def commit_turn(self, turn: int, record: str, row: str) -> None:
+    def commit_turn(self, turn: int, body: bytes) -> None:
         """Write a whole turn.
 
         Args:
             turn: its number.
-            record: all of it, as JSON.
-            row: its row of the run's frame, as a JSON object.
+            body: the other members of its line: its record, and its row of the run's frame.
 
         Raises:
             TapeError: the disk is full or fails, or the tape is another file by now.
         """
         with self._journal.lock, self._held():
-            self._journal.check_there()
-            self._write_turn(turn, record, row)
+            self._journal.append(self.run, "turn", body, turn=turn)
         self._turn, self._known = turn + 1, Known()
         self._pending.clear()
         self._is_under_way = False
 
-    def replace_turn(self, turn: int, record: str, row: str) -> None:
+    def replace_turn(self, turn: int, body: bytes) -> None:
         """Write the latest turn again, after it was changed from outside.
 
         Raises:
@@ -307,14 +305,11 @@ class LiveRecorder(_AtTurn):
         """
         with self.writing():
             self._check_next(turn + 1)
-            self._write_turn(turn, record, row)
+            self._journal.append(self.run, "turn", body, turn=turn)
 
-    def _write_turn(self, turn: int, record: str, row: str) -> None:
-        body = f',"record":{record},"row":{row}'.encode()
-        self._journal.append(self.run, "turn", body, turn=turn)
-
-    def describe(self, manifest: Mapping[str, Any]) -> None:
+    def describe(self, more: Mapping[str, Any]) -> None:
         """Write the run's manifest again, with what was not known at its start."""
+        manifest = {**self.tape.run(self.run).manifest, **more}
         with self._journal.lock, self._held():
             self._journal.append(self.run, "set", run_body(manifest, self._journal.intern))
 

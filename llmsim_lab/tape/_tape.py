@@ -6,11 +6,12 @@ import logging
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.jsontext import loads
+from llmsim_lab._util.jsontext import checked, loads
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import counted, log_event, now, printable, whole
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._changes import changes_of, indented, run_line
@@ -84,19 +85,11 @@ class Tape(AbstractContextManager["Tape"]):
             raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}")
         return self._info(numbers[-1])
 
-    @contextmanager
-    def _reading(self, what: str) -> Iterator[None]:
-        """Raise TapeError where something that is read does not hold what it should."""
-        try:
-            yield
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            raise TapeError(f"{what} on the tape {self.path} is damaged: {error}") from error
-
     def _info(self, run: int) -> RunInfo:
         index = self.journal.index
         places = index.runs[run]
         lines, facts = self._facts.get(run, (0, {}))
-        with self._reading(f"run {run}"):
+        with checked(f"run {run} on the tape {self.path} is damaged"):
             if lines != len(places):
                 facts = {}
                 for line in map(read_line, self.journal.read(places)):
@@ -160,7 +153,7 @@ class Tape(AbstractContextManager["Tape"]):
         for turn, raw in zip(wanted, self.journal.read([places[t] for t in wanted]), strict=True):
             if brief and _UNCHANGED.search(raw) and turn not in (wanted[0], wanted[-1]):
                 continue  # unread, since a tape may have a hundred thousand
-            with self._reading(f"turn {turn} of run {run}"):
+            with checked(f"turn {turn} of run {run} on the tape {self.path} is damaged"):
                 lines[turn] = read_line(raw)
                 if (its := lines[turn]["record"]["turn"]) != turn:
                     raise ValueError(f"it is a record of turn {its}")
@@ -187,7 +180,7 @@ class Tape(AbstractContextManager["Tape"]):
         index = self.journal.index
         raws = self.journal.read([index.places[number][1] for number in numbers])
         for number, raw in zip(numbers, raws, strict=True):
-            with self._reading(f"call {number}"):
+            with checked(f"call {number} on the tape {self.path} is damaged"):
                 line = read_line(raw)
                 if line.get("no") != number:
                     raise ValueError(f"it says that it is call {line.get('no')}")
@@ -212,14 +205,13 @@ class Tape(AbstractContextManager["Tape"]):
         """
         self.journal.refresh()
         places = self.journal.index.outside.get((run, turn), ())
-        with self._reading(f"what came from outside in turn {turn} of run {run}"):
+        what = f"what came from outside in turn {turn} of run {run} on the tape {self.path}"
+        with checked(f"{what} is damaged"):
             return [read_line(raw) for raw in self.journal.read(places)]
 
     def turns_frame(self, run: int | None = None) -> pd.DataFrame:
         """Return a run's turns as a frame, the one its simulation's ``to_frame`` gives."""
-        import pandas as pd  # here and below, since it takes long to import
-
-        return pd.DataFrame(map(whole, self.frame_rows(self.run(run).id).values()))
+        return frame_of(map(whole, self.frame_rows(self.run(run).id).values()))
 
     def frame_rows(self, run: int) -> dict[int, Any]:
         """Return the rows of a run's frame as they were written, by turn."""
@@ -237,9 +229,7 @@ class Tape(AbstractContextManager["Tape"]):
 
         A fork's own begin after the fork; those before are its parent's.
         """
-        import pandas as pd
-
-        return pd.DataFrame(map(_frame_row, self.calls(self.run(run).id, forgotten=True)))
+        return frame_of(map(_frame_row, self.calls(self.run(run).id, forgotten=True)))
 
     def compare(self, run_a: int, run_b: int) -> pd.DataFrame:
         """Return how two runs' trajectories differ: one row a turn that both have.
@@ -250,7 +240,7 @@ class Tape(AbstractContextManager["Tape"]):
         Raises:
             TapeError: there is no such run, or they share no turn or no column of numbers.
         """
-        import pandas as pd
+        import pandas as pd  # here, since it takes long to import
 
         frames = []
         for rows in [self.frame_rows(self.run(run).id) for run in (run_a, run_b)]:
@@ -311,7 +301,7 @@ class Tape(AbstractContextManager["Tape"]):
         manifest: Mapping[str, Any],
         *,
         name: str,
-        first: tuple[int, str, str],
+        first: tuple[int, bytes],
         verb: Verb = "run",
         parent: int | None = None,
         fork_turn: int | None = None,
@@ -321,7 +311,7 @@ class Tape(AbstractContextManager["Tape"]):
         Args:
             manifest: what defines the run.
             name: its configuration's name.
-            first: the turn it starts from: number, record and row, as ``commit_turn`` takes them.
+            first: the turn it starts from: number and body, as ``commit_turn`` takes them.
             verb: how it came about.
             parent: the run that it is a fork or a rerun of.
             fork_turn: for a fork, the turn of the parent that it starts from.
@@ -331,12 +321,12 @@ class Tape(AbstractContextManager["Tape"]):
         """
         if parent is not None:
             self.run(parent)
-        journal, (turn, record, row) = self.journal, first
+        journal, (turn, body) = self.journal, first
         origin = {"name": name, "parent": parent, "fork_turn": fork_turn, "verb": verb}
         with self.writing(), journal.lock:  # other threads may begin runs too
             run = max(journal.index.runs, default=0) + 1
             journal.append(run, "run", run_body(manifest, journal.intern, **origin, started=now()))
-            journal.append(run, "turn", f',"record":{record},"row":{row}'.encode(), turn=turn)
+            journal.append(run, "turn", body, turn=turn)
         return run
 
     def copy(self, runs: Iterable[int], path: str | Path, *, up_to: int | None = None) -> Tape:

@@ -178,7 +178,7 @@ async def test_a_replay_has_what_the_live_run_had(kind: str, path: Path) -> None
     tools, results = MemoryTasks(), []
     tools.instead, code, data = RESULTS[kind]
     with Tape(path) as tape:
-        run = tape.add_run({}, name="talk", first=(0, "{}", "{}"))
+        run = tape.add_run({}, name="talk", first=(0, b',"record":{},"row":{}'))
         for kind_of, executor in ((LiveRecorder, tools), (ReplayRecorder, None)):
             recorder = kind_of(tape, run)
             recorder.begin_turn(1)
@@ -206,7 +206,9 @@ async def test_only_a_call_that_deletes_is_not_made_again_after_it_was_stopped_h
     tools.instead = lambda _: slow()
     toolbox = Toolbox([ToolDeclaration(name, destructive=destructive)], executor=tools)
     with Tape(path) as tape:
-        recorder = LiveRecorder(tape, tape.add_run({}, name="talk", first=(0, "{}", "{}")))
+        recorder = LiveRecorder(
+            tape, tape.add_run({}, name="talk", first=(0, b',"record":{},"row":{}'))
+        )
         with scoped(recorder=recorder):
             running = asyncio.create_task(toolbox.run(name, {}, "ann"))
             await begun.wait()

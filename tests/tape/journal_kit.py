@@ -23,12 +23,12 @@ MANIFEST |= {"given": [], "llm": None, "model": None}
 FOLDERS = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 
-def record(turn: int, *calls: int | None) -> tuple[int, str, str]:
+def record(turn: int, *calls: int | None) -> tuple[int, bytes]:
     """Return a turn as a recorder takes it."""
     named = [["ok", [*calls]]] if calls else []
     empty = {"interventions": [], "planned": [], "by_code": [], "noted": {}, "became": {}}
     value = {"turn": turn, "state": {}, "seconds": 0, "calls": named, "story": [], **empty}
-    return turn, json.dumps(value), "{}"
+    return turn, f',"record":{json.dumps(value)},"row":{{}}'.encode()
 
 
 def ask(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from builders import recorded
 from counter_kit import make_counter
-from journal_kit import MANIFEST, add_run, findings, lines_of, make_small
+from journal_kit import MANIFEST, add_run, findings, lines_of, make_small, record
 from tape_kit import bytes_in
 
 from llmsim_lab.errors import TapeError
@@ -26,7 +26,7 @@ from llmsim_lab.tape._recorder import LiveRecorder
 def journal(tmp_path: Path) -> Iterator[Journal]:
     """A tape's file with a run begun, open for writing."""
     with Tape(tmp_path / "x.tape") as tape, tape.writing():
-        tape.add_run(MANIFEST, name="x", first=(0, '{"turn":0}', "{}"))
+        tape.add_run(MANIFEST, name="x", first=record(0))
         yield tape.journal
 
 

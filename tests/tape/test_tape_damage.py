@@ -111,8 +111,8 @@ def begins(**values: Any) -> bytes:
 
 
 def turn(number: int, **values: Any) -> bytes:
-    whole = dict(json.loads(record(number)[1]), **values)
-    return line("turn", turn=number, record=whole, row={})
+    rest = json.loads(b"{%b}" % record(number)[1][1:])
+    return line("turn", turn=number, record=rest["record"] | values, row={})
 
 
 LINES = {

@@ -668,7 +668,7 @@ class Run(Generic[StateT]):
             run_sync(play_turns(simulation, last - simulation.turn_number, beyond_done=True))
         except TapeError as error:
             if changed := _code_changes(info, simulation):
-                raise type(error)(f"{error}. Mind that {changed}") from error
+                raise type(error)(f"{error}. Note that {changed}") from error
             raise
         return simulation
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import study_kit
-from study_kit import Basin, Water, Wish, instant_client, played
+from study_kit import Basin, Drought, Water, Weather, Wish, asked, instant_client, kind, played
 
 from llmsim_lab import Prompt
 from llmsim_lab._util.config import Settings
@@ -88,26 +88,15 @@ def test_a_full_design_has_every_combination_and_the_first_is_the_reference() ->
     assert study.reference == arms[0]
 
 
-def test_levels_may_have_labels() -> None:
-    study = played(study_of(vary={"factor": {"dry": 0.5, "wet": 3}}))
-    assert config_in(study, "wet").factor == 3.0
-
-
 @pytest.mark.parametrize(
     ("vary", "more", "message"),
     [
         ({"factr": [1.0]}, {}, "nothing called 'factr' to vary (did you mean 'factor'?)"),
-        (
-            {"llm.temprature": [0.1]},
-            {},
-            "'llm.temprature' to vary (did you mean 'llm.temperature'?)",
-        ),
+        ({"llm.temprature": [0.1]}, {}, "(did you mean 'llm.temperature'?)"),
         ({"llm.model": ["a", "b"]}, {}, "nothing called 'llm.model' to vary"),
-        ({"factor": 2.0}, {}, "neither a list nor a mapping"),
-        ({"factor": []}, {}, "is empty"),
+        ({"factor": 2.0}, {}, "is empty, or neither a list nor a mapping"),
         ({"factor": [1.0, math.nan]}, {}, "arm 'factor=nan': factor=nan is not finite; a"),
         ({"interventions": {"a": [{"turn": 9, "set": {}}]}}, {}, "turn 9 is never reached"),
-        ({"taste": ["plain"]}, {"factor": -math.inf}, "factor=-inf is not finite; a tape"),
         ({"factor": [1.0, "much"]}, {}, "arm 'much': Water: factor"),
         ({"factor": {1: 1.0, "1": 2.0}}, {}, "two called '1'"),
         ({}, {"outcome": [lambda _: 1.0, lambda _: 2.0]}, "outcome has two called '<lambda>'"),
@@ -118,13 +107,8 @@ def test_levels_may_have_labels() -> None:
         ({"llm": [{"temperature": -1}]}, {}, "temperature"),
         ({"factor": [1.0, 2.0]}, {"factor": 2.0}, "both fixed and varied"),
         ({"factor": [1.0, 2.0]}, {"seeds": [1, 1]}, "must be a number of seeds, or different ones"),
-        ({"factor": [1.0, 2.0]}, {"seeds": 0}, "seeds"),
         ({"players": ["ruel"]}, {}, "players"),
-        (
-            {"interventions": {"typo": [{"turn": 1, "set": {"levle": 1}}]}},
-            {},
-            "did you mean 'level'",
-        ),
+        ({"interventions": {"typo": {"levle": 1}}}, {}, "did you mean 'level'"),
         ({"state": [3]}, {}, "starts from 3"),
     ],
 )
@@ -155,7 +139,7 @@ def test_what_cannot_be_played_is_named(world: Any) -> None:
 def test_a_nested_setting_is_named_by_its_path_and_reaches_the_model() -> None:
     client = instant_client()
     study = played(study_of(vary={"llm.temperature": [0.1, 0.9]}, llm_client=client))
-    assert {it.options["temperature"] for it in client.backend.requests} == {0.1, 0.9}
+    assert {it.options["temperature"] for it in asked(study)} == {0.1, 0.9}
     assert config_in(study, "llm.temperature=0.9").llm.temperature == 0.9
 
 
@@ -193,17 +177,17 @@ def test_a_path_names_a_place_in_a_parameter() -> None:
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda text: f"{text} Be kind.",
-        {"wish": lambda text: f"{text} Be kind."},
+        kind,
+        {"wish": kind},
         "You are {{ name }}, {{ run.taste }}. The basin holds {{ state.level }}. Be kind.",
         Prompt("You are {{ name }}. The basin holds {{ state.level }}. Be kind.", name="wish"),
     ],
 )
 def test_a_prompt_of_ones_own_world_is_edited(edit: Any) -> None:
     study = played(study_of(vary={"prompt": {"as it is": None, "kind": edit}}))
-    for arm, kind in (("as it is", False), ("kind", True)):
+    for arm, edited in (("as it is", False), ("kind", True)):
         calls = study.simulation(arm, 0).calls
-        assert {call.request.prompt.endswith("Be kind.") for call in calls} == {kind}
+        assert {call.request.prompt.endswith("Be kind.") for call in calls} == {edited}
 
 
 class TwoMinds(Water):
@@ -220,12 +204,8 @@ class TwoMinds(Water):
         return state.replace(level=1.0 + sum(wish.amount for wish in wishes.values()))
 
 
-def kinder(text: str) -> str:
-    return f"{text} Be kind."
-
-
 def test_a_prompt_is_edited_when_it_is_first_asked_with_and_recorded_as_it_was_asked() -> None:
-    study = played(study_of(TwoMinds, {"prompt": {"kind": kinder}}))
+    study = played(study_of(TwoMinds, {"prompt": {"kind": kind}}))
     run = study.simulation("kind", 0)
     texts = [call.request.prompt for call in run.calls]
     assert {text[text.index("? ") :] for text in texts} == {"? Be kind."}
@@ -237,7 +217,7 @@ def test_a_prompt_is_edited_when_it_is_first_asked_with_and_recorded_as_it_was_a
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        ({"wsh": kinder}, r"no prompt is called 'wsh' \(did you mean 'wish'\?\); there are"),
+        ({"wsh": kind}, r"no prompt is called 'wsh' \(did you mean 'wish'\?\); there are"),
         (lambda text: 3, " 'wish': .*lambda.* gives none: TypeError: expected string"),
         (lambda text: text[999], " 'wish': .*lambda.* gives none: IndexError: string index"),
     ],
@@ -253,7 +233,7 @@ def test_an_edit_that_fits_no_prompt_raises_before_anything_is_played(
 
 
 def test_an_edit_that_fits_a_later_prompt_only_is_played_and_one_that_fits_two_fails() -> None:
-    edits = {"as it is": None, "new": kinder, "late": {"another": kinder}}
+    edits = {"as it is": None, "new": kind, "late": {"another": kind}}
     study = played(study_of(TwoMinds, {"prompt": edits}, second="another"))
     runs = dict(iter(study.runs.groupby("arm")["status"].first().items()))
     assert runs == {"as it is": "done", "late": "done", "new": "failed"}
@@ -261,14 +241,12 @@ def test_an_edit_that_fits_a_later_prompt_only_is_played_and_one_that_fits_two_f
     assert message in study.runs["error"].iloc[2]
 
 
-@pytest.mark.parametrize(
-    ("edit", "warned"), [(lambda text: text.replace("Yu are", "We are"), True), (kinder, False)]
-)
-def test_an_edit_that_changes_nothing_is_warned_of(
-    edit: Any, warned: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    played(study_of(vary={"prompt": {"as it is": None, "new": edit}}))
-    assert ("PROMPT_UNCHANGED" in caplog.text) == warned
+def test_an_edit_that_changes_nothing_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    edits = {"as it is": None, "kind": kind, "typo": lambda text: text.replace("Yu are", "We are")}
+    played(study_of(vary={"prompt": edits}))
+    [warning] = caplog.messages
+    assert "PROMPT_UNCHANGED" in warning
+    assert "typo" in warning
 
 
 def test_wordings_of_one_idea_are_runs_of_one_arm_with_seeds_of_their_own() -> None:
@@ -329,18 +307,12 @@ def test_arms_that_set_something_at_the_same_turn_share_what_came_before() -> No
 def test_an_arm_that_shares_a_failed_run_follows_once_that_is_played(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Dry(Water):
-        async def turn(self, state: Basin, ask: Any) -> Basin:
-            if weather["dry"]:
-                raise RuntimeError("the basin is dry")
-            return await super().turn(state, ask)
-
-    weather = {"dry": True}
-    study = played(study_of(Dry, {"interventions": {"none": [], "shock": shocked(90, 1)}}))
+    vary = {"interventions": {"none": [], "shock": shocked(90, 3)}}
+    study = played(study_of(Drought, vary, turns=3))
     assert study.counts == {"failed": 4}
     why = str(study.runs["error"][3])
     assert "shares a run with arm 'none', which failed: RuntimeError: the basin" in why
-    monkeypatch.setitem(weather, "dry", False)
+    monkeypatch.setattr(Weather, "dry", False)
     assert played(study).counts == {"done": 4}
 
 

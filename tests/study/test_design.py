@@ -97,6 +97,7 @@ def test_a_full_design_has_every_combination_and_the_first_is_the_reference() ->
         ({"factor": 2.0}, {}, "is empty, or neither a list nor a mapping"),
         ({"factor": [1.0, math.nan]}, {}, "arm 'factor=nan': factor=nan is not finite; a"),
         ({"interventions": {"a": [{"turn": 9, "set": {}}]}}, {}, "turn 9 is never reached"),
+        ({"taste": ["plain"]}, {"factor": -math.inf}, "factor=-inf is not finite; a tape"),
         ({"factor": [1.0, "much"]}, {}, "arm 'much': Water: factor"),
         ({"factor": {1: 1.0, "1": 2.0}}, {}, "two called '1'"),
         ({}, {"outcome": [lambda _: 1.0, lambda _: 2.0]}, "outcome has two called '<lambda>'"),

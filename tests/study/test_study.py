@@ -413,6 +413,7 @@ def test_a_study_that_is_watched_updates_its_table_and_shows_a_chart(
     monkeypatch.setattr("IPython.display.display", lambda view, **_: Handle(view))
     study.watch()
     assert "6 left" in shown[-1]
+    assert "factor=2" in shown[-1]
     played(study)
     assert "2 arms, 3 seeds: 6 done" in shown[-2]
     assert f"\n{study.effects()}" in str(study)

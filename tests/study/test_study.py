@@ -94,11 +94,12 @@ def test_a_stopped_study_gives_what_an_undisturbed_one_gives(path: Path) -> None
         "state": {"full": Basin(level=99.0), "empty": Basin(level=0.0)},
         "replicate": [0, 1],
     }
-    first = played(study_of(vary=vary, seeds=1, tape=path), budget=Budget(calls=90), parallel=32)
-    stopped = study_of(vary=vary, seeds=1, tape=path)
+    small = {"vary": vary, "seeds": 1, "turns": 2}
+    first = played(study_of(**small, tape=path), budget=Budget(calls=60), parallel=32)
+    stopped = study_of(**small, tape=path)
     assert stopped.counts["stopped"] > 0
     played(stopped)
-    whole = played(study_of(vary=vary, seeds=1))
+    whole = played(study_of(**small))
     assert len(asked(first)) + len(asked(stopped)) == len(asked(whole))
     pd.testing.assert_frame_equal(timeless(stopped), timeless(whole))
 

@@ -138,8 +138,7 @@ def test_what_cannot_be_played_is_named(world: Any) -> None:
 
 
 def test_a_nested_setting_is_named_by_its_path_and_reaches_the_model() -> None:
-    client = instant_client()
-    study = played(study_of(vary={"llm.temperature": [0.1, 0.9]}, llm_client=client))
+    study = played(study_of(vary={"llm.temperature": [0.1, 0.9]}))
     assert {it.options["temperature"] for it in asked(study)} == {0.1, 0.9}
     assert config_in(study, "llm.temperature=0.9").llm.temperature == 0.9
 
@@ -251,12 +250,12 @@ def test_an_edit_that_changes_nothing_is_warned_of(caplog: pytest.LogCaptureFixt
 
 
 def test_wordings_of_one_idea_are_runs_of_one_arm_with_seeds_of_their_own() -> None:
-    client = instant_client()
     words = [lambda text: f"{text} Be kind.", lambda text: f"{text} Be good."]
     vary = {"prompt": {"as it is": None, "kind": words}}
-    study = played(study_of(vary=vary, llm_client=client, outcome="level@last"))
+    study = played(study_of(vary=vary, outcome="level@last"))
     assert study.results["wording"].tolist() == ["", "", *["wording 1", "wording 2"] * 2]
-    assert len(set(seeds_sent(client))) == 2 * len(set(seeds_sent(client)[::3])) == 16
+    seeds = seeds_in(asked(study))
+    assert len(set(seeds)) == 2 * len(set(seeds[::3])) == 16
     second = study.simulation("kind", 0, wording="wording 2")
     assert second.calls[0].request.prompt.endswith("Be good.")
 
@@ -273,16 +272,15 @@ def levels_of(study: Study, arm: str, seed: int = 0) -> list[float]:
 
 
 def test_arms_share_a_run_up_to_the_turn_where_something_else_is_set(tmp_path: Any) -> None:
-    client = instant_client()
     vary = {"interventions": {"late": shocked(90, 3), "none": [], "early": shocked(80, 1)}}
     settings = {"turns": 4, "outcome": "level", "tape": tmp_path / "s"}
-    study = played(study_of(vary=vary, llm_client=client, **settings))
+    study = played(study_of(vary=vary, **settings))
     none, late, early = (levels_of(study, arm) for arm in ("none", "late", "early"))
     assert late[:3] == none[:3]
     assert early[0] == none[0]
     assert (late[3], early[1]) == (90, 80)
     # Two players: four turns of "none", one of "late", three of "early"; none of them twice.
-    assert len(client.backend.requests) == 2 * 2 * (4 + 1 + 3)
+    assert len(asked(study)) == 2 * 2 * (4 + 1 + 3)
     # A whole run of the arm is the same to the last bit, since seeds follow from the place.
     alone = played(study_of(vary={"interventions": {"late": shocked(90, 3)}}, turns=4))
     assert levels_of(alone, "late") == late
@@ -297,12 +295,11 @@ def test_arms_share_a_run_up_to_the_turn_where_something_else_is_set(tmp_path: A
 
 
 def test_arms_that_set_something_at_the_same_turn_share_what_came_before() -> None:
-    client = instant_client()
     vary = {"interventions": {"high": shocked(90, 3), "low": shocked(1, 3)}}
-    study = played(study_of(vary=vary, llm_client=client, turns=4))
+    study = played(study_of(vary=vary, turns=4))
     assert levels_of(study, "high")[:3] == levels_of(study, "low")[:3]
     assert levels_of(study, "low")[3] == 1
-    assert len(client.backend.requests) == 2 * 2 * (4 + 2)  # what leads to turn 3 is asked again
+    assert len(asked(study)) == 2 * 2 * (4 + 2)  # what leads to turn 3 is asked again
 
 
 def test_an_arm_that_shares_a_failed_run_follows_once_that_is_played(
@@ -318,18 +315,17 @@ def test_an_arm_that_shares_a_failed_run_follows_once_that_is_played(
 
 
 def test_what_is_set_is_varied_with_other_factors() -> None:
-    client = instant_client()
     vary = {"interventions": {"none": [], "shock": shocked(90, 1)}, "factor": [1.0, 2.0]}
-    study = played(study_of(vary=vary, llm_client=client, outcome="level"))
+    study = played(study_of(vary=vary))
     assert levels_of(study, "shock · factor=2")[1] == 90
-    assert len(client.backend.requests) == 2 * 2 * 2 * (2 + 1)
+    assert len(asked(study)) == 2 * 2 * 2 * (2 + 1)
 
 
 # --- models and call seeds -----------------------------------------------------------------------
 
 
-def seeds_sent(client: Any) -> list[int]:
-    return sorted(request.options["seed"] for request in client.backend.requests)
+def seeds_in(requests: list[Any]) -> list[int]:
+    return sorted(request.options["seed"] for request in requests)
 
 
 def test_models_are_varied_and_call_seeds_follow_from_seed_and_place_never_from_the_arm() -> None:
@@ -343,13 +339,14 @@ def test_models_are_varied_and_call_seeds_follow_from_seed_and_place_never_from_
     vary = {"model": {"one": one, "two": make}, "factor": [1.0, 2.0]}
     played(study_of(vary=vary, llm_client=None))
     assert made == [two]  # arms of one model share its client
-    assert seeds_sent(one) == seeds_sent(two)
-    assert (len(seeds_sent(one)), len(set(seeds_sent(one)))) == (16, 8)
+    seeds = seeds_in(one.backend.requests)
+    assert seeds == seeds_in(two.backend.requests)
+    assert (len(seeds), len(set(seeds))) == (16, 8)
 
 
 def test_a_replicate_is_the_same_world_with_other_call_seeds() -> None:
-    client, twice = instant_client(), {"replicate": [0, 1]}
-    played(study_of(vary=twice, llm_client=client))
-    assert len(seeds_sent(client)) == len(set(seeds_sent(client))) == 16
+    twice = {"replicate": [0, 1]}
+    seeds = seeds_in(asked(played(study_of(vary=twice))))
+    assert len(seeds) == len(set(seeds)) == 16
     with pytest.raises(ConfigError, match=r"leave llm\.seed out"):
         played(study_of(vary=twice, llm_client=instant_client(seed=7)))

@@ -47,6 +47,29 @@ class Water(Run[Basin]):
         return Wish(amount=3 if question.player == "Ann" else 4)
 
 
+class Weather:
+    dry = True
+
+
+class Drought(Water):
+    """Has no third turn with a large factor, while the weather is dry."""
+
+    async def turn(self, state: Basin, ask: Ask) -> Basin:
+        if Weather.dry and self.factor > 1 and ask.turn == 3:
+            raise RuntimeError("the basin is dry")
+        return await super().turn(state, ask)
+
+
+def kind(text: str) -> str:
+    """Edit a prompt."""
+    return f"{text} Be kind."
+
+
+def greedy(question: Question) -> Wish:
+    """Decide as a player."""
+    return Wish(amount=9)
+
+
 class Instant:
     """Answers with the sampling seed's remainder, so that answers follow from seed and place."""
 
@@ -77,6 +100,16 @@ def study_of(world: Any = Water, vary: Any = None, **more: Any) -> Study:
 
 def played(study: Study, **more: Any) -> Study:
     return study.run(progress=False, **more)
+
+
+def asked(study: Study) -> list[ChatRequest]:
+    """What the client of a study was asked."""
+    return study._player.models.given.backend.requests  # type: ignore[no-any-return]
+
+
+def timeless(it: Study | Run[Any]) -> Any:
+    """The frame of a study or a run, without how long its calls took."""
+    return it.to_frame().drop(columns="seconds")
 
 
 def die_once() -> None:

@@ -10,7 +10,7 @@ import pytest
 from builders import recorded
 from lab_kit import Browser, eventually
 from page_kit import Log, PageData
-from study_kit import Water, instant_client
+from study_kit import Water, instant_client, kind, study_of
 
 from llmsim_lab import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.errors import ConfigError
@@ -21,15 +21,9 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-def make_study(**arguments: Any) -> Study:
-    given: dict[str, Any] = {
-        "vary": {"taste": ["plain", "fancy"]},
-        "seeds": 3,
-        "turns": 2,
-        "outcome": "level",
-        "llm_client": instant_client(pause_s=0.001),
-    }
-    return Study(Water, **given | arguments)
+def make_study(**more: Any) -> Study:
+    given: dict[str, Any] = {"vary": {"taste": ["plain", "fancy"]}, "turns": 2}
+    return study_of(**{**given, "llm_client": instant_client(pause_s=0.001), **more})
 
 
 def part(browser: Browser, key: str | int, kind: str = "study") -> Any:
@@ -80,7 +74,7 @@ async def test_what_failed_is_told_and_run_plays_it_again() -> None:
 
     failing = [True]
     client = LLMClient(LLMConfig(model="s", retry_wait_s=0), ScriptedBackend(broken))
-    board = StudyBoard(make_study(llm_client=client, vary=None))
+    board = StudyBoard(make_study(llm_client=client, vary={}))
     browser = Browser(board)
     browser.send("run")
     await eventually(lambda: "3 failed" in words(browser), wait_s=30)
@@ -135,9 +129,8 @@ def tape(tmp_path: Path) -> Path:
 
 
 def comparer(tape: Path, **more: Any) -> PromptComparer:
-    variants = {"kind": lambda text: f"{text.strip()} Be kind."}
     given = {"llm_client": instant_client(), "samples": 2, "outcome": "amount"}
-    return PromptComparer(Water.load(tape, 1), variants, **given | more)
+    return PromptComparer(Water.load(tape, 1), {"kind": kind}, **given | more)
 
 
 async def test_slots_are_checked_while_one_types_and_a_preview_is_filled(tape: Path) -> None:

@@ -96,13 +96,6 @@ def test_a_turn_that_is_played_again_asks_with_the_same_seeds() -> None:
     assert seeds_of(client)[-3:] == seeds(1)
 
 
-def test_a_resumed_run_asks_as_one_that_never_stopped(path: Path) -> None:
-    recorded(Auction(llm_client=make_client(ANSWER), tape=path), 1)
-    client = make_client(ANSWER)
-    Auction.resume(path, llm_client=client).run(1)
-    assert seeds_of(client) == seeds()[3:]
-
-
 def test_each_rerun_is_another_replicate(path: Path) -> None:
     recorded(Auction(llm_client=make_client(ANSWER), tape=path), 1)
     drawn = [seeds(1)]

@@ -87,10 +87,6 @@ def test_the_runs_say_what_each_fork_changed(first_run: PageData) -> None:
     assert "central banker who fears inflation" in runs[3]["changes"][0]
     assert first_run.start == 3
     assert [run["series"][0]["label"] for run in runs.values()] == ["Policy rate"] * 3
-    # A fork has its own turns, and the one that it changed; those before are its parent's.
-    own = [[n for run, n in first_run.turns if run == fork] for fork in (2, 3)]
-    assert own == [[3, 4, 5, 6, 7, 8], [4, 5, 6, 7, 8]]
-    assert first_run.turns[2, 3]["done"] == ["turn 3: shock.supply = 4 (oil)"]
 
 
 def test_a_page_of_a_class_that_is_not_known_here_lacks_only_what_became_of_decisions(

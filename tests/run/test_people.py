@@ -10,7 +10,6 @@ import pytest
 from worlds import Gift, PublicGoods
 
 from llmsim_lab import Ask, Person, Run, Simulation, State
-from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.run import resume
 from llmsim_lab.run._people import foreseen, people_of
 
@@ -89,9 +88,3 @@ async def test_what_was_answered_before_a_stop_is_not_asked_again(path: Path) ->
     await task
     assert (again.state.given["Ann"], again.state.given["Bob"]) == (5, 2)
     again.close()
-
-
-def test_a_person_is_waited_for_as_long_as_said() -> None:
-    run = PublicGoods(players={"Ann": Person(timeout_s=0.01), "*": "random"})
-    with pytest.raises(LLMFailureException, match="timeout"):
-        run.run(1)

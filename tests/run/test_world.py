@@ -474,35 +474,29 @@ def test_a_default_is_of_its_fields_type_at_once_as_it_is_on_the_tape(tmp_path: 
 def test_a_player_by_chance_may_be_asked_twice_in_a_turn_and_draws_anew() -> None:
     drawn: list[tuple[int, ...]] = []
 
-    class Twice(Run[Pot]):
-        async def turn(self, state: Pot, ask: Ask) -> Pot:
-            first = await ask.each(state.coins, Gift, "First, {{ name }}?")
-            second = await ask.each(state.coins, Gift, "Second, {{ name }}?")
-            both = await asyncio.gather(ask("Ann", Gift, "Third?"), ask("Ann", Gift, "Fourth?"))
-            drawn.append(tuple(g.amount for g in (*first.values(), *second.values(), *both)))
-            return state
+    async def twice(ask: Ask) -> None:
+        names = ["Ann", "Bob", "Cy", "Di"]
+        first = await ask.each(names, Gift, "First, {{ name }}?")
+        second = await ask.each(names, Gift, "Second, {{ name }}?")
+        both = await asyncio.gather(ask("Ann", Gift, "Third?"), ask("Ann", Gift, "Fourth?"))
+        drawn.append(tuple(g.amount for g in (*first.values(), *second.values(), *both)))
 
     for _ in range(2):
-        Twice(players={"*": "random"}).run(1)
+        asking(twice)(players="random").run(1)
     assert drawn[0] == drawn[1]
     assert drawn[0][:4] != drawn[0][4:8]
 
 
 def test_a_player_by_chance_whom_two_tasks_ask_needs_a_tag() -> None:
-    class Pairs(Run[Pot]):
-        tagged: bool
+    async def pair(ask: Ask, *tags: str) -> None:
+        async def one_of(number: int) -> None:
+            await ask("Ann", Gift, f"Pair {number}?", tag=tags[number])
 
-        async def turn(self, state: Pot, ask: Ask) -> Pot:
-            async def pair(number: int) -> None:
-                tag = str(number) if self.tagged else ""
-                await ask("Ann", Gift, f"Pair {number}?", tag=tag)
+        await asyncio.gather(one_of(0), one_of(1))
 
-            await asyncio.gather(pair(1), pair(2))
-            return state
-
-    Pairs(tagged=True, players={"*": "random"}).run(1)
+    asking(lambda ask: pair(ask, "0", "1"))(players="random").run(1)
     with pytest.raises(ConfigError, match=r"Ann is asked by two tasks.*tag='second'"):
-        Pairs(tagged=False, players={"*": "random"}).run(1)
+        asking(lambda ask: pair(ask, "", ""))(players="random").run(1)
 
 
 def test_a_parameter_cannot_be_changed_in_place() -> None:
@@ -566,12 +560,10 @@ def asked_of(player: Any, reply: type[Reply], **limits: Any) -> Any:
     """Return what a player answers to one question with these limits."""
     replies: list[Any] = []
 
-    class World(Run[Pot]):
-        async def turn(self, state: Pot, ask: Ask) -> Pot:
-            replies.append(await ask("Ann", reply, "Say.", limits=limits))
-            return state
+    async def say(ask: Ask) -> None:
+        replies.append(await ask("Ann", reply, "Say.", limits=limits))
 
-    World(players={"*": player}).run(1)
+    asking(say)(players=player).run(1)
     return replies[0]
 
 
@@ -624,14 +616,12 @@ def test_what_cannot_be_drawn_is_an_error() -> None:
 
 
 def test_a_turn_that_continues_without_a_call_beyond_the_budget_does_not_count() -> None:
-    class Careless(Run[Pot]):
-        async def turn(self, state: Pot, ask: Ask) -> Pot:
-            for name in state.coins:
-                with suppress(Exception):
-                    await ask(name, Gift, "Give.")
-            return state
+    async def careless(ask: Ask) -> None:
+        for name in ("Ann", "Bob", "Cy", "Di"):
+            with suppress(Exception):
+                await ask(name, Gift, "Give.")
 
-    run = Careless(llm_client=one())
+    run = asking(careless)(llm_client=one())
     run.run(3, budget=Budget(calls=6))
     assert run.turn_number == 1
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import study_kit
-from study_kit import Basin, Water, Wish, instant_client, played
+from study_kit import Basin, Drought, Water, Weather, Wish, asked, instant_client, kind, played
 
 from llmsim_lab import Prompt
 from llmsim_lab._util.config import Settings
@@ -88,23 +88,13 @@ def test_a_full_design_has_every_combination_and_the_first_is_the_reference() ->
     assert study.reference == arms[0]
 
 
-def test_levels_may_have_labels() -> None:
-    study = played(study_of(vary={"factor": {"dry": 0.5, "wet": 3}}))
-    assert config_in(study, "wet").factor == 3.0
-
-
 @pytest.mark.parametrize(
     ("vary", "more", "message"),
     [
         ({"factr": [1.0]}, {}, "nothing called 'factr' to vary (did you mean 'factor'?)"),
-        (
-            {"llm.temprature": [0.1]},
-            {},
-            "'llm.temprature' to vary (did you mean 'llm.temperature'?)",
-        ),
+        ({"llm.temprature": [0.1]}, {}, "(did you mean 'llm.temperature'?)"),
         ({"llm.model": ["a", "b"]}, {}, "nothing called 'llm.model' to vary"),
-        ({"factor": 2.0}, {}, "neither a list nor a mapping"),
-        ({"factor": []}, {}, "is empty"),
+        ({"factor": 2.0}, {}, "is empty, or neither a list nor a mapping"),
         ({"factor": [1.0, math.nan]}, {}, "arm 'factor=nan': factor=nan is not finite; a"),
         ({"interventions": {"a": [{"turn": 9, "set": {}}]}}, {}, "turn 9 is never reached"),
         ({"taste": ["plain"]}, {"factor": -math.inf}, "factor=-inf is not finite; a tape"),
@@ -118,13 +108,8 @@ def test_levels_may_have_labels() -> None:
         ({"llm": [{"temperature": -1}]}, {}, "temperature"),
         ({"factor": [1.0, 2.0]}, {"factor": 2.0}, "both fixed and varied"),
         ({"factor": [1.0, 2.0]}, {"seeds": [1, 1]}, "must be a number of seeds, or different ones"),
-        ({"factor": [1.0, 2.0]}, {"seeds": 0}, "seeds"),
         ({"players": ["ruel"]}, {}, "players"),
-        (
-            {"interventions": {"typo": [{"turn": 1, "set": {"levle": 1}}]}},
-            {},
-            "did you mean 'level'",
-        ),
+        ({"interventions": {"typo": {"levle": 1}}}, {}, "did you mean 'level'"),
         ({"state": [3]}, {}, "starts from 3"),
     ],
 )
@@ -153,9 +138,8 @@ def test_what_cannot_be_played_is_named(world: Any) -> None:
 
 
 def test_a_nested_setting_is_named_by_its_path_and_reaches_the_model() -> None:
-    client = instant_client()
-    study = played(study_of(vary={"llm.temperature": [0.1, 0.9]}, llm_client=client))
-    assert {it.options["temperature"] for it in client.backend.requests} == {0.1, 0.9}
+    study = played(study_of(vary={"llm.temperature": [0.1, 0.9]}))
+    assert {it.options["temperature"] for it in asked(study)} == {0.1, 0.9}
     assert config_in(study, "llm.temperature=0.9").llm.temperature == 0.9
 
 
@@ -193,17 +177,17 @@ def test_a_path_names_a_place_in_a_parameter() -> None:
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda text: f"{text} Be kind.",
-        {"wish": lambda text: f"{text} Be kind."},
+        kind,
+        {"wish": kind},
         "You are {{ name }}, {{ run.taste }}. The basin holds {{ state.level }}. Be kind.",
         Prompt("You are {{ name }}. The basin holds {{ state.level }}. Be kind.", name="wish"),
     ],
 )
 def test_a_prompt_of_ones_own_world_is_edited(edit: Any) -> None:
     study = played(study_of(vary={"prompt": {"as it is": None, "kind": edit}}))
-    for arm, kind in (("as it is", False), ("kind", True)):
+    for arm, edited in (("as it is", False), ("kind", True)):
         calls = study.simulation(arm, 0).calls
-        assert {call.request.prompt.endswith("Be kind.") for call in calls} == {kind}
+        assert {call.request.prompt.endswith("Be kind.") for call in calls} == {edited}
 
 
 class TwoMinds(Water):
@@ -220,12 +204,8 @@ class TwoMinds(Water):
         return state.replace(level=1.0 + sum(wish.amount for wish in wishes.values()))
 
 
-def kinder(text: str) -> str:
-    return f"{text} Be kind."
-
-
 def test_a_prompt_is_edited_when_it_is_first_asked_with_and_recorded_as_it_was_asked() -> None:
-    study = played(study_of(TwoMinds, {"prompt": {"kind": kinder}}))
+    study = played(study_of(TwoMinds, {"prompt": {"kind": kind}}))
     run = study.simulation("kind", 0)
     texts = [call.request.prompt for call in run.calls]
     assert {text[text.index("? ") :] for text in texts} == {"? Be kind."}
@@ -237,7 +217,7 @@ def test_a_prompt_is_edited_when_it_is_first_asked_with_and_recorded_as_it_was_a
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        ({"wsh": kinder}, r"no prompt is called 'wsh' \(did you mean 'wish'\?\); there are"),
+        ({"wsh": kind}, r"no prompt is called 'wsh' \(did you mean 'wish'\?\); there are"),
         (lambda text: 3, " 'wish': .*lambda.* gives none: TypeError: expected string"),
         (lambda text: text[999], " 'wish': .*lambda.* gives none: IndexError: string index"),
     ],
@@ -253,7 +233,7 @@ def test_an_edit_that_fits_no_prompt_raises_before_anything_is_played(
 
 
 def test_an_edit_that_fits_a_later_prompt_only_is_played_and_one_that_fits_two_fails() -> None:
-    edits = {"as it is": None, "new": kinder, "late": {"another": kinder}}
+    edits = {"as it is": None, "new": kind, "late": {"another": kind}}
     study = played(study_of(TwoMinds, {"prompt": edits}, second="another"))
     runs = dict(iter(study.runs.groupby("arm")["status"].first().items()))
     assert runs == {"as it is": "done", "late": "done", "new": "failed"}
@@ -261,23 +241,21 @@ def test_an_edit_that_fits_a_later_prompt_only_is_played_and_one_that_fits_two_f
     assert message in study.runs["error"].iloc[2]
 
 
-@pytest.mark.parametrize(
-    ("edit", "warned"), [(lambda text: text.replace("Yu are", "We are"), True), (kinder, False)]
-)
-def test_an_edit_that_changes_nothing_is_warned_of(
-    edit: Any, warned: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    played(study_of(vary={"prompt": {"as it is": None, "new": edit}}))
-    assert ("PROMPT_UNCHANGED" in caplog.text) == warned
+def test_an_edit_that_changes_nothing_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    edits = {"as it is": None, "kind": kind, "typo": lambda text: text.replace("Yu are", "We are")}
+    played(study_of(vary={"prompt": edits}))
+    [warning] = caplog.messages
+    assert "PROMPT_UNCHANGED" in warning
+    assert "typo" in warning
 
 
 def test_wordings_of_one_idea_are_runs_of_one_arm_with_seeds_of_their_own() -> None:
-    client = instant_client()
     words = [lambda text: f"{text} Be kind.", lambda text: f"{text} Be good."]
     vary = {"prompt": {"as it is": None, "kind": words}}
-    study = played(study_of(vary=vary, llm_client=client, outcome="level@last"))
+    study = played(study_of(vary=vary, outcome="level@last"))
     assert study.results["wording"].tolist() == ["", "", *["wording 1", "wording 2"] * 2]
-    assert len(set(seeds_sent(client))) == 2 * len(set(seeds_sent(client)[::3])) == 16
+    seeds = seeds_in(asked(study))
+    assert len(set(seeds)) == 2 * len(set(seeds[::3])) == 16
     second = study.simulation("kind", 0, wording="wording 2")
     assert second.calls[0].request.prompt.endswith("Be good.")
 
@@ -294,16 +272,15 @@ def levels_of(study: Study, arm: str, seed: int = 0) -> list[float]:
 
 
 def test_arms_share_a_run_up_to_the_turn_where_something_else_is_set(tmp_path: Any) -> None:
-    client = instant_client()
     vary = {"interventions": {"late": shocked(90, 3), "none": [], "early": shocked(80, 1)}}
     settings = {"turns": 4, "outcome": "level", "tape": tmp_path / "s"}
-    study = played(study_of(vary=vary, llm_client=client, **settings))
+    study = played(study_of(vary=vary, **settings))
     none, late, early = (levels_of(study, arm) for arm in ("none", "late", "early"))
     assert late[:3] == none[:3]
     assert early[0] == none[0]
     assert (late[3], early[1]) == (90, 80)
     # Two players: four turns of "none", one of "late", three of "early"; none of them twice.
-    assert len(client.backend.requests) == 2 * 2 * (4 + 1 + 3)
+    assert len(asked(study)) == 2 * 2 * (4 + 1 + 3)
     # A whole run of the arm is the same to the last bit, since seeds follow from the place.
     alone = played(study_of(vary={"interventions": {"late": shocked(90, 3)}}, turns=4))
     assert levels_of(alone, "late") == late
@@ -318,45 +295,37 @@ def test_arms_share_a_run_up_to_the_turn_where_something_else_is_set(tmp_path: A
 
 
 def test_arms_that_set_something_at_the_same_turn_share_what_came_before() -> None:
-    client = instant_client()
     vary = {"interventions": {"high": shocked(90, 3), "low": shocked(1, 3)}}
-    study = played(study_of(vary=vary, llm_client=client, turns=4))
+    study = played(study_of(vary=vary, turns=4))
     assert levels_of(study, "high")[:3] == levels_of(study, "low")[:3]
     assert levels_of(study, "low")[3] == 1
-    assert len(client.backend.requests) == 2 * 2 * (4 + 2)  # what leads to turn 3 is asked again
+    assert len(asked(study)) == 2 * 2 * (4 + 2)  # what leads to turn 3 is asked again
 
 
 def test_an_arm_that_shares_a_failed_run_follows_once_that_is_played(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Dry(Water):
-        async def turn(self, state: Basin, ask: Any) -> Basin:
-            if weather["dry"]:
-                raise RuntimeError("the basin is dry")
-            return await super().turn(state, ask)
-
-    weather = {"dry": True}
-    study = played(study_of(Dry, {"interventions": {"none": [], "shock": shocked(90, 1)}}))
+    vary = {"interventions": {"none": [], "shock": shocked(90, 3)}}
+    study = played(study_of(Drought, vary, turns=3))
     assert study.counts == {"failed": 4}
     why = str(study.runs["error"][3])
     assert "shares a run with arm 'none', which failed: RuntimeError: the basin" in why
-    monkeypatch.setitem(weather, "dry", False)
+    monkeypatch.setattr(Weather, "dry", False)
     assert played(study).counts == {"done": 4}
 
 
 def test_what_is_set_is_varied_with_other_factors() -> None:
-    client = instant_client()
     vary = {"interventions": {"none": [], "shock": shocked(90, 1)}, "factor": [1.0, 2.0]}
-    study = played(study_of(vary=vary, llm_client=client, outcome="level"))
+    study = played(study_of(vary=vary))
     assert levels_of(study, "shock · factor=2")[1] == 90
-    assert len(client.backend.requests) == 2 * 2 * 2 * (2 + 1)
+    assert len(asked(study)) == 2 * 2 * 2 * (2 + 1)
 
 
 # --- models and call seeds -----------------------------------------------------------------------
 
 
-def seeds_sent(client: Any) -> list[int]:
-    return sorted(request.options["seed"] for request in client.backend.requests)
+def seeds_in(requests: list[Any]) -> list[int]:
+    return sorted(request.options["seed"] for request in requests)
 
 
 def test_models_are_varied_and_call_seeds_follow_from_seed_and_place_never_from_the_arm() -> None:
@@ -370,13 +339,14 @@ def test_models_are_varied_and_call_seeds_follow_from_seed_and_place_never_from_
     vary = {"model": {"one": one, "two": make}, "factor": [1.0, 2.0]}
     played(study_of(vary=vary, llm_client=None))
     assert made == [two]  # arms of one model share its client
-    assert seeds_sent(one) == seeds_sent(two)
-    assert (len(seeds_sent(one)), len(set(seeds_sent(one)))) == (16, 8)
+    seeds = seeds_in(one.backend.requests)
+    assert seeds == seeds_in(two.backend.requests)
+    assert (len(seeds), len(set(seeds))) == (16, 8)
 
 
 def test_a_replicate_is_the_same_world_with_other_call_seeds() -> None:
-    client, twice = instant_client(), {"replicate": [0, 1]}
-    played(study_of(vary=twice, llm_client=client))
-    assert len(seeds_sent(client)) == len(set(seeds_sent(client))) == 16
+    twice = {"replicate": [0, 1]}
+    seeds = seeds_in(asked(played(study_of(vary=twice))))
+    assert len(seeds) == len(set(seeds)) == 16
     with pytest.raises(ConfigError, match=r"leave llm\.seed out"):
         played(study_of(vary=twice, llm_client=instant_client(seed=7)))

@@ -15,6 +15,7 @@ from llmsim_lab.economy import RudebuschSvensson, TaylorRule
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.run import Question
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._gate import (
     GATE_MOVES_BP,
@@ -74,50 +75,22 @@ def by_rule(seen: Mapping[str, float]) -> float:
 # --- players --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("inertia", [0.0, 0.9])
-def test_a_taylor_rule_passes_with_and_without_inertia(inertia: float) -> None:
-    card = economics_card(TaylorRule(inertia=inertia), seed=1)
-    assert card.verdict.startswith("Passes the economic gate. In the end it raises the rate by 1.")
-    assert card.verdict.endswith(" for each point of inflation: it responds.")
-
-
 def judged(player: Any) -> EconomicsCard:
     """Return the card of a player of a run that has the gate's moves."""
     run = Simulation(players=player, moves_bp=GATE_MOVES_BP, decide="sample")
     return run.responds(seed=1)
 
 
-def move_to(question: Any, *, inertia: float = 0.0, sign: int = 1, more: float = 0.0) -> Any:
-    """Return the move that comes nearest to what a rule wants, and more."""
-    seen = {name: getattr(question.state, name) for name in ("inflation", "output_gap")}
-    rate = question.state.interest_rate
-    wanted = sign * (TaylorRule(inertia=inertia).rate(**seen, previous_rate=rate) - rate) + more
-    return {"rate_change_bp": min(GATE_MOVES_BP, key=lambda it: abs(it / 100 - wanted))}
-
-
-@pytest.mark.parametrize(
-    ("player", "words"),
-    [
-        (lambda _: {"rate_change_bp": 75}, "it moves the rate by 0.75 (0.75 to 0.75) points"),
-        (
-            lambda it: move_to(it, sign=-1),
-            "The higher inflation, the lower it sets the rate: a point more changes",
-        ),
-        (
-            lambda question: {"rate_change_bp": -75 if question.state.period else 0},
-            "A point more of inflation changes its move by 0.00 (0.00 to 0.00) points.",
-        ),
-    ],
-    ids=["always raises", "signs flipped", "by the date"],
-)
-def test_players_that_do_not_respond_fail_and_a_sentence_says_why(player: Any, words: str) -> None:
-    card = judged(player)
-    assert card.outcome == "fail"
-    assert words in card.sentence
-
-
 def test_a_rule_that_is_told_a_name_and_follows_it_fails_by_the_name() -> None:
-    card = judged(lambda it: move_to(it, inertia=0.8, more=0.75 * ("Japan" in it.prompt)))
+    def pessimist(question: Question) -> dict[str, Any]:
+        now = question.state
+        rate = TaylorRule(inertia=0.8).rate(
+            inflation=now.inflation, output_gap=now.output_gap, previous_rate=now.interest_rate
+        )
+        wanted = rate - now.interest_rate + 0.75 * ("Japan" in question.prompt)
+        return {"rate_change_bp": min(GATE_MOVES_BP, key=lambda bp: abs(bp / 100 - wanted))}
+
+    card = judged(pessimist)
     assert card.outcome == "fail"
     assert card.sentence.startswith("The name Japan, 1999Q1 alone changes its move by 0.")
 
@@ -251,8 +224,8 @@ def test_a_card_that_cannot_be_read_or_is_of_another_version_is_measured_anew(ca
     for text in (path.read_text()[:100], path.read_text().replace('_gate":2', '_gate":1')):
         path.write_text(text)
         assert kept_economics_cards() == []
-        assert economics_card(client_of(backend)).outcome == "fail"
-    assert len(backend.requests) == 3 * 504
+    assert economics_card(client_of(backend)).outcome == "fail"
+    assert len(backend.requests) == 2 * 504
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(
@@ -264,13 +237,14 @@ def test_a_folder_that_cannot_be_written_to_is_named(
         economics_card(client_of(scripted(by_rule)))
 
 
-def test_a_card_is_shown_as_text_and_a_frame() -> None:
+def test_a_taylor_rule_passes_and_its_card_is_shown_as_text_and_a_frame() -> None:
     card = economics_card(TaylorRule(), seed=1)
+    assert card.verdict.startswith("Passes the economic gate. In the end it raises the rate by 1.")
     names = ["inflation", "long run", "output gap", "drift", "rate"]
     frame = card.to_frame().set_index("name")
     assert list(frame.index) == [*names, "United States, 1979Q3", "Japan, 1999Q1"]
     assert frame["verdict"].drop("rate").eq("pass").all()
-    for text in ("72 questions (seed 1)", "between -0.25 and 0.25", card.sentence):
+    for text in ("72 questions (seed 1)", "between -0.25 and 0.25", card.verdict):
         assert text in str(card)
 
 

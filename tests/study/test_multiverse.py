@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from llmsim_lab import Ask, Run, State
@@ -28,17 +26,20 @@ class Asked(Run[Score]):
         return Score(score=size + luck)
 
 
-def study(**more: Any) -> Study:
+@pytest.fixture(scope="module")
+def study() -> Study:
     vary = {"poor": {"no": False, "yes": True}, "wording": list("abc"), "order": list("xy")}
-    given: dict[str, Any] = {"seeds": 8, "turns": 1, "outcome": "score@last", "players": "random"}
-    return Study(Asked, vary, **given | more).run(progress=False)
+    study = Study(Asked, vary, seeds=4, turns=1, outcome="score@last", players="random")
+    return study.run(progress=False)
 
 
-def test_a_finding_has_an_effect_in_each_specification_and_a_share_in_which_it_holds() -> None:
-    found = multiverse(study(), "poor")
+def test_a_finding_has_an_effect_in_each_specification_and_a_share_in_which_it_holds(
+    study: Study,
+) -> None:
+    found = multiverse(study, "poor")
     assert found.frame["wording"].tolist() == ["a", "a", "b", "b", "c", "c"]
     assert found.frame["estimate"].is_monotonic_increasing
-    assert set(found.frame["n"]) == {8}
+    assert set(found.frame["n"]) == {4}
     assert found.frame["estimate"].tolist() == pytest.approx([-2, -2, -1, -1, 1, 1], abs=0.3)
     assert (found.same_sign, found.holds) == pytest.approx((4 / 6, 4 / 6))
     assert str(found) == (
@@ -48,9 +49,8 @@ def test_a_finding_has_an_effect_in_each_specification_and_a_share_in_which_it_h
     assert str(found) in found.figure().alt  # type: ignore[attr-defined]
 
 
-def test_a_finding_compares_two_levels_of_a_factor_of_the_study() -> None:
-    played = study(seeds=3)
+def test_a_finding_compares_two_levels_of_a_factor_of_the_study(study: Study) -> None:
     with pytest.raises(ConfigError, match=r"^'por' is not of this study.*'poor'"):
-        multiverse(played, "por")
+        multiverse(study, "por")
     with pytest.raises(ConfigError, match="wording has 3 levels, and a finding compares two"):
-        multiverse(played, "wording")
+        multiverse(study, "wording")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,8 +13,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import study_kit
 from builders import recorded
-from study_kit import KILL, Water, deadly_client, instant_client
+from study_kit import KILL, deadly_client, instant_client, timeless
 
 from llmsim_lab import Budget, Tape, resume
 from llmsim_lab.errors import ConfigError
@@ -24,22 +24,16 @@ from llmsim_lab.tape import verify
 
 pytestmark = pytest.mark.process
 
-VARY = {"factor": [1.0, 2.0, 3.0]}
 
-
-def study_of(tape: Path | None = None, model: Any = instant_client, **more: Any) -> Study:
-    settings = {"seeds": 4, "turns": 4, "outcome": "level", **more}
-    return Study(Water, VARY, tape=tape, llm_client=model, **settings)
-
-
-def results(study: Study) -> pd.DataFrame:
-    return study.to_frame().drop(columns="seconds")
+def study_of(tape: Path | None = None, model: Any = instant_client, *, seeds: int = 4) -> Study:
+    vary = {"factor": [1.0, 2.0, 3.0]}
+    return study_kit.study_of(vary=vary, seeds=seeds, tape=tape, llm_client=model)
 
 
 @pytest.fixture(scope="module")
 def serial() -> pd.DataFrame:
     """What an undisturbed study in one process gives."""
-    return results(study_of().run(progress=False))
+    return timeless(study_of().run(progress=False))
 
 
 @pytest.fixture
@@ -102,7 +96,7 @@ def test_a_killed_study_continues_and_gives_what_an_undisturbed_one_gives(
     assert broken.counts["done"] == 0
     subprocess.run(command, check=True)
     whole = study_of(path, deadly_client)
-    pd.testing.assert_frame_equal(results(whole), serial)
+    pd.testing.assert_frame_equal(timeless(whole), serial)
     check_folder(path)
 
 
@@ -121,15 +115,10 @@ print(sorted(job.file_name for job in study._jobs.values()))
 """
 
 
-def test_files_have_the_same_names_in_every_process(kit: None) -> None:
-    printed = set()
-    for seed in ("1", "2"):
-        command = [sys.executable, "-c", NAMES]
-        hashed = {**os.environ, "PYTHONHASHSEED": seed}
-        done = subprocess.run(command, env=hashed, capture_output=True, text=True, check=True)
-        printed.add(done.stdout)
-    [names] = printed
-    assert names.count(".tape") == 6
+def test_files_have_the_same_names_in_every_process(under_two_hash_seeds: Any) -> None:
+    one, other = under_two_hash_seeds(NAMES)
+    assert one == other
+    assert one.count(".tape") == 6
 
 
 # --- other processes -----------------------------------------------------------------------------
@@ -145,7 +134,7 @@ def test_a_pool_that_lost_a_process_ends_the_call_and_another_pool_continues(
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as other:
         study.run(executor=other, progress=False)
     assert study.counts == {"done": 12}
-    pd.testing.assert_frame_equal(results(study), serial)
+    pd.testing.assert_frame_equal(timeless(study), serial)
     check_folder(path)
 
 
@@ -217,7 +206,7 @@ def test_a_lost_job_is_handed_out_again(path: Path, serial: pd.DataFrame) -> Non
         study = study_of(path).run(executor=executor, progress=False)
     # No two are equal: Dask would answer the second with the first one's loss.
     assert len(executor.jobs) == len(set(executor.jobs)) == 24
-    pd.testing.assert_frame_equal(results(study), serial)
+    pd.testing.assert_frame_equal(timeless(study), serial)
 
 
 def test_a_job_that_is_lost_again_and_again_or_fails_is_a_failed_run(path: Path) -> None:
@@ -268,7 +257,7 @@ def test_a_run_that_was_continued_meanwhile_is_not_written_over(
     assert "continued elsewhere" in study.runs["error"][0]
     assert study_of(path).runs["turns"].tolist() == (turns + 1).tolist()
     again = study_of(path).run(progress=False)
-    pd.testing.assert_frame_equal(results(again), serial)
+    pd.testing.assert_frame_equal(timeless(again), serial)
     check_folder(path)
 
 
@@ -288,5 +277,5 @@ def test_a_dask_cluster_with_a_killed_worker_gives_what_one_process_gives(
         study.run(executor=client.get_executor(), progress=False)
     assert not one_kill.exists()
     assert study.counts == {"done": 12}
-    pd.testing.assert_frame_equal(results(study), serial)
+    pd.testing.assert_frame_equal(timeless(study), serial)
     check_folder(path)

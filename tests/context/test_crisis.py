@@ -19,11 +19,10 @@ from crisis_kit import (
     with_modules,
 )
 
-from llmsim_lab import data_path
 from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason, ModuleError, TapeMiss
 from llmsim_lab.llm._chains import FORGIVEN
-from llmsim_lab.run import load, replay
+from llmsim_lab.run import replay
 
 
 def prompts_to(simulation: CrisisSimulation, player: str) -> list[str]:
@@ -97,11 +96,6 @@ def test_a_module_that_fails_stops_the_turn_with_its_name_and_the_agent() -> Non
 
 
 # --- on a tape ---------------------------------------------------------------------------------
-
-
-def test_the_shipped_tape_replays_to_what_was_recorded() -> None:
-    path = data_path("tapes/crisis.tape")
-    assert replay(path).turns == load(path).turns
 
 
 def test_a_replay_with_changed_module_code_says_so(tmp_path: Path) -> None:

@@ -6,16 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from llmsim_lab import data_path
-from llmsim_lab.run import load, replay
-
-
-@pytest.mark.parametrize("run", [1, 2])
-def test_the_shipped_tape_replays_to_what_was_recorded(run: int) -> None:
-    path = data_path("tapes/social.tape")
-    assert replay(path, run).turns == load(path, run).turns
-
-
 PLAY = """
 from social_kit import make_social
 simulation = make_social(population=20, seed_posts=8)

@@ -105,7 +105,7 @@ def test_recorded_runs_replay_with_todays_code(name: str, runs: int) -> None:
         assert verify(opened) == []
         assert len(opened) == runs
         for run in range(1, runs + 1):
-            assert replay(opened, run).turn_number == opened.run(run).turns
+            assert replay(opened, run).turns == load(opened, run).turns
 
 
 def test_single_runs_are_what_their_scripts_record(script: Any) -> None:

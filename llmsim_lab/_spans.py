@@ -105,21 +105,17 @@ class Origin(NamedTuple):
         if len(spans) > MAX_SPANS:
             return None
         values: list[_Value] = []
-        lengths: list[int] = []  # in these alone calls of one form differ
-        counts: list[int | None] = []
         before = {"system": 0, "user": 0}
-        for name, role, start, end, source, tokens in spans:
-            fixed: int | None = end - start
-            if role == "user":
-                lengths.append(end - start)
-                fixed = None
+        for name, role, start, end, source, _ in spans:
+            fixed = end - start if role == "system" else None
             values.append((role, start - before[role], fixed, name, source))
-            counts.append(tokens)
             before[role] = end
         related = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
         form = _form_of(tuple(values), tuple(sources.items()), related)
-        kept = tuple(lengths)
-        return _shared(form, kept if {*counts} <= {None} else (kept, tuple(counts)))
+        # In these alone calls of one form differ.
+        lengths = tuple([part[3] - part[2] for part in spans if part[1] == "user"])
+        tokens = tuple([part[5] for part in spans])
+        return _shared(form, lengths if {*tokens} <= {None} else (lengths, tokens))
 
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
         """Return the spans.

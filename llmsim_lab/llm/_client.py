@@ -163,16 +163,22 @@ class LLMClient:
         *,
         chosen: str = "",
     ) -> None:
-        self.config = config or LLMConfig()
+        self.config = config = config or LLMConfig()
         if backend is None:
             from llmsim_lab.llm._ollama import OllamaBackend
 
-            backend = OllamaBackend(None if self.config.model == "auto" else self.config.model)
+            backend = OllamaBackend(None if config.model == "auto" else config.model)
         self.backend = backend
         self.chosen = chosen
-        self.limits = Limits(self.config.max_concurrency)
-        self._options = self.config.sampling
-        """Shared by all requests, not to be changed."""
+        self.limits = Limits(config.max_concurrency)
+        self._request = partial(
+            ChatRequest,
+            model=config.model,
+            options=config.sampling,  # shared by all requests, not to be changed
+            think=config.think,
+            keep_alive=config.keep_alive,
+            timeout_s=config.timeout_s,
+        )
 
     def with_config(self, config: LLMConfig) -> LLMClient:
         """Return a client of the same server with other settings, for what a copy asks.
@@ -212,10 +218,9 @@ class LLMClient:
             LLMFailureException: the call failed for good.
         """
         request = self.request_of(prompt, response_model, choices, limits, site)
-        allowed = partial(_extract.allowed_words, choices or {}, limits or {})
 
         def read(reply: ChatReply) -> ModelT:
-            return _extract.parse_reply(reply.text, response_model, check, allowed=allowed)
+            return _extract.parse_reply(reply.text, response_model, check, choices, limits)
 
         decision, call = await self._call(request, read, total_timeout_s)
         if isinstance(decision, Decision):
@@ -248,9 +253,8 @@ class LLMClient:
         Raises:
             LLMFailureException: the call failed for good.
         """
-        request = self._request(
-            messages, site, options, think=self.config.think, schema=schema, tools=tuple(tools)
-        )
+        how = self._with(options) | {"schema": schema, "tools": tuple(tools)}
+        request = self._request(messages=tuple(messages), site=site, **how)
 
         def read(reply: ChatReply) -> ChatReply:
             if check is not None and (complaint := check(reply)):
@@ -296,30 +300,16 @@ class LLMClient:
         async def ask(
             messages: Sequence[Message], settings: Mapping[str, Any], top: int | None
         ) -> tuple[ChatReply, CallRecord]:
-            how: dict[str, Any] = {"think": False, "top_logprobs": top, "origin": origin}
-            request = self._request(messages, site, settings, **how)
+            how = self._with(settings) | {"think": False, "top_logprobs": top, "origin": origin}
+            request = self._request(messages=tuple(messages), site=site, **how)
             return await self._call(request, lambda reply: reply)
 
         base = self.config.seed if seed is None else seed
         return await _choose.choice_by(ask, before, named, samples=samples, seed=base)
 
-    def _request(
-        self,
-        messages: Sequence[Message],
-        site: CallSite | None,
-        options: Mapping[str, Any] | None = None,
-        **more: Any,
-    ) -> ChatRequest:
-        """Return a request with the configured settings; the options go before the others."""
-        return ChatRequest(
-            model=self.config.model,
-            messages=tuple(messages),
-            options={**self._options, **options} if options else self._options,
-            keep_alive=self.config.keep_alive,
-            timeout_s=self.config.timeout_s,
-            site=site,
-            **more,
-        )
+    def _with(self, options: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return options of a request, which go before the configured ones."""
+        return {"options": {**self._request.keywords["options"], **options}} if options else {}
 
     async def _call(
         self, request: ChatRequest, read: Callable[[ChatReply], T], total_s: float | None = None
@@ -462,7 +452,6 @@ class LLMClient:
         Raises:
             ConfigError: the prompt is empty, or a field is named that the response model lacks.
         """
-        config = self.config
         messages, origin = self._messages_of(prompt, site)
         allowed: dict[str, dict[str, Any]] = {}
         for field, values in (choices or {}).items():
@@ -472,21 +461,21 @@ class LLMClient:
         # As text, which a cache can find, and in which 20 and 20.0, 1 and True differ.
         try:
             named = json.dumps(allowed) if allowed else "{}"
-            schema = _schema_of(response_model, config.max_text_chars, named)
+            schema = _schema_of(response_model, self.config.max_text_chars, named)
         except TypeError as error:
             raise ConfigError(f"choices and limits {allowed!r:.120}: {error}") from error
-        return self._request(messages, site, think=config.think, schema=schema, origin=origin)
+        return self._request(messages=messages, schema=schema, site=site, origin=origin)
 
     def _messages_of(
         self, prompt: str, site: CallSite | None
-    ) -> tuple[list[Message], Origin | None]:
+    ) -> tuple[tuple[Message, ...], Origin | None]:
         """Return a prompt's messages, and where its values came from."""
         if not prompt.strip():
             raise ConfigError("the prompt is empty; give the model something to answer")
         if not isinstance(prompt, RenderedPrompt):
-            return [Message("user", str(prompt))], None
-        system = [_system_message(prompt.system)] if prompt.system else []
-        return [*system, Message("user", prompt.user)], prompt.origin(site)
+            return (Message("user", str(prompt)),), None
+        user, origin = Message("user", prompt.user), prompt.origin(site)
+        return (_system_message(prompt.system), user) if prompt.system else (user,), origin
 
     def _hand_over(
         self, request: ChatRequest, watch: InFlight | None, seed: int | None, lane: Lane

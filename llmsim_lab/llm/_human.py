@@ -319,5 +319,5 @@ def human_client(person: Person) -> LLMClient:
         max_concurrency=1,
     )
     client = LLMClient(config, person)
-    client._options = _NO_OPTIONS  # nothing is sampled
+    client._request = partial(client._request, options=_NO_OPTIONS)  # nothing is sampled
     return client

@@ -170,7 +170,7 @@ class Lane:
         self._limits.began(began)
         tokens, too_many = None, False
         try:
-            async with asyncio.timeout(None) as sent.limit:
+            async with asyncio.Timeout(None) as sent.limit:
                 self._in_time.add(sent)
                 self._look_at(began + min(sent.timeout_s, sent.total_s))
                 reply = await ask(*what)

@@ -21,6 +21,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic_core import to_json
 
 from llmsim_lab._spans import Origin
 from llmsim_lab._util.config import Settings
@@ -458,12 +459,12 @@ class LLMClient:
             allowed[field] = {"enum": list(values)}
         for field, (lowest, highest) in (limits or {}).items():
             allowed.setdefault(field, {}).update(minimum=lowest, maximum=highest)
-        # As text, which a cache can find, and in which 20 and 20.0, 1 and True differ.
         try:
-            named = json.dumps(allowed) if allowed else "{}"
-            schema = _schema_of(response_model, self.config.max_text_chars, named)
-        except TypeError as error:
+            # As text, which a cache can find, and in which 20 and 20.0, 1 and True differ.
+            named = to_json(allowed)
+        except ValueError as error:
             raise ConfigError(f"choices and limits {allowed!r:.120}: {error}") from error
+        schema = _schema_of(response_model, self.config.max_text_chars, named)
         return self._request(messages=messages, schema=schema, site=site, origin=origin)
 
     def _messages_of(
@@ -568,7 +569,7 @@ _system_message = lru_cache(maxsize=1024)(partial(Message, "system"))
 
 @lru_cache(maxsize=1024)
 def _schema_of(
-    response_model: type[BaseModel], max_text: int | None, allowed: str
+    response_model: type[BaseModel], max_text: int | None, allowed: bytes
 ) -> Mapping[str, Any]:
     """The schema a model is held to; shared by all its requests, not to be changed."""
     schema = reply_schema(response_model, max_text=max_text)

@@ -74,8 +74,7 @@ class Prompt:
         from llmsim_lab.prompts._language import template_of
 
         self._templates = [
-            template_of(text, name, role)
-            for role, text in zip(ROLES, (system, user), strict=True)
+            template_of(text, name, role) for role, text in zip(ROLES, (system, user), strict=True)
         ]
         slots = dict.fromkeys(slot for template in self._templates for slot in template.slots)
         self.slots: tuple[str, ...] = tuple(slots)

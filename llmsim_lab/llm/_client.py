@@ -495,7 +495,12 @@ class LLMClient:
         if seed is not None:
             options = {**options, "seed": seed}
         top = min(top or 0, getattr(self.backend, "max_top_logprobs", 0)) or None
-        return ask(_changed(request, options=options, top_logprobs=top))
+        changes = {"options": options, "top_logprobs": top}
+        sent = object.__new__(ChatRequest)  # ``dataclasses.replace`` takes twice the time
+        for name in ChatRequest.__slots__:
+            value = changes[name] if name in changes else getattr(request, name)
+            object.__setattr__(sent, name, value)
+        return ask(sent)
 
     def _checked(self, reply: ChatReply) -> ChatReply:
         """Return a backend's reply, if it is one."""
@@ -554,15 +559,6 @@ def _piece(lane: Lane, watch: InFlight | None, request: ChatRequest, text: str) 
         watch.wrote(request, text)
 
 
-def _changed(request: ChatRequest, **changes: Any) -> ChatRequest:
-    """Do what ``dataclasses.replace`` does, in half the time."""
-    new = object.__new__(ChatRequest)
-    for name in ChatRequest.__slots__:
-        value = changes[name] if name in changes else getattr(request, name)
-        object.__setattr__(new, name, value)
-    return new
-
-
 _system_message = lru_cache(maxsize=1024)(partial(Message, "system"))
 """One message for all requests of a run that share it."""
 
@@ -581,6 +577,6 @@ def _schema_of(
                 f"its fields are {', '.join(fields)}"
             )
         # Choices stand for all that was known of a field, bounds for its bounds.
-        kept = [] if "enum" in limits else [it for it in fields[field] if it not in _BOUNDS]
-        fields[field] = {name: fields[field][name] for name in kept} | limits
+        known = {} if "enum" in limits else fields[field]
+        fields[field] = {name: known[name] for name in known if name not in _BOUNDS} | limits
     return schema

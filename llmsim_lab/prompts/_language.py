@@ -80,7 +80,7 @@ _SEVERAL = (list, tuple, frozenset, Mapping)
 def written(value: object, *, listed: bool = False) -> str:
     """Return a value as a prompt shows it: numbers have at most 10 significant digits.
 
-    Several values in a list of several are put into brackets.
+    Several values are written as readers expect them: ``Ann: 5, Bob: 7``; in a list, in brackets.
     """
     if type(value) is str:
         return value
@@ -88,21 +88,16 @@ def written(value: object, *, listed: bool = False) -> str:
         # Its own ``repr`` would say np.float64(1.5) for NumPy's floats, which are floats too.
         text = float.__repr__(value)
         return text if len(text) <= DIGITS + 1 else repr(rounded(value))
-    if isinstance(value, _SEVERAL):
-        text = _listed(value) or "none"
-        return f"({text})" if listed and value else text
-    return str(value)
-
-
-def _listed(value: Any) -> str:
-    """Return several values as readers expect them: ``Ann: 5, Bob: 7``."""
+    if not isinstance(value, _SEVERAL):
+        return str(value)
     if isinstance(value, Mapping):
         parts = [f"{written(key)}: {written(item, listed=True)}" for key, item in value.items()]
     else:
         # A set's own order differs between processes, and the prompt with it.
         items = sorted(value, key=str) if isinstance(value, frozenset) else value
         parts = [written(item, listed=True) for item in items]
-    return _joined(parts, ", ")
+    text = _joined(parts, ", ") or "none"
+    return f"({text})" if listed and value else text
 
 
 def _joined(texts: Iterable[str], between: str) -> str:

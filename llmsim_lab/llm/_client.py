@@ -387,7 +387,7 @@ class LLMClient:
         if around.deadline is not None:
             send = partial(_in_time, send, around.deadline)
         try:
-            reply = self._checked(await send(sent, self._hand_over, request, watch, seed, lane))
+            reply = await send(sent, self._ask, request, watch, seed, lane)
         except Exception as error:
             limit_s = min(sent.timeout_s, sent.total_s)
             fault = _retry.as_backend_error(error, timeout_s=limit_s)
@@ -478,10 +478,10 @@ class LLMClient:
         user, origin = Message("user", prompt.user), prompt.origin(site)
         return (_system_message(prompt.system), user) if prompt.system else (user,), origin
 
-    def _hand_over(
+    async def _ask(
         self, request: ChatRequest, watch: InFlight | None, seed: int | None, lane: Lane
-    ) -> Awaitable[ChatReply]:
-        """Hand a request to the backend, with the seed; the watch sees the reply being written."""
+    ) -> ChatReply:
+        """Ask the backend, with the seed; the watch sees the reply being written."""
         ask: Send = self.backend.chat
         if watch is not None:
             watch.began(request)
@@ -489,21 +489,17 @@ class LLMClient:
             ask = partial(ask, on_text=partial(_piece, lane, watch, request))
         # What was asked for stays on the tape, without the seed, and with more alternatives than
         # this backend can give: a replay, which has no backend, asks the same.
-        top, options = request.top_logprobs, request.options
-        if seed is None and top is None:
-            return ask(request)
+        sent, changes = request, dict[str, Any]()
         if seed is not None:
-            options = {**options, "seed": seed}
-        top = min(top or 0, getattr(self.backend, "max_top_logprobs", 0)) or None
-        changes = {"options": options, "top_logprobs": top}
-        sent = object.__new__(ChatRequest)  # ``dataclasses.replace`` takes twice the time
-        for name in ChatRequest.__slots__:
-            value = changes[name] if name in changes else getattr(request, name)
-            object.__setattr__(sent, name, value)
-        return ask(sent)
-
-    def _checked(self, reply: ChatReply) -> ChatReply:
-        """Return a backend's reply, if it is one."""
+            changes["options"] = {**request.options, "seed": seed}
+        if (top := request.top_logprobs) is not None:
+            changes["top_logprobs"] = min(top, getattr(self.backend, "max_top_logprobs", 0)) or None
+        if changes:
+            # As ``dataclasses.replace`` does, which takes half as long again.
+            sent = object.__new__(ChatRequest)
+            for name in ChatRequest.__slots__:
+                object.__setattr__(sent, name, changes.get(name, getattr(request, name)))
+        reply = await ask(sent)
         who = type(self.backend).__name__
         if not isinstance(reply, ChatReply):
             what = f"{who}.chat returned {type(reply).__name__}"

@@ -309,7 +309,7 @@ class LLMClient:
         return await _choose.choice_by(ask, before, named, samples=samples, seed=base)
 
     def _with(self, options: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return options of a request, which go before the configured ones."""
+        """Return what a request with other options changes; they go before the configured ones."""
         return {"options": {**self._request.keywords["options"], **options}} if options else {}
 
     async def _call(

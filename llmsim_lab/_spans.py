@@ -22,8 +22,8 @@ from typing_extensions import TypedDict
 from llmsim_lab._util.text import clip, faults
 from llmsim_lab.errors import TapeError
 
-_Role = Literal["system", "user"]
-ROLES: tuple[_Role, ...] = ("system", "user")
+Role = Literal["system", "user"]
+ROLES: tuple[Role, ...] = ("system", "user")
 
 MAX_SPANS = 2_000
 """Of a prompt; a call that has more keeps none of them."""
@@ -45,14 +45,14 @@ class Span(NamedTuple):
     """
 
     name: str
-    role: _Role
+    role: Role
     start: int
     end: int
     source: str = ""
     tokens: int | None = None
 
 
-Part = tuple[str, _Role, int, int, str, int | None]
+Part = tuple[str, Role, int, int, str, int | None]
 """The fields of a ``Span``: a plain tuple will do, and takes a fifth of the time to make."""
 
 
@@ -170,7 +170,7 @@ _shared = lru_cache(maxsize=1024)(Origin)
 _FACT = re.compile(r"\{(\w+)\}")
 """All that is filled in: a tape's words are anybody's."""
 _Fact = str | int | None
-_Value = tuple[_Role, int, int | None, str, str]
+_Value = tuple[Role, int, int | None, str, str]
 _COUNT = Annotated[int, Field(strict=True, ge=0, le=1 << 31)]
 _WORDS = Annotated[str, Field(max_length=MAX_WORDS)]
 _SYSTEM = Annotated[list[tuple[_COUNT, _COUNT, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]

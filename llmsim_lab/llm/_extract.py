@@ -47,8 +47,8 @@ def parse_reply(
     text: str,
     response_model: type[ModelT],
     check: Callable[[ModelT], str | None] | None = None,
-    *,
-    allowed: Callable[[], Mapping[str, str]] = dict,
+    choices: Mapping[str, Sequence[Any]] | None = None,
+    limits: Mapping[str, tuple[float, float]] | None = None,
 ) -> ModelT:
     """Return the reply as an instance of the response model.
 
@@ -59,8 +59,9 @@ def parse_reply(
         text: the reply.
         response_model: what it must be.
         check: returns what is wrong with the content of a well-formed reply, or None.
-        allowed: returns what some fields must be here, in words, where that is less than the
-            response model allows: a reply that breaks both is told this.
+        choices: of some fields, where they are fewer than the response model allows: a reply that
+            breaks both is told these.
+        limits: likewise the lowest and highest value.
 
     Raises:
         InvalidReply: nothing in the text fits.
@@ -77,7 +78,7 @@ def parse_reply(
             try:
                 decision = response_model.model_validate(value, context=WIRE)
             except ValidationError as wrong:
-                complaint = _describe(wrong, allowed())
+                complaint = _describe(wrong, allowed_words(choices or {}, limits or {}))
     if decision is None:
         raise InvalidReply(complaint)
     if check is not None and (found := check(decision)):

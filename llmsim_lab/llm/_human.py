@@ -304,10 +304,6 @@ def _put(ask: AskPerson, question: OpenQuestion) -> None:
             question._answer.set_exception(error)
 
 
-_NO_OPTIONS: Mapping[str, Any] = {}
-"""One object for every request, by which a tape knows them again."""
-
-
 def human_client(person: Person) -> LLMClient:
     """Return a client whose model is a person; its calls are recorded as those of ``human``."""
     config = LLMConfig(
@@ -319,5 +315,5 @@ def human_client(person: Person) -> LLMClient:
         max_concurrency=1,
     )
     client = LLMClient(config, person)
-    client._options = _NO_OPTIONS  # nothing is sampled
+    client._request = partial(client._request, options={})  # nothing is sampled
     return client

@@ -53,8 +53,7 @@ class Limits:
         if (lane := self._lanes.get(loop)) is None:
             with self._lock:
                 # Scripts may use a loop for each run; the lanes of closed ones would pile up.
-                for other in [other for other in self._lanes if other.is_closed()]:
-                    del self._lanes[other]
+                self._lanes = {it: its for it, its in self._lanes.items() if not it.is_closed()}
                 lane = self._lanes[loop] = Lane(self, loop)
         return lane
 
@@ -170,11 +169,11 @@ class Lane:
         self._limits.began(began)
         tokens, too_many = None, False
         try:
-            async with asyncio.timeout(None) as sent.limit:
+            async with asyncio.Timeout(None) as sent.limit:
                 self._in_time.add(sent)
                 self._look_at(began + min(sent.timeout_s, sent.total_s))
                 reply = await ask(*what)
-            tokens = getattr(reply, "reply_tokens", None) or 1
+            tokens = reply.reply_tokens or 1
             return reply
         except BackendError as error:
             too_many = error.status_code in (429, 503)

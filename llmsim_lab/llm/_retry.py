@@ -79,8 +79,8 @@ def failure_of(
     status, detail = fault.status_code, str(fault)
     what = {"reason": fault.reason, "attempts": len(history), "status_code": status}
     fields = {"component": who, "agent": agent, "turn": turn, **what, "model": request.model}
-    words = ""  # the exception has them
-    log_event(logger, logging.ERROR, "LLM_FAILURE", words=words, **fields, detail=detail)
+    # Without words, which the exception has.
+    log_event(logger, logging.ERROR, "LLM_FAILURE", words="", **fields, detail=detail)
     known: dict[str, Any] = {"detail": detail, "rejected": fault.rejected, "call": call}
     failure = LLMFailureException(fault.reason, len(history), status, who, **known)
     failure.__cause__ = fault

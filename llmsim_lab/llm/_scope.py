@@ -140,9 +140,8 @@ class Scope:
 _scope: ContextVar[Scope] = ContextVar("llmsim_lab_scope", default=Scope())  # noqa: B039 - frozen
 
 
-def scope() -> Scope:
-    """Return what the current task's calls belong to."""
-    return _scope.get()
+scope = _scope.get
+"""Returns what the current task's calls belong to."""
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import inspect
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby, islice
 from typing import Any
 
@@ -28,6 +28,7 @@ from jinja2.runtime import Context
 from jinja2.visitor import NodeVisitor
 from pydantic import BaseModel
 
+from llmsim_lab._spans import Part, Role
 from llmsim_lab._util.text import DIGITS, brief, rounded
 from llmsim_lab.errors import PromptError
 
@@ -38,9 +39,8 @@ MAX_OUTPUT = 1_000_000
 MAX_STEPS = 200_000
 """Of filling a template; a loop takes as many for each value as its body has parts."""
 
-Place = tuple[int, int, str]
-"""Where a value begins and ends in the text, and its slots."""
-Filled = tuple[str, list[Place]]
+Filled = tuple[str, list[Part]]
+"""A text, and where its values stand."""
 _CHARGED = 6
 """How many characters or items a filter and a comparison handle in a step."""
 _NESTED = "it is nested too deeply; use fewer brackets, blocks and operators in one another"
@@ -48,27 +48,18 @@ _TOO_LONG = f"the filled text is longer than {MAX_OUTPUT:,} characters; give it 
 
 
 class _Filling:
-    """Text that is put out piece by piece, and where its values stand."""
+    """How far a template is filled, where the values stand, and what is left of its steps."""
 
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self.places: list[Place] = []
-        self._length = self._steps = 0
-
-    def add(self, text: str, places: Iterable[Place] = ()) -> None:
-        """Put out text, with values in it."""
-        at = self._length
-        for start, end, slots in places:
-            self.places.append((at + start, at + end, slots))
-        self.pieces.append(text)
-        self._length += len(text)
-        if self._length > MAX_OUTPUT:
-            raise PromptError(_TOO_LONG)
+    def __init__(self, role: Role) -> None:
+        self.places: list[Part] = []
+        self.length = self._steps = 0
+        self._role = role
 
     def value(self, value: object, slots: str) -> str:
         """Return a value as text, after noting that it comes next."""
         text = written(value)
-        self.places.append((self._length, self._length + len(text), slots))
+        at = self.length
+        self.places.append((slots, self._role, at, at + len(text), "", None))
         return text
 
     def charge(self, steps: int) -> None:
@@ -86,30 +77,27 @@ class _Filling:
 _SEVERAL = (list, tuple, frozenset, Mapping)
 
 
-def written(value: object) -> str:
-    """Return a value as a prompt shows it: numbers have at most 10 significant digits."""
+def written(value: object, *, listed: bool = False) -> str:
+    """Return a value as a prompt shows it: numbers have at most 10 significant digits.
+
+    Several values are written as readers expect them: ``Ann: 5, Bob: 7``; in a list, in brackets.
+    """
     if type(value) is str:
         return value
     if isinstance(value, float):
         # Its own ``repr`` would say np.float64(1.5) for NumPy's floats, which are floats too.
         text = float.__repr__(value)
         return text if len(text) <= DIGITS + 1 else repr(rounded(value))
-    return _listed(value) if isinstance(value, _SEVERAL) else str(value)
-
-
-def _listed(value: Any) -> str:
-    """Return several values as readers expect them: ``Ann: 5, Bob: 7``."""
+    if not isinstance(value, _SEVERAL):
+        return str(value)
     if isinstance(value, Mapping):
-        parts = [f"{written(key)}: {_in_a_list(item)}" for key, item in value.items()]
+        parts = [f"{written(key)}: {written(item, listed=True)}" for key, item in value.items()]
     else:
         # A set's own order differs between processes, and the prompt with it.
         items = sorted(value, key=str) if isinstance(value, frozenset) else value
-        parts = [_in_a_list(item) for item in items]
-    return _joined(parts, ", ") or "none"
-
-
-def _in_a_list(item: object) -> str:
-    return f"({written(item)})" if isinstance(item, _SEVERAL) and item else written(item)
+        parts = [written(item, listed=True) for item in items]
+    text = _joined(parts, ", ") or "none"
+    return f"({text})" if listed and value else text
 
 
 def _joined(texts: Iterable[str], between: str) -> str:
@@ -157,9 +145,7 @@ class _Environment(jinja2.Environment):
                 return obj[argument]
         return _Missing(obj=obj, name=argument)
 
-    def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return the same: ``a.b`` is ``a["b"]``."""
-        return self.getitem(obj, attribute)
+    getattr = getitem  # type: ignore[assignment]  # ``a.b`` is ``a["b"]``
 
 
 def _fields(value: object) -> Iterable[str]:
@@ -382,7 +368,8 @@ class Template:
 
     Args:
         text: of the template.
-        where: it stands, for errors: a prompt's name and the message.
+        name: of its prompt, for errors.
+        role: of the message.
 
     Raises:
         PromptError: it has a syntax error or something that is not allowed, or is too long or
@@ -392,8 +379,9 @@ class Template:
         slots: the names of the values that it takes, in order of first use.
     """
 
-    def __init__(self, text: str, where: str) -> None:
-        self._where = where
+    def __init__(self, text: str, name: str, role: Role) -> None:
+        self._where = where = f"prompt {name!r}, {role} message"
+        self._role = role
         try:
             text.encode()  # no file holds half a character
             if len(text) > MAX_OUTPUT:
@@ -429,7 +417,7 @@ class Template:
             filled = self._fill(self._parts, values)
             return lambda _: filled
         if values.keys().isdisjoint(self.slots):  # the limits are those of the whole
-            return lambda mine: self._fill(self._parts, mine)
+            return partial(self._fill, self._parts)
         parts: list[tuple[_Part, set[str]]] = []
         for is_known, some in groupby(self._parts, lambda part: part[1] <= values.keys()):
             group = [*some]
@@ -437,25 +425,35 @@ class Template:
         return lambda mine: self._fill(parts, {**values, **mine})
 
     def _fill(self, parts: Iterable[tuple[_Part, set[str]]], values: Mapping[str, Any]) -> Filled:
-        filling = _Filling()
+        filling = _Filling(self._role)
+        texts: list[str] = []
         context = None
         try:
             for part, _ in parts:
-                if isinstance(part, tuple):
-                    filling.add(*part)
-                elif isinstance(part, str):
-                    filling.add(filling.value(values[part], part))
+                pieces: Iterable[str]
+                if isinstance(part, str):
+                    pieces = (filling.value(values[part], part),)
+                elif isinstance(part, tuple):
+                    text, places = part
+                    pieces, at = (text,), filling.length
+                    for slots, role, start, end, source, tokens in places:
+                        place = slots, role, at + start, at + end, source, tokens
+                        filling.places.append(place)
                 else:
                     if context is None:
                         context = Context(_ENVIRONMENT, {**values, _FILLING: filling}, None, {})
-                    # Piece by piece: where one goes is known once those before it are counted.
-                    for piece in part(context):
-                        filling.add(piece)
+                    pieces = part(context)
+                # Piece by piece: where one goes is known once those before it are counted.
+                for piece in pieces:
+                    texts.append(piece)
+                    filling.length += len(piece)
+                    if filling.length > MAX_OUTPUT:
+                        raise PromptError(_TOO_LONG)
         except RecursionError as error:
             raise PromptError(f"{self._where}: {_NESTED}, or simpler values") from error
         except (jinja2.UndefinedError, TypeError, ValueError, ArithmeticError) as error:
             raise PromptError(f"{self._where}: {error}") from error
-        return "".join(filling.pieces), filling.places
+        return "".join(texts), filling.places
 
 
 def _parts_of(tree: nodes.Template, slots: set[str]) -> Iterator[tuple[_Part, set[str]]]:

@@ -74,8 +74,7 @@ class Prompt:
         from llmsim_lab.prompts._language import template_of
 
         self._templates = [
-            template_of(text, f"prompt {name!r}, {role} message")
-            for role, text in zip(ROLES, (system, user), strict=True)
+            template_of(text, name, role) for role, text in zip(ROLES, (system, user), strict=True)
         ]
         slots = dict.fromkeys(slot for template in self._templates for slot in template.slots)
         self.slots: tuple[str, ...] = tuple(slots)
@@ -188,18 +187,14 @@ class Prompt:
         Raises:
             PromptError: a value does not have what the template looks up in it.
         """
-        fills = [template.sharing(values) for template in self._templates]
+        fill_system, fill_user = [template.sharing(values) for template in self._templates]
 
         def render(**mine: object) -> RenderedPrompt:
             # Exactly these: a value too many is a misspelt slot more often than not.
             if mine.keys() | values.keys() != self._slots:
                 raise PromptError(self._mismatch({**values, **mine}))
-            texts: dict[str, str] = {}
-            spans: list[Part] = []
-            for role, fill in zip(ROLES, fills, strict=True):
-                texts[role], places = fill(mine)
-                spans += [(slots, role, start, end, "", None) for start, end, slots in places]
-            return RenderedPrompt(**texts, template=self, spans=spans)
+            (system, first), (user, rest) = fill_system(mine), fill_user(mine)
+            return RenderedPrompt(system=system, user=user, template=self, spans=[*first, *rest])
 
         return render
 
@@ -252,16 +247,18 @@ class RenderedPrompt(str):
 
     __slots__ = ("_sources", "places", "system", "template", "user")
 
-    def __new__(cls, *, system: str, user: str, **_: object) -> Self:
-        """Join the parts with an empty line."""
-        return super().__new__(cls, f"{system}\n\n{user}" if system else user)
+    system: str
+    user: str
+    template: Prompt
+    places: Sequence[Part]
+    _sources: tuple[Mapping[str, str], Mapping[str, object]]
 
-    def __init__(self, *, system: str, user: str, template: Prompt, spans: Sequence[Part]) -> None:
-        self.system = system
-        self.user = user
-        self.template = template
-        self.places = spans
-        self._sources: tuple[Mapping[str, str], Mapping[str, object]] = {}, {}
+    def __new__(cls, *, system: str, user: str, template: Prompt, spans: Sequence[Part]) -> Self:
+        """Join the parts with an empty line."""
+        new = super().__new__(cls, f"{system}\n\n{user}" if system else user)
+        new.system, new.user, new.template, new.places = system, user, template, spans
+        new._sources = {}, {}
+        return new
 
     def sourced(self, sources: Mapping[str, str], /, **facts: object) -> Self:
         """Record where the slots' values came from; returns the prompt itself.

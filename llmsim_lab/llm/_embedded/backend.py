@@ -222,15 +222,15 @@ class ModelServer:
                 self.stop(f"hung: it was silent for {silent_s:.1f} s")
             raise
         except BackendError as error:
-            if error.reason == "connection_error" and not self.users:
+            if error.reason != "connection_error":
+                raise
+            if not self.users:
                 text = "the client was closed while the embedded model answered"
                 raise BackendError(text, reason="connection_error") from error
-            if error.reason == "connection_error":
-                ending = await asyncio.to_thread(child.ending)
-                self.stop(ending)
-                text = f"the connection to the embedded model's process was lost: {ending}"
-                raise BackendError(text, reason="connection_error", retry=True) from error
-            raise
+            ending = await asyncio.to_thread(child.ending)
+            self.stop(ending)
+            text = f"the connection to the embedded model's process was lost: {ending}"
+            raise BackendError(text, reason="connection_error", retry=True) from error
 
     def stop(self, cause: str = "") -> None:
         """End the child; log why if there is a cause."""
@@ -241,9 +241,8 @@ class ModelServer:
         if cause:
             name = self._model.name
             words = f"The embedded model {name} has ended: {cause}; the next request starts it."
-            log_event(
-                logger, logging.WARNING, "EMBEDDED_ENDED", words=words, model=name, cause=cause
-            )
+            what = {"words": words, "model": name, "cause": cause}
+            log_event(logger, logging.WARNING, "EMBEDDED_ENDED", **what)
 
 
 _servers: weakref.WeakValueDictionary[tuple[int, Path], ModelServer] = weakref.WeakValueDictionary()
@@ -286,13 +285,7 @@ class ChildProcess:
         self.stop = weakref.finalize(self, _end, self._process)
         weakref.finalize(self, self._printed.close)  # later: how it ended may still be asked
         key = secrets.token_urlsafe(24)
-        settings = {
-            "model": str(model),
-            "num_ctx": num_ctx,
-            "threads": weights.usable_cores(),
-            "startup_s": _STARTUP_S,
-            "api_key": key,
-        }
+        settings = str(model), num_ctx, weights.usable_cores(), _STARTUP_S, key
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None

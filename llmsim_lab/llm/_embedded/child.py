@@ -16,27 +16,27 @@ from typing import NoReturn
 
 def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its own
     """Load the model, serve it, and end with the parent."""
-    settings = json.loads(sys.stdin.readline())
+    model, num_ctx, threads, startup_s, api_key = json.loads(sys.stdin.readline())
     # Standard output is for the one line; what native code prints goes to standard error.
     out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
     sys.tracebacklimit = 0  # the parent shows the last lines, which are the runtime's own then
-    faulthandler.dump_traceback_later(settings["startup_s"], exit=True)
+    faulthandler.dump_traceback_later(startup_s, exit=True)
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
-    parameters.model.path = settings["model"]
-    parameters.n_ctx = settings["num_ctx"]
+    parameters.model.path = model
+    parameters.n_ctx = num_ctx
     # More slots gain nothing on the larger model, and only with one a seed repeats its reply.
     parameters.n_parallel = 1
     # Between batches the runtime checks whether the request was given up.
     parameters.n_batch = parameters.n_ubatch = 256
-    parameters.cpuparams.n_threads = settings["threads"]  # for batches too
+    parameters.cpuparams.n_threads = threads  # for batches too
     parameters.cache_ram_mib = 512  # for prompts that were read before; its own default is 8 GiB
     parameters.fit_params = False  # else the runtime may change settings to fit into memory
     parameters.hostnames = ["127.0.0.1"]
     parameters.port = 0
-    parameters.api_keys = [settings["api_key"]]
+    parameters.api_keys = [api_key]
     parameters.ui = False
     parameters.verbosity = 2  # warnings and errors
     server = xllamacpp.Server(parameters)

@@ -280,7 +280,7 @@ def _of_runs(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Te
     error = math.sqrt(6 * n * (n - 1) / (n - 2) / (n + 1) / (n + 3)) if n > 2 else math.inf
     skewness: Any = pd.Series(known).skew()
     if effect.low is not None and abs(skewness) > 2 * error:
-        effect = _noted(effect, "skewed: 83 to 94 of 100 intervals of 5 to 50 runs held the truth")
+        effect = _noted(effect, "skewed: with 5 to 50 runs 83 to 94 % of intervals held the truth")
     if effect.p is None and n > 1:  # needs no normal distribution
         effect = replace(effect, p=float(romano_wolf(pairs[:, None])[0]), method="sign flips")
     return effect, pairs

@@ -192,7 +192,8 @@ def covered(
     for _ in range(replications):
         values = design(rng)
         values[rng.random(values.shape) < failed] = np.nan
-        one, _ = compare(values, np.arange(values.shape[2]) // turns, w, effect)
+        sizes = np.isfinite(values).any(axis=(2, 3)).sum(axis=1)
+        one, _ = compare(values, sizes, np.arange(values.shape[2]) // turns, w, effect)
         if one.low is not None and one.high is not None:
             offered += 1
             hits += one.low <= truth + 1e-9 and one.high >= truth - 1e-9
@@ -228,7 +229,7 @@ def shown(
     hits = 0
     for _ in range(replications):
         values = runs(rng, n, zero, draw) + shift * np.arange(2)[:, None, None, None]
-        one, _ = compare(values, np.arange(n), PAIR, Effect(contrast="", outcome=""))
+        one, _ = compare(values, np.ones(2), np.arange(n), PAIR, Effect(contrast="", outcome=""))
         one = _verdict(replace(one, p_family=one.p), margin or 1.0)
         p = one.p_equivalent if margin else one.p
         hits += p is not None and p < 1 - LEVEL
@@ -258,13 +259,15 @@ def looked(rng: Rng, replications: int, *, last: int) -> Counts:
     return int((least < 1 - LEVEL).sum()), replications
 
 
-def categories(rng: Rng, replications: int, *, units: int, answers: int) -> Counts:
+def categories(
+    rng: Rng, replications: int, *, units: int, answers: int, speaks_of: SpeaksOf
+) -> Counts:
     """Count the energy tests that find a difference where there is none."""
-    hits, asked = 0, Effect(contrast="", outcome="answer", speaks_of="these situations")
+    hits, asked = 0, Effect(contrast="", outcome="answer", speaks_of=speaks_of)
     for _ in range(replications):
         shares = rng.dirichlet([1, 1, 1], units).cumsum(axis=1)[:, None]
         values = (rng.random((2, units, answers, 1)) > shares).sum(axis=-1)
-        effect, _ = energy(np.eye(4)[values], np.arange(units), PAIR, asked)
+        effect, _ = energy(np.eye(4)[values], np.ones(2), np.arange(units), PAIR, asked)
         hits += effect.p is not None and effect.p < 1 - LEVEL
     return hits, replications
 
@@ -393,8 +396,9 @@ def _cells_of_tests() -> Iterator[Cell]:
         yield Cell("band of a curve", f"n={n}, {turns} turns", partial(band, n=n, turns=turns))
     play = partial(band, n=8, turns=20, pointwise=True)
     yield Cell("before: each turn for itself", "n=8, 20 turns", play, LEVEL, None)
-    play = partial(categories, units=6, answers=3)
-    yield Cell("energy test, size", "6 situations x 3", play, alpha, "at most")
+    for units, answers, speaks_of in ((6, 3, "these situations"), (10, 1, "new runs")):
+        play = partial(categories, units=units, answers=answers, speaks_of=speaks_of)
+        yield Cell("energy test, size", f"{units} x {answers}, {speaks_of}", play, alpha, AT_MOST)
     for n, formula in ((5, None), (10, "~ factor * prompt")):
         play = partial(through_the_table, n=n, formula=formula)
         yield Cell("through the table", f"n={n}, {formula or 'one contrast'}", play)

@@ -122,8 +122,7 @@ class Effects(list[Effect]):
         return pd.DataFrame([asdict(effect) for effect in self])
 
     def __str__(self) -> str:
-        lines = map(str, self or ["no effects: one arm only, or no runs yet"])
-        return "\n".join(filter(None, [self.label, *lines]))
+        return "\n".join(filter(None, [self.label, *map(str, self or ["nothing to compare"])]))
 
     __repr__ = __str__
 
@@ -163,13 +162,14 @@ def effects(
         sesoi: the smallest effect of interest, or one for each outcome: adds a verdict by two
             one-sided tests (Schuirmann 1987, Journal of Pharmacokinetics and Biopharmaceutics 15).
     """
-    if table.empty:
+    if (table := table.reset_index(drop=True)).empty:
         return Effects()
     if left := (formula or "").partition("~")[0].strip():
         _place("outcome", left, table["outcome"])
         table = table[table["outcome"] == left]
     values, (arms, *_, outcomes) = cube(table, "arm", "wording", "unit", "replicate", "outcome")
     run_of = pd.factorize(table.drop_duplicates("unit")["run"])[0]
+    sizes = table.groupby("arm", sort=False)["wording"].nunique().to_numpy()
     texts = set(table.loc[[isinstance(value, str) for value in table["value"]], "outcome"])
     if formula is None:
         base, weights = arms[0 if reference is None else _place("arm", reference, arms)], {}
@@ -184,7 +184,7 @@ def effects(
     for (label, w), (k, outcome) in product(weights.items(), enumerate(outcomes)):
         effect = Effect(contrast=label, outcome=str(outcome), level=level, speaks_of=speaks_of)
         how, its = (energy, kinds[outcome]) if outcome in kinds else (compare, values[..., k])
-        family.append(how(its, run_of, w, effect))
+        family.append(how(its, sizes, run_of, w, effect))
     margins = sesoi if isinstance(sesoi, Mapping) else dict.fromkeys(outcomes, sesoi)
     return Effects(_verdict(effect, margins.get(effect.outcome)) for effect in _adjusted(family))
 
@@ -230,35 +230,31 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
 
 
 def cube(table: pd.DataFrame, *keys: str, of: Any = None) -> tuple[Numbers, list[list[Any]]]:
-    """Return means of numbers by the keys, NaN where none is finite, and the keys' levels."""
+    """Return means of numbers by the keys, NaN unless all are finite, and the keys' levels."""
     numbers = pd.to_numeric(table["value"], errors="coerce") if of is None else of
     levels = [list(table[key].unique()) for key in keys]
-    finite = numbers.astype(float).where(numbers.abs() < 1e150)  # squares are, too
-    means = finite.groupby([table[key] for key in keys], sort=False).mean()
-    whole = means.reindex(pd.MultiIndex.from_product(levels)).to_numpy()
+    numbers = numbers.astype(float).mask(numbers.abs() > 1e150, np.inf)  # as its square is
+    means = numbers.groupby([table[key] for key in keys], sort=False).mean()
+    whole = means.where(means < np.inf).reindex(pd.MultiIndex.from_product(levels)).to_numpy()
     return whole.reshape(*map(len, levels), *whole.shape[1:]), levels
 
 
 # --- one contrast in one outcome ------------------------------------------------------------------
 
 
-def compare(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Tested:
+def compare(values: Numbers, sizes: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Tested:
     """Return the effect with its estimate, and the differences of runs where these are paired.
 
     Args:
         values: arms x wordings x units x replicates; NaN where there is none.
+        sizes: how many wordings each arm has.
         run_of: the number of each unit's run.
         w: a weight for each arm; the estimate is the sum of weighted means.
         effect: with its names, level and what it speaks of.
     """
-    values, w = values[w != 0], w[w != 0]
+    values, several, w = values[w != 0], sizes[w != 0].max(initial=0) > 1, w[w != 0]
     new = effect.speaks_of in _OF_NEW_RUNS
-    units = w @ _mean(_mean(values, 3), 1)
-    if count := int(np.isnan(units).sum()):
-        left = f"{count} of {len(units)} units left out, where a run failed or has no number"
-        effect = _noted(effect, f"{left}; if that depends on the arm, no interval shows it")
-    wordings = np.isfinite(_mean(_mean(values, 3), 2)).sum(axis=1)
-    if "wordings" in effect.speaks_of and wordings.max(initial=0) > 1:
+    if several and "wordings" in effect.speaks_of:
         return _of_wordings(values, run_of if new else None, w, effect), None
     if new:
         return _of_runs(values, run_of, w, replace(effect, speaks_of="new runs"))
@@ -271,10 +267,13 @@ def _of_runs(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Te
     differences, runs = _rounded(w @ units, units), _by_run(units, run_of)
     pairs = _by_run(differences, run_of)
     n, share = len(known := _known(pairs)), _is_share(runs)
+    effect = _left_out(effect, np.isnan(differences).sum(), len(differences))
     effect = replace(effect, n=n, method="paired t over run means")
     if share and sorted(w) == [-1.0, 1.0] and n > 1:
         return _shares(effect, known), pairs
-    few = "one run, however many situations it has: an interval takes two runs" * (n < 2)
+    few = "one run: an interval takes several, since its situations say nothing of new ones" * (
+        n < 2
+    )
     coarse = (_two_valued(runs) and not share) or (n > 2 and _two_valued(known))
     effect = _student(effect, [(1.0, known)], few, coarse)
     error = math.sqrt(6 * n * (n - 1) / (n - 2) / (n + 1) / (n + 3)) if n > 2 else math.inf
@@ -297,6 +296,7 @@ def _of_these(values: Numbers, w: Numbers, effect: Effect) -> Effect:
     used = [group for group in groups if len(group) > 1] or [row for row in groups if len(row)]
     few = "one answer a situation: an interval takes two" * (max(map(len, groups)) < 2)
     coarse = _two_valued(answers) and not _is_share(answers)
+    effect = _left_out(effect, len(groups) - len(used), len(groups))
     effect = replace(effect, n=len(used), method="stratified by situation, paired answers")
     return _student(effect, [(1 / len(used), group) for group in used], few, coarse)
 
@@ -310,7 +310,8 @@ def _of_wordings(values: Numbers, run_of: Numbers | None, w: Numbers, effect: Ef
     situations, where ``run_of`` is given, the variance of the runs' means is added (Cornfield and
     Tukey 1956, the same journal, 27) and nothing subtracted, so that noise counts twice.
     """
-    used = (~np.isnan(values)).any(axis=(1, 3)).all(axis=0)
+    used: Any = np.isfinite(_mean(_mean(values, 3), 1)).all(axis=0)
+    effect = _left_out(effect, (~used).sum(), len(used))
     values, blocks, floor = values[:, :, used], [], 0.0
     means = [_known(_mean(_mean(arm, 2), 1)) for arm in values]
     n = [len(mean) for mean in means]
@@ -325,15 +326,14 @@ def _of_wordings(values: Numbers, run_of: Numbers | None, w: Numbers, effect: Ef
             floor += weight**2 * share * (1 - share) / count
     spread, df = _spread(*(block for block in blocks if run_of is None or len(block[0][1]) > 1))
     few = "an arm's only wording takes two answers a situation" * math.isnan(spread)
-    spreads: list[Spread] = []
+    spreads = [(max(spread, floor), df)]
     if run_of is not None:
         runs = _known(_by_run(w @ _mean(_mean(values, 3), 1), run_of[used]))
-        how, spreads = f"{how} and {len(runs)} runs", [_spread([(1.0, runs)])]
+        how, spreads = f"{how} and {len(runs)} runs", [*spreads, _spread([(1.0, runs)])]
         few = "one run: its situations say nothing of new ones" * (len(runs) < 2)
     if 2 in n:
         few = "two wordings of an arm: new ones take three"
-    effect, strata = replace(effect, n=sum(n), method=how), list(chain(*blocks))
-    return _student(effect, strata, few, False, (max(spread, floor), df), *spreads)
+    return _student(replace(effect, n=sum(n), method=how), [*chain(*blocks)], few, False, *spreads)
 
 
 def _spread(*blocks: Strata) -> Spread:
@@ -382,6 +382,11 @@ def _noted(effect: Effect, text: str, **known: Any) -> Effect:
     return replace(effect, note="; ".join(filter(None, [effect.note, text])), **known)
 
 
+def _left_out(effect: Effect, count: Any, n: int) -> Effect:
+    why = "failed, not played or without a value; if that depends on the arm, no interval shows it"
+    return _noted(effect, f"{count} of {n} units left out: {why}" * bool(count))
+
+
 def _with_t(effect: Effect, middle: float, error: float, df: float) -> Effect:
     """Return the effect with its interval, and the p-value unless it has one."""
     reach = float(special.stdtrit(df, (1 + effect.level) / 2)) * error
@@ -391,15 +396,13 @@ def _with_t(effect: Effect, middle: float, error: float, df: float) -> Effect:
 
 
 def _shares(effect: Effect, pairs: Numbers) -> Effect:
-    """Return the interval and McNemar's exact p-value of paired outcomes of 0 and 1.
+    """Return the interval and the p-value of paired outcomes of 0 and 1.
 
     A pair of each sign is added (Bonett and Price 2012, Journal of Educational and Behavioral
-    Statistics 37).
+    Statistics 37). With all sign flips p is that of McNemar's exact test.
     """
-    up, changed = int((pairs > 0).sum()), int((pairs != 0).sum())
-    p = 2 * special.bdtr(min(up, changed - up), changed, 0.5)
-    how, n = "paired shares (Bonett and Price), McNemar's exact test", len(pairs)
-    effect = replace(effect, estimate=float(pairs.mean()), p=float(min(1.0, p)), method=how)
+    p, n, how = romano_wolf(pairs[:, None])[0], len(pairs), "shares (Bonett and Price), sign flips"
+    effect = replace(effect, estimate=float(pairs.mean()), p=float(p), method=how)
     if n < ENOUGH_FOR_SHARES:
         return _noted(effect, f"{n} runs: an interval of a 0 or 1 takes {ENOUGH_FOR_SHARES}")
     more = np.append(pairs, (1.0, -1.0))
@@ -528,46 +531,53 @@ def romano_wolf(differences: Numbers) -> Numbers:
 def of_kinds(table: pd.DataFrame, outcome: str) -> pd.DataFrame:
     """Return a row of length 1 for each text: which category it is, or which words it has.
 
-    Words are taken where more than half of the outcome's texts are different ones. Without words,
-    without a text, and of other outcomes, a row is NaN.
+    Words are taken where more than half of the outcome's texts are different ones; texts without
+    words are then alike.
     """
-    texts = table["value"].where(table["outcome"] == outcome)
+    texts = table.loc[table["outcome"] == outcome, "value"].dropna().map(str)
     kinds = pd.get_dummies(texts)
-    if texts.nunique() > texts.count() / 2:
-        words = texts.str.casefold().str.replace(r"\W+", " ", regex=True)
-        kinds = words.str.get_dummies(" ")
+    if texts.nunique() > len(texts) / 2:
+        words = texts.str.casefold().str.findall(r"\w+").str.join(" ")
+        kinds = words.str.get_dummies(" ").assign(**{"": words.eq("")})
     return kinds.div(np.sqrt(kinds.sum(axis=1)), axis=0)
 
 
-def energy(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Tested:
+def energy(values: Any, sizes: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Tested:
     """Return how far apart arms' texts are, and the p-value of sign flips.
 
-    The estimate is the energy distance 2 E d(x, y) - E d(x, x') - E d(y, y'), which is 0 if both
-    arms' texts have the same distribution: Székely and Rizzo (2013), "Energy statistics: a class of
-    statistics based on distances", Journal of Statistical Planning and Inference 143. With d = 1
-    minus the cosine, which for categories is 1 for two different ones, that is the squared distance
-    of the arms' means. Arms are exchanged in pairs, by all sign flips or random ones: pairs of
-    runs, or of answers of the same situation and replicate, so that situations may differ as they
-    like. All pairs count alike.
+    The estimate is the energy distance 2 E d(x, y) - E d(x, x') - E d(y, y'): Székely and Rizzo
+    (2013), "Energy statistics: a class of statistics based on distances", Journal of Statistical
+    Planning and Inference 143. With d = 1 minus the cosine, which for categories is 1 for two
+    different ones, that is the squared distance of the arms' means. It is 0 if both arms have the
+    same categories, or each word, as often; which words stand together is not compared. Few pairs
+    differ by chance, so it is above 0 also where nothing differs. Arms are exchanged in pairs, by
+    all sign flips or random ones: pairs of runs, or of answers of the same situation and replicate,
+    so that situations may differ as they like. All pairs count alike. Arms that have different
+    numbers of wordings cannot be exchanged: a mean of many texts differs less from others.
 
     Args:
         values: arms x units x replicates x kinds, of ``of_kinds``; NaN where there is no answer.
+        sizes: how many wordings each arm has.
         run_of: the number of each unit's run.
         w: a weight for each arm.
         effect: with its names, and what it is to speak of; of wordings it speaks of these only.
     """
-    pairs, new = np.tensordot(w[w != 0], values[w != 0], 1), effect.speaks_of in _OF_NEW_RUNS
+    pairs: Any = np.tensordot(w[w != 0], values[w != 0], 1)
+    new = effect.speaks_of in _OF_NEW_RUNS
+    effect = _left_out(effect, np.isnan(pairs).any(axis=2).all(axis=1).sum(), len(pairs))
     if new:
         pairs = _by_run(_mean(pairs, 1).T, run_of).T[:, None]
-    known: Any = ~np.isnan(pairs).any(axis=2)
+    known = ~np.isnan(pairs).any(axis=2)
     speaks_of: SpeaksOf = "new runs" if new else "these situations"
     effect = replace(effect, n=int(known.any(axis=1).sum()), speaks_of=speaks_of)
     if not effect.n:
         return _noted(effect, "there are no answers of both arms"), None
     distance = ((_signs(known.sum()) @ pairs[known] / known.sum()) ** 2).sum(axis=1)
     p, estimate = (distance >= distance[0] - _NOTHING).mean(), round(float(distance[0]), 12)
-    how = "energy distance, sign flips"
-    return replace(effect, estimate=estimate, p=float(p), method=how), None
+    effect = replace(effect, estimate=estimate, p=float(p), method="energy distance, sign flips")
+    if len({*sizes[w != 0]}) > 1:
+        effect = _noted(effect, "no p-value: arms have different numbers of wordings", p=None)
+    return effect, None
 
 
 # --- turns ----------------------------------------------------------------------------------------
@@ -585,15 +595,12 @@ def by_turn(table: pd.DataFrame, one: str, other: str, *, level: float = 0.95) -
     Returns:
         Columns turn, estimate, low, high and n, the pairs that have a value at every turn.
     """
-    values, (arms, _, turns) = cube(table, "arm", "run", "turn")
+    values, (arms, _, turns) = cube(table.sort_values("turn"), "arm", "run", "turn")
     places = [_place("arm", arm, arms) for arm in (one, other)]
-    if np.isnan(_mean(values[places], 2).sum(axis=0)).all():
-        raise ConfigError(f"{one!r} and {other!r} share no seed: by_turn compares pairs of runs")
     curves = _rounded(values[places[0]] - values[places[1]], values[places])
     curves = curves[np.isfinite(curves).all(axis=1)]
     mean, low, high = sup_t_band(curves, level)
-    frame = pd.DataFrame({"turn": turns, "estimate": mean, "low": low, "high": high})
-    return frame.assign(n=len(curves)).sort_values("turn", ignore_index=True)
+    return pd.DataFrame({"turn": turns}).assign(estimate=mean, low=low, high=high, n=len(curves))
 
 
 def sup_t_band(curves: Numbers, level: float, draws: int = 10_000, seed: int = 0) -> Numbers:
@@ -623,9 +630,8 @@ def sup_t_band(curves: Numbers, level: float, draws: int = 10_000, seed: int = 0
     moves = error > _NOTHING * np.abs(mean)
     correlation = np.atleast_2d(np.corrcoef(curves[:, moves], rowvar=False))
     shrunk = correlation + 1 / n * (np.eye(len(correlation)) - correlation)
-    values, vectors = np.linalg.eigh(shrunk)
     # Single precision is enough: a quantile of random draws is known less exactly.
-    mix = (vectors * np.sqrt(np.maximum(values, 0.0))).T.astype(np.float32)
+    mix = np.linalg.cholesky(shrunk).T.astype(np.float32)
     rng = np.random.default_rng(seed)
     # The mean of n normal curves, and, independent of it, their variances with n - 1.
     drawn = rng.standard_normal((draws, n, len(mix)), dtype=np.float32) @ mix

@@ -70,7 +70,7 @@ def _effects(study: Any) -> Iterator[Markup]:
     for what, formula in {**formulas, f"each arm minus {study.reference}": None}.items():
         try:
             found = study.effects(formula)
-        except LabError as error:  # of an outcome that has texts, or of a user's function
+        except LabError as error:  # of a user's function
             yield safe(f"Not known, {what}: {error}. ", limit=2_000)
         else:
             found.label = "; ".join(filter(None, [what, found.label]))

@@ -741,11 +741,13 @@ class Study:
         if not self.outcome:
             raise ConfigError("say what is compared: outcome='a column', or a function of the run")
         real_number("level", level, least=0.5, most=0.9999)
-        for name, margin in sesoi.items() if isinstance(sesoi, Mapping) else [("", sesoi)]:
-            if name and name not in self.outcome:
+        for name, margin in sesoi.items() if isinstance(sesoi, Mapping) else [(None, sesoi)]:
+            if name not in (None, *self.outcome):
                 raise ConfigError(f"sesoi: outcome {name!r} is unknown{among(name, self.outcome)}")
             if margin is not None:
                 real_number("sesoi", margin, least=0)
+        if same := [one for one, other in contrasts or () if one == other]:
+            raise ConfigError(f"contrasts: {same[0]!r} is compared with itself")
         how: dict[str, Any] = {"level": level, "sesoi": sesoi, "reference": self.reference}
         how["speaks_of"] = self._speaks_of()
         found = effects(self.results, formula, contrasts=contrasts, **how)

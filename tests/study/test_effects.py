@@ -117,7 +117,7 @@ def test_an_effect_is_one_line() -> None:
 
 def test_one_pair_of_runs_has_no_interval_and_says_so() -> None:
     found = effects(make_runs({"a": [1.0], "b": [2.0]}))
-    note = "one run, however many situations it has: an interval takes two runs"
+    note = "one run: an interval takes several, since its situations say nothing of new ones"
     assert (found[0].estimate, found[0].low, found[0].p, found[0].note) == (1.0, None, None, note)
     assert str(found) == f"b {MINUS} a: +1.00 (loss, 1 run)\n  note: {note}"
 
@@ -126,7 +126,7 @@ def test_a_pair_with_a_failed_run_is_left_out_and_counted() -> None:
     table = make_runs({"a": [1.0, 2.0, math.nan, 1.0], "b": [2.0, 2.6, 3.0, 5.5]})
     [effect] = effects(table)
     assert (effect.estimate, effect.n) == (pytest.approx((1.0 + 0.6 + 4.5) / 3), 3)
-    assert effect.note.startswith("1 of 4 units left out, where a run failed")
+    assert effect.note.startswith("1 of 4 units left out: failed, not played")
     assert "if that depends on the arm, no interval shows it" in effect.note
     [without_row] = effects(table.dropna())
     assert without_row == effect
@@ -203,7 +203,7 @@ def test_skewed_outcomes_are_warned_of() -> None:
 def test_infinite_values_are_left_out_and_counted(value: float) -> None:
     [effect] = effects(make_runs({"a": [1.0, 2.0, value, 4.0], "b": [2.0, 4.5, 3.0, 5.5]}))
     assert (effect.estimate, effect.n) == (pytest.approx(5 / 3), 3)
-    assert effect.note.startswith("1 of 4 units left out, where a run failed or has no number")
+    assert effect.note.startswith("1 of 4 units left out: failed, not played or without a value")
 
 
 def test_an_outcome_in_the_trillions_does_not_hide_the_difference_in_another_one() -> None:
@@ -239,7 +239,7 @@ def test_unknown_names_are_errors(how: dict[str, Any], message: str) -> None:
 def test_an_empty_table_and_one_arm_have_no_effects() -> None:
     table = make_runs({"a": DRUG_1})
     assert effects(table.head(0)) == effects(table) == []
-    assert str(effects(table)) == "no effects: one arm only, or no runs yet"
+    assert str(effects(table)) == "nothing to compare"
 
 
 # --- factorials -----------------------------------------------------------------------------------
@@ -381,7 +381,7 @@ def test_turns_of_one_run_speak_of_these_situations_only() -> None:
     assert str(effect).endswith("(loss, 3 situations)")
     [new] = effects(table)
     assert (new.n, new.low, new.p) == (1, None, None)
-    assert new.note.startswith("one run, however many situations it has")
+    assert new.note.startswith("one run: an interval takes several")
 
 
 def test_several_runs_are_the_units_of_new_runs() -> None:
@@ -529,10 +529,27 @@ def test_texts_that_hardly_recur_are_compared_by_their_words() -> None:
     assert of_texts(again, 6).estimate == pytest.approx(2 / 3)  # six categories, each a third
 
 
+def test_texts_without_words_are_alike_also_beside_numbers() -> None:
+    texts = make_texts({"a": ["", "?!", "...", "-"], "b": ["go up.", "go on.", "go.", "up."]}, of=1)
+    numbers = make_runs({"a": [1.0, 2, 3, 4], "b": [2.0, 4, 3, 9]})
+    [alone] = effects(texts)
+    assert effects(pd.concat([numbers, texts]))[1].estimate == alone.estimate
+    assert (alone.n, alone.note) == (4, "")
+
+
+def test_arms_with_different_numbers_of_wordings_have_no_p_value_of_texts() -> None:
+    table = make_texts({"a": ["A", "B", "A"], "b": ["A", "B", "A"]}, of=1)
+    more = table[table["arm"] == "b"].assign(wording="another")
+    [effect] = effects(pd.concat([table, more]))
+    assert (effect.estimate, effect.p) == (0, None)
+    assert effect.note == "no p-value: arms have different numbers of wordings"
+
+
 def test_of_texts_of_one_arm_nothing_is_known() -> None:
     table = make_texts({"a": ["A"], "b": ["B"]}, of=1)
     [apart] = effects(table.assign(unit=[1, 2], run=[1, 2]))
-    assert (apart.estimate, apart.note) == (None, "there are no answers of both arms")
+    assert apart.estimate is None
+    assert apart.note.endswith("; there are no answers of both arms")
 
 
 # --- turns ----------------------------------------------------------------------------------------
@@ -575,8 +592,7 @@ def test_a_curve_with_a_gap_is_left_out_and_one_curve_has_no_band() -> None:
 def test_by_turn_compares_pairs_of_runs() -> None:
     table = make_curves(np.ones((2, 2)))
     apart = table.assign(run=table["unit"].astype(str) + table["arm"])
-    with pytest.raises(ConfigError, match="share no seed"):
-        by_turn(apart, "b", "a")
+    assert by_turn(apart, "b", "a")["n"].tolist() == [0, 0]
     with pytest.raises(ConfigError, match="arm='c' is unknown"):
         by_turn(table, "c", "a")
 

@@ -271,9 +271,7 @@ def _of_runs(values: Numbers, run_of: Numbers, w: Numbers, effect: Effect) -> Te
     effect = replace(effect, n=n, method="paired t over run means")
     if share and sorted(w) == [-1.0, 1.0] and n > 1:
         return _shares(effect, known), pairs
-    few = "one run: an interval takes several, since its situations say nothing of new ones" * (
-        n < 2
-    )
+    few = "one run: an interval takes several runs, not situations" * (n < 2)
     coarse = (_two_valued(runs) and not share) or (n > 2 and _two_valued(known))
     effect = _student(effect, [(1.0, known)], few, coarse)
     error = math.sqrt(6 * n * (n - 1) / (n - 2) / (n + 1) / (n + 3)) if n > 2 else math.inf

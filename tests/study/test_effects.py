@@ -117,7 +117,7 @@ def test_an_effect_is_one_line() -> None:
 
 def test_one_pair_of_runs_has_no_interval_and_says_so() -> None:
     found = effects(make_runs({"a": [1.0], "b": [2.0]}))
-    note = "one run: an interval takes several, since its situations say nothing of new ones"
+    note = "one run: an interval takes several runs, not situations"
     assert (found[0].estimate, found[0].low, found[0].p, found[0].note) == (1.0, None, None, note)
     assert str(found) == f"b {MINUS} a: +1.00 (loss, 1 run)\n  note: {note}"
 

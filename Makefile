@@ -74,8 +74,10 @@ check-notebooks: .venv/.ready-test ## run the notebooks and compare their output
 check-browser: .venv/.ready-browser ## test the widgets in a real JupyterLab (needs Chromium and npm)
 	$(BIN)/python -m pytest -m browser $(if $(ARGS),$(ARGS),$(WAITING) loadfile tests/browser)
 
-screenshots: .venv/.ready-browser ## take the README's animation of the window again
+screenshots: .venv/.ready-browser ## make the README's animation and picture again
 	$(BIN)/python tests/browser/take_screenshots.py
+	$(BIN)/llmsim-lab demo --no-live --out out/demo
+	cp out/demo/demo.png docs/demo.png
 
 looks: .venv/.ready-browser ## take every widget and page, light and dark, wide and narrow, into out/looks
 	$(BIN)/python tests/browser/take_screenshots.py --looks out/looks $(ARGS)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from pydantic import Field
 
 from llmsim_lab._util.html import visible
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, counted
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._engine import LLMAgentEngine, context_of
 from llmsim_lab.assistant._function_tools import FunctionTools
@@ -235,7 +235,8 @@ class Chat(Run[ChatState]):
 
     def __repr__(self) -> str:
         lost = f", NOT RECORDED: {self.unrecorded}" if self.unrecorded else ""
-        lines = [f"A conversation of {self.user_id}, {len(self.exchanges)} messages{lost}"]
+        said = counted(len(self.exchanges), "message")
+        lines = [f"A conversation of {self.user_id}, {said}{lost}"]
         lines += [_exchange_text(x.message, x.decision) for x in self.exchanges]
         return "\n".join(lines)
 

@@ -34,6 +34,8 @@ _LATEST = 16
 """Turns whose answers stay in the notebook."""
 _INDICATORS = ("interest_rate", "inflation", "unemployment", "gdp_growth")
 """What the shortest prompt names, and no more: a person knows what a model knows."""
+_NEWS = {"inflation": 0.5, "unemployment": 0.4, "gdp_growth": 2.0, "interest_rate": 0.5}
+"""What makes headlines, each with its usual change in a quarter, percentage points."""
 _PARTS = ("loss", "inflation", "output_gap", "rate_change", "term")
 """Of a score what the window shows, the loss first."""
 _WAIT_S, _LATER_S = 0.02, 0.2
@@ -49,7 +51,9 @@ class Leaderboard(Losses):
         period = first["period"].iloc[0]
         past = load_us_macro().loc[period:].head(len(first)) if isinstance(period, str) else None
         after = f" (the last {self.after} by the rule for all)" if self.after else ""
-        return rate_figure(self.runs, history=past, title=f"The same quarters, decided by{after}")
+        return rate_figure(
+            self.runs, history=past, title=f"The same quarters, by who decided{after}"
+        )
 
 
 def leaderboard(
@@ -203,6 +207,7 @@ class HumanSeat(Lab):
         if run is not None:  # what players of other worlds may know is in their prompts alone
             advice = {who: said for who, (at, said) in self._advice.items() if at == played}
             now |= {"columns": [*_INDICATORS], "advice": advice, "score": self._score}
+            now["news"] = _headlines(run)
         self.put("seat", "now", now)
         if self.simulation._stepping and not asks:  # it may end without a turn, and without a word
             self._later(self._asked, _LATER_S)
@@ -375,3 +380,20 @@ class HumanSeat(Lab):
         return join(
             [text, *([pre(repr(board)), figure_html(board.figure)] if board is not None else [])]
         )
+
+
+def _headlines(run: Simulation) -> list[str]:
+    """Return the quarter's news, the most striking first, of numbers that a model is told too."""
+    news = []
+    for item in (it for it in run.series if it.column in _NEWS):
+        *before, now = (round(turn.columns()[item.column], 1) for turn in run.turns)
+        if not before:
+            return []
+        size = (now - before[-1]) / _NEWS[item.column]
+        much, little = ("jumps", "climbs") if size > 0 else ("tumbles", "falls")
+        verb = "stays at" if not size else f"{much if abs(size) > 2 else little} to"
+        text = f"{item.label} {verb} {now:.1f} %"
+        if len(before) > 2 and (now > max(before) or now < min(before)):
+            text += f", its {'highest' if size > 0 else 'lowest'} of the term"
+        news.append((abs(size), text))
+    return [text for _, text in sorted(news, reverse=True)[:3]]

@@ -98,7 +98,9 @@ class Losses:
         for who, played in self.runs.items():
             term = played.iloc[: turns + 1]
             ends = {"term": self.loss.of(term)["loss"], "last_rate": term["interest_rate"].iloc[-1]}
-            rows.append({"who": who, "note": "", **self.loss.of(played), **ends})
+            lost = int(term["fallback"].sum())
+            note = f"{lost} of its answers were invalid, and the rate was held" * bool(lost)
+            rows.append({"who": who, "note": note, **self.loss.of(played), **ends})
         frame = frame_of(rows, _COLUMNS)
         self.frame = frame.sort_values("loss", kind="stable", ignore_index=True)
 
@@ -116,7 +118,7 @@ class Losses:
 
     @property
     def notes(self) -> list[str]:
-        """Why a row has no run, a line each."""
+        """Why a row has no run, or what it lacks, a line each."""
         noted = self.frame[self.frame["note"] != ""]
         return [f"{who}: {note}" for who, note in zip(noted["who"], noted["note"], strict=True)]
 

@@ -688,9 +688,10 @@ class Study:
     # --- outcomes ----------------------------------------------------------------------------
 
     def in_unit(self, outcome: str) -> str:
-        """Return the unit of an outcome, if the world names one."""
+        """Return the unit of a difference in an outcome, if the world names one."""
         column = str(self.outcome.get(outcome)).removesuffix(LAST)
-        return next((it.unit for it in self._series if it.column == column), "")
+        unit = next((it.unit for it in self._series if it.column == column), "")
+        return "points" if unit.startswith("%") else unit
 
     def _outcomes_of(self, outcome: Outcomes | None, trial: AnyRun) -> dict[str, Outcome]:
         """Return what is compared, by label.
@@ -944,7 +945,7 @@ class Study:
         states = [f"{n} {it}" for it in _STATES if (n := self.counts[it])]
         if others := self.others:
             states.append(f"{counted(others, 'tape')} of other settings, seeds or code not counted")
-        size = f"{len(self.arms)} arms, {len(self.units)} {self.unit_name}s"
+        size = f"{counted(len(self.arms), 'arm')}, {counted(len(self.units), self.unit_name)}"
         return f"{size}: {', '.join(states)}"
 
     def _repr_html_(self) -> str:

@@ -78,6 +78,13 @@ def test_a_model_that_fails_leaves_a_note_and_no_number() -> None:
     assert math.isnan(last["loss"])
 
 
+def test_a_model_without_valid_answers_has_a_note_beside_its_number() -> None:
+    board = leaderboard(held(moves_bp=None), model=make_client(lambda _: "no JSON"))
+    row = board.frame.set_index("who").loc["language model (auto)"]
+    assert row["note"] == "2 of its answers were invalid, and the rate was held"
+    assert not math.isnan(row["loss"])
+
+
 def test_a_rule_among_models_needs_one_too() -> None:
     board = leaderboard(held(nations=["Aland", "Borduria"]))
     notes = dict(zip(board.frame["who"], board.frame["note"], strict=True))

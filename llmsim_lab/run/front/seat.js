@@ -10,7 +10,7 @@ const SCORE_PARTS = ["loss", "inflation", "output gap", "rate changes", "term al
 function Seat({ store, run, last }) {
   const { reading, ui, live, commands } = store, now = reading.partsOf("seat").get("now");
   if (!now) return soft("Reading …");
-  const { people, asks, waiting, columns = [], advice = {}, over, score } = now;
+  const { people, asks, waiting, columns = [], news = [], advice = {}, over, score } = now;
   const who = ui.who ?? asks[0]?.seat ?? people[0], passing = now.stepping && !waiting.length;
   const ask = asks.find((it) => it.seat === who) ?? (passing && ui.asked?.seat === who && ui.asked);
   ui.asked = ask; // a form that is answered stays until the turn is played, and keeps the focus
@@ -33,6 +33,8 @@ function Seat({ store, run, last }) {
       h("span", { class: "when" }, turnName(reading, run, last))),
     people.length > 1 && h(Segments, { label: "Whose seat", items: seats }),
     score && h(Score, { store, score }),
+    !over && news.length > 0 && h("ul", { class: "effects", "aria-label": "Headlines" },
+      news.map((it) => h("li", { key: it }, it))),
     economic && !over && h("dl", { class: "quarter" }, items.map((item) => (
       h(Indicator, { key: item.column, reading, run, item, n: last })))),
     ask ? h(Ask, { key: economic ? who : ask.draft, store, ask, folded: economic, more: [...more,

@@ -11,7 +11,7 @@ const MOST_EFFECTS = 6, MOST_UNITS = 60, MOST_FAILED = 5, MOST_BANDS = 4, LINE =
 const designOf = (store) => store.reading.part("study", "design");
 const isNumber = (value) => typeof value === "number", lookAt = (at) => look({ look: at });
 
-const outcomeOf = (store) => (
+export const outcomeOf = (store) => (
   designOf(store).outcomes.find((it) => it === store.ui.outcome) ?? designOf(store).outcomes[0]);
 
 /** The runs by their places, arm by arm. */
@@ -66,6 +66,7 @@ export function Sentences({ store }) {
   const { rows = [] } = store.reading.part("study", "effects") ?? {}, outcome = outcomeOf(store);
   const its = rows.filter(([of]) => of === outcome);
   const [count, more] = limited(store, "effects", its.length, MOST_EFFECTS, "more effect");
+  if (designOf(store).arms.length < 2) return soft("One arm: there is nothing to compare.");
   if (!its.length) return soft("Effects come with the first runs of two arms that are done.");
   return [h("ul", { class: "effects" }, its.slice(0, count).map(([, words, , , note], at) => {
     const [contrast, ...rest] = words.split(/(?=: [-+−]|: not known)/);

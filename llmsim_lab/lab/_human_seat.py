@@ -34,8 +34,9 @@ _LATEST = 16
 """Turns whose answers stay in the notebook."""
 _INDICATORS = ("interest_rate", "inflation", "unemployment", "gdp_growth")
 """What the shortest prompt names, and no more: a person knows what a model knows."""
-_NEWS = {"inflation": 0.5, "unemployment": 0.4, "gdp_growth": 2.0, "interest_rate": 0.5}
-"""What makes headlines, each with its usual change in a quarter, percentage points."""
+_NEWS = {"inflation": 0.5, "unemployment": 0.4, "gdp_growth": 2.0}
+"""What makes headlines, each with its usual change in a quarter, percentage points. The rate is
+no news to the one who sets it."""
 _PARTS = ("loss", "inflation", "output_gap", "rate_change", "term")
 """Of a score what the window shows, the loss first."""
 _WAIT_S, _LATER_S = 0.02, 0.2
@@ -396,4 +397,4 @@ def _headlines(run: Simulation) -> list[str]:
         if len(before) > 2 and (now > max(before) or now < min(before)):
             text += f", its {'highest' if size > 0 else 'lowest'} of the term"
         news.append((abs(size), text))
-    return [text for _, text in sorted(news, reverse=True)[:3]]
+    return [text for _, text in sorted(news, reverse=True)]

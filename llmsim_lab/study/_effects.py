@@ -230,7 +230,7 @@ def factorial_weights(arms: pd.DataFrame, formula: str) -> dict[str, Numbers]:
 
 
 def cube(table: pd.DataFrame, *keys: str, of: Any = None) -> tuple[Numbers, list[list[Any]]]:
-    """Return means of numbers by the keys, NaN unless all are finite, and the keys' levels."""
+    """Return means by the keys, NaN where there is no number or one is infinite; and levels."""
     numbers = pd.to_numeric(table["value"], errors="coerce") if of is None else of
     levels = [list(table[key].unique()) for key in keys]
     numbers = numbers.astype(float).mask(numbers.abs() > 1e150, np.inf)  # as its square is
@@ -547,11 +547,12 @@ def energy(values: Any, sizes: Numbers, run_of: Numbers, w: Numbers, effect: Eff
     (2013), "Energy statistics: a class of statistics based on distances", Journal of Statistical
     Planning and Inference 143. With d = 1 minus the cosine, which for categories is 1 for two
     different ones, that is the squared distance of the arms' means. It is 0 if both arms have the
-    same categories, or each word, as often; which words stand together is not compared. Few pairs
-    differ by chance, so it is above 0 also where nothing differs. Arms are exchanged in pairs, by
-    all sign flips or random ones: pairs of runs, or of answers of the same situation and replicate,
-    so that situations may differ as they like. All pairs count alike. Arms that have different
-    numbers of wordings cannot be exchanged: a mean of many texts differs less from others.
+    same categories, or each word, as often; which words stand together is not compared. By chance
+    it is above 0 also where nothing differs, the more so the fewer pairs there are. Arms are
+    exchanged in pairs, by all sign flips or random ones: pairs of runs, or of answers of the same
+    situation and replicate, so that situations may differ as they like. All pairs count alike. Arms
+    that have different numbers of wordings cannot be exchanged, since a mean of many texts varies
+    less than one text.
 
     Args:
         values: arms x units x replicates x kinds, of ``of_kinds``; NaN where there is no answer.

@@ -597,7 +597,8 @@ def by_turn(table: pd.DataFrame, one: str, other: str, *, level: float = 0.95) -
     values, (arms, _, turns) = cube(table.sort_values("turn"), "arm", "run", "turn")
     places = [_place("arm", arm, arms) for arm in (one, other)]
     curves = _rounded(values[places[0]] - values[places[1]], values[places])
-    curves = curves[np.isfinite(curves).all(axis=1)]
+    if not len(curves := curves[np.isfinite(curves).all(axis=1)]):
+        raise ConfigError(f"no pair of runs has numbers of {one!r} and {other!r} at every turn")
     mean, low, high = sup_t_band(curves, level)
     return pd.DataFrame({"turn": turns}).assign(estimate=mean, low=low, high=high, n=len(curves))
 

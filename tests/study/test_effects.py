@@ -592,7 +592,8 @@ def test_a_curve_with_a_gap_is_left_out_and_one_curve_has_no_band() -> None:
 def test_by_turn_compares_pairs_of_runs() -> None:
     table = make_curves(np.ones((2, 2)))
     apart = table.assign(run=table["unit"].astype(str) + table["arm"])
-    assert by_turn(apart, "b", "a")["n"].tolist() == [0, 0]
+    with pytest.raises(ConfigError, match="no pair of runs has numbers of 'b' and 'a'"):
+        by_turn(apart, "b", "a")
     with pytest.raises(ConfigError, match="arm='c' is unknown"):
         by_turn(table, "c", "a")
 

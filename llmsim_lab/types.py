@@ -1,7 +1,9 @@
 """What goes to a model and comes back, and the bases of the values that a run is made of.
 
-Requests, replies and calls are frozen dataclasses, of which every run makes many. What crosses a
-boundary (what a model is asked for, what a state or a tape holds) is an immutable pydantic model.
+Requests, replies and calls are dataclasses, of which every run makes many; requests and attempts
+are not frozen, since making a frozen object of so many fields takes five times as long. What
+crosses a boundary (what a model is asked for, what a state or a tape holds) is an immutable
+pydantic model.
 """
 
 from __future__ import annotations
@@ -90,9 +92,9 @@ class CallSite:
     replicate: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ChatRequest:
-    """One request to a model.
+    """One request to a model. A backend is given a copy of its own, which it may change.
 
     Attributes:
         model: the model's name as the backend knows it.
@@ -225,7 +227,7 @@ Status = Literal["ok", "repaired", "fallback", "failed"]
 """How a decision came about: at once, after being shown its fault, by a documented default, not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Attempt:
     """One request of a call and what became of it: a reply, a fault, or a reply with a fault.
 

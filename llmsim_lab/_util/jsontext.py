@@ -16,7 +16,7 @@ from llmsim_lab.errors import TapeError
 
 # Not after an odd number of backslashes, which say a backslash and no character.
 _HALF_CHARACTER = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def dumps(value: Any) -> str:
@@ -27,7 +27,7 @@ def dumps(value: Any) -> str:
     Raises:
         ValueError: a number is not finite, which JSON cannot hold.
     """
-    text = _encode(value)
+    text = encode(value)
     if not text.isascii():
         try:
             text.encode()

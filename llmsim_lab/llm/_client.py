@@ -489,16 +489,13 @@ class LLMClient:
             ask = partial(ask, on_text=partial(_piece, lane, watch, request))
         # What was asked for stays on the tape, without the seed, and with more alternatives than
         # this backend can give: a replay, which has no backend, asks the same.
-        sent, changes = request, dict[str, Any]()
+        sent = object.__new__(ChatRequest)  # as ``copy`` does, which takes three times as long
+        for name in ChatRequest.__slots__:
+            setattr(sent, name, getattr(request, name))
         if seed is not None:
-            changes["options"] = {**request.options, "seed": seed}
+            sent.options = {**request.options, "seed": seed}
         if (top := request.top_logprobs) is not None:
-            changes["top_logprobs"] = min(top, getattr(self.backend, "max_top_logprobs", 0)) or None
-        if changes:
-            # As ``dataclasses.replace`` does, which takes half as long again.
-            sent = object.__new__(ChatRequest)
-            for name in ChatRequest.__slots__:
-                object.__setattr__(sent, name, changes.get(name, getattr(request, name)))
+            sent.top_logprobs = min(top, getattr(self.backend, "max_top_logprobs", 0)) or None
         reply = await ask(sent)
         who = type(self.backend).__name__
         if not isinstance(reply, ChatReply):

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from llmsim_lab._util.jsontext import dumps, loads
-from llmsim_lab._util.text import clip, closest, faults, log_event, whole, whole_text
+from llmsim_lab._util.jsontext import encode, loads
+from llmsim_lab._util.text import clip, closest, faults, log_event, whole_text
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
 from llmsim_lab.llm import LLMClient, Person
@@ -393,7 +393,7 @@ class Ask:
         if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS).intersection(columns):
             what = f"ask.note({min(taken)}=...): every frame has a column of that name"
             raise ConfigError(f"{what}; note it under another name")
-        kept = whole(_json_ready(called, columns)) if columns else {}
+        kept = _json_ready(called, columns) if columns else {}
         if text:
             self._story.append(whole_text(text))
         (self._became.setdefault(player, {}) if player else self._noted).update(kept)
@@ -709,9 +709,9 @@ async def from_outside(
 
 
 def _json_ready(what: str, value: Any) -> Any:
-    """Return a value as a tape gives it back."""
+    """Return a value as a tape gives it back, with no half character in its texts."""
     try:
-        return loads(dumps(value))
+        return loads(whole_text(encode(value)))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{what}, {value!r:.80}, is not ready for JSON: {error}") from error
 

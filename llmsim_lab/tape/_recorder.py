@@ -213,8 +213,7 @@ class LiveRecorder(_AtTurn):
             except ValueError as error:
                 raise TapeError(f"an answer cannot be kept on {journal.path}: {error}") from error
             number = journal.append(self.run, "call", body, turn=turn)
-            # Nobody else has it yet, so that nobody sees it change; a copy takes ten times as long.
-            object.__setattr__(attempt, "number", number)
+            attempt.number = number
             self._known.keep(place, attempt)
         return attempt
 

@@ -325,7 +325,7 @@ def _by_samples(options: Mapping[OptionT, str], answers: Sequence[Answer]) -> Ch
 def _no_option(what: str, calls: Sequence[CallRecord]) -> LLMFailureException:
     text = f"{what}; say in the prompt what is to be chosen, or use another model"
     fault = BackendError(text, reason="invalid_response")
-    return failure_of(fault, calls[-1].history, calls[-1].request)
+    return failure_of(fault, calls[-1], calls[-1].request)
 
 
 def wilson(count: int, whole: int) -> tuple[float, float]:

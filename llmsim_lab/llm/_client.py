@@ -342,9 +342,8 @@ class LLMClient:
                     # The repair may have made the prompt too long, not the user.
                     outcome = first if outcome.reason == "context_overflow" else outcome
             if isinstance(outcome, BackendError):
-                failure = _retry.failure_of(outcome, history, request)
-                call = failure.call
-                raise failure
+                call = CallRecord(history=tuple(history), status="failed")
+                raise _retry.failure_of(outcome, call, request)
             call = CallRecord(history=tuple(history), status="repaired" if repaired else "ok")
         finally:
             # Also after a cancellation: what was answered before it belongs to the turn.

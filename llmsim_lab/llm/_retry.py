@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -67,22 +67,19 @@ def retry_after_s(text: str | None) -> float | None:
     return float(text) if text.isascii() and text.isdecimal() else None
 
 
-def failure_of(
-    fault: BackendError, history: Sequence[Attempt], request: ChatRequest
-) -> LLMFailureException:
+def failure_of(fault: BackendError, call: CallRecord, request: ChatRequest) -> LLMFailureException:
     """Log the one ERROR line of a failed call; return its exception."""
-    site = request.site
+    site, tried = request.site, len(call.history)
     who, agent, turn = (site.component, site.agent, site.turn) if site else (None, None, None)
-    call = CallRecord(history=tuple(history), status="failed") if history else None
-    if call is not None and isinstance(fault.rejected, Decision):
+    if isinstance(fault.rejected, Decision):
         fault.rejected.with_call(call)
     status, detail = fault.status_code, str(fault)
-    what = {"reason": fault.reason, "attempts": len(history), "status_code": status}
+    what = {"reason": fault.reason, "attempts": tried, "status_code": status}
     fields = {"component": who, "agent": agent, "turn": turn, **what, "model": request.model}
     # Without words, which the exception has.
     log_event(logger, logging.ERROR, "LLM_FAILURE", words="", **fields, detail=detail)
     known: dict[str, Any] = {"detail": detail, "rejected": fault.rejected, "call": call}
-    failure = LLMFailureException(fault.reason, len(history), status, who, **known)
+    failure = LLMFailureException(fault.reason, tried, status, who, **known)
     failure.__cause__ = fault
     return failure
 

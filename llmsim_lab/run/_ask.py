@@ -24,8 +24,9 @@ from random import Random
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import ValidationError
+from pydantic_core import from_json
 
-from llmsim_lab._util.jsontext import encode, loads
+from llmsim_lab._util.jsontext import encode
 from llmsim_lab._util.text import clip, closest, faults, log_event, whole_text
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
@@ -711,7 +712,7 @@ async def from_outside(
 def _json_ready(what: str, value: Any) -> Any:
     """Return a value as a tape gives it back, with no half character in its texts."""
     try:
-        return loads(whole_text(encode(value)))
+        return from_json(whole_text(encode(value)))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{what}, {value!r:.80}, is not ready for JSON: {error}") from error
 

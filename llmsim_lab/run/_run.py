@@ -73,7 +73,6 @@ from llmsim_lab.run._turn import (
     Series,
     Turn,
     decisions_frame,
-    named_in,
     own_numbers,
     plain_series,
     turn_row,
@@ -967,7 +966,6 @@ async def _next_turn(run: Run) -> Turn:
         raise run._purse.refusal
     for item in planned:
         after = run.changed(after, item.set)
-    parts["by_code"] = named_in(calls, parts["by_code"])
     parts |= {"interventions": tuple(planned), "seconds": time.perf_counter() - began}
     turn = session.done(run, Turn(number=number, state=after, calls=calls, **parts))
     run.turns.append(turn)

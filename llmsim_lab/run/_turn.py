@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ConfigDict, FiniteFloat, TypeAdapter
@@ -202,16 +202,6 @@ class Turn:
         """Return the turn's story; where it noted none, its columns, as lines of text."""
         columns = [f"{name} {value}" for name, value in self.columns().items()]
         return self.story or [f"it led to: {', '.join(columns)}"]
-
-
-def named_in(calls: Sequence[CallRecord], answers: Iterable[Answer]) -> tuple[Answer, ...]:
-    """Return answers that name the turn's own calls, also where a failure has a copy of one."""
-    known = {id(call.history[-1]): call for call in calls}
-    found = []
-    for answer in answers:
-        its = [known.get(id(call.history[-1])) for call in answer.calls if call.history]
-        found.append(replace(answer, calls=tuple(filter(None, its))) if its else answer)
-    return tuple(found)
 
 
 # --- a run's frames ------------------------------------------------------------------------------

@@ -164,7 +164,7 @@ def nested(levels: int) -> Any:
 
 
 ODD = {"pair": (1, 2), 3: "\ud800", "n": math.nan}
-KEPT = {"pair": [1, 2], "3": "\ud800", "n": None}
+KEPT = {"pair": [1, 2], "3": "\ufffd", "n": None}
 RESULTS: dict[str, tuple[Any, str | None, Any]] = {
     "too late": (lambda _: asyncio.sleep(9, ToolResult(success=True)), "TIMEOUT", None),
     "deep": (lambda _: ToolResult(success=True, data=nested(5000)), "TOOL_ERROR", None),

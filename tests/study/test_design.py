@@ -6,6 +6,7 @@ import copy
 import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import study_kit
 from study_kit import Basin, Drought, Water, Weather, Wish, asked, instant_client, kind, played
 
-from llmsim_lab import Prompt
+from llmsim_lab import Budget, Prompt
 from llmsim_lab._util.config import Settings
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.errors import ConfigError
@@ -204,8 +205,13 @@ class TwoMinds(Water):
         return state.replace(level=1.0 + sum(wish.amount for wish in wishes.values()))
 
 
-def test_a_prompt_is_edited_when_it_is_first_asked_with_and_recorded_as_it_was_asked() -> None:
-    study = played(study_of(TwoMinds, {"prompt": {"kind": kind}}))
+def test_a_prompt_is_edited_when_it_is_first_asked_with_and_recorded_as_it_was_asked(
+    tmp_path: Path,
+) -> None:
+    what: dict[str, Any] = {"vary": {"prompt": {"kind": kind}}, "seeds": 1, "tape": tmp_path}
+    stopped = played(study_of(TwoMinds, **what), budget=Budget(calls=2))
+    assert len(asked(stopped)) == 2  # the other prompt is first asked when it is resumed
+    study = played(study_of(TwoMinds, **what))
     run = study.simulation("kind", 0)
     texts = [call.request.prompt for call in run.calls]
     assert {text[text.index("? ") :] for text in texts} == {"? Be kind."}

@@ -56,6 +56,9 @@ def background_loop() -> asyncio.AbstractEventLoop:
     It is started when first needed and kept: a server's connections, which belong to a loop, live
     on from one call to the next, in a script as in a notebook, where the kernel's own loop is busy
     with the cell.
+
+    Raises:
+        RuntimeError: no thread can be started.
     """
     global _running
     with _starting:
@@ -64,7 +67,11 @@ def background_loop() -> asyncio.AbstractEventLoop:
         if _running is None or not _running[1].is_alive() or _running[2] != os.getpid():
             loop = asyncio.new_event_loop()
             thread = threading.Thread(target=_serve, args=(loop,), name="llmsim-lab", daemon=True)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:
+                loop.close()
+                raise
             # A daemon thread that is still running while the interpreter ends may crash it.
             atexit.register(_stop, loop, thread)
             _running = loop, thread, os.getpid()
@@ -96,7 +103,10 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     Raises:
         ConfigError: it is called in async code, which would wait for itself.
     """
-    loop, ended = background_loop(), threading.Event()
+    try:
+        loop, ended = background_loop(), threading.Event()
+    except RuntimeError:  # no thread can be started, as in a browser's Python
+        return _run_here(work)
     if asyncio._get_running_loop() is loop:
         work.close()
         raise ConfigError("run() inside async code would wait for itself; await arun() instead")
@@ -124,6 +134,18 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         error.with_traceback(None)
         raise
     return tasks[0].result()
+
+
+def _run_here(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        here = asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    try:
+        return here.run_until_complete(work)  # which a browser's loop can while it is running
+    except RuntimeError as error:
+        work.close()
+        raise ConfigError("there are no threads here to wait in; await arun() instead") from error
 
 
 def explain(error: BaseException, sentence: str) -> None:

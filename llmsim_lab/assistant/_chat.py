@@ -119,6 +119,8 @@ class Chat(Run[ChatState]):
     def __init__(
         self, config: Any = None, *, tools: ToolExecutor | None = None, **parameters: Any
     ) -> None:
+        if isinstance(parameters.get("engine", config), LLMAgentEngine):
+            raise ConfigError("an engine takes the seat: Chat(players={'assistant': engine})")
         # One that continues must not do so without its tools: no tape can hold those.
         begins = parameters.get("state") is None
         self.tools: Any = FunctionTools() if tools is None and begins else tools

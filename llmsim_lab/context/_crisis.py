@@ -201,7 +201,8 @@ class CrisisSimulation(Run[CrisisState]):
             record = world.change(agent if dot else None, own, value, OUTSIDE)
             # For a model an impossible value is a record; a person can correct it.
             if record.status == "failed":
-                raise ConfigError(f"{name} = {value!r}: {record.reason}")
+                also = "" if dot or name in state.global_vars else "; and events, muted"
+                raise ConfigError(f"{name} = {value!r}: {record.reason}{also}")
         return state.replace(**world.get_current_state(), pending=tuple(pending), muted=muted)
 
     def world(self, state: CrisisState) -> GameEngine:

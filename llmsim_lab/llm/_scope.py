@@ -23,7 +23,7 @@ from llmsim_lab.llm._retry import seed_from
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
 
 if TYPE_CHECKING:
-    from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
+    from llmsim_lab.tape._recorder import Known, LiveRecorder, ReplayRecorder
 
 _MAX_TEXT_CHARS = 2_000
 """How much of a reply that is being written is kept for those who watch."""
@@ -120,6 +120,7 @@ class Scope:
 
     Attributes:
         recorder: records them, on a tape.
+        memory: what the unfinished turn of a run on no tape had from outside.
         log: lists them, for the turn.
         watch: is notified of each request.
         deadline: when the caller gives up, seconds of ``time.monotonic``: the client itself ends a
@@ -130,6 +131,7 @@ class Scope:
     """
 
     recorder: LiveRecorder | ReplayRecorder | None = None
+    memory: Known | None = None
     log: CallLog | None = None
     watch: InFlight | None = None
     deadline: float | None = None

@@ -190,8 +190,10 @@ class Prompt:
         fill_system, fill_user = [template.sharing(values) for template in self._templates]
 
         def render(**mine: object) -> RenderedPrompt:
-            # Exactly these: a value too many is a misspelt slot more often than not.
-            if mine.keys() | values.keys() != self._slots:
+            # Exactly these: a value too many is a misspelt slot more often than not, unless the
+            # prompt was edited, by which slots may go.
+            given = mine.keys() | values.keys()
+            if given != self._slots and not (self.parent and given > self._slots):
                 raise PromptError(self._mismatch({**values, **mine}))
             (system, first), (user, rest) = fill_system(mine), fill_user(mine)
             return RenderedPrompt(system=system, user=user, template=self, spans=[*first, *rest])

@@ -39,6 +39,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
+from llmsim_lab.tape._recorder import Known
 from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, reply_schema
 
 ReplyT = TypeVar("ReplyT", bound=Decision)
@@ -491,10 +492,10 @@ class Ask:
                 why = f"in turn {self.turn}, so that a replay could not tell the answers apart"
                 raise ConfigError(f"{what} {why}; number them: ask(..., tag='second')")
             self._asked.add(same)  # before the first await, so that equal questions at once meet it
-            if batch.decide is None:
+            if batch.decide is None or isinstance(who.backend, Person):  # who gives one answer
                 work.append(partial(self._put, who, question, text))
             else:
-                name, texts = _options(who, question)
+                name, texts = _options(question)
                 key = (id(who), text, name, *texts.items())
                 if key not in measured:
                     those = measured[key] = []
@@ -688,14 +689,12 @@ async def from_outside(
 
     For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
     """
-    recorder: Any = scope().recorder
     _json_ready(f"the key of {what}", key)
-
-    found = recorder.find_outside(what, key) if recorder is not None else None
-    if found is not None and found.is_done:
+    keeper: Any = scope().recorder or scope().memory or Known()
+    found = keeper.find_outside(what, key)
+    if found.is_done:
         return otherwise if found.stopped else found.result
-    how = {} if found is None else {"nth": found.nth, **({"once": True} if once else {})}
-    record = (lambda **_: None) if found is None else partial(recorder.outside, what, key, **how)
+    record = partial(keeper.outside, what, key, nth=found.nth, **({"once": True} if once else {}))
     if once:
         record()
     try:
@@ -762,7 +761,7 @@ _ALL = _Allowed({}, {})
 _schema_of = lru_cache(maxsize=1024)(reply_schema)
 
 
-def _options(client: LLMClient, question: Question) -> tuple[str, dict[Any, str]]:
+def _options(question: Question) -> tuple[str, dict[Any, str]]:
     """Return the field that is decided by probabilities, and its values, each with its text.
 
     Raises:
@@ -773,9 +772,6 @@ def _options(client: LLMClient, question: Question) -> tuple[str, dict[Any, str]
     if how not in get_args(Decide):
         known = ", ".join(get_args(Decide))
         raise ConfigError(f"decide={how!r:.40} of {player} must be one of {known}")
-    if isinstance(client.backend, Person):
-        what = f"{player} is a person, who gives one answer and no probabilities"
-        raise ConfigError(f"{what}; leave out decide")
     fields = [name for name in reply.model_fields if name not in Reply.model_fields]
     if len(fields) != 1:
         has = f"{reply.__name__} of {player} has {', '.join(fields) or 'nothing'}"

@@ -450,7 +450,7 @@ class Run(Generic[StateT]):
             what = f"turn {item.turn} has been played or is being played (the run is at turn {now})"
             raise ConfigError(f"{what}; intervene at turn {first} or later")
         # Done to the latest state on trial: what this run has no place for raises now.
-        state = self.changed(latest.state, item.set)
+        state = checked_state(self, self.changed(latest.state, item.set), "was changed to")
         if item.turn == now:
             done = (*latest.interventions, item)
             self.turns[-1] = replace(latest, state=state, interventions=done)
@@ -819,7 +819,9 @@ def _configured(
     if config is not None:
         if not isinstance(config, cls.config_type):
             what = f"config={config!r:.60} is not a {cls.config_type.__name__}"
-            raise ConfigError(f"{what}; give parameters by keyword: {cls.__name__}(seed=1)")
+            raise ConfigError(
+                f"{what}; give parameters by keyword: {cls.__name__}(seed=1), players={{}}"
+            )
         if not values and not words:
             return config
         values = {name: getattr(config, name) for name in cls.config_type.model_fields} | values
@@ -834,10 +836,11 @@ def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], bool]
     given = False  # a person's answers are all on the tape; what else is not a word cannot be
     for name, who in {**run.config.players, **players}.items():
         who = Person() if who == "person" else who
-        if hasattr(who, "chat") and not isinstance(who, Person):
+        if hasattr(who, "chat") and not isinstance(who, Person | type):
             who = LLMClient(run.llm_client.config if run.llm_client else LLMConfig(), who)
         seated[name] = human_client(who) if isinstance(who, Person) else who
-        if not (isinstance(who, str) or callable(who) or hasattr(seated[name], "call_with_retry")):
+        answers = isinstance(who, str) or callable(who) or hasattr(seated[name], "call_with_retry")
+        if not answers or isinstance(who, type):
             known = "'model', 'rule', 'random', a function of the question, a Person() or a client"
             raise ConfigError(f"players[{name!r}] is {who!r:.60}; a player is {known}")
         backend = getattr(seated[name], "backend", None)
@@ -952,7 +955,7 @@ async def _next_turn(run: Run) -> Turn:
     ask = Ask(run, before.state, number)
     # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
     # this turn's log and recorder in the context variable that ``scoped`` sets.
-    with scoped(recorder=session.recorder, log=log):
+    with scoped(recorder=session.recorder, memory=session.memory, log=log):
         try:
             after = await run.turn(before.state, ask)
         except Exception:

@@ -18,7 +18,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import _records
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.run._turn import Turn, turn_row
-from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
+from llmsim_lab.tape._recorder import Known, LiveRecorder, ReplayRecorder
 
 
 class Session:
@@ -28,6 +28,7 @@ class Session:
         tape: the tape.
         number: the run's number on it.
         recorder: what answers and keeps the run's calls.
+        memory: what the unfinished turn of a run on no tape had from outside.
         is_replay: whether all calls are answered from the tape.
         shared: the turns that come next, where another run played them: a replayed fork's parent.
     """
@@ -35,6 +36,7 @@ class Session:
     tape: Tape | None = None
     number: int | None = None
     recorder: Any = None
+    memory = Known()
     is_replay = False
     shared: Sequence[Turn] = ()
 
@@ -44,10 +46,12 @@ class Session:
 
     async def begin(self, run: Any, turn: int) -> Sequence[Any]:
         """Begin a turn; returns what is to be done from outside at its end."""
+        self.memory = Known(answers=self.memory.answers)
         return [item for item in run.planned if item.turn == turn]
 
     def done(self, run: Any, turn: Turn) -> Turn:
         """Record or compare a whole turn; returns it as it stands on the tape."""
+        self.memory = Known()
         return turn
 
     def changed(self, run: Any) -> None:

@@ -253,8 +253,6 @@ class Simulation(Run[Economy]):
         "nations=['Ann', ...]",
         "start": "write start_at: 1979Q3",
         "engine_prompt": "edit the prompt engine_interest_rate in a fork, fork(prompt=...)",
-        "shock": "a shock is set at the turn before the one that it hits: {turn: 3, set: "
-        "{shock.supply: 4}}",
     }
 
     start_at: Annotated[str, AfterValidator(_in_the_data)] | None = None

@@ -48,11 +48,14 @@ class Known:
     """
 
     def __init__(
-        self, calls: Iterable[RecordedCall] = (), outside: Iterable[Mapping[str, Any]] = ()
+        self,
+        calls: Iterable[RecordedCall] = (),
+        outside: Iterable[Mapping[str, Any]] = (),
+        answers: Mapping[Place, Any] | None = None,
     ) -> None:
         self._lock = threading.Lock()  # agents may ask in threads
         self._asked: defaultdict[Any, Iterator[int]] = defaultdict(count)
-        self.answers: dict[Place, Any] = {}
+        self.answers: dict[Place, Any] = dict(answers or {})
         self._nth: dict[int | None, int] = {}
         """By number of an attempt, which of equal ones it was."""
         for call in calls:
@@ -79,7 +82,7 @@ class Known:
         self.answers[place] = attempt
         self._nth[attempt.number] = place[1]
 
-    def next_outside(self, what: str, key: Any) -> Outside:
+    def find_outside(self, what: str, key: Any) -> Outside:
         """Return what is known of something from outside, now that it is wanted."""
         place, known = self.next((what, dumps(plain(key))))
         return known or Outside(place[1])
@@ -89,6 +92,10 @@ class Known:
         nth, stopped = line.get("nth", 0), line.get("stopped", "result" not in line)
         found = Outside(nth, is_done=True, result=line.get("result"), stopped=stopped)
         self.answers[(line["what"], dumps(line["key"])), nth] = found
+
+    def outside(self, what: str, key: Any, *, nth: int, **outcome: Any) -> None:
+        """Remember what came from outside, for a run that is on no tape."""
+        self.keep_outside({"what": what, "key": plain(key), "nth": nth, **outcome})
 
 
 class _AtTurn:
@@ -219,7 +226,7 @@ class LiveRecorder(_AtTurn):
 
     def find_outside(self, what: str, key: Any) -> Outside:
         """Return what the unfinished turn has recorded of this, or that it is to be done."""
-        return self._known.next_outside(what, key)
+        return self._known.find_outside(what, key)
 
     def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Any) -> None:
         """Record what came from outside: a tool's answer, a file, a clock.
@@ -380,7 +387,7 @@ class ReplayRecorder(_AtTurn):
         Raises:
             TapeMiss: it is not on the tape.
         """
-        found = self._known.next_outside(what, key)
+        found = self._known.find_outside(what, key)
         if not found.is_done:
             named = f"{clip(f'{what} {dumps(plain(key))}', 200)} in turn {self._turn}"
             wanted = f"{named}, asked {found.nth + 1} times"

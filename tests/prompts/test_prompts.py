@@ -117,6 +117,7 @@ def test_an_edited_prompt_knows_its_parent() -> None:
     edited = GREETING.edit("Hello {{ name }}")
     assert (edited.user, edited.system) == ("Hello {{ name }}", GREETING.system)
     assert (edited.parent, edited.name) == (GREETING.digest, "greeting")
+    assert edited.render(name="Ann", mood="", pet="").user == "Hello Ann"  # slots may go
     assert GREETING.parent is None
 
 

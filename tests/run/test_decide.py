@@ -61,13 +61,20 @@ class Said(State):
     answers: dict[str, Any] = dict.fromkeys([])
 
 
-def asking(reply: type[Reply], tape: Path | None = None, *, turns: int = 1, **question: Any) -> Any:
+def asking(
+    reply: type[Reply],
+    tape: Path | None = None,
+    *,
+    turns: int = 1,
+    players: Any = (),
+    **question: Any,
+) -> Any:
     class Once(Run[Said]):
         async def turn(self, state: Said, ask: Ask) -> Said:
             replies = await ask.each(["Ann", "Bob"], reply, "You are {{ name }}.", **question)
             return Said(answers={name: it.model_dump(mode="json") for name, it in replies.items()})
 
-    run = Once(llm_client=make_client(answer), tape=tape, turns=turns)
+    run = Once(llm_client=make_client(answer), tape=tape, turns=turns, players=dict(players))
     run.run(turns)
     return run
 
@@ -128,11 +135,7 @@ def test_what_cannot_be_decided_so_is_an_error(
         asking(reply, **{"decide": "mode", **more})
 
 
-def test_a_person_has_no_probabilities() -> None:
-    class Once(Run[Said]):
-        async def turn(self, state: Said, ask: Ask) -> Said:
-            await ask("Ann", Move, "Where to?", decide="mode")
-            return state
-
-    with pytest.raises(ConfigError, match="Ann is a person"):
-        Once(players={"Ann": Person()}).run(1)
+def test_a_person_gives_one_answer_where_others_are_asked_for_probabilities() -> None:
+    person = Person(ask=lambda _: {"reasoning": "", "way": "down", "confidence": 1})
+    said = asking(Move, decide="mode", players={"Ann": person}).state.answers
+    assert (said["Ann"]["way"], said["Bob"]["way"]) == ("down", "up")

@@ -11,7 +11,9 @@ import threading
 import traceback
 
 import pytest
+from worlds import PublicGoods
 
+from llmsim_lab._util import waiting
 from llmsim_lab._util.waiting import gather_all, run_sync
 from llmsim_lab.errors import ConfigError
 
@@ -127,3 +129,23 @@ def test_a_forked_process_gets_a_loop_of_its_own_and_a_program_ends_quietly() ->
     command = [sys.executable, "-W", "error", "-c", PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "7 2", "")
+
+
+def test_without_threads_a_run_is_played_where_it_is_called_and_async_code_is_sent_to_arun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(waiting, "_running", None)
+    run = PublicGoods(players="random")
+    assert len(run.run(2)) == 3
+
+    async def in_a_cell() -> None:
+        await run.arun(1)
+        with pytest.raises(ConfigError, match=r"no threads here to wait in; await arun\(\)"):
+            run.run(1)
+
+    asyncio.run(in_a_cell())
+    assert run.turn_number == 3

@@ -12,7 +12,7 @@ from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import counted
-from llmsim_lab.cli._output import end, open_folder, report, say
+from llmsim_lab.cli._output import open_folder, say
 from llmsim_lab.cli._playing import OTHER_MODEL_HELP, Host, Out, client_for, play, with_model
 from llmsim_lab.errors import LabError
 from llmsim_lab.study import Demonstration
@@ -57,12 +57,10 @@ def demo(
     # A tape of its own, since the recording may be read-only.
     tape = _new_file(out / "demo.tape")
     simulation = recorded.fork(llm_client=client, to=tape)
-    failure = play(simulation, turns)
-    report(simulation, out, since=taped)
+    play(simulation, turns, out)
     say(f"Every call is on {tape}: 'llmsim-lab tape show' it, 'llmsim-lab replay' it.")
     say("Next: 'make lab' in the project's folder opens the tutorials, 01_first_run.ipynb first.")
     say(_NEXT)
-    end(simulation, failure)
 
 
 def _show(found: Demonstration, out: Path) -> None:

@@ -19,7 +19,6 @@ from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, few, number, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
-from llmsim_lab.run._registry import file_of, is_shipped
 from llmsim_lab.run._turn import Answer, Series, Turn, told_of
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import Status
@@ -134,15 +133,3 @@ def _config_text(simulation: Run) -> str:
     unsaid = ":" in simulation.kind or simulation.kind == Simulation.kind
     kind = {} if unsaid else {"kind": simulation.kind}
     return yaml_text(kind | simulation.config.model_dump(mode="json", by_alias=True))
-
-
-def end(simulation: Run, failure: BaseException | None) -> None:
-    """Raise what ended a run early, after saying how far it got."""
-    if failure is None:
-        return
-    say(f"The run ended early, at turn {simulation.turn_number}.", style="red", to=errors)
-    if simulation.tape is not None:
-        at, cls = f"{simulation.tape.path} --run {simulation.run_id}", type(simulation)
-        at += "" if is_shipped(cls) else f" --import {file_of(cls)}"
-        say(f"'llmsim-lab resume {at}' continues it.", style="red", to=errors)
-    raise failure

@@ -14,12 +14,13 @@ import typer
 
 from llmsim_lab._util.text import closest
 from llmsim_lab._util.waiting import run_sync
-from llmsim_lab.cli._output import say
+from llmsim_lab.cli._output import errors, report, say
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, connect
 from llmsim_lab.llm._human import OpenQuestion, schema_words
 from llmsim_lab.run import Run
 from llmsim_lab.run._people import people_of
+from llmsim_lab.run._registry import file_of, is_shipped
 
 _NAMED_MODELS = "ollama:NAME, openai:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"
 MODEL_HELP = f"auto, rule, {_NAMED_MODELS}; for a world of your own also random, or person"
@@ -105,21 +106,42 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
     return client
 
 
-def play(simulation: Run, turns: int) -> BaseException | None:
-    """Play turns, let go of the model, and return what ended the run early, if anything did.
+def play(simulation: Run, turns: int, out: Path) -> None:
+    """Play turns, let go of the model, report what came of them, and close the run.
 
-    People in the run are asked on the terminal. The turns played until then stay in the simulation.
+    People in the run are asked on the terminal. What ends the run early is raised once the turns
+    played until then are reported.
+
+    Args:
+        simulation: the run.
+        turns: how many.
+        out: the folder for the results.
     """
     for person in people_of(simulation):
         person.ask = person.ask or _ask
+    taped, failure = simulation.turn_number, None
     try:
         simulation.run(turns)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - raised once it is reported
-        return error
+        failure = error
     finally:
         if simulation.llm_client is not None:
             run_sync(simulation.llm_client.aclose())
-    return None
+    report(simulation, out, since=taped)
+    tape = simulation.tape
+    if taped:
+        say(f"Turns up to {taped} are from the tape; those after it are live.")
+    if tape is not None:
+        say(f"All of it is recorded as run {simulation.run_id} of {tape.path}.")
+    simulation.close()
+    if failure is None:
+        return
+    say(f"The run ended early, at turn {simulation.turn_number}.", style="red", to=errors)
+    if tape is not None:
+        at, cls = f"{tape.path} --run {simulation.run_id}", type(simulation)
+        at += "" if is_shipped(cls) else f" --import {file_of(cls)}"
+        say(f"'llmsim-lab resume {at}' continues it.", style="red", to=errors)
+    raise failure
 
 
 _terminal = threading.Lock()

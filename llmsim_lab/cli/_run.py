@@ -12,7 +12,7 @@ from llmsim_lab import run as operations
 from llmsim_lab._util.config import read_config, yaml_value
 from llmsim_lab._util.text import counted
 from llmsim_lab.cli import _playing
-from llmsim_lab.cli._output import end, open_folder, report, say
+from llmsim_lab.cli._output import open_folder, report, say
 from llmsim_lab.cli._playing import Host, ImportFiles, Out
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig, Tape
@@ -61,12 +61,7 @@ def run(
     out = open_folder(out)  # before a model is connected, which may have to be fetched
     client = _playing.client_for(config, host=host)
     simulation = run_class(config, llm_client=client, tape=tape)
-    failure = _playing.play(simulation, config.turns)
-    report(simulation, out)
-    if tape is not None:
-        say(f"All of it is recorded as run {simulation.run_id} of {tape}.")
-    simulation.close()
-    end(simulation, failure)
+    _playing.play(simulation, config.turns, out)
 
 
 def lint(
@@ -164,7 +159,7 @@ def _continuing(verb: str, about: str) -> Any:
             taped = info.turns if verb == "resume" else 0
             wanted, client = _prepared(info, taped, turns, model, host)
             begun = getattr(operations, verb)(tape, info.id, llm_client=client)
-            _play_live(begun, wanted, out)
+            _playing.play(begun, wanted, open_folder(out))
 
     command.__name__, command.__doc__ = verb, about
     return command
@@ -211,7 +206,7 @@ def fork(
         begun = operations.fork(
             tape, info.id, turn=at, prompt=prompts, intervene=changes, llm_client=client
         )
-        _play_live(begun, wanted, out)
+        _playing.play(begun, wanted, open_folder(out))
 
 
 def _named_values(texts: Iterable[str]) -> dict[str, Any]:
@@ -252,19 +247,3 @@ def _prepared(
         model = f"{recorded.get('backend')}:{recorded.get('name')}"
     llm = llm.model_copy(update={"model": model or config.llm.model})
     return wanted, _playing.client_for(config.model_copy(update={"llm": llm}), host=host)
-
-
-def _play_live(simulation: Any, wanted: int, out: Path) -> None:
-    """Play a recorded run's live turns, and say which turns are which.
-
-    Raises:
-        LabError: a model call failed; what was played until then is written.
-    """
-    out = open_folder(out)
-    taped = simulation.turn_number
-    failure = _playing.play(simulation, wanted)
-    report(simulation, out, since=taped)
-    where = f"recorded on {simulation.tape.path} as run {simulation.run_id}"
-    say(f"Turns up to {taped} are from the tape; those after it are live, {where}.")
-    simulation.close()
-    end(simulation, failure)

@@ -89,7 +89,8 @@ def test_a_fork_continues_live_with_the_recorded_model_and_says_which_turns_are_
         *("--set", "shock.demand=-1", "--host", server.host),
     )
     assert "Using llama3.2" in out
-    assert "Turns up to 2 are from the tape; those after it are live, recorded on a.tape" in out
+    assert "Turns up to 2 are from the tape; those after it are live." in out
+    assert "All of it is recorded as run 2 of a.tape." in out
     assert len(server.requests) == 6
     rows = frame("out/fork")
     assert rows["turn"].tolist() == [0, 1, 2, 3, 4]

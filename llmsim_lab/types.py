@@ -462,7 +462,8 @@ class Reply(Decision):
     """The base of what a world's players are asked for: derive from it and annotate fields.
 
     A model is asked for ``reasoning`` first, then for the fields of the class in their order, then
-    for ``confidence``, and must give them all. Rules and people may leave out what has a default.
+    for ``confidence``, and must give them all, as people must; rules may leave out what has a
+    default.
 
     Attributes:
         reasoning: why, in the player's own words.

@@ -97,11 +97,9 @@ class Agent(ABC):
             ConfigError: moves are on offer, and the agent knows of none.
         """
         now, fields = question.state, question.reply.model_fields
-        if "action" not in fields:
-            seat = (
-                f"is asked for a {question.reply.__name__}, and proposes actions; seat it by name"
-            )
-            raise ConfigError(f"{self.name!r} {seat}: players={{{self.name!r}: ...}}")
+        if not {"action", "rate_change_bp"} & fields.keys():
+            what = f"{self.name!r} proposes actions, and is asked for a {question.reply.__name__}"
+            raise ConfigError(f"{what}; seat it by its name: players={{{self.name!r}: ...}}")
         turn, own = question.turn - 1, {self.name: AgentState(name=self.name)}
         economy, period = now.global_state, now.period
         action = await self.decide_action(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,7 +38,7 @@ You may use these tools:
 {tools}
 Reply with one JSON object: {{"name": "TOOL", "arguments": {{...}}}} to use a tool, or \
 {{"name": "respond", "arguments": {{...}}}} to answer yourself once you need no tool."""
-_NO_TOOLS = "does not support tools"
+_NO_TOOLS = re.compile(r"does not support tools|support tool use|tool.choice|tools param")
 _FULL_QUEUE = "maximum pending requests"
 """How an Ollama server says, with status 503, that its queue is full."""
 _SITE = CallSite(component="assistant")
@@ -143,7 +144,7 @@ class OllamaAdapter:
             try:
                 return await converse(tools=_wired(tools, responds=responds))
             except LLMFailureException as failure:
-                if not tools or _NO_TOOLS not in failure.detail:
+                if not (tools and _NO_TOOLS.search(failure.detail)):
                     raise
             agents.add(site.agent)
             log_event(logger, logging.INFO, "tools_unsupported", model=self.client.config.model)

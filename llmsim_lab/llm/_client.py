@@ -171,7 +171,7 @@ class LLMClient:
             backend = OllamaBackend(None if config.model == "auto" else config.model)
         self.backend = backend
         self.chosen = chosen
-        self.limits = Limits(config.max_concurrency)
+        self.limits = getattr(backend, "limits", None) or Limits(config.max_concurrency)
         self._request = partial(
             ChatRequest,
             model=config.model,
@@ -213,7 +213,7 @@ class LLMClient:
             check: returns what is wrong with the content of a well-formed reply, or None; a
                 complaint makes the reply invalid.
             site: where in the run the call is made.
-            total_timeout_s: in place of the configured one.
+            total_timeout_s: where none is configured.
 
         Raises:
             LLMFailureException: the call failed for good.
@@ -323,7 +323,7 @@ class LLMClient:
         # follows from the run's own.
         seed = log.begin(request) if log is not None else None
         try:
-            total_s = total_s or self.config.total_timeout_s or math.inf
+            total_s = self.config.total_timeout_s or total_s or math.inf
             attempt, outcome = await self._attempt(request, read, around, seed, total_s)
             history.append(attempt)
             if isinstance(outcome, BackendError) and outcome.retry:
@@ -388,8 +388,9 @@ class LLMClient:
         try:
             reply = await send(sent, self._ask, request, watch, seed, lane)
         except Exception as error:
-            limit_s = min(sent.timeout_s, sent.total_s)
-            fault = _retry.as_backend_error(error, timeout_s=limit_s)
+            is_total = sent.seconds >= sent.total_s
+            limit = ("total_timeout_s", sent.total_s) if is_total else ("timeout_s", sent.timeout_s)
+            fault = _retry.as_backend_error(error, *limit)
             if fault is None:
                 raise
             reply = fault.reply
@@ -414,10 +415,11 @@ class LLMClient:
         if not hasattr(self.backend, "model_info"):
             return ModelInfo(name=self.config.model, backend=type(self.backend).__name__)
         try:
-            info: ModelInfo = await self.backend.model_info()
+            async with asyncio.timeout(self.config.timeout_s):
+                info: ModelInfo = await self.backend.model_info()
             return info
         except Exception as error:
-            fault = _retry.as_backend_error(error, timeout_s=self.config.timeout_s)
+            fault = _retry.as_backend_error(error, "timeout_s", self.config.timeout_s)
             if fault is None:
                 raise
             raise LLMFailureException(

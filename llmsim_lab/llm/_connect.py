@@ -53,7 +53,7 @@ def connect(
         api_key: for ``openai:``, the key or a function that returns it; ``$OPENAI_API_KEY`` if not
             given. It is not recorded, logged or shown.
         config: further settings; its own ``model`` is ignored.
-        download: whether to fetch an embedded model that is not here yet.
+        download: whether to fetch a model that is not there yet: an embedded one, or by Ollama.
         quiet: whether to leave the line out; it is the client's ``chosen`` in any case.
         settings: single settings of ``LLMConfig``, for example ``temperature=0, seed=7``.
 
@@ -82,7 +82,7 @@ def connect(
         if kind == "auto":
             name, backend, chosen = _auto(host, config, download=download)
         elif kind == "ollama":
-            name, backend, chosen = _ollama(name, host, look(host))
+            name, backend, chosen = _ollama(name, host, look(host), download=download)
         elif kind == "openai":
             name, backend, chosen = _openai(name, base_url or host, api_key)
         else:
@@ -90,9 +90,7 @@ def connect(
     except BackendError as error:
         instead = ", or use connect('embedded')" if kind == "ollama" else ""
         raise ConfigError(f"{error}{instead}") from error
-    # The embedded one answers one at a time, and its queue must not be charged to the model.
-    most = config.max_concurrency or (1 if isinstance(backend, EmbeddedBackend) else None)
-    config = config.model_copy(update={"model": name, "max_concurrency": most})
+    config = config.model_copy(update={"model": name})
     if not quiet:
         sys.stderr.write(f"{chosen}\n")
     return LLMClient(config, backend, chosen=chosen)
@@ -124,8 +122,12 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> Found:
     )
 
 
-def _ollama(name: str, host: str | None, found: OllamaProbe) -> Found:
-    if name and full_name(name) not in map(full_name, found.models):
+def _ollama(name: str, host: str | None, found: OllamaProbe, *, download: bool = False) -> Found:
+    is_missing = name and full_name(name) not in map(full_name, found.models)
+    if is_missing and download:
+        sys.stderr.write(f"Ollama at {found.host} fetches {name} …\n")
+        run_aside(OllamaBackend(host=host).pull(name))
+    elif is_missing:
         known = listed(found.models) or "none"
         text = f"Ollama at {found.host} has no model {name!r}; it has: {known}"
         raise ConfigError(f"{text}. 'ollama pull {name}' gets it")

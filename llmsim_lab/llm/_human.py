@@ -122,7 +122,7 @@ def resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, 
 
 def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
     """Return what was typed as a field takes it: a number, yes or no, JSON, or else the text."""
-    readings: list[Any] = [_YES_AND_NO.get(typed.lower(), typed), typed]
+    readings: list[Any] = [_YES_AND_NO.get(typed.lower(), typed), typed or None]
     read = json.loads if typed.startswith(("[", "{")) else _number
     with suppress(ValueError):
         readings.insert(0, read(typed))

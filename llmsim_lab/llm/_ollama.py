@@ -134,6 +134,15 @@ class OllamaBackend:
                     return OllamaProbe(self.host, version, tuple(names), name, f"{why} there")
         return OllamaProbe(self.host, version, tuple(names))
 
+    async def pull(self, name: str) -> None:
+        """Have the server fetch a model; it says nothing until that is done.
+
+        Raises:
+            BackendError: it cannot.
+        """
+        async with _official(self.server) as client:
+            await client.pull(name)
+
     async def _resolve(self, asked: str) -> str:
         """Return the model to ask; a choice, once made, stays."""
         if asked not in _UNNAMED:

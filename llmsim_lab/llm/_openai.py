@@ -46,11 +46,13 @@ Extend = Callable[[ChatRequest, dict[str, Any]], None]
 
 HOSTED = "https://api.openai.com/v1"
 _UNNAMED = ("", "auto", "openai")
-_REJECTIONS = (400, 422, 501)
+_REJECTIONS = (400, 403, 422, 501)
 """Statuses of a request that has something in it that the server does not know."""
 _ABOUT_SCHEMAS = re.compile(r"response_format|json.?schema|structured.?output|grammar", re.I)
 _SWITCHES = ("chat_template_kwargs", "stream_options", "logprobs")
 """Fields that are just left out; services such as Groq and Mistral reject those they lack."""
+_OFF = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
+"""Settings that change nothing, where a server lacks them."""
 _NOT_OF_OPENAI = frozenset(("chat_template_kwargs", "max_tokens", "full_schema"))
 """What OpenAI's own servers do not take."""
 _STRICT_KEYWORDS = {
@@ -240,6 +242,7 @@ def _turned_down(body: Mapping[str, Any], error: object, without: Set[str]) -> S
         return frozenset()
     said = error.said
     lacking = {name for name in _SWITCHES if name in body and name in said}
+    lacking |= {name for name, off in _OFF.items() if body.get(name) == off and name in said}
     if "max_tokens" in body and "max_completion_tokens" in said:
         lacking.add("max_tokens")
     if not lacking and "response_format" in body and _ABOUT_SCHEMAS.search(said):

@@ -50,9 +50,11 @@ _TOO_LONG = f"the filled text is longer than {MAX_OUTPUT:,} characters; give it 
 class _Filling:
     """How far a template is filled, where the values stand, and what is left of its steps."""
 
+    most, steps = MAX_OUTPUT, 0
+
     def __init__(self, role: Role) -> None:
         self.places: list[Part] = []
-        self.length = self._steps = 0
+        self.length = 0
         self._role = role
 
     def value(self, value: object, slots: str) -> str:
@@ -63,8 +65,8 @@ class _Filling:
         return text
 
     def charge(self, steps: int) -> None:
-        self._steps += steps
-        if self._steps > MAX_STEPS:
+        self.steps += steps
+        if self.steps > MAX_STEPS:
             raise PromptError(
                 f"filling it takes more than {MAX_STEPS:,} steps (a loop takes as many for each "
                 "value as its body has parts); loop over fewer values"
@@ -74,7 +76,7 @@ class _Filling:
 # --- values --------------------------------------------------------------------------------------
 
 
-_SEVERAL = (list, tuple, frozenset, Mapping)
+_SEVERAL = (list, tuple, set, frozenset, Mapping)
 
 
 def written(value: object, *, listed: bool = False) -> str:
@@ -93,11 +95,14 @@ def written(value: object, *, listed: bool = False) -> str:
     if isinstance(value, Mapping):
         parts = [f"{written(key)}: {written(item, listed=True)}" for key, item in value.items()]
     else:
-        # A set's own order differs between processes, and the prompt with it.
-        items = sorted(value, key=str) if isinstance(value, frozenset) else value
-        parts = [written(item, listed=True) for item in items]
+        parts = [written(item, listed=True) for item in _ordered(value)]
     text = _joined(parts, ", ") or "none"
     return f"({text})" if listed and value else text
+
+
+def _ordered(values: Any) -> Any:
+    """Return values in an order that is the same in any process, which that of a set is not."""
+    return sorted(values, key=str) if isinstance(values, set | frozenset) else values
 
 
 def _joined(texts: Iterable[str], between: str) -> str:
@@ -170,10 +175,10 @@ def _round(value: float, digits: int = 0) -> float:
 _FILTERS: Mapping[str, Callable[..., Any]] = {
     "capitalize": lambda value: written(value).capitalize(),
     "default": do_default,
-    "first": lambda value: _ENVIRONMENT.getitem([*islice(value, 1)], 0),
+    "first": lambda value: _ENVIRONMENT.getitem([*islice(_ordered(value), 1)], 0),
     "items": lambda value: list(do_items(value)),
-    "join": lambda value, between="": _joined(map(written, value), written(between)),
-    "last": lambda value: _ENVIRONMENT.getitem(list(value), -1),
+    "join": lambda value, between="": _joined(map(written, _ordered(value)), written(between)),
+    "last": lambda value: _ENVIRONMENT.getitem(list(_ordered(value)), -1),
     "length": lambda value: len(value),
     "lower": lambda value: written(value).lower(),
     "round": _round,
@@ -227,7 +232,7 @@ def _note(context: Context, value: Any, slots: str) -> Any:
 @pass_context
 def _each(context: Context, values: Any, steps: int) -> Iterator[Any]:
     """Yield a loop's values, each for a charge."""
-    for value in values:
+    for value in _ordered(values):
         context.parent[_FILLING].charge(steps)
         yield value
 
@@ -416,16 +421,28 @@ class Template:
         if values.keys() >= {*self.slots}:
             filled = self._fill(self._parts, values)
             return lambda _: filled
-        if values.keys().isdisjoint(self.slots):  # the limits are those of the whole
+        if values.keys().isdisjoint(self.slots):
             return partial(self._fill, self._parts)
         parts: list[tuple[_Part, set[str]]] = []
+        steps, left = 0, MAX_OUTPUT  # the limits are those of the whole
         for is_known, some in groupby(self._parts, lambda part: part[1] <= values.keys()):
             group = [*some]
-            parts += [(self._fill(group, values), set())] if is_known else group
+            if not is_known:
+                parts += group
+                continue
+            filling = _Filling(self._role)
+            filling.steps, filling.most = steps, left
+            parts.append((self._fill(group, values, filling), set()))
+            steps, left = filling.steps, left - filling.length
         return lambda mine: self._fill(parts, {**values, **mine})
 
-    def _fill(self, parts: Iterable[tuple[_Part, set[str]]], values: Mapping[str, Any]) -> Filled:
-        filling = _Filling(self._role)
+    def _fill(
+        self,
+        parts: Iterable[tuple[_Part, set[str]]],
+        values: Mapping[str, Any],
+        filling: _Filling | None = None,
+    ) -> Filled:
+        filling = filling or _Filling(self._role)
         texts: list[str] = []
         context = None
         try:
@@ -447,7 +464,7 @@ class Template:
                 for piece in pieces:
                     texts.append(piece)
                     filling.length += len(piece)
-                    if filling.length > MAX_OUTPUT:
+                    if filling.length > filling.most:
                         raise PromptError(_TOO_LONG)
         except RecursionError as error:
             raise PromptError(f"{self._where}: {_NESTED}, or simpler values") from error

@@ -29,6 +29,7 @@ from llmsim_lab._util.text import log_event, printable
 from llmsim_lab.errors import BackendError, ModelFileError
 from llmsim_lab.llm._embedded import weights
 from llmsim_lab.llm._embedded.wire import extend
+from llmsim_lab.llm._limits import Limits
 from llmsim_lab.llm._openai import OpenAIBackend
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo, OnText
 
@@ -97,6 +98,7 @@ class EmbeddedBackend:
             raise ModelFileError(f"there is no model file {self._path}{way_out}")
         self._num_ctx = whole_number("num_ctx", num_ctx, least=1)
         self._server = shared_server(self._path)
+        self.limits = self._server.limits
 
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.
@@ -152,11 +154,13 @@ class ModelServer:
     Attributes:
         users: the backends that are not closed.
         child: the process; None where none was started, or it was ended.
+        limits: of the clients, for whose requests the queue does not count.
     """
 
     def __init__(self, model: Path) -> None:
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
         self.child: ChildProcess | None = None
+        self.limits = Limits(1)
         self._model = model
         self._waiting: list[object] = []
         self._starting = threading.Lock()

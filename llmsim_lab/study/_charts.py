@@ -108,32 +108,32 @@ def difference_figure(band: pd.DataFrame, *, outcome: str, contrast: str) -> Fig
     return told(figure, largest)
 
 
-def curve_figure(specifications: pd.DataFrame, *, title: str) -> Figure:
-    """Draw a specification curve: estimates in their order, and below what each was made with.
+def curve_figure(curve: pd.DataFrame, *, title: str) -> Figure:
+    """Draw a specification curve: estimates in order, and below what each was made with.
 
     Args:
-        specifications: a row each: ``estimate``, ``low``, ``high``, and the choices made.
+        curve: a row for each specification, by its estimate: ``estimate``, ``low``, ``high``, and
+            the choices made.
         title: above it.
     """
-    made = specifications.sort_values("estimate", ignore_index=True)
-    choices = made.drop(columns=["estimate", "low", "high"], errors="ignore")
+    choices = curve.drop(columns=["estimate", "low", "high"])
     lines = [(name, level) for name in choices for level in dict.fromkeys(choices[name])]
     figure = new_figure(8, 3 + 0.22 * len(lines))
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 0.25 * len(lines) + 0.5])
-    reach = [made["estimate"] - made["low"], made["high"] - made["estimate"]]
+    reach = [curve["estimate"] - curve["low"], curve["high"] - curve["estimate"]]
     colour = SERIES_COLOURS[0]
-    above.errorbar(made.index, made["estimate"], reach, fmt="o", color=colour, markersize=4)
+    above.errorbar(curve.index, curve["estimate"], reach, fmt="o", color=colour, markersize=4)
     above.axhline(0, color="#999999", linewidth=1)
     above.set_ylabel("estimate")
     above.set_title(drawable(title, 90), loc="left", size="small")
     for place, (name, level) in enumerate(reversed(lines)):
-        its = made.index[choices[name] == level]
+        its = curve.index[choices[name] == level]
         below.plot(its, [place] * len(its), "|", color="black", markersize=8)
     names = [drawable(f"{name}: {level}", 40) for name, level in reversed(lines)]
     below.set_yticks(range(len(lines)), names, size="small")
     below.set_xticks([])
-    below.set_xlabel(f"{len(made)} specifications, by their estimates")
+    below.set_xlabel(f"{len(curve)} specifications, by their estimates")
     for axes in (above, below):
         plain_axes(axes)
-    least, most = made["estimate"].min(), made["estimate"].max()
-    return told(figure, f"{title}: {len(made)} specifications, {least:+.2f} to {most:+.2f}.")
+    least, most = curve["estimate"].min(), curve["estimate"].max()
+    return told(figure, f"{title}: {len(curve)} specifications, {least:+.2f} to {most:+.2f}.")

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import among, counted
+from llmsim_lab._util.text import counted
 from llmsim_lab.agents._agents import TaylorRuleAgent, moves_to_choose, rule_proposal
 from llmsim_lab.economy._macro import STATE, STEADY_STATE, Rule, TaylorRule
 from llmsim_lab.economy._response import PolicyResponse, response_of
@@ -171,9 +172,8 @@ class Demonstration:
 
     def _known(self, player: str | None) -> str:
         """Return a player's name, the model's if not given."""
-        if player not in (None, *self.players):
-            raise ConfigError(f"no player is called {player!r}{among(player, self.players)}")
-        return player or self.model
+        [name] = known_names("player", player or self.model, self.players)
+        return name
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row a player: how its moves respond, the verdict, the rate after the oil shock.

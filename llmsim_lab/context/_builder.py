@@ -136,7 +136,6 @@ class AgentContextBuilder:
     def __post_init__(self) -> None:
         # Code puts the sections together; recordings name this in a prompt file's place.
         self._template = Prompt("{{ user }}", system="{{ system }}", name="agent_context")
-        self.briefing, self.roles = self.briefing or Briefing(), dict(self.roles or {})
         modules = self.composed_modules or ComposedModules()
         self._modules, self._known = modules, modules.variables_with(self.variables)
 

@@ -5,7 +5,7 @@ Nothing here needs it: ``run`` works in a cell as it is, and cells can ``await``
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+import sys
 
 from llmsim_lab.errors import ConfigError
 
@@ -24,12 +24,9 @@ def enable_nested_asyncio() -> None:
     Raises:
         ConfigError: the kernel is one that would lose cells, or nest-asyncio is not installed.
     """
-    try:
-        major, minor = map(int, version("ipykernel").split(".")[:2])
-    except PackageNotFoundError:
-        major, minor = 0, 0  # no kernel, so no cells to lose
-    if (major, minor) >= _FIRST_THAT_LOSES_CELLS:
-        what = f"nested asyncio under ipykernel {major}.{minor} loses queued cells of Run All"
+    kernel = sys.modules.get("ipykernel")  # without one there are no cells to lose
+    if kernel is not None and kernel.version_info >= _FIRST_THAT_LOSES_CELLS:
+        what = f"nested asyncio under ipykernel {kernel.__version__} loses queued cells of Run All"
         raise ConfigError(f"{what} without a word (from 7.1 on). {_INSTEAD}, which needs no patch")
     try:
         import nest_asyncio

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lab import nested
 from llmsim_lab.lab.nested import enable_nested_asyncio
 
 NESTED = """
 import asyncio
-from llmsim_lab.lab import nested
+from llmsim_lab.lab.nested import enable_nested_asyncio
 
-nested.version = lambda name: "6.29.5"
-nested.enable_nested_asyncio()
+enable_nested_asyncio()
 
 async def inner():
     return 7
@@ -28,12 +28,13 @@ print(asyncio.run(outer()))
 """
 
 
-@pytest.mark.parametrize("there", ["7.1.0", "7.4.0", "8.0.0rc1"])
+@pytest.mark.parametrize("there", [(7, 1, 0), (7, 4, 0), (8, 0, 0, "rc1")])
 def test_it_is_refused_where_cells_would_be_lost(
-    monkeypatch: pytest.MonkeyPatch, there: str
+    monkeypatch: pytest.MonkeyPatch, there: tuple[Any, ...]
 ) -> None:
-    monkeypatch.setattr(nested, "version", lambda name: there)
-    with pytest.raises(ConfigError, match=r"ipykernel \d\.\d loses queued cells .*await"):
+    kernel = SimpleNamespace(version_info=there, __version__=".".join(map(str, there)))
+    monkeypatch.setitem(sys.modules, "ipykernel", kernel)
+    with pytest.raises(ConfigError, match=r"ipykernel \d\.\d\S* loses queued cells .*await"):
         enable_nested_asyncio()
 
 
@@ -46,11 +47,11 @@ def test_it_lets_a_loop_run_inside_a_loop_elsewhere() -> None:
     assert done.stdout.strip() == "7", done.stderr
 
 
-def test_without_ipykernel_nothing_speaks_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
-        raise nested.PackageNotFoundError(name)
-
-    monkeypatch.setattr(nested, "version", missing)
+@pytest.mark.parametrize("there", [None, SimpleNamespace(version_info=(6, 31, 0))])
+def test_without_a_kernel_that_loses_cells_it_takes_the_patch(
+    monkeypatch: pytest.MonkeyPatch, there: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", there)
     monkeypatch.setitem(sys.modules, "nest_asyncio", None)
     with pytest.raises(ConfigError, match="pip install 'llmsim-lab"):
         enable_nested_asyncio()

@@ -12,7 +12,7 @@ import typer
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.cli._output import say
-from llmsim_lab.cli._playing import ImportFiles, import_files
+from llmsim_lab.cli._playing import ImportFiles
 from llmsim_lab.cli._run import TapeFile
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
@@ -82,7 +82,6 @@ def view(
     It has the tree of runs, charts, turns, every call with its prompt and reply, decisions and what
     defines each run, with search, filters and comparison.
     """
-    import_files(import_)
     with Tape(file, read_only=True) as tape:  # what is wrong with it is said here
         target = out or file.with_suffix(".html")
         if out is None and target != file and target.exists():

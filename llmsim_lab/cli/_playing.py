@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -29,8 +29,6 @@ OTHER_MODEL_HELP = f"auto, {_NAMED_MODELS}"
 Out = Annotated[Path, typer.Option(help="Folder for the results; made if it is not there.")]
 _SERVER = "The address of Ollama, else $OLLAMA_HOST; or an openai: model's, else $OPENAI_BASE_URL."
 Host = Annotated[str | None, typer.Option("--host", "--base-url", help=_SERVER)]
-_CODE = "A Python file with the class of the recorded run, which is run as code; repeatable."
-ImportFiles = Annotated[list[Path] | None, typer.Option("--import", metavar="FILE.py", help=_CODE)]
 
 
 def world_from(named: str) -> type[Run]:
@@ -60,16 +58,6 @@ def world_from(named: str) -> type[Run]:
     return known[chosen]
 
 
-def import_files(paths: Iterable[Path] | None) -> None:
-    """Run the code of files, so that the worlds they define are known.
-
-    Raises:
-        ConfigError: one is not there.
-    """
-    for path in paths or ():
-        _imported(path)
-
-
 def _imported(path: Path) -> ModuleType:
     """Return a file as a module called after its stem, with its folder to import from.
 
@@ -86,6 +74,22 @@ def _imported(path: Path) -> ModuleType:
         what = f"{path.name} has the name of another module, {path.stem!r}"
         raise ConfigError(f"{what}; call the file something else")
     return module
+
+
+def _import_files(paths: list[Path] | None) -> None:
+    """Run the code of files, so that the worlds they define are known.
+
+    Raises:
+        ConfigError: one is not there.
+    """
+    for path in paths or ():
+        _imported(path)
+
+
+_CODE = "A Python file with the class of the recorded run, which is run as code; repeatable."
+_IMPORT = typer.Option("--import", metavar="FILE.py", help=_CODE, callback=_import_files)
+ImportFiles = Annotated[list[Path] | None, _IMPORT]
+"""What is named here is imported as the command line is read, before a command begins."""
 
 
 def with_model(config: Any, model: str) -> Any:

@@ -15,7 +15,7 @@ from llmsim_lab.cli import _playing
 from llmsim_lab.cli._output import open_folder, report, say
 from llmsim_lab.cli._playing import Host, ImportFiles, Out
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import LLMConfig, Tape
+from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import PlayerWord
 from llmsim_lab.run._records import check_manifest, config_of, llm_config_of, prompts_of
@@ -121,7 +121,6 @@ def valid_run(tape: Tape, run: int | None) -> RunInfo:
     """
     info = tape.run(run)
     check_manifest(info)
-    llm_config_of(info.manifest)
     return info
 
 
@@ -132,7 +131,6 @@ def replay(
     out: Out = Path("out/replay"),
 ) -> None:
     """Play a recorded run again from its tape alone: no model, the same numbers."""
-    _playing.import_files(import_)
     with Tape(file, read_only=True) as tape:
         info = valid_run(tape, run)
         simulation = operations.replay(tape, info.id)
@@ -153,7 +151,6 @@ def _continuing(verb: str, about: str) -> Any:
         out: Out = Path(f"out/{verb}"),
         host: Host = None,
     ) -> None:
-        _playing.import_files(import_)
         with existing_tape(file) as tape:
             info = valid_run(tape, run)
             taped = info.turns if verb == "resume" else 0
@@ -192,7 +189,6 @@ def fork(
     host: Host = None,
 ) -> None:
     """Continue live from a turn of a recorded run, with something changed."""
-    _playing.import_files(import_)
     with existing_tape(file) as tape:
         info = valid_run(tape, run)
         at = info.turns if turn is None else turn
@@ -242,7 +238,7 @@ def _prepared(
         what = f"run {info.id} has {info.turns} turns of {config.turns}, and none after {after}"
         raise ConfigError(f"{what}; say how many more: --turns 4")
     # The client may have had other settings than those in the configuration.
-    llm = LLMConfig.model_validate(info.manifest["llm"] or config.llm)
+    llm = llm_config_of(info.manifest) or config.llm
     if model is None and config.needs_model and (recorded := info.manifest["model"]):
         model = f"{recorded.get('backend')}:{recorded.get('name')}"
     llm = llm.model_copy(update={"model": model or config.llm.model})

@@ -11,7 +11,7 @@ import typer
 from llmsim_lab._util.jsontext import dumps, flat, plain
 from llmsim_lab._util.text import clip, counted, number
 from llmsim_lab.cli._output import decision_in_words, say, say_turns
-from llmsim_lab.cli._playing import ImportFiles, import_files
+from llmsim_lab.cli._playing import ImportFiles
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
@@ -51,7 +51,6 @@ def show(
     import_: ImportFiles = None,
 ) -> None:
     """Show a run: what defines it, its turns; or one turn with all its calls."""
-    import_files(import_)
     with Tape(file, read_only=True) as tape:
         if turn is not None:
             _show_turn(tape, tape.run(run), turn)

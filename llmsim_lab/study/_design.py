@@ -254,9 +254,8 @@ class World:
         """
         if source is None:
             config = self.config(arm, {"seed": number, "turns": self.turns}, self.base)
-            run = self.cls(
-                config, llm_client=client, state=self.level(arm, "state"), **self.given(arm)
-            )
+            state, players = self.level(arm, "state"), self.level(arm, "players")
+            run = self.cls(config, llm_client=client, state=state, players=players)
             # Wordings have seeds of their own: with the same they would resemble each other more
             # than new ones do. Without a replicate the server draws.
             if (first := run.config.replicate) is not None:
@@ -285,7 +284,7 @@ class World:
             if manifest["llm"]:  # with a seed there, all samples would be one
                 manifest["llm"] = {**manifest["llm"], "seed": None, **self.llm_settings(arm)}
             info = replace(info, manifest=manifest)
-        run: AnyRun = _load(tape, info, client, self.given(arm), self.cls)
+        run: AnyRun = _load(tape, info, client, {"players": self.level(arm, "players")}, self.cls)
         if run.llm_client is not None and isinstance(run.llm_client.backend, NoModel):
             run.llm_client = None  # what is asked is live
         run._session, run.planned = Session(), run.planned if self.again else ()
@@ -324,11 +323,6 @@ class World:
                 found |= {path[1]: value} if len(path) > 1 else dict(value)
         found.pop("model", None)  # which is the client's own
         return found
-
-    def given(self, arm: Arm) -> dict[str, Any]:
-        """Return the players of an arm, which no tape can hold."""
-        players = self.level(arm, "players")
-        return {} if players is None else {"players": players}
 
     def edit(self, run: AnyRun, arm: Arm, wording: int, *, resumed: bool = False) -> None:
         """Have a run ask with edited prompts: those that it has, and others as they are asked."""

@@ -295,8 +295,8 @@ class StudyPlayer:
         arm, world, (wording, sample) = self.arms[job.arm], self.world, play
         client = self.models.of(world, arm)
         if info is not None:
-            given = world.given(arm)
-            run: AnyRun = world.cls.resume(tape, info.id, llm_client=client, **given)
+            players = world.level(arm, "players")
+            run: AnyRun = world.cls.resume(tape, info.id, llm_client=client, players=players)
             world.edit(run, arm, wording, resumed=True)
             return run
         if job.forks:

@@ -636,7 +636,7 @@ class Study:
         tape = Tape(self.tape_of(*job.key), read_only=True)
         if (info := job.runs_on(tape).get(play)) is None:
             raise ConfigError(f"arm {job.arm!r}, {job.where} has no sample {play}, or not yet")
-        given = self._world.given(self._arms[job.arm])
+        given = {"players": self._world.level(self._arms[job.arm], "players")}
         return _load(tape, info, None, given, self._world.cls)
 
     def tape_of(self, arm: str, unit: Unit) -> Path:

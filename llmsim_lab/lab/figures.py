@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._picture import lines_of, picture
 from llmsim_lab.simulation._config import SERIES
@@ -64,9 +65,7 @@ def rate_figure(
             if name in history.columns
         }
     if rule_of is not None:
-        if rule_of not in runs:
-            what = f"rule_of={rule_of!r} is not a run here"
-            raise ConfigError(f"{what}; the runs are: {', '.join(map(str, runs))}")
+        known_names("run", rule_of, [line.name for line in lines])
         [line] = [line for line in lines if line.name == rule_of]
         name = f"what the Taylor rule asks, on the data of: {rule_of}"
         beside[name] = {"interest_rate": line.points("taylor_rate")}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import among
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._charts import curve_figure
 
@@ -65,10 +65,8 @@ def multiverse(study: Any, factor: str, *, outcome: str = "") -> Multiverse:
         ConfigError: there is no such factor or outcome, or it has other than two levels.
     """
     outcome = outcome or next(iter(study.outcome), "")
-    if factor not in study.arms[study.reference] or outcome not in study.outcome:
-        known = [*study.arms[study.reference], *study.outcome]
-        wrong = outcome if factor in known else factor
-        raise ConfigError(f"{wrong!r} is not of this study{among(wrong, known)}")
+    known_names("factor", factor, study.arms[study.reference])
+    known_names("outcome", outcome, study.outcome)
     levels = list(dict.fromkeys(its[factor] for its in study.arms.values()))
     if len(levels) != 2:
         raise ConfigError(f"{factor} has {len(levels)} levels, and a finding compares two")

@@ -388,9 +388,7 @@ class Lab(AnyWidget):
             raise ConfigError(f"there is no run {number} here; there are {[*self.runs]}")
         turns = self.runs[number].turns
         if turn is not None:
-            first, last = turns[0].number, turns[-1].number
-            if not first <= whole_number("turn", turn) <= last:
-                raise ConfigError(f"the run has no turn {turn}; it has turns {first} to {last}")
+            whole_number("turn", turn, least=turns[0].number, most=turns[-1].number)
         named = {} if view is None else {"view": view}
         self.first = {"run": number, **({} if turn is None else {"turn": turn}), **named}
         self._say({"show": {"run": number, "turn": turn, **named}})

@@ -24,6 +24,8 @@ from llmsim_lab.run._run import existing_tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.tape._lines import RunInfo
 
+_PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
+
 TapeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A tape.")]
 RunNumber = Annotated[int | None, typer.Option(help="The run's number; the latest if not given.")]
 _LiveTurns = Annotated[int | None, typer.Option(min=1, help="How many to play; else what is left.")]
@@ -101,7 +103,7 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
 
 def _played_by(model: str, config: Any) -> Any:
     """Return a configuration with another model, or with what ``--model`` names in its place."""
-    if model not in get_args(PlayerWord):
+    if model not in _PLAYERS_WITHOUT_MODEL:
         return _playing.with_model(config, model)
     # The word stands for the model; players that are rules or people already stay what they are
     players = {who: word for who, word in config.players.items() if word != "model"}

@@ -353,6 +353,11 @@ class Journal:
             file.seek(0)
             yield from enumerate(self._rest(file, 0), 1)
 
+    def rest(self) -> int:
+        """Return how many bytes follow the last whole line."""
+        with self._reading() as file:
+            return file.seek(0, os.SEEK_END) - self.index.end
+
     def _rest(self, file: BinaryIO, line: int) -> Iterator[bytes]:
         while raw := file.readline(MAX_LINE + 1):
             line += 1
@@ -391,6 +396,10 @@ class Journal:
             what = "its lines end in \\r\\n: dos2unix, and `*.tape -text` in .gitattributes"
         elif _HEAD.match(raw) and raw.endswith(b"\n"):
             return
+        elif raw.startswith(b"SQLite"):
+            what = "it is a database, as earlier versions wrote, which this one does not read"
+        elif raw.startswith(b'{"tape":'):
+            what += "; pip install --upgrade llmsim-lab"
         raise TapeError(f"{self.path} is not a tape of format {FORMAT}: {what}")
 
     def read(self, places: Sequence[Place]) -> Iterator[bytes]:
@@ -533,7 +542,7 @@ class Journal:
             if kind == "call":
                 at = b'%b,"no":%d' % (at or b',"turn":null', number)
             line = b'{"run":%d,"is":"%b"%b%b' % (run, named, at, body)
-            if kind == "turn":
+            if kind in ("turn", "end"):
                 with self._reading():  # which raises where the path has another file by now
                     pass
             self._write(line, self.index.sums.get(run, run))

@@ -362,7 +362,8 @@ class Ask:
             work: does it, and returns something JSON-ready: ``lambda: fetch(city)``.
             once: whether it must never be done twice, as a deletion: broken off halfway, or failed,
                 it counts as done.
-            otherwise: what is returned where it was broken off or failed.
+            otherwise: with ``once``, what is returned where it was broken off or failed. Without,
+                an error ends the turn: the work itself has to catch what may happen.
 
         Raises:
             ConfigError: the turn is over, or the key or the result is not ready for JSON.

@@ -286,6 +286,15 @@ async def test_a_server_without_structured_outputs_gets_the_schema_as_text_and_i
     assert "lacks=response_format" in line
 
 
+async def test_a_setting_that_changes_nothing_goes_where_a_server_lacks_it(server: Server) -> None:
+    no = refused(400, "Unrecognized request argument supplied: top_k", type="invalid_request_error")
+    server.says.answers = [no, said("A")]
+    options = {"top_k": 0, "min_p": 0.0, "temperature": 1}
+    await OpenAIBackend("m", base_url=URL).chat(replace(REQUEST, options=options))
+    assert ["top_k" in body for body in server.says.bodies] == [True, False]
+    assert ["min_p" in body for body in server.says.bodies] == [True, True]
+
+
 async def test_a_schema_that_is_turned_down_is_sent_without_what_strict_mode_lacks(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -483,7 +483,7 @@ class Server:
             text = f"the prompt has {prompt}, more than the context window{of} can hold ({text})"
             text += f"; shorten the prompt, or {self.wider}"
             return BackendError(text, reason="context_overflow", status_code=status)
-        if status in (401, 403):
+        if status == 401 or (status == 403 and not error.said):
             hint = f"; {self.way_in}"
         elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
             reason, what = "model_not_found", f"has no model {model!r}"

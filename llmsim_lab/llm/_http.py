@@ -263,7 +263,7 @@ class StatusError(Exception):
         self.status = status or (code if 400 <= code <= 599 else None)
         self.text = _words(text) or "no explanation"
         named = (str(values.get(name) or "") for name in ("param", "code", "type"))
-        self.said = " ".join([*named, self.text])
+        self.said = " ".join([*named, _words(text)]).strip()
         self.retry_after_s = retry_after_s(retry_after)
         super().__init__(self.text)
 

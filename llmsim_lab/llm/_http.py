@@ -217,8 +217,12 @@ class Written:
         """Return what has been written."""
         calls = [call for _, call in sorted(self.calls.items())]
         for call in calls:
-            if isinstance(call["arguments"], str):
-                call["arguments"] = read_object(call["arguments"] or "{}")
+            try:
+                if isinstance(call["arguments"], str):
+                    call["arguments"] = read_object(call["arguments"] or "{}")
+            except (ValueError, TypeError) as error:  # the model wrote them
+                text = f"the arguments of {call['name']} are no JSON object: {error}"
+                raise BackendError(text, reason="invalid_response", retry=True) from error
         return ChatReply(
             text="".join(self._texts),
             thinking="".join(self._thoughts),

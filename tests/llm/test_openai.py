@@ -237,7 +237,6 @@ async def test_calls_that_come_in_pieces_are_put_together(server: Server) -> Non
     [
         Answer(b"<html>Please log in.</html>"),
         document({"choices": [{"message": {"content": "not streamed"}}]}),
-        streamed(delta(tool_calls=[{"function": {"arguments": "[]"}}]), DONE),
     ],
 )
 async def test_an_answer_that_is_not_of_the_protocol_is_the_servers_fault(
@@ -247,6 +246,16 @@ async def test_an_answer_that_is_not_of_the_protocol_is_the_servers_fault(
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, True)
     assert "is not JSON as an OpenAI-compatible server sends it" in str(error)
     assert len(str(error)) < 700
+
+
+@pytest.mark.parametrize("written", ["[]", '{"a": '])
+async def test_arguments_that_a_model_writes_wrongly_are_an_invalid_reply(
+    server: Server, written: str
+) -> None:
+    call = {"function": {"name": "add", "arguments": written}}
+    error = await server.failure(streamed(delta(tool_calls=[call]), DONE))
+    assert (error.reason, error.retry) == ("invalid_response", True)
+    assert str(error).startswith("the arguments of add are no JSON object")
 
 
 @pytest.mark.parametrize(

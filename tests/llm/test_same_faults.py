@@ -44,7 +44,7 @@ FAULTS: dict[str, tuple[Any, int, dict[str, str], Any, bool, str]] = {
     "dated": (error("slow"), 429, DATED, "rate_limited", True, "WHO limits the rate: slow"),
     "down": (error("later"), 503, {}, FAILED, True, "WHO failed for 'm': later"),
     "wrong": (error("bad"), 422, {}, WRONG, False, "WHO rejects the request for 'm': bad"),
-    "origin": (b"", 403, {}, WRONG, False, "WHO rejects the request for 'm': no explanation; WAY IN"),
+    "origin": (b"", 403, {}, WRONG, False, "request for 'm': no explanation; WAY IN"),
     "terminal": (error("\x1b[31mred"), 500, {}, FAILED, True, "WHO failed for 'm': [31mred"),
 }
 

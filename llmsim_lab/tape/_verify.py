@@ -13,7 +13,7 @@ from pathlib import Path
 from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
-from llmsim_lab.tape._journal import FACT, Index
+from llmsim_lab.tape._journal import Index, fact_in
 from llmsim_lab.tape._lines import call_of, read_line
 from llmsim_lab.tape._tape import Tape
 
@@ -83,8 +83,8 @@ def _findings(tape: Tape) -> Iterator[Finding]:
             _check(raw, above, tape.journal.text)
         except (ValueError, RecursionError, TapeError) as error:
             what = str(error)
-        fact = FACT.match(raw)
-        run = int(fact[1]) if fact else None
+        fact = fact_in(raw)
+        run = fact[0] if fact else None
         # What follows in a run that is damaged already may only follow from that.
         what = None if run in above.broken else what
         what = above.add(raw) or what

@@ -89,7 +89,8 @@ class _Batch:
         for name, its in limits.items():
             if isinstance(its, range) or hasattr(its, "tolist"):
                 limits = {**limits, name: list(its) if isinstance(its, range) else its.tolist()}
-        key = repr(limits)  # as a text, since 1, 1.0 and True are equal
+        # As a text, since 1, 1.0 and True are equal.
+        key = repr(limits) if callable(self.limits) else "those of all"
         if key not in self.known:
             self.known[key] = _allowed(player, self.reply, limits)
         return self.known[key]

@@ -102,7 +102,7 @@ class Chat(Run[ChatState]):
             ``tape``, as for every run.
 
     Raises:
-        ConfigError: there is no ``user_id``, or no player in the seat ``assistant``.
+        ConfigError: there is no ``user_id``; or, at the first message, no player has the seat.
 
     Example:
         >>> chat = Chat(user_id="ann", constitution=load_constitution(), llm_client=client)

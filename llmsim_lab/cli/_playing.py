@@ -18,6 +18,7 @@ from llmsim_lab.cli._output import errors, report, say
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, connect
 from llmsim_lab.llm._human import OpenQuestion, schema_words
+from llmsim_lab.llm._scope import caller
 from llmsim_lab.run import Run
 from llmsim_lab.run._people import people_of
 from llmsim_lab.run._registry import file_of, is_shipped
@@ -159,7 +160,7 @@ def _ask(question: OpenQuestion) -> Mapping[str, Any]:
         ConfigError: no one is at the keyboard.
     """
     with _terminal:
-        say(f"\nTurn {question.turn}: {question.agent} is asked.")
+        say(f"\nTurn {question.turn} · {caller(question.request.site)}")
         if question.complaint:
             say(f"Not accepted: {question.complaint} This is the second try, and the last.")
         else:

@@ -121,15 +121,12 @@ class LLMConfig(Settings):
     def _check(self) -> Self:
         shortest, longest = self.retry_wait_s
         if not 0 <= shortest <= longest < float("inf"):
-            raise ValueError(
-                f"retry_wait_s={self.retry_wait_s} must be two times in seconds, "
-                "0 <= shortest <= longest"
-            )
+            form = "must be two times in seconds, 0 <= shortest <= longest"
+            raise ValueError(f"retry_wait_s={self.retry_wait_s} {form}")
         if self.max_tokens >= self.num_ctx:
-            raise ValueError(
-                f"max_tokens={self.max_tokens} leaves no room for a prompt in "
-                f"num_ctx={self.num_ctx}; lower the one or raise the other"
-            )
+            what = f"max_tokens={self.max_tokens} leaves no room for a prompt"
+            way_out = f"num_ctx={self.num_ctx}; lower the one or raise the other"
+            raise ValueError(f"{what} in {way_out}")
         if clash := _RESERVED & self.options.keys():
             raise ValueError(
                 f"options must not name {', '.join(sorted(clash))}: "

@@ -217,8 +217,12 @@ class Written:
         """Return what has been written."""
         calls = [call for _, call in sorted(self.calls.items())]
         for call in calls:
-            if isinstance(call["arguments"], str):
-                call["arguments"] = read_object(call["arguments"] or "{}")
+            try:
+                if isinstance(call["arguments"], str):
+                    call["arguments"] = read_object(call["arguments"] or "{}")
+            except (ValueError, TypeError) as error:  # the model wrote them
+                text = f"the arguments of {call['name']} are no JSON object: {error}"
+                raise BackendError(text, reason="invalid_response", retry=True) from error
         return ChatReply(
             text="".join(self._texts),
             thinking="".join(self._thoughts),
@@ -263,7 +267,7 @@ class StatusError(Exception):
         self.status = status or (code if 400 <= code <= 599 else None)
         self.text = _words(text) or "no explanation"
         named = (str(values.get(name) or "") for name in ("param", "code", "type"))
-        self.said = " ".join([*named, self.text])
+        self.said = " ".join([*named, _words(text)]).strip()
         self.retry_after_s = retry_after_s(retry_after)
         super().__init__(self.text)
 
@@ -483,7 +487,7 @@ class Server:
             text = f"the prompt has {prompt}, more than the context window{of} can hold ({text})"
             text += f"; shorten the prompt, or {self.wider}"
             return BackendError(text, reason="context_overflow", status_code=status)
-        if status in (401, 403):
+        if status == 401 or (status == 403 and not error.said):
             hint = f"; {self.way_in}"
         elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
             reason, what = "model_not_found", f"has no model {model!r}"

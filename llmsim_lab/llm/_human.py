@@ -22,6 +22,7 @@ from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import numeric, text_of
 from llmsim_lab.llm._client import LLMClient, LLMConfig
+from llmsim_lab.llm._scope import caller
 from llmsim_lab.llm._scripted import reply_of
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ModelInfo
 
@@ -261,7 +262,7 @@ class Person:
             elif not (self._listeners or self._hinted):
                 self._hinted = True
                 words = (
-                    f"{question.agent} is a person, who is asked in turn {question.turn} and can "
+                    f"{caller(request.site)}, asked in turn {question.turn}, is a person, who can "
                     "answer: in a notebook HumanSeat(simulation); in a script Person(ask=...); "
                     "from other code person.answer(...)"
                 )

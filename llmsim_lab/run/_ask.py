@@ -89,7 +89,8 @@ class _Batch:
         for name, its in limits.items():
             if isinstance(its, range) or hasattr(its, "tolist"):
                 limits = {**limits, name: list(its) if isinstance(its, range) else its.tolist()}
-        key = repr(limits)  # as a text, since 1, 1.0 and True are equal
+        # As a text, since 1, 1.0 and True are equal.
+        key = repr(limits) if callable(self.limits) else "those of all"
         if key not in self.known:
             self.known[key] = _allowed(player, self.reply, limits)
         return self.known[key]
@@ -362,7 +363,8 @@ class Ask:
             work: does it, and returns something JSON-ready: ``lambda: fetch(city)``.
             once: whether it must never be done twice, as a deletion: broken off halfway, or failed,
                 it counts as done.
-            otherwise: what is returned where it was broken off or failed.
+            otherwise: with ``once``, what is returned where it was broken off or failed. Without,
+                an error ends the turn: the work itself has to catch what may happen.
 
         Raises:
             ConfigError: the turn is over, or the key or the result is not ready for JSON.

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
+from functools import cached_property
 from typing import Any
 
 from llmsim_lab._util.jsontext import dumps
@@ -28,7 +29,6 @@ class Session:
         tape: the tape.
         number: the run's number on it.
         recorder: what answers and keeps the run's calls.
-        memory: what the unfinished turn of a run on no tape had from outside.
         is_replay: whether all calls are answered from the tape.
         shared: the turns that come next, where another run played them: a replayed fork's parent.
     """
@@ -36,9 +36,13 @@ class Session:
     tape: Tape | None = None
     number: int | None = None
     recorder: Any = None
-    memory = Known()
     is_replay = False
     shared: Sequence[Turn] = ()
+
+    @cached_property
+    def memory(self) -> Known:
+        """What the unfinished turn of a run on no tape had from outside."""
+        return Known()
 
     def playing(self) -> AbstractContextManager[None]:
         """Return what holds the tape while the run plays."""
@@ -46,12 +50,14 @@ class Session:
 
     async def begin(self, run: Any, turn: int) -> Sequence[Any]:
         """Begin a turn; returns what is to be done from outside at its end."""
-        self.memory = Known(answers=self.memory.answers)
+        if self.memory.answers:  # of a try that failed; they are counted anew
+            self.memory = Known(answers=self.memory.answers)
         return [item for item in run.planned if item.turn == turn]
 
     def done(self, run: Any, turn: Turn) -> Turn:
         """Record or compare a whole turn; returns it as it stands on the tape."""
-        self.memory = Known()
+        if self.memory.answers:
+            self.memory = Known()
         return turn
 
     def changed(self, run: Any) -> None:

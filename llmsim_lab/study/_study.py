@@ -361,6 +361,9 @@ class Study:
             raise ConfigError("this study is being played; wait for it, or cancel it")
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
+        if executor is not None and not isinstance(executor, Executor):
+            way = "ProcessPoolExecutor(), or Dask's client.get_executor()"
+            raise ConfigError(f"executor={executor!r:.60} is no concurrent.futures.Executor: {way}")
         if executor is not None and budget is not None:
             raise ConfigError("executor= takes no budget=, since workers do not know of each other")
         with sole_player(self.tape):

@@ -44,7 +44,7 @@ _MAX_TEXTS = 64
 _HEAD = re.compile(rb'\{"tape":3,')
 _SUM = re.compile(rb',"sum":"([0-9a-f]{8})"\}\n')
 _SUM_LEN = len(b',"sum":"01234567"}\n')
-FACT = re.compile(
+_FACT = re.compile(
     rb'\{"run":([1-9][0-9]{0,8}),"is":"(run|set|call|outside|forget|turn|end)"'
     rb'(?:,"turn":(?:(-?[0-9]{1,9})|null))?(?:,"no":([1-9][0-9]{0,14}))?[,}]'
 )
@@ -64,6 +64,18 @@ class Fault(NamedTuple):
     line: int
     start: int
     what: str
+
+
+Fact = tuple[int, bytes, int | None, int]
+"""What a line of a run is: of which run, its kind, its turn, and the number of a call."""
+
+
+def fact_in(raw: bytes) -> Fact | None:
+    """Return what a line of a run is; None of another line."""
+    found = _FACT.match(raw)
+    if found is None:
+        return None
+    return int(found[1]), found[2], int(found[3]) if found[3] else None, int(found[4] or 0)
 
 
 def _sum_in(raw: bytes) -> int:
@@ -125,14 +137,15 @@ class Index:
         self.forgotten: set[int] = set()
         self.process = 0, 0
 
-    def add(self, raw: bytes, own: int = -1) -> str | None:
+    def add(self, raw: bytes, own: int = -1, fact: Fact | None = None) -> str | None:
         """Take the next whole line in, as it says; return what is wrong with it, if anything.
 
         Args:
             raw: the line.
             own: its check sum, where it was written just now and is not to be checked.
+            fact: what it says, where that is known.
         """
-        fact, place = FACT.match(raw), (self.end, len(raw))
+        fact, place = fact or fact_in(raw), (self.end, len(raw))
         what = self._take(raw, fact, place, own) if fact else self._take_shared(raw, place)
         self.head = self.head or raw
         self.lines += 1
@@ -142,11 +155,11 @@ class Index:
             self.faulty += 1
             self.first_fault = self.first_fault or Fault(self.lines, place[0], what)
             if fact is not None:
-                self.broken.setdefault(int(fact[1]), self.lines)
+                self.broken.setdefault(fact[0], self.lines)
         return what
 
-    def _take(self, raw: bytes, fact: re.Match[bytes], place: Place, own: int) -> str | None:
-        run, kind, turn = int(fact[1]), fact[2], int(fact[3]) if fact[3] else None
+    def _take(self, raw: bytes, fact: Fact, place: Place, own: int) -> str | None:
+        run, kind, turn, number = fact
         before, what = self.sums.get(run), None
         if own < 0:
             own = _sum_in(raw)
@@ -156,7 +169,6 @@ class Index:
                 what = "it was changed, or a line of its run before it was added, removed or moved"
         self.sums[run] = max(own, 0)
         if kind == b"call":
-            number = int(fact[4] or 0)
             if number < self.next_call:
                 return what or f"call {number} comes after one of a higher number"
             self.next_call = number + 1
@@ -353,6 +365,11 @@ class Journal:
             file.seek(0)
             yield from enumerate(self._rest(file, 0), 1)
 
+    def rest(self) -> int:
+        """Return how many bytes follow the last whole line."""
+        with self._reading() as file:
+            return file.seek(0, os.SEEK_END) - self.index.end
+
     def _rest(self, file: BinaryIO, line: int) -> Iterator[bytes]:
         while raw := file.readline(MAX_LINE + 1):
             line += 1
@@ -377,8 +394,8 @@ class Journal:
                 file.seek(0)
             for raw in self._rest(file, index.lines):
                 index.add(raw)
-                fact = None if is_first or was_unsure or self.writers else FACT.match(raw)
-                recorder = self.recorders.get(int(fact[1])) if fact else None
+                fact = None if is_first or was_unsure or self.writers else fact_in(raw)
+                recorder = self.recorders.get(fact[0]) if fact else None
                 if recorder is not None:
                     recorder.gone = recorder.gone or "was continued elsewhere meanwhile"
             self.index, self._unsure = index, False
@@ -391,6 +408,10 @@ class Journal:
             what = "its lines end in \\r\\n: dos2unix, and `*.tape -text` in .gitattributes"
         elif _HEAD.match(raw) and raw.endswith(b"\n"):
             return
+        elif raw.startswith(b"SQLite"):
+            what = "it is a database, as earlier versions wrote, which this one does not read"
+        elif raw.startswith(b'{"tape":'):
+            what += "; pip install --upgrade llmsim-lab"
         raise TapeError(f"{self.path} is not a tape of format {FORMAT}: {what}")
 
     def read(self, places: Sequence[Place]) -> Iterator[bytes]:
@@ -533,10 +554,10 @@ class Journal:
             if kind == "call":
                 at = b'%b,"no":%d' % (at or b',"turn":null', number)
             line = b'{"run":%d,"is":"%b"%b%b' % (run, named, at, body)
-            if kind == "turn":
+            if kind in ("turn", "end"):
                 with self._reading():  # which raises where the path has another file by now
                     pass
-            self._write(line, self.index.sums.get(run, run))
+            self._write(line, self.index.sums.get(run, run), (run, named, turn, number))
             if kind == "end":
                 os.fsync(self._fd)  # what was written until now would survive a power cut
             return number
@@ -557,7 +578,7 @@ class Journal:
         if self._unsure:
             self.refresh()
 
-    def _write(self, line: bytes, before: int) -> None:
+    def _write(self, line: bytes, before: int, fact: Fact | None = None) -> None:
         """Write a line, its end added: the check sum, which follows from the one before."""
         index, own = self.index, crc32(line, before)
         raw = line + b',"sum":"%08x"}\n' % own
@@ -580,7 +601,7 @@ class Journal:
             raise TapeError(f"cannot write to the tape {self.path}: {why}; make room") from error
         if os.lseek(self._fd, 0, os.SEEK_CUR) != index.end + len(raw):
             raise self._another()
-        index.add(raw, own)
+        index.add(raw, own, fact)
         self._unsure = False
 
     def rewrite(
@@ -622,10 +643,10 @@ class Journal:
         index, texts, sums = self.index, dict(self.index.texts), dict[int, int]()
         yield _head() if index.first_fault and index.first_fault.line == 1 else index.head
         for number, raw in self.lines():
-            if (fact := FACT.match(raw)) is None:
+            if (fact := fact_in(raw)) is None:
                 continue
-            run = int(fact[1])
-            is_late = up_to is not None and (fact[2] == b"end" or int(fact[3] or 0) > up_to)
+            run, kind, turn, _ = fact
+            is_late = up_to is not None and (kind == b"end" or (turn or 0) > up_to)
             if run not in runs or number >= index.broken.get(run, number + 1) or is_late:
                 continue
             named = {*re.findall(rb'"([0-9a-f]{16})"', raw)} & texts.keys()

@@ -18,7 +18,7 @@ from llmsim_lab._spans import Origin
 from llmsim_lab._util.jsontext import as_mapping, dumps, loads_strictly, plain, read, write
 from llmsim_lab._util.text import each_fault, fault_text
 from llmsim_lab.errors import FailureReason
-from llmsim_lab.tape._journal import FACT
+from llmsim_lab.tape._journal import fact_in
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status, ToolCall
 
 Verb = Literal["run", "rerun", "fork"]
@@ -142,8 +142,8 @@ def read_line(raw: bytes) -> dict[str, Any]:
     Raises:
         ValueError: it is of no kind, lacks a member, or has one too many or of another type.
     """
-    fact = FACT.match(raw)
-    kind = fact[2].decode() if fact else raw[2:6].decode(errors="replace")
+    fact = fact_in(raw)
+    kind = fact[1].decode() if fact else raw[2:6].decode(errors="replace")
     if kind not in _KINDS:
         raise ValueError("it is not a line of a tape")
     value: dict[str, Any] = read(_adapter(kind), raw)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import json
+import re
 from collections.abc import Iterable
 
+from llmsim_lab._util.jsontext import flat
 from llmsim_lab._util.text import clip
 from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.tape._lines import settings_of
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
 
-_MAX_DIFF = 2_000
+_MAX_DIFF, _MOST = 2_000, 6
+_CHANGED = re.compile(r"(?s)(?:(?:\[-.*?-\]|\{\+.*?\+\})(?:.{,160}(?=\[-|\{\+))?)+")
+"""Words that were changed, up to where none were for as long as is shown around them."""
 
 
 def explain_miss(request: ChatRequest, recorded: Iterable[Attempt], *, run: int) -> str:
@@ -50,15 +53,14 @@ def _differences(old: ChatRequest, new: ChatRequest) -> str:
     faults = []
     if old.site != new.site:
         faults.append(f"the place differs: recorded {old.site}, asked {new.site}")
-    before, after = (settings_of(request) for request in (old, new))
-    for name in before | after:
-        was, now = (json.dumps(value.get(name)) for value in (before, after))
-        if was != now:  # as JSON, where 20 and 20.0 differ
-            faults.append(f"{name} differs: recorded {clip(was, 200)}, asked {clip(now, 200)}")
+    before, after = (flat(settings_of(request)) for request in (old, new))
+    for name in [one for one in before | after if before.get(one) != after.get(one)][:_MOST]:
+        was, now = (clip(value.get(name, "nothing"), 200) for value in (before, after))
+        faults.append(f"{name} differs: recorded {was}, asked {now}")
     if old.messages != new.messages:
-        diff = word_diff(old.prompt, new.prompt).splitlines()
-        changed = {n for n, line in enumerate(diff) if "[-" in line or "{+" in line}
-        # Each with the line before and after.
-        kept = [line for n, line in enumerate(diff) if {n - 1, n, n + 1} & changed]
-        faults.append("\n".join(["the prompt differs:", *kept])[:_MAX_DIFF])
+        diff = word_diff(old.prompt, new.prompt)
+        around = [diff[max(0, at.start() - 80) : at.end() + 80] for at in _CHANGED.finditer(diff)]
+        shown = "\n…\n".join(around)
+        more = " …" if len(shown) > _MAX_DIFF else ""
+        faults.append(f"the prompt differs:\n{shown[:_MAX_DIFF]}{more}")
     return "; ".join(faults or ["nothing differs: it was asked once more than was recorded"])

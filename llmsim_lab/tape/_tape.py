@@ -89,7 +89,8 @@ class Tape(AbstractContextManager["Tape"]):
         index = self.journal.index
         places = index.runs[run]
         lines, facts = self._facts.get(run, (0, {}))
-        with checked(f"run {run} on the tape {self.path} is damaged"):
+        what = f"run {run} on the tape {self.path} is damaged (`tape repair` keeps what is whole)"
+        with checked(what):
             if lines != len(places):
                 facts = {}
                 for line in map(read_line, self.journal.read(places)):

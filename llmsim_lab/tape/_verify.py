@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
-from llmsim_lab.tape._journal import FACT, Index
+from llmsim_lab.tape._journal import Index, fact_in
 from llmsim_lab.tape._lines import call_of, read_line
 from llmsim_lab.tape._tape import Tape
 
@@ -52,8 +53,8 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
     changed line, a missing one and one too many are named; and all that lines name must be above
     them. It cannot see
 
-    - that the last lines of a run are missing, as those of a run without an end may be, that the
-      file's last one is not whole, or that a whole run is missing that no other came from;
+    - that the last lines of a run are missing, as those of a run without an end may be, or
+      that a whole run is missing that no other came from;
     - that lines of different runs changed places, as long as calls and what is named stay in order;
     - that a text was moved, as long as it is above the first line that names it, or that a text is
       missing that no line names;
@@ -82,13 +83,18 @@ def _findings(tape: Tape) -> Iterator[Finding]:
             _check(raw, above, tape.journal.text)
         except (ValueError, RecursionError, TapeError) as error:
             what = str(error)
-        fact = FACT.match(raw)
-        run = int(fact[1]) if fact else None
+        fact = fact_in(raw)
+        run = fact[0] if fact else None
         # What follows in a run that is damaged already may only follow from that.
         what = None if run in above.broken else what
         what = above.add(raw) or what
         if what is not None:
             yield Finding(what=what, line=number, run=run)
+    if rest := tape.journal.rest():
+        why = "it is being written now, or was cut off; a resume keeps them in a file of their own"
+        yield Finding(
+            what=f"its last {rest:,} bytes are no whole line: {why}", line=above.lines + 1
+        )
     for info in tape.runs():
         for what in info.faults[:3]:
             yield Finding(what=what, run=info.id)
@@ -142,16 +148,21 @@ def repair(path: str | Path, target: str | Path) -> dict[int, tuple[int, int]]:
     Raises:
         TapeError: the target is there already, or cannot be written.
     """
-    if Path(target).exists():
-        raise TapeError(f"{target} is there already; name a file that is not")
+    if Path(target).exists() or Path(target).suffix == ".gz":
+        raise TapeError(f"{target} is there already, or a packed file's name; name another")
     damaged, new = Tape(path, read_only=True), Path(target)
     index = damaged.journal.index
     runs = set(index.runs)
     damaged.journal.rewrite(runs, new)
-    # What the whole lines of a run name may have stood in a faulty one.
-    while gone := runs & {finding.run for finding in verify(new)}:
-        runs -= gone
-        damaged.journal.rewrite(runs, new)
+    # What the whole lines of a run name may have stood in a faulty one, and goes with its parent.
+    made = Tape(new, read_only=True)
+    gone: set[int | None] = set()
+    with suppress(TapeError):  # of a run of which a line is among the findings
+        gone.update(finding.run for finding in _findings(made))
+    for run, places in sorted(made.journal.index.runs.items()):
+        if run not in gone and read_line(*made.journal.read(places[:1])).get("parent") in gone:
+            gone.add(run)
+    damaged.journal.rewrite(runs - gone, new)
     kept = Tape(target, read_only=True).journal.index.turns
     before = {run: max(turns) for run, turns in index.turns.items()}
     return {run: (last, max(kept.get(run, (-1,)))) for run, last in before.items()}

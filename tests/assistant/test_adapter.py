@@ -36,13 +36,23 @@ def called(name: str, arguments: dict[str, Any], **fields: Any) -> ChatReply:
     return ChatReply(text="", tool_calls=(ToolCall(name=name, arguments=arguments),), **fields)
 
 
+_REFUSALS = (
+    "No endpoints found that support tool use",
+    "tools param requires --jinja flag",
+    '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+    "registry.ollama.ai/library/gemma3:latest does not support tools",
+)
+"""Of OpenRouter, llama.cpp, vLLM and Ollama."""
+
+
 def make(replies: Any, *, calling: str = "auto") -> tuple[OllamaAdapter, ScriptedBackend]:
     """Return an adapter of a model with these replies, which cannot call tools by ``schema``."""
     script = [*replies] if isinstance(replies, list) else [replies]
+    refusals = [*_REFUSALS]
 
     def unable(request: ChatRequest) -> Any:
         if request.tools:
-            raise BackendError("test does not support tools", reason="client_error")
+            raise BackendError(refusals.pop(), reason="client_error")
         return script.pop(0) if len(script) > 1 else script[0]
 
     backend = ScriptedBackend(replies if calling == "auto" else unable)

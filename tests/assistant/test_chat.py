@@ -45,6 +45,8 @@ async def test_an_empty_message_is_refused_and_so_is_one_of_nobody() -> None:
         with pytest.raises(ConfigError, match="the message is empty"):
             await chat.send(message)
     assert chat.exchanges == ()
+    with pytest.raises(ConfigError, match=r"takes the seat: Chat\(players=\{'assistant'"):
+        Chat(engine("Fine."), user_id="ann")
     for nobody, said in (({"user_id": ""}, "at least 1 character"), ({}, "user_id")):
         with pytest.raises(ConfigError, match=said):
             Chat(**nobody, players={"assistant": engine("Fine.")})

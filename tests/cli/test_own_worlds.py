@@ -120,7 +120,7 @@ def test_a_person_is_asked_for_the_fields_of_the_reply_and_it_is_replayed(
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
     arguments = ("--config", "p.yaml", "--model", "random", "--tape", "t.tape")
     out = succeeds(lab, "run", "pot.py", *arguments)
-    assert "Turn 1: Bob is asked." in out
+    assert "Turn 1 · Bob" in out
     assert "You are Bob and have 20" in out
     assert "amount, coins for the pot (a whole number from 0 to 20):" in out
     assert "That is 2.5; it must be a whole number from 0 to 20." in out

@@ -361,6 +361,9 @@ class FakeOllama:
                     words = {"nope:latest": full_name(name), "nope": name}
                     return refuse("05-show-missing", words, old=self._old)
                 return play("05-show", filled(recorded("05-show"), model.about()))
+            case "POST /api/pull":  # as its documentation says; not recorded
+                self._models[full_name(body["model"])] = FakeModel(name=body["model"])
+                return play("02-version", {"status": "success"})
         return play("06-404")
 
     def _list(self, name: str, models: list[dict[str, Any]]) -> Response:

@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from builders import make_client, requests_of
 from client_kit import GOOD, SITE, decide, decided, failure_of, say
 from pydantic import BaseModel
 
-from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.models import PolicyDecision
@@ -281,6 +282,10 @@ async def test_a_backend_of_ones_own_needs_only_chat_and_learns_what_is_wanted()
         Mine.said = "Hold"
         with pytest.raises(ConfigError, match=r"Mine.chat returned str; it must return ChatReply"):
             await decide(client)
+        Mine.model_info = partial(asyncio.sleep, 30)  # type: ignore[attr-defined]
+        silent = client.with_config(LLMConfig(model="mine", timeout_s=0.01))
+        with pytest.raises(LLMFailureException, match=r"no reply within 0\.01 s; raise timeout_s"):
+            await silent.model_info()
 
 
 async def test_a_client_with_other_settings_shares_what_is_known_of_the_server() -> None:

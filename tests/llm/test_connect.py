@@ -11,7 +11,7 @@ from client_kit import GOOD, decide, decided
 from fake_ollama import FakeModel, FakeOllama
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import EmbeddedBackend, OllamaBackend, _connect, connect
+from llmsim_lab.llm import EmbeddedBackend, LLMClient, OllamaBackend, _connect, connect
 
 EMBEDDER = FakeModel(name="embedder", capabilities=("embedding",))
 
@@ -44,6 +44,7 @@ async def test_auto_takes_ollama_where_it_answers_and_has_a_model(
 def test_a_model_that_ollama_lacks_is_named_with_those_it_has(server: FakeOllama) -> None:
     with pytest.raises(ConfigError, match=r"no model 'nope'; it has: llama3.2:latest, qwen3:4b"):
         connect("ollama:nope", host=server.host)
+    assert connect("ollama:nope", host=server.host, download=True).config.model == "nope"
 
 
 def test_a_server_without_a_chat_model_is_an_error_with_the_way_out() -> None:
@@ -95,7 +96,8 @@ async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
     settings = {"temperature": 0, "max_text_chars": 60, "max_tokens": 200, "timeout_s": 120}
     client = connect("embedded:smollm2-135m", download=True, quiet=True, **settings)
     assert isinstance(client.backend, EmbeddedBackend)
-    assert client.config.max_concurrency == 1
+    assert client.limits.at_once == 1
+    assert LLMClient(client.config, client.backend).limits is client.limits
     assert client.chosen == (
         "Using the embedded model smollm2-135m. It is for trying the tool, not for findings: "
         "'ollama pull llama3.1:8b' gets a larger one for 'ollama:llama3.1:8b'."

@@ -52,6 +52,7 @@ def test_what_is_typed_is_read_by_the_type_of_its_field() -> None:
     assert read == READ
     assert question.faults(read) == {}
     assert question.faults({**read, "maybe": None}) == {}
+    assert question.value("maybe", "") is None
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,6 @@ async def test_calls_that_come_in_pieces_are_put_together(server: Server) -> Non
     [
         Answer(b"<html>Please log in.</html>"),
         document({"choices": [{"message": {"content": "not streamed"}}]}),
-        streamed(delta(tool_calls=[{"function": {"arguments": "[]"}}]), DONE),
     ],
 )
 async def test_an_answer_that_is_not_of_the_protocol_is_the_servers_fault(
@@ -247,6 +246,16 @@ async def test_an_answer_that_is_not_of_the_protocol_is_the_servers_fault(
     assert (error.reason, error.status_code, error.retry) == ("server_error", 200, True)
     assert "is not JSON as an OpenAI-compatible server sends it" in str(error)
     assert len(str(error)) < 700
+
+
+@pytest.mark.parametrize("written", ["[]", '{"a": '])
+async def test_arguments_that_a_model_writes_wrongly_are_an_invalid_reply(
+    server: Server, written: str
+) -> None:
+    call = {"function": {"name": "add", "arguments": written}}
+    error = await server.failure(streamed(delta(tool_calls=[call]), DONE))
+    assert (error.reason, error.retry) == ("invalid_response", True)
+    assert str(error).startswith("the arguments of add are no JSON object")
 
 
 @pytest.mark.parametrize(
@@ -284,6 +293,15 @@ async def test_a_server_without_structured_outputs_gets_the_schema_as_text_and_i
     [line] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert line.startswith("server_lacks model=m")
     assert "lacks=response_format" in line
+
+
+async def test_a_setting_that_changes_nothing_goes_where_a_server_lacks_it(server: Server) -> None:
+    no = refused(400, "Unrecognized request argument supplied: top_k", type="invalid_request_error")
+    server.says.answers = [no, said("A")]
+    options = {"top_k": 0, "min_p": 0.0, "temperature": 1}
+    await OpenAIBackend("m", base_url=URL).chat(replace(REQUEST, options=options))
+    assert ["top_k" in body for body in server.says.bodies] == [True, False]
+    assert ["min_p" in body for body in server.says.bodies] == [True, True]
 
 
 async def test_a_schema_that_is_turned_down_is_sent_without_what_strict_mode_lacks(

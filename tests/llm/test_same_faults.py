@@ -44,6 +44,7 @@ FAULTS: dict[str, tuple[Any, int, dict[str, str], Any, bool, str]] = {
     "dated": (error("slow"), 429, DATED, "rate_limited", True, "WHO limits the rate: slow"),
     "down": (error("later"), 503, {}, FAILED, True, "WHO failed for 'm': later"),
     "wrong": (error("bad"), 422, {}, WRONG, False, "WHO rejects the request for 'm': bad"),
+    "origin": (b"", 403, {}, WRONG, False, "request for 'm': no explanation; WAY IN"),
     "terminal": (error("\x1b[31mred"), 500, {}, FAILED, True, "WHO failed for 'm': [31mred"),
 }
 
@@ -65,6 +66,7 @@ async def test_a_fault_is_the_same_failure_in_the_same_words(
     with pytest.raises(BackendError) as caught:
         await backend.chat(ASKED)
     text = str(caught.value).replace(backend.server.who, "WHO").replace(backend.server.url, "URL")
+    text = text.replace(backend.server.way_in, "WAY IN")
     assert words in text.replace(backend.server.kind, "KIND")
     assert (caught.value.reason, caught.value.retry) == (reason, retry)
     assert caught.value.retry_after_s == (7.0 if fault == "busy" else None)
@@ -100,3 +102,4 @@ async def test_what_openai_documents_has_one_reason_each(
         await OpenAIBackend("m", base_url=URL).chat(ASKED)
     assert (caught.value.reason, caught.value.retry) == (reason, retry)
     assert caught.value.status_code == status
+    assert ("api_key" in str(caught.value)) == (status == 401)

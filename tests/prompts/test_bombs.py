@@ -130,6 +130,19 @@ def filled(text: str, values: dict[str, Any]) -> str:
     return prompt.render(**{slot: values[slot] for slot in prompt.slots})
 
 
+def test_what_all_share_is_bounded_as_a_whole() -> None:
+    loop, shared = (
+        "{% for x in xs %}{% endfor %}{{ name }}",
+        {"xs": range(_language.MAX_STEPS // 3)},
+    )
+    Prompt(loop).sharing(shared)(name="Ann")
+    with pytest.raises(PromptError, match="more than 20,000 steps"):
+        Prompt(loop * 4).sharing(shared)
+    text, shared = "{{ xs }}{{ name }}", {"xs": "x" * (_language.MAX_OUTPUT // 3)}
+    with pytest.raises(PromptError, match="longer than 1,000,000 characters"):
+        Prompt(text * 4).sharing(shared)
+
+
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_ends_in_an_error(name: str, values: dict[str, Any]) -> None:
     with pytest.raises(PromptError, match=r"prompt 'unnamed', user message"):

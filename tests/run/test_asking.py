@@ -353,6 +353,8 @@ class Taxed(PublicGoods):
     def changed(self, state: Pot, values: Any) -> Pot:
         rest = dict(values)
         everyone = rest.pop("everyone", None)
+        if everyone == 0:
+            return None  # type: ignore[return-value]
         if everyone is not None:
             state = state.replace(coins=dict.fromkeys(state.coins, everyone))
         return super().changed(state, rest) if rest else state
@@ -374,6 +376,8 @@ def test_what_is_set_from_outside_goes_through_the_worlds_own_changed(path: Path
     assert run.state.coins == {"Ann": 1, "Bob": 9, "Cy": 9}
     with pytest.raises(ConfigError, match="the state has nothing called 'anyone'"):
         run.intervene(2, {"anyone": 9})
+    with pytest.raises(ConfigError, match="Taxed was changed to None; it must be a Pot"):
+        run.intervene(2, {"everyone": 0})
     assert_replays(run, path)
 
 

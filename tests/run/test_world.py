@@ -22,7 +22,7 @@ from worlds import Gift, Pot, PublicGoods
 
 from llmsim_lab import Ask, Budget, LLMClient, LLMConfig, Prompt, Question, Reply, Run, State
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError, TapeError
-from llmsim_lab.llm import ScriptedBackend, Tape
+from llmsim_lab.llm import Person, ScriptedBackend, Tape
 from llmsim_lab.run import fork, load, replay
 from llmsim_lab.run._config import WorldConfig
 from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
@@ -740,6 +740,7 @@ def by(player: Any, **limits: Any) -> Any:
         (lambda: PublicGoods(WorldConfig()), r"not a PublicGoodsConfig; .*PublicGoods\(seed=1\)"),
         (lambda: PublicGoods(factr=2), r"^PublicGoodsConfig: factr: .*did you mean 'factor'"),
         (lambda: PublicGoods(players="rule"), "PublicGoods has no rule; define def rule"),
+        (lambda: PublicGoods(players={"Ann": Person}), r"a function of the question, a Person\(\)"),
         (lambda: setattr(pot(), "factor", 3), r"make another run: PublicGoods\(factor=3\)"),
         (lambda: type("P", (PublicGoods,), {"factor": 3}), "default is annotated, factor: int = 3"),
         (

@@ -188,6 +188,9 @@ def test_an_agent_that_knows_of_no_moves_is_told_where_to_give_them(agent: Agent
     world = ruled(players={"*": "rule", "Aland": agent}, nations=["Aland"])
     with pytest.raises(ConfigError, match=r"'Aland' states no change, .* moves_bp=None, or"):
         world.run(1, progress=False)
+    world = ruled(players=agent, nations=["Aland"], moves_bp=None)
+    with pytest.raises(ConfigError, match=r"is asked for a ValidationDecision; .*\{'Aland': ...\}"):
+        world.run(1, progress=False)
 
 
 def test_what_is_outside_the_domain_twice_changes_nothing_and_is_not_judged() -> None:
@@ -355,10 +358,9 @@ def test_what_no_economy_has_cannot_be_set(values: dict[str, Any], message: str)
         ({"engine": EconomicEngine()}, r"players=\{'engine': ...\}"),
         ({"agents": [Cutting("Ann")]}, r"players={'Ann': NationAgent\(...\)}"),
         ({"start": "1979Q3"}, "write start_at"),
-        ({"shock": {"supply": 1}}, r"turn before the one that it hits: \{turn: 3, set: \{shock"),
         (
             {"interventions": [{"turn": 4, "shock": {"supply": 1}}]},
-            "shock: unknown; there are turn, set, note; new values go by name",
+            "shock: unknown; there are turn, set, note; values go by name, and act on the way",
         ),
         ({"nations": ["Ann", "Ann"]}, "twice: Ann"),
         ({"start_at": "2010Q1"}, "quarter=2010Q1 is outside the data; choose 1960Q1 to"),

@@ -138,7 +138,11 @@ NO_TAPES: dict[str, tuple[bytes | Callable[[Path], object], str]] = {
     "text": (b"turn,rate\n0,4\n" * 50, "is not a tape of format 3: it begins with b'turn,rate"),
     "zeros": (bytes(8192), "is not a tape of format 3: it begins with b'"),
     "other JSON": (b'{"a": 1}\n' * 9, "is not a tape of format 3: it begins with b'{"),
-    "a later format": (HEAD.replace(b"3", b"4", 1) + b"\n", 'begins with b\'{"tape":4,'),
+    "a later format": (
+        HEAD.replace(b"3", b"4", 1) + b"\n",
+        'begins with b\'{"tape":4,.*pip install --upgrade',
+    ),
+    "a database": (b"SQLite format 3\0" * 9, "it is a database, as earlier versions wrote"),
     "cut in its first line": (HEAD[:60], "is not a tape of format 3: it begins with b'{"),
     "other line ends": (HEAD + b"\r\n", r"its lines end in \\r\\n: dos2unix, .*-text"),
     "a line too long": (HEAD + b"\n" + b"x" * (MAX_LINE + 1), "line 2 of .* 33,554,432 bytes"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,14 +50,20 @@ def told(request: ChatRequest, *recorded: ChatRequest) -> str:
     [
         (
             {"messages": said(*LINES[:2], "third sentence", *LINES[3:])},
-            "the prompt differs:\nsecond line\nthird [-line-]{+sentence+}\nfourth line",
+            "the prompt differs:\n"
+            + "\n".join(LINES).replace("line\nfo", "[-line-]{+sentence+}\nfo"),
         ),
         (
-            {"options": {"top_k": 3}},
-            'options differs: recorded {"temperature": 0.7}, asked {"top_k": 3}',
+            {"messages": said(*LINES, *["and more"] * 3)},
+            "the prompt differs:\n" + "\n".join(LINES) + "{+" + "\nand more" * 3 + "+}",
+        ),
+        ({"options": {"temperature": 0.5}}, "options.temperature differs: recorded 0.7, asked 0.5"),
+        (
+            {"options": {"temperature": 0.7, "top_k": 3}},
+            "options.top_k differs: recorded nothing, asked 3",
         ),
         ({"model": "llama"}, 'model differs: recorded "m", asked "llama"'),
-        ({"schema": None}, 'schema differs: recorded {"type": "object"}, asked null'),
+        ({"schema": {"type": "array"}}, 'schema.type differs: recorded "object", asked "array"'),
         ({}, "nothing differs: it was asked once more than was recorded"),
     ],
 )
@@ -67,6 +74,12 @@ def test_what_differs_is_named_with_both_values_and_the_way_out(
     assert told(replace(REQUEST, **changes), REQUEST) == (
         f"{place}. From the nearest recorded one, {what}\n{WAY_OUT}"
     )
+
+
+def test_of_a_long_line_what_is_around_a_change_is_shown() -> None:
+    words = [f"word{n}" for n in range(1200)]
+    said = told(of("Ann", " ".join([*words[:-1], "last"])), of("Ann", " ".join(words)))
+    assert re.search(r"differs:\n\w+( word\d+){8,10} \[-word1199-\]\{\+last\+\}\n", said)
 
 
 def test_the_nearest_call_is_one_of_the_same_agent() -> None:

@@ -13,7 +13,7 @@ import pytest
 from ollama_rules import refusal
 
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm import OllamaBackend
+from llmsim_lab.llm import OllamaBackend, OpenAIBackend
 from llmsim_lab.types import ChatRequest, Message
 
 WIRE = Path(__file__).parents[1] / "wire"
@@ -72,10 +72,10 @@ LEFT_OUT = {
     "13-debug-render": "asks for a private debugging answer",
     "06-405": "not a chat",
     "06-options": "not a chat",
-    "80-runner-killed-midstream": "a fault, not the request's",
-    "80-runner-killed-nonstream": "a fault, not the request's",
-    "82-queue-full-cold": "a fault, not the request's",
-    "82-queue-full": "shows the order in which a busy server answers; has no requests",
+    **dict.fromkeys(("80-after-crash", "81-after-disconnect", "83-keepalive-expiry"), "no request"),
+    "80-runner-killed-nonstream": "the package only asks for streams",
+    "82-queue-full-cold": "shows the order in which a busy server answers; has no requests",
+    "82-queue-full": "the same",
     "40-cloud-model": "there are no models in the cloud",
     "40-image": "messages of ours have no images",
 }
@@ -87,7 +87,9 @@ every_chat = pytest.mark.parametrize("chat", CHATS, ids=lambda chat: f"{chat.ver
 
 @every_chat
 def test_the_rules_reject_what_a_server_rejected(chat: Recording) -> None:
-    refused = chat.status >= 400 and not is_by_model(chat)
+    refused = chat.status >= 400 and not is_by_model(
+        chat
+    )  # killed in the middle, it has status 200
     assert (refusal(chat.content) is not None) == refused
 
 
@@ -126,7 +128,34 @@ async def test_every_recorded_answer_is_a_reply_or_a_failure_in_the_servers_word
         assert caught.value.reply.text == text
     else:
         assert caught.value.status_code == (chat.status if chat.status >= 400 else None)
-        by_name = {"40-missing": "model_not_found", "50-ctx": "context_overflow"}
+        by_name = {
+            "40-missing": "model_not_found",
+            "50-ctx": "context_overflow",
+            "80-runner-killed": "server_error",
+        }
         others = "server_error" if "50" in str(chat.status) else "client_error"
         reasons = [reason for name, reason in by_name.items() if chat.name.startswith(name)]
         assert caught.value.reason in (reasons or [others])
+
+
+@pytest.mark.parametrize("name", ["60-openai-stream", "60-openai-missing"])
+async def test_what_ollama_says_by_the_protocol_of_openai_is_understood_too(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = read(WIRE / "v0.32.15" / f"{name}.txt")
+
+    def handle(_: httpx.Request) -> httpx.Response:
+        body = httpx.ByteStream(chat.answer.encode())
+        return httpx.Response(chat.status, headers=chat.answer_headers, stream=body)
+
+    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: httpx.MockTransport(handle))
+    asked = ChatRequest(model="nope", messages=(Message("user", "Hello"),))
+    backend = OpenAIBackend("nope", base_url="http://box:1/v1")
+    if chat.status == 200:
+        reply = await backend.chat(asked)
+        assert (reply.text, reply.done_reason) == ("A (raise)", "length")
+        assert (reply.prompt_tokens, reply.reply_tokens) == (48, 4)
+    else:
+        with pytest.raises(BackendError, match="has no model 'nope'") as caught:
+            await backend.chat(asked)
+        assert (caught.value.reason, caught.value.status_code) == ("model_not_found", 404)

@@ -77,8 +77,8 @@ def test_situations_asked_again_are_found_whole_and_replay(
     for arm in study.arms:
         with Tape(study.tape_of(arm, study.units[-1])) as opened:
             last = opened.runs()[-1]
-            players = study._world.given(study._arms[arm])
-            assert replay(opened, last.id, **players).turn_number == last.turns
+            players = study._world.level(study._arms[arm], "players")
+            assert replay(opened, last.id, players=players).turn_number == last.turns
 
 
 def test_the_first_run_and_its_forks_are_what_their_script_records(script: Any) -> None:

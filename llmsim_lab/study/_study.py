@@ -13,6 +13,7 @@ import logging
 import math
 import shutil
 import tempfile
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -79,6 +80,7 @@ Contents = Mapping[Play, tuple[RunInfo, Mapping[int, Any]]]
 
 _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
 _STATES = ("done", "running", "failed", "stopped", "left")
+_WATCH_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,30 @@ class StudyPlan:
     hours: float | None = None
     smallest: Mapping[str, float | None]
     based_on: str = ""
+
+    def watch(self) -> None:
+        """Show a table of the runs, and a chart of the first outcome, that follow the playing.
+
+        Outside a notebook the study is printed, once.
+        """
+        from IPython.display import HTML, display
+
+        handles = [display(it, display_id=True) for it in (self, HTML(""))]  # type: ignore[no-untyped-call]
+        if None in handles:
+            return
+        latest = -math.inf
+
+        def show() -> None:
+            nonlocal latest
+            if self.running and time.monotonic() - latest < _WATCH_S:
+                return
+            latest = time.monotonic()
+            handles[0].update(self)
+            if self.counts["done"] and self.outcome:
+                handles[1].update(self.chart(next(iter(self.outcome))))
+
+        show()
+        self.listen(show)
 
     def __str__(self) -> str:
         known = {"calls": self.calls, "tokens": self.tokens}

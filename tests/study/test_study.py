@@ -372,9 +372,7 @@ def test_effects_while_runs_are_left_are_shown_on_demand_and_say_so(path: Path) 
     plan = study.plan()
     assert (plan.left, plan.done, plan.calls) == (10, 10, 10 * 4 * 2)
     assert "the mean of the turns so far" in str(plan)
-    whole = played(study_of(tape=path, seeds=10))
-    assert whole.effects().label == ""
-    assert f"\n{whole.effects()}" in str(whole)
+    assert played(study_of(tape=path, seeds=10)).effects().label == ""
 
 
 # --- frames, charts and what is shown ------------------------------------------------------------
@@ -406,6 +404,31 @@ def test_the_difference_by_turn_is_that_of_the_means() -> None:
     assert curve["estimate"].tolist() == pytest.approx(apart.tolist())
     with pytest.raises(ConfigError, match=r"say which arm: by_turn\('level', 'ARM'\)"):
         study_of(vary={"factor": [1.0, 2.0, 3.0]}).by_turn("level")
+
+
+def test_a_study_that_is_watched_updates_its_table_and_shows_a_chart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[str] = []
+
+    class Handle:
+        def __init__(self, view: Any) -> None:
+            self.update(view)
+
+        def update(self, view: Any) -> None:
+            shown.append(getattr(view, "alt", "") or view._repr_html_())
+
+    study = study_of()
+    study.watch()  # outside a notebook it is printed once
+    monkeypatch.setattr("IPython.display.display", lambda view, **_: Handle(view))
+    study.watch()
+    assert "6 left" in shown[-1]
+    assert "factor=2" in shown[-1]
+    played(study)
+    assert "2 arms, 3 seeds: 6 done" in shown[-2]
+    assert f"\n{study.effects()}" in str(study)
+    assert "factor=2" in shown[-1]
+    assert capsys.readouterr().out.count("6 left") == 1
 
 
 def test_a_chart_has_a_point_a_run_and_turns_where_there_are_any_or_a_difference() -> None:

@@ -110,30 +110,6 @@ class StudyPlan:
     smallest: Mapping[str, float | None]
     based_on: str = ""
 
-    def watch(self) -> None:
-        """Show a table of the runs, and a chart of the first outcome, that follow the playing.
-
-        Outside a notebook the study is printed, once.
-        """
-        from IPython.display import HTML, display
-
-        handles = [display(it, display_id=True) for it in (self, HTML(""))]  # type: ignore[no-untyped-call]
-        if None in handles:
-            return
-        latest = -math.inf
-
-        def show() -> None:
-            nonlocal latest
-            if self.running and time.monotonic() - latest < _WATCH_S:
-                return
-            latest = time.monotonic()
-            handles[0].update(self)
-            if self.counts["done"] and self.outcome:
-                handles[1].update(self.chart(next(iter(self.outcome))))
-
-        show()
-        self.listen(show)
-
     def __str__(self) -> str:
         known = {"calls": self.calls, "tokens": self.tokens}
         costs = [f"{roughly(n):,} {unit}" for unit, n in known.items() if n is not None]
@@ -927,6 +903,30 @@ class Study:
             return difference_figure(self.by_turn(outcome, arm), outcome=outcome, contrast=contrast)
         table = self._values_of(outcome).assign(outcome=outcome)
         return arms_figure(table, outcome, arms=list(self.arms))
+
+    def watch(self) -> None:
+        """Show a table of the runs, and a chart of the first outcome, that follow the playing.
+
+        Outside a notebook the study is printed, once.
+        """
+        from IPython.display import HTML, display
+
+        handles = [display(it, display_id=True) for it in (self, HTML(""))]  # type: ignore[no-untyped-call]
+        if None in handles:
+            return
+        latest = -math.inf
+
+        def show() -> None:
+            nonlocal latest
+            if self.running and time.monotonic() - latest < _WATCH_S:
+                return
+            latest = time.monotonic()
+            handles[0].update(self)
+            if self.counts["done"] and self.outcome:
+                handles[1].update(self.chart(next(iter(self.outcome))))
+
+        show()
+        self.listen(show)
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self._about()}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import inspect
 import os
 import threading
 from collections.abc import Coroutine, Sequence
@@ -144,6 +145,8 @@ def _run_here(work: Coroutine[Any, Any, T]) -> T:
     try:
         return here.run_until_complete(work)  # which a browser's loop can while it is running
     except RuntimeError as error:
+        if inspect.getcoroutinestate(work) != inspect.CORO_CREATED:  # it is the work's own
+            raise
         work.close()
         raise ConfigError("there are no threads here to wait in; await arun() instead") from error
 

@@ -94,12 +94,15 @@ class Agent(ABC):
 
         Raises:
             LLMFailureException: the model failed, or its action is outside the domain twice.
-            ConfigError: moves are on offer, and the agent knows of none.
+            ConfigError: it is asked for something else than an action; or moves are on offer, and
+                it knows of none.
         """
         now, fields = question.state, question.reply.model_fields
         if not {"action", "rate_change_bp"} & fields.keys():
             what = f"{self.name!r} proposes actions, and is asked for a {question.reply.__name__}"
-            raise ConfigError(f"{what}; seat it by its name: players={{{self.name!r}: ...}}")
+            raise ConfigError(
+                f"{what}; its seat is 'agent', or a nation's: players={{'agent': ...}}"
+            )
         turn, own = question.turn - 1, {self.name: AgentState(name=self.name)}
         economy, period = now.global_state, now.period
         action = await self.decide_action(

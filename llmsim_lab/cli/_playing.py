@@ -177,7 +177,8 @@ def _field(question: OpenQuestion, name: str) -> Any:
         try:
             answer = input("> ").strip()
         except EOFError:
-            what = f"no one answers for {question.agent}: standard input has ended"
+            who = caller(question.request.site)
+            what = f"no one answers for {who}: standard input has ended"
             raise ConfigError(f"{what}; play on a terminal, or with HumanSeat") from None
         value = question.value(name, answer)
         fault = question.faults({name: value}).get(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -120,7 +120,7 @@ class Scope:
 
     Attributes:
         recorder: records them, on a tape.
-        memory: what the unfinished turn of a run on no tape had from outside.
+        memory: returns what remembers, of a run on no tape, what may not be done twice.
         log: lists them, for the turn.
         watch: is notified of each request.
         deadline: when the caller gives up, seconds of ``time.monotonic``: the client itself ends a
@@ -131,7 +131,7 @@ class Scope:
     """
 
     recorder: LiveRecorder | ReplayRecorder | None = None
-    memory: Known | None = None
+    memory: Callable[[], Known] | None = None
     log: CallLog | None = None
     watch: InFlight | None = None
     deadline: float | None = None

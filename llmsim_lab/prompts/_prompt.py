@@ -169,8 +169,8 @@ class Prompt:
         29.799999999999997.
 
         Raises:
-            PromptError: a value is missing, one was given that no slot uses, or a value does not
-                have what the template looks up in it.
+            PromptError: a value is missing, one was given that no slot uses (an edited prompt may
+                do without), or a value does not have what the template looks up in it.
         """
         return self._render(**values)
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from llmsim_lab._util.jsontext import encode
+from llmsim_lab._util.jsontext import encode, plain
 from llmsim_lab._util.text import clip, closest, faults, log_event, whole_text
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
@@ -292,7 +292,7 @@ class Ask:
             decide: asks a model for the probability of each answer, where the reply has one field
                 of its own with few values, and takes a draw (``sample``), the likeliest (``mode``)
                 or the number nearest to the mean (``expected``). None asks for one answer, and
-                rules give one in any case.
+                rules and people give one in any case.
             otherwise: what stands in, with the status ``fallback``, where the answer stays invalid
                 or does not come in time: a reply, its fields, or a function of the name. Without it
                 the turn fails; so it does in any case where the model cannot be reached.
@@ -692,10 +692,10 @@ async def from_outside(
     For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
     """
     _json_ready(f"the key of {what}", key)
-    keeper: Any = scope().recorder or scope().memory or Known()
+    keeper: Any = scope().recorder or (scope().memory or Known)()
     found = keeper.find_outside(what, key)
     if found.is_done:
-        return otherwise if found.stopped else found.result
+        return otherwise if found.stopped else plain(found.result)  # it may be changed in place
     record = partial(keeper.outside, what, key, nth=found.nth, **({"once": True} if once else {}))
     if once:
         record()

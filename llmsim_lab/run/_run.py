@@ -79,6 +79,7 @@ from llmsim_lab.run._turn import (
 )
 from llmsim_lab.tape._changes import PATIENCE
 from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.tape._recorder import Known
 from llmsim_lab.types import CallRecord, FrozenDict
 
 if TYPE_CHECKING:
@@ -450,7 +451,7 @@ class Run(Generic[StateT]):
             what = f"turn {item.turn} has been played or is being played (the run is at turn {now})"
             raise ConfigError(f"{what}; intervene at turn {first} or later")
         # Done to the latest state on trial: what this run has no place for raises now.
-        state = checked_state(self, self.changed(latest.state, item.set), "was changed to")
+        state = checked_state(self, self.changed(latest.state, item.set), "changed returned")
         if item.turn == now:
             done = (*latest.interventions, item)
             self.turns[-1] = replace(latest, state=state, interventions=done)
@@ -819,9 +820,8 @@ def _configured(
     if config is not None:
         if not isinstance(config, cls.config_type):
             what = f"config={config!r:.60} is not a {cls.config_type.__name__}"
-            raise ConfigError(
-                f"{what}; give parameters by keyword: {cls.__name__}(seed=1), players={{}}"
-            )
+            form = f"{cls.__name__}(seed=1, players={{}})"
+            raise ConfigError(f"{what}; give parameters by keyword: {form}")
         if not values and not words:
             return config
         values = {name: getattr(config, name) for name in cls.config_type.model_fields} | values
@@ -955,7 +955,9 @@ async def _next_turn(run: Run) -> Turn:
     ask = Ask(run, before.state, number)
     # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
     # this turn's log and recorder in the context variable that ``scoped`` sets.
-    with scoped(recorder=session.recorder, memory=session.memory, log=log):
+    session.memory = kept = {**session.memory}  # for the next try, should this one fail
+    memory = cache(partial(Known, answers=kept))
+    with scoped(recorder=session.recorder, memory=memory, log=log):
         try:
             after = await run.turn(before.state, ask)
         except Exception:
@@ -968,9 +970,10 @@ async def _next_turn(run: Run) -> Turn:
     if run._purse is not None and run._purse.refusal is not None:
         raise run._purse.refusal
     for item in planned:
-        after = run.changed(after, item.set)
+        after = checked_state(run, run.changed(after, item.set), "changed returned")
     parts |= {"interventions": tuple(planned), "seconds": time.perf_counter() - began}
     turn = session.done(run, Turn(number=number, state=after, calls=calls, **parts))
+    session.memory = {}
     run.turns.append(turn)
     return turn
 

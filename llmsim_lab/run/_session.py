@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
-from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from llmsim_lab._util.jsontext import dumps
@@ -19,7 +19,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import _records
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.run._turn import Turn, turn_row
-from llmsim_lab.tape._recorder import Known, LiveRecorder, ReplayRecorder
+from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 
 
 class Session:
@@ -31,6 +31,7 @@ class Session:
         recorder: what answers and keeps the run's calls.
         is_replay: whether all calls are answered from the tape.
         shared: the turns that come next, where another run played them: a replayed fork's parent.
+        memory: what the unfinished turn of a run on no tape began outside and may not do twice.
     """
 
     tape: Tape | None = None
@@ -38,11 +39,7 @@ class Session:
     recorder: Any = None
     is_replay = False
     shared: Sequence[Turn] = ()
-
-    @cached_property
-    def memory(self) -> Known:
-        """What the unfinished turn of a run on no tape had from outside."""
-        return Known()
+    memory: Mapping[Any, Any] = MappingProxyType({})
 
     def playing(self) -> AbstractContextManager[None]:
         """Return what holds the tape while the run plays."""
@@ -50,14 +47,10 @@ class Session:
 
     async def begin(self, run: Any, turn: int) -> Sequence[Any]:
         """Begin a turn; returns what is to be done from outside at its end."""
-        if self.memory.answers:  # of a try that failed; they are counted anew
-            self.memory = Known(answers=self.memory.answers)
         return [item for item in run.planned if item.turn == turn]
 
     def done(self, run: Any, turn: Turn) -> Turn:
         """Record or compare a whole turn; returns it as it stands on the tape."""
-        if self.memory.answers:
-            self.memory = Known()
         return turn
 
     def changed(self, run: Any) -> None:

@@ -51,11 +51,11 @@ class Known:
         self,
         calls: Iterable[RecordedCall] = (),
         outside: Iterable[Mapping[str, Any]] = (),
-        answers: Mapping[Place, Any] | None = None,
+        answers: dict[Place, Any] | None = None,
     ) -> None:
         self._lock = threading.Lock()  # agents may ask in threads
         self._asked: defaultdict[Any, Iterator[int]] = defaultdict(count)
-        self.answers: dict[Place, Any] = dict(answers or {})
+        self.answers: dict[Place, Any] = {} if answers is None else answers
         self._nth: dict[int | None, int] = {}
         """By number of an attempt, which of equal ones it was."""
         for call in calls:
@@ -93,9 +93,10 @@ class Known:
         found = Outside(nth, is_done=True, result=line.get("result"), stopped=stopped)
         self.answers[(line["what"], dumps(line["key"])), nth] = found
 
-    def outside(self, what: str, key: Any, *, nth: int, **outcome: Any) -> None:
-        """Remember what came from outside, for a run that is on no tape."""
-        self.keep_outside({"what": what, "key": plain(key), "nth": nth, **outcome})
+    def outside(self, what: str, key: Any, *, once: bool = False, **outcome: Any) -> None:
+        """Remember what may not be done twice, for a run that is on no tape."""
+        if once:
+            self.keep_outside(plain({"what": what, "key": key, **outcome}))
 
 
 class _AtTurn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -329,6 +330,7 @@ def test_what_may_not_be_done_twice_counts_as_done_where_it_was_broken_off(
     if taped:
         run.close()
         run = kind.resume(path)
+    assert taped or copy.deepcopy(run).turn_number == 0
     run.run(1)
     run.close()
     assert done == ["begun"]
@@ -376,7 +378,7 @@ def test_what_is_set_from_outside_goes_through_the_worlds_own_changed(path: Path
     assert run.state.coins == {"Ann": 1, "Bob": 9, "Cy": 9}
     with pytest.raises(ConfigError, match="the state has nothing called 'anyone'"):
         run.intervene(2, {"anyone": 9})
-    with pytest.raises(ConfigError, match="Taxed was changed to None; it must be a Pot"):
+    with pytest.raises(ConfigError, match="Taxed changed returned None; it must be a Pot"):
         run.intervene(2, {"everyone": 0})
     assert_replays(run, path)
 

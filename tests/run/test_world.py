@@ -737,7 +737,10 @@ def by(player: Any, **limits: Any) -> Any:
     ("wrong", "says"),
     [
         (lambda: PublicGoods().run(1), r"no one answers for Ann: .*connect\('auto'\)"),
-        (lambda: PublicGoods(WorldConfig()), r"not a PublicGoodsConfig; .*PublicGoods\(seed=1\)"),
+        (
+            lambda: PublicGoods(WorldConfig()),
+            r"not a PublicGoodsConfig; .*PublicGoods\(seed=1, players",
+        ),
         (lambda: PublicGoods(factr=2), r"^PublicGoodsConfig: factr: .*did you mean 'factor'"),
         (lambda: PublicGoods(players="rule"), "PublicGoods has no rule; define def rule"),
         (lambda: PublicGoods(players={"Ann": Person}), r"a function of the question, a Person\(\)"),

@@ -189,7 +189,7 @@ def test_an_agent_that_knows_of_no_moves_is_told_where_to_give_them(agent: Agent
     with pytest.raises(ConfigError, match=r"'Aland' states no change, .* moves_bp=None, or"):
         world.run(1, progress=False)
     world = ruled(players=agent, nations=["Aland"], moves_bp=None)
-    with pytest.raises(ConfigError, match=r"is asked for a ValidationDecision; .*\{'Aland': ...\}"):
+    with pytest.raises(ConfigError, match=r"is asked for a ValidationDecision; .*\{'agent': ...\}"):
         world.run(1, progress=False)
 
 

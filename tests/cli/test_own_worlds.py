@@ -147,7 +147,7 @@ def test_a_refused_action_is_asked_for_once_more_and_an_end_of_input_ends_the_ru
     assert decisions["status"].tolist() == ["repaired"]
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
     err = fails(lab, "run", "chair.yaml")
-    assert "no one answers for Aland: standard input has ended" in err
+    assert "no one answers for agent of Aland: standard input has ended" in err
 
 
 # --- recorded runs -------------------------------------------------------------------------------

@@ -94,7 +94,10 @@ class CallSite:
 
 @dataclass(slots=True, kw_only=True)
 class ChatRequest:
-    """One request to a model. A backend is given a copy of its own, which it may change.
+    """One request to a model.
+
+    A backend is given a copy of its own, whose fields it may set; the mappings in them are shared
+    with other requests, and must not be changed.
 
     Attributes:
         model: the model's name as the backend knows it.

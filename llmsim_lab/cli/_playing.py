@@ -106,7 +106,8 @@ def client_for(config: Any, *, host: str | None) -> LLMClient | None:
     """
     if not config.needs_model:
         return None
-    client = connect(config.llm.model, host=host, config=config.llm, download=True, quiet=True)
+    fetch = not config.llm.model.startswith("ollama")  # which may be gigabytes, for a misspelt name
+    client = connect(config.llm.model, host=host, config=config.llm, download=fetch, quiet=True)
     say(client.chosen)
     return client
 

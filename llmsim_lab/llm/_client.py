@@ -168,7 +168,7 @@ class LLMClient:
             backend = OllamaBackend(None if config.model == "auto" else config.model)
         self.backend = backend
         self.chosen = chosen
-        self.limits = getattr(backend, "limits", None) or Limits(config.max_concurrency)
+        self.limits = getattr(backend, "client_limits", None) or Limits(config.max_concurrency)
         self._request = partial(
             ChatRequest,
             model=config.model,
@@ -385,7 +385,7 @@ class LLMClient:
         try:
             reply = await send(sent, self._ask, request, watch, seed, lane)
         except Exception as error:
-            is_total = sent.seconds >= sent.total_s
+            is_total = sent.seconds >= sent.total_s != sent.timeout_s
             limit = ("total_timeout_s", sent.total_s) if is_total else ("timeout_s", sent.timeout_s)
             fault = _retry.as_backend_error(error, *limit)
             if fault is None:
@@ -412,7 +412,9 @@ class LLMClient:
         if not hasattr(self.backend, "model_info"):
             return ModelInfo(name=self.config.model, backend=type(self.backend).__name__)
         try:
-            async with asyncio.timeout(self.config.timeout_s):
+            # The embedded one may have gigabytes to read first.
+            is_own = hasattr(self.backend, "client_limits")
+            async with asyncio.timeout(None if is_own else self.config.timeout_s):
                 info: ModelInfo = await self.backend.model_info()
             return info
         except Exception as error:

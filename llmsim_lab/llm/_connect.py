@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from llmsim_lab._util.text import listed
+from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, is_file, runtime_installed
@@ -126,7 +127,7 @@ def _ollama(name: str, host: str | None, found: OllamaProbe, *, download: bool =
     is_missing = name and full_name(name) not in map(full_name, found.models)
     if is_missing and download:
         sys.stderr.write(f"Ollama at {found.host} fetches {name} …\n")
-        run_aside(OllamaBackend(host=host).pull(name))
+        run_sync(OllamaBackend(host=host).pull(name))
     elif is_missing:
         known = listed(found.models) or "none"
         text = f"Ollama at {found.host} has no model {name!r}; it has: {known}"

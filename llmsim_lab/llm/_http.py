@@ -221,8 +221,9 @@ class Written:
                 if isinstance(call["arguments"], str):
                     call["arguments"] = read_object(call["arguments"] or "{}")
             except (ValueError, TypeError) as error:  # the model wrote them
-                text = f"the arguments of {call['name']} are no JSON object: {error}"
-                raise BackendError(text, reason="invalid_response", retry=True) from error
+                text = f"the arguments of {_words(call['name'])} are no JSON object: {error}"
+                # Without a cause, of which a tape keeps nothing: the model is shown these words.
+                raise BackendError(text, reason="invalid_response", retry=True) from None
         return ChatReply(
             text="".join(self._texts),
             thinking="".join(self._thoughts),

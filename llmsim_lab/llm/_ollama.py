@@ -140,7 +140,7 @@ class OllamaBackend:
         Raises:
             BackendError: it cannot.
         """
-        async with _official(self.server) as client:
+        async with _official(self.server, name) as client:
             await client.pull(name)
 
     async def _resolve(self, asked: str) -> str:
@@ -179,14 +179,14 @@ def parse_host(host: str | None = None) -> str:
 
 @asynccontextmanager
 async def _official(
-    server: Server, *, timeout_s: float | None = None
+    server: Server, model: str = "", *, timeout_s: float | None = None
 ) -> AsyncIterator[ollama.AsyncClient]:
     """Give the official client for a few questions.
 
     Raises:
         BackendError: the server reports an error, does not answer, or not in Ollama's form.
     """
-    async with server.translated():
+    async with server.translated({"model": model}):
         transport = await server.transport()
         try:
             yield ollama.AsyncClient(server.url, transport=transport, timeout=timeout_s)

@@ -156,7 +156,7 @@ def _repair_messages(
     request: ChatRequest, failed: Attempt, fault: BackendError
 ) -> tuple[Message, Message]:
     """Return the useful part of a reply, and a note for the model on what was wrong with it."""
-    reply = failed.reply or ChatReply(text="")
+    reply = failed.reply or ChatReply(text="…")
     text = without_thinking(reply.text).strip()
     stopped = fault.reason == "generation_stopped"
     cut = stopped or reply.done_reason == "length"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import groupby, islice
@@ -50,11 +50,9 @@ _TOO_LONG = f"the filled text is longer than {MAX_OUTPUT:,} characters; give it 
 class _Filling:
     """How far a template is filled, where the values stand, and what is left of its steps."""
 
-    most, steps = MAX_OUTPUT, 0
-
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: Role, steps: int = 0, most: int = MAX_OUTPUT) -> None:
         self.places: list[Part] = []
-        self.length = 0
+        self.length, self.steps, self.most = 0, steps, most
         self._role = role
 
     def value(self, value: object, slots: str) -> str:
@@ -207,7 +205,7 @@ def _charged(apply: Callable[..., Any]) -> Callable[..., Any]:
 
 def _size(value: Any) -> int:
     """Return how many characters or items a value has, as deep as it goes."""
-    size = len(value) if isinstance(value, str | Sequence | Mapping) else 0
+    size = len(value) if isinstance(value, str | Sequence | Set | Mapping) else 0
     # Not the values of a range, which may be many.
     if isinstance(value, list | tuple | Mapping):
         items = value.values() if isinstance(value, Mapping) else value
@@ -430,11 +428,10 @@ class Template:
             if not is_known:
                 parts += group
                 continue
-            filling = _Filling(self._role)
-            filling.steps, filling.most = steps, left
+            filling = _Filling(self._role, steps, left)
             parts.append((self._fill(group, values, filling), set()))
             steps, left = filling.steps, left - filling.length
-        return lambda mine: self._fill(parts, {**values, **mine})
+        return lambda mine: self._fill(parts, {**values, **mine}, _Filling(self._role, steps))
 
     def _fill(
         self,

@@ -26,7 +26,7 @@ _FEW_PAIRS, _MOST_PAIRS = 250_000, 40_000_000
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
 
 
-def word_diff(before: str, after: str) -> str:
+def word_diff(before: str, after: str, *, around: int = 1_000_000_000) -> str:
     """Return what is different in a second text: ``[-gone-]`` and ``{+new+}``.
 
     Word by word, the spaces between them too; line by line where texts are so long that it would
@@ -42,6 +42,8 @@ def word_diff(before: str, after: str) -> str:
     for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
         gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
         changed = (f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else "")
+        if kind == "equal" and len(gone) > 2 * around:
+            gone = f"{gone[:around]}\n…\n{gone[-around:]}"
         parts.append(gone if kind == "equal" else changed)
     return "".join(parts)
 

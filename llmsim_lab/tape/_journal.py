@@ -368,7 +368,8 @@ class Journal:
     def rest(self) -> int:
         """Return how many bytes follow the last whole line."""
         with self._reading() as file:
-            return file.seek(0, os.SEEK_END) - self.index.end
+            file.seek(self.index.end)  # whole lines may have come since
+            return len(file.read().rpartition(b"\n")[2])
 
     def _rest(self, file: BinaryIO, line: int) -> Iterator[bytes]:
         while raw := file.readline(MAX_LINE + 1):
@@ -410,7 +411,7 @@ class Journal:
             return
         elif raw.startswith(b"SQLite"):
             what = "it is a database, as earlier versions wrote, which this one does not read"
-        elif raw.startswith(b'{"tape":'):
+        elif raw.startswith(b'{"tape":') and not _HEAD.match(raw):
             what += "; pip install --upgrade llmsim-lab"
         raise TapeError(f"{self.path} is not a tape of format {FORMAT}: {what}")
 

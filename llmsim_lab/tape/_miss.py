@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
 
 from llmsim_lab._util.jsontext import flat
@@ -13,8 +12,6 @@ from llmsim_lab.tape._lines import settings_of
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
 
 _MAX_DIFF, _MOST = 2_000, 6
-_CHANGED = re.compile(r"(?s)(?:(?:\[-.*?-\]|\{\+.*?\+\})(?:.{,160}(?=\[-|\{\+))?)+")
-"""Words that were changed, up to where none were for as long as is shown around them."""
 
 
 def explain_miss(request: ChatRequest, recorded: Iterable[Attempt], *, run: int) -> str:
@@ -54,13 +51,11 @@ def _differences(old: ChatRequest, new: ChatRequest) -> str:
     if old.site != new.site:
         faults.append(f"the place differs: recorded {old.site}, asked {new.site}")
     before, after = (flat(settings_of(request)) for request in (old, new))
-    for name in [one for one in before | after if before.get(one) != after.get(one)][:_MOST]:
-        was, now = (clip(value.get(name, "nothing"), 200) for value in (before, after))
-        faults.append(f"{name} differs: recorded {was}, asked {now}")
+    both = [(name, before.get(name, "null"), after.get(name, "null")) for name in before | after]
+    for name, was, now in [one for one in both if one[1] != one[2]][:_MOST]:
+        faults.append(f"{name} differs: recorded {clip(was, 200)}, asked {clip(now, 200)}")
     if old.messages != new.messages:
-        diff = word_diff(old.prompt, new.prompt)
-        around = [diff[max(0, at.start() - 80) : at.end() + 80] for at in _CHANGED.finditer(diff)]
-        shown = "\n…\n".join(around)
+        shown = word_diff(old.prompt, new.prompt, around=80)
         more = " …" if len(shown) > _MAX_DIFF else ""
         faults.append(f"the prompt differs:\n{shown[:_MAX_DIFF]}{more}")
     return "; ".join(faults or ["nothing differs: it was asked once more than was recorded"])

@@ -89,7 +89,7 @@ class Tape(AbstractContextManager["Tape"]):
         index = self.journal.index
         places = index.runs[run]
         lines, facts = self._facts.get(run, (0, {}))
-        what = f"run {run} on the tape {self.path} is damaged (`tape repair` keeps what is whole)"
+        what = f"run {run} on the tape {self.path} is damaged (`llmsim-lab tape repair` may help)"
         with checked(what):
             if lines != len(places):
                 facts = {}

@@ -98,7 +98,7 @@ class EmbeddedBackend:
             raise ModelFileError(f"there is no model file {self._path}{way_out}")
         self._num_ctx = whole_number("num_ctx", num_ctx, least=1)
         self._server = shared_server(self._path)
-        self.limits = self._server.limits
+        self.client_limits = self._server.limits
 
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.

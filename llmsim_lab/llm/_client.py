@@ -128,10 +128,8 @@ class LLMConfig(Settings):
             way_out = f"num_ctx={self.num_ctx}; lower the one or raise the other"
             raise ValueError(f"{what} in {way_out}")
         if clash := _RESERVED & self.options.keys():
-            raise ValueError(
-                f"options must not name {', '.join(sorted(clash))}: "
-                "these are LLMConfig's own fields (num_predict is max_tokens)"
-            )
+            own = "these are LLMConfig's own fields (num_predict is max_tokens)"
+            raise ValueError(f"options must not name {', '.join(sorted(clash))}: {own}")
         return self
 
     @property

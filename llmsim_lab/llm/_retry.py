@@ -100,13 +100,9 @@ def judged(
         what: dict[str, Any] = {"reason": fault.reason, "status_code": fault.status_code}
         attempt = replace(attempt, detail=str(fault), retry=fault.retry, **what)
     if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
-        return attempt, fault or BackendError(  # the one on the tape
-            attempt.detail,
-            reason=attempt.reason or "connection_error",
-            status_code=attempt.status_code,
-            retry=attempt.retry,
-            reply=attempt.reply,
-        )
+        on_tape: dict[str, Any] = {"status_code": attempt.status_code, "retry": attempt.retry}
+        on_tape |= {"reason": attempt.reason or "connection_error", "reply": attempt.reply}
+        return attempt, fault or BackendError(attempt.detail, **on_tape)
     try:
         return attempt, read(attempt.reply)
     except InvalidReply as error:

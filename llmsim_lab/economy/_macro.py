@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import ceil, exp, floor, inf, isfinite
 from statistics import NormalDist, fmean
@@ -324,6 +325,11 @@ def fiscal_demand(state: GlobalState, *, rate: float, lower_bound: float) -> flo
     return RudebuschSvensson().real_rate_to_gap * missing
 
 
+@lru_cache(maxsize=64)
+def _grid(first: int, last: int, step: float) -> list[float]:
+    return [round(number * step, 6) for number in range(first, last + 1)]
+
+
 class EngineConfig(Settings):
     """Limits of the interest rate and of its change by one action; percent (points) per year.
 
@@ -369,8 +375,7 @@ class EngineConfig(Settings):
         first = ceil(low / self.rate_step - _TOLERANCE)
         last = floor(high / self.rate_step + _TOLERANCE)
         # The current rate may stand between the grid's points: to hold is always offered.
-        grid = (round(number * self.rate_step, 6) for number in range(first, last + 1))
-        return sorted({*grid, round(here, 6)})
+        return sorted({*_grid(first, last, self.rate_step), round(here, 6)})
 
     def problem(self, rate: float, *, current: float) -> str | None:
         """Return what is wrong with a new rate, or None.

@@ -30,6 +30,7 @@ from typing import Any, Literal
 import filelock
 
 from llmsim_lab._util.jsontext import dumps
+from llmsim_lab._util.text import error_text
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
@@ -262,9 +263,9 @@ class StudyPlayer:
                 try:
                     await self._play(job, tape, play, info)
                 except Exception as error:  # noqa: BLE001 - kept, and the others are played
-                    errors.append(told(error))
+                    errors.append(error_text(error))
         except Exception as error:  # noqa: BLE001 - likewise
-            errors.append(told(error))
+            errors.append(error_text(error))
         finally:
             _tidy(file)
         entry = self.read(job, file)
@@ -283,7 +284,7 @@ class StudyPlayer:
                 run._edit.check()
         except Exception as error:
             with suppress(TapeError):  # what has to be raised is this failure
-                run._session.ended(f"{_FAILED}{told(error)}")
+                run._session.ended(f"{_FAILED}{error_text(error)}")
             raise
         finally:
             unlisten()
@@ -315,19 +316,11 @@ class StudyPlayer:
     @property
     def is_spent(self) -> bool:
         """Whether there is nothing left of a budget."""
-        if self.purse is None:
-            return False
         with suppress(BudgetReached):
-            self.purse.check()
-            return self.purse.refusal is not None
+            if self.purse is not None:
+                self.purse.check()
+            return False
         return True
-
-
-def told(error: BaseException) -> str:
-    """Return an error in words, with its class where it is not one of this package."""
-    text = str(error)
-    named = f"{type(error).__name__}: {text}" if text else repr(error)
-    return text if isinstance(error, LabError) and text else named
 
 
 # --- many jobs -----------------------------------------------------------------------------------
@@ -382,7 +375,7 @@ async def play_all(  # noqa: C901 - one loop, here and elsewhere
                 elif isinstance(failed, LabError) or tries[job[0].key] == _TRIES - 1:
                     why = "" if isinstance(failed, LabError) else "its worker was lost: "
                     entry = player.read(*job)
-                    yield replace(entry, status="failed", error=f"{why}{told(failed)}")
+                    yield replace(entry, status="failed", error=f"{why}{error_text(failed)}")
                 else:
                     tries[job[0].key] += 1
                     lost.append(job)

@@ -55,25 +55,16 @@ Play = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class StudyRun:
+class _Place:
     """One arm at one unit.
 
     Attributes:
         arm: its arm's name.
         unit: its seed, or the recorded situation.
-        status: ``left`` if it was never begun, ``stopped`` if it can be continued, ``failed``,
-            ``done``; ``running`` in ``Study.progress`` alone.
-        turns: how many were played.
-        error: why it failed.
-        tape: its file, once it was begun.
     """
 
     arm: str
     unit: Unit
-    status: RunStatus = "left"
-    turns: int = 0
-    error: str = ""
-    tape: Path | None = None
 
     @property
     def key(self) -> Key:
@@ -81,13 +72,29 @@ class StudyRun:
         return self.arm, self.unit
 
 
+@dataclass(frozen=True, slots=True)
+class StudyRun(_Place):
+    """How far one arm is at one unit.
+
+    Attributes:
+        status: ``left`` if it was never begun, ``stopped`` if it can be continued, ``failed``,
+            ``done``; ``running`` in ``Study.progress`` alone.
+        turns: how many were played.
+        error: why it failed.
+        tape: its file, once it was begun.
+    """
+
+    status: RunStatus = "left"
+    turns: int = 0
+    error: str = ""
+    tape: Path | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(_Place):
     """What is played into one file.
 
     Attributes:
-        arm: its arm's name.
-        unit: its seed, or the recorded situation.
         run: the seed, or the number of the recorded run on its tape.
         digest: of all that decides it.
         plays: its runs.
@@ -97,8 +104,6 @@ class Job:
         since: how many of the arm's interventions there were by then.
     """
 
-    arm: str
-    unit: Unit
     run: int
     digest: str
     plays: tuple[Play, ...]
@@ -106,11 +111,6 @@ class Job:
     forks: tuple[int, ...] = ()
     at: int = 0
     since: int = 0
-
-    @property
-    def key(self) -> Key:
-        """Which of the study's it is."""
-        return self.arm, self.unit
 
     @property
     def where(self) -> str:

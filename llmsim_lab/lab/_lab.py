@@ -191,7 +191,6 @@ class Lab(AnyWidget):
         self._lock = threading.RLock()
         self._kept_of: object = None
         self._keep_from = 0.0
-        self._stop_listening = []
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -505,7 +505,7 @@ def said(value: Any) -> Any:
     if isinstance(value, functools.partial):
         return ["partial", said(value.func), said(value.args), said(value.keywords)]
     if hasattr(value, "__code__"):
-        digest = hashlib.sha256(dumps(_of_function(value)).encode("utf-8", "surrogatepass"))
+        digest = hashlib.sha256(dumps(_of_function(value)).encode())
         name = getattr(value, "__name__", type(value).__name__)
         return f"function {name} {digest.hexdigest()[:12]}"
     plain: Any = object.__repr__

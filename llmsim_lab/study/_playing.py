@@ -156,8 +156,7 @@ Task = tuple[Job, Path]
 
 def digest_of(spec: Any) -> str:
     """Return the digest of what decides a run, the same in every process."""
-    text = dumps(said(spec)).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(text).hexdigest()[:16]
+    return hashlib.sha256(dumps(said(spec)).encode()).hexdigest()[:16]
 
 
 def copy_runs(source: Tape, runs: Sequence[int], up_to: int, file: Path) -> None:
@@ -288,7 +287,6 @@ class StudyPlayer:
             raise
         finally:
             unlisten()
-            run._purse = None
             run.close()
 
     def _begun(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> AnyRun:

@@ -1014,10 +1014,10 @@ def _situations(
     """
     units: list[dict[str, Any]] = []
     for info in infos:
-        so_far = hashlib.sha256(dumps(info.manifest).encode("utf-8", "surrogatepass"))
+        so_far = hashlib.sha256(dumps(info.manifest).encode())
         there: dict[int, str] = {}
         for record in tape.turn_records(info.id)[:-1]:
-            so_far.update(dumps(record).encode("utf-8", "surrogatepass"))
+            so_far.update(dumps(record).encode())
             if record["turn"] >= (info.fork_turn or 0):  # another run went on from those before
                 there[int(record["turn"])] = so_far.hexdigest()[:16]
         wanted = [turn for turn in there if turns is None or turn in turns]

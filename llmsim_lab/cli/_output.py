@@ -126,8 +126,7 @@ def report(simulation: Run, out: Path, *, since: int = 0) -> None:
     # An economic run's file needs none; one's own world is named on the command line, not by data.
     unsaid = ":" in simulation.kind or simulation.kind == Simulation.kind
     kind = {} if unsaid else {"kind": simulation.kind}
-    texts["config.yaml"] = yaml_text(
-        kind | simulation.config.model_dump(mode="json", by_alias=True)
-    )
+    values = simulation.config.model_dump(mode="json", by_alias=True)
+    texts["config.yaml"] = yaml_text(kind | values)
     paths = [write_file(out / name, text.encode()) for name, text in texts.items()]
     say(f"Written: {', '.join(map(str, paths))}")

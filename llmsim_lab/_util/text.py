@@ -18,6 +18,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from llmsim_lab.errors import LabError
+
 DIGITS = 10
 """Significant digits that numbers in prompts have at most."""
 
@@ -167,6 +169,13 @@ def fault_text(fault: Any, names: Sequence[str] = ()) -> str:
     if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
         what += closest(place, names) or (f"; there are {', '.join(names)}" if names else "")
     return f"{clip(place, 200)}: {what}" if place else what
+
+
+def error_text(error: BaseException) -> str:
+    """Return an error in words, with its class where it is not one of this package."""
+    text = str(error)
+    named = f"{type(error).__name__}: {text}" if text else repr(error)
+    return text if isinstance(error, LabError) and text else named
 
 
 def closest(name: str, known: Iterable[str]) -> str:

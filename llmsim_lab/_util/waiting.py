@@ -1,4 +1,4 @@
-"""Waiting for several things at once, and for async work from plain code."""
+"""Waiting for several things at once, and for async work from plain code; callbacks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import atexit
 import inspect
 import os
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from llmsim_lab.errors import BudgetReached, ConfigError
@@ -19,6 +20,24 @@ _LISTEN_S = 1.0
 """How often a waiting caller wakes up, since on Windows Ctrl-C is noticed only then."""
 _PATIENCE_S = 10.0
 """How long an interrupted caller waits for cancelled work to stop."""
+
+
+class Listeners(dict[object, Callable[..., object]]):
+    """Callbacks in the order in which they were registered.
+
+    Each use of it is a single step, so that threads need no lock.
+    """
+
+    def add(self, callback: Callable[..., object]) -> Callable[[], object]:
+        """Register a callback; returns what removes it, which is harmless if called again."""
+        key = object()
+        self[key] = callback
+        return partial(self.pop, key, None)
+
+    def __call__(self, *news: object) -> None:
+        """Run the callbacks; one may remove itself, or register another."""
+        for callback in tuple(self.values()):
+            callback(*news)
 
 
 async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

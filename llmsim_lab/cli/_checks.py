@@ -31,13 +31,13 @@ class Ability(NamedTuple):
     Attributes:
         check: what was asked for.
         result: what came of it, in words.
-        ok: whether all was as asked for; None where it is only a figure.
-        note: what to keep in mind, or why there is no figure.
+        ok: whether all was as asked for.
+        note: what to keep in mind, or why it failed.
     """
 
     check: str
     result: str
-    ok: bool | None = None
+    ok: bool
     note: str = ""
 
 
@@ -72,7 +72,7 @@ def _with(client: LLMClient, **changes: Any) -> LLMClient:
     return client.with_config(client.config.model_copy(update=changes))
 
 
-_Result = tuple[str, bool | None, str]
+_Result = tuple[str, bool, str]
 
 
 async def _answers(client: LLMClient) -> _Result:

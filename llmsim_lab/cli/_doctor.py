@@ -148,7 +148,7 @@ def _show_checks(model: str, host: str | None) -> None:
     say(f"{info.name} ({server}, digest {digest}), a context of {_SETTINGS.num_ctx:,} tokens")
     for one in found:
         line = f"{one.check:<30}{one.result:<14}{one.note}".rstrip()
-        say(line, style="yellow" if one.ok is False else "")
+        say(line, style="" if one.ok else "yellow")
 
 
 def _show_gate(model: str, host: str | None) -> None:

@@ -123,13 +123,10 @@ def report(simulation: Run, out: Path, *, since: int = 0) -> None:
         if item.turn > simulation.turn_number:
             say(f"not reached: the intervention planned for {item}", style="yellow")
     texts = {"turns.csv": csv_text(frame), "decisions.csv": csv_text(simulation.decisions())}
-    texts["config.yaml"] = _config_text(simulation)
-    paths = [write_file(out / name, text.encode()) for name, text in texts.items()]
-    say(f"Written: {', '.join(map(str, paths))}")
-
-
-def _config_text(simulation: Run) -> str:
     # An economic run's file needs none; one's own world is named on the command line, not by data.
     unsaid = ":" in simulation.kind or simulation.kind == Simulation.kind
     kind = {} if unsaid else {"kind": simulation.kind}
-    return yaml_text(kind | simulation.config.model_dump(mode="json", by_alias=True))
+    values = simulation.config.model_dump(mode="json", by_alias=True)
+    texts["config.yaml"] = yaml_text(kind | values)
+    paths = [write_file(out / name, text.encode()) for name, text in texts.items()]
+    say(f"Written: {', '.join(map(str, paths))}")

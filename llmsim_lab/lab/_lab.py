@@ -33,7 +33,7 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.drawing import figure_bytes, figure_html
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pre, styled, visible
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, error_text
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
@@ -85,10 +85,6 @@ _STYLE = (
     ":has(+.jp-OutputArea-child .llmsim-static){display:none}"
     "[data-jp-theme-light=false] .llmsim-figure{filter:invert(.9) hue-rotate(180deg)}"
 )
-
-
-def _sentence(error: BaseException) -> str:
-    return str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
 
 
 def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,7 +191,6 @@ class Lab(AnyWidget):
         self._lock = threading.RLock()
         self._kept_of: object = None
         self._keep_from = 0.0
-        self._stop_listening = []
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -348,7 +343,7 @@ class Lab(AnyWidget):
         try:
             act(**message)
         except Exception as error:  # shown in place; where it came from, the kernel's log says
-            self._say({"fault": _sentence(error), "of": act.__name__.removeprefix("_do_")})
+            self._say({"fault": error_text(error), "of": act.__name__.removeprefix("_do_")})
             if not isinstance(error, LabError):
                 raise
 
@@ -428,7 +423,7 @@ class Lab(AnyWidget):
             if self._playing is not None:  # not by Stop: what awaits this was cancelled
                 raise
         except Exception as error:
-            fault = _sentence(error)
+            fault = error_text(error)
             raise
         finally:  # also where a cell awaits this and is interrupted
             self._busy, self._playing = False, None

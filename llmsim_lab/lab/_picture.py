@@ -21,7 +21,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run._reading import Recorded
 from llmsim_lab.run._run import run_on_tape
-from llmsim_lab.run._turn import Series, turn_row
+from llmsim_lab.run._turn import Series, own_numbers, turn_row
 from llmsim_lab.simulation._config import SERIES
 from llmsim_lab.tape import Tape
 
@@ -33,7 +33,6 @@ MOST_PANELS = 4
 _GREY = "#666666"
 _LARGEST = 1e300
 """What an axis has room for: the difference of two larger numbers may be infinite."""
-_NOT_CHARTED = {"turn", "ok", "repaired", "fallback", "failed", "calls", "tokens", "seconds"}
 _MOST_WORDED = 8
 _MOST_NAMED = 20
 _TURN = re.compile(r"(^|; )turn \d+: ")
@@ -131,8 +130,8 @@ def charted(lines: Sequence[Line], columns: Sequence[str] | None = None) -> list
         name
         for line in lines
         for row in (*line.rows[:1], *line.rows[-1:])
-        for name, value in row.items()
-        if is_number(value) and name not in _NOT_CHARTED
+        for name in own_numbers(row)
+        if is_number(row[name])
     )
     named = (item for line in lines for item in line.series)
     plain = (Series(column=name, label=name.replace("_", " ")) for name in there)

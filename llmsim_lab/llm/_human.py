@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from llmsim_lab._util.text import log_event
+from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import numeric, text_of
 from llmsim_lab.llm._client import LLMClient, LLMConfig
@@ -210,7 +211,7 @@ class Person:
         self.ask, self.timeout_s = ask, timeout_s
         # Each use of these is a single step, so that threads need no lock.
         self._asked: list[OpenQuestion] = []
-        self._listeners: dict[object, Callable[[], object]] = {}
+        self._listeners = Listeners()
         self._hinted = False
 
     @property
@@ -223,9 +224,7 @@ class Person:
 
         It is called in whichever thread it happens, and must be quick.
         """
-        key = object()
-        self._listeners[key] = callback
-        return partial(self._listeners.pop, key, None)
+        return self._listeners.add(callback)
 
     async def asked(self) -> OpenQuestion:
         """Wait until there is a question, and return the oldest."""
@@ -246,13 +245,13 @@ class Person:
                 f"the question to {question.agent or 'nobody'} of turn {question.turn} waits for "
                 "no answer any more: it was answered, or the turn was stopped"
             ) from None
-        self._notify()
+        self._listeners()
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Wait for a person's answer to one request."""
         question = OpenQuestion(request)
         self._asked.append(question)
-        self._notify()
+        self._listeners()
         try:
             if inspect.iscoroutinefunction(self.ask):
                 return reply_of(await self.ask(question))
@@ -272,15 +271,11 @@ class Person:
         finally:
             question._answer.cancel()
             self._asked.remove(question)
-            self._notify()
+            self._listeners()
 
     async def model_info(self) -> ModelInfo:
         """Return that a person answers."""
         return ModelInfo(name="human", backend="human")
-
-    def _notify(self) -> None:
-        for callback in tuple(self._listeners.values()):
-            callback()
 
 
 def check_answer(question: OpenQuestion, values: Mapping[str, Any], *, name: str) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+from llmsim_lab._util.checks import known_names
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion
@@ -96,10 +97,8 @@ class People:
         if not people:
             way = f'{type(run).__name__}(players={{"Bob": Person()}})'
             raise ConfigError(f"{run!r:.120} has no people in it; name one: {way}")
-        if agent is not None and agent not in people:
-            who = ", ".join(people)
-            raise ConfigError(f"agent={agent!r} is not a person in this run; the people are {who}")
-        self.run, self.seats = run, people if agent is None else {agent: people[agent]}
+        names = people if agent is None else known_names("person", agent, people)
+        self.run, self.seats = run, {name: people[name] for name in names}
         self._foreseen: tuple[Any, list[Asked]] = (None, [])
 
     @property
@@ -134,7 +133,6 @@ class People:
 
     def named(self, agent: str | None) -> str:
         """Return the name of a seat; that of the first who is asked if not given."""
-        if agent is not None and agent not in self.seats:
-            names = ", ".join(self.seats)
-            raise ConfigError(f"agent={agent!r} has no seat here; those who have: {names}")
+        if agent is not None:
+            known_names("seat", agent, self.seats)
         return agent or next(iter([*self.waiting(), *self.seats]))

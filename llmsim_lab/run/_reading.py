@@ -19,7 +19,6 @@ from typing import Any
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import TapeError
-from llmsim_lab.run._registry import kind_name
 from llmsim_lab.run._session import load_turns
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Series, Turn, outside_in_words, own_numbers, plain_series, told_of
@@ -62,7 +61,7 @@ class Recorded:
         self.tape, self.run_id, self.name = tape, info.id, info.name
         self.note = (
             f"Run {info.id} is shown as it was recorded, without its class, "
-            f"{kind_name(info.manifest)}: what its class would add is not told."
+            f"{info.manifest.get('kind')}: what its class would add is not told."
         )
         self.last_planned = info.turns
         lines = tape.turn_lines(info.id)
@@ -163,7 +162,7 @@ class Reading:
 
     def _put_run(self, info: RunInfo, source: Any, known: Record, changes: Sequence[str]) -> None:
         facts = {name: getattr(info, name) for name in _FACTS}
-        facts |= {"kind": kind_name(info.manifest), "seed": info.manifest.get("seed")}
+        facts |= {"kind": str(info.manifest.get("kind")), "seed": info.manifest.get("seed")}
         facts |= {"fork": info.fork_turn, "outcome": info.outcome or "", "changes": [*changes]}
         facts |= {"planned": source.last_planned, "prediction": plain(source.prediction())}
         is_known = not isinstance(source, Recorded)

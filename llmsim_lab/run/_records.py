@@ -199,10 +199,7 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
 
 def check_manifest(info: RunInfo) -> None:
     """Raise TapeError for a manifest that lacks what a run is rebuilt from; the tape is damaged."""
-    wrong = info.faults
-    if not wrong and info.manifest["given"] not in ([], ["players"]):
-        wrong = ["it was given something that no run takes"]
-    if wrong:
+    if wrong := info.faults:
         raise TapeError(f"run {info.id} on the tape is damaged: {'; '.join(wrong[:3])}")
 
 

@@ -156,18 +156,13 @@ def find_class(name: str) -> RunClass:
     return _known[name]
 
 
-def kind_name(manifest: Mapping[str, Any]) -> str:
-    """Return the name that a recorded run's class had."""
-    return str(manifest.get("kind"))
-
-
 def class_of_manifest(run: int, manifest: Mapping[str, Any]) -> RunClass:
     """Return the class that a recorded run is one of.
 
     Raises:
         TapeError: no class of that name is known here.
     """
-    name = kind_name(manifest)
+    name = str(manifest.get("kind"))
     try:
         return find_class(name)
     except ConfigError as error:

@@ -32,7 +32,7 @@ from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.jsontext import as_mapping
 from llmsim_lab._util.text import closest, faults, log_event
-from llmsim_lab._util.waiting import explain, run_sync
+from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
@@ -64,7 +64,6 @@ from llmsim_lab.run._registry import (
     code_digests,
     identity,
     is_shipped,
-    kind_name,
     register,
 )
 from llmsim_lab.run._session import Recording, Replaying, Session, load_turns
@@ -179,7 +178,7 @@ class Run(Generic[StateT]):
         self._seats: dict[str, None] = {}
         self._quiet = False  # in a study, which has warned of the same thing in an earlier run
         self._session = Session()
-        self._listeners: dict[object, Callable[[Turn], object]] = {}
+        self._listeners = Listeners()
         self._stepping = False  # while a turn is played: no second one, and no change under it
         self._purse: Purse | None = None
         self._told_to_reach = 0
@@ -385,9 +384,7 @@ class Run(Generic[StateT]):
         Returns:
             A function that removes the callback; harmless if called again.
         """
-        key = object()
-        self._listeners[key] = callback
-        return partial(self._listeners.pop, key, None)
+        return self._listeners.add(callback)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the run as a frame, one row a turn, the initial state first.
@@ -495,9 +492,7 @@ class Run(Generic[StateT]):
             raise
         finally:
             self._stepping = False
-        # One may remove itself, or register another.
-        for callback in tuple(self._listeners.values()):
-            callback(turn)
+        self._listeners(turn)
         return turn
 
     async def arun(
@@ -1171,7 +1166,7 @@ def _rebuild(
 ) -> AnyRun:
     """Return a run with a recorded one's configuration, prompts, settings and turns; on no tape."""
     check_manifest(info)
-    recorded = kind_name(info.manifest)
+    recorded = info.manifest["kind"]
     cls: type[Run] = class_of_manifest(info.id, info.manifest) if kind is Run else kind
     if cls.kind != recorded:
         what = f"run {info.id} on the tape is one of {recorded}, and {cls.__name__} is {cls.kind}"

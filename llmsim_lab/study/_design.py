@@ -26,14 +26,14 @@ from pydantic import BaseModel, ValidationError
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.jsontext import dumps
-from llmsim_lab._util.text import among, closest, faults
+from llmsim_lab._util.text import among, closest, error_text, faults
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._records import config_of
-from llmsim_lab.run._run import NoModel, _checked_client, _listed, _load, checked_state
+from llmsim_lab.run._run import _checked_client, _listed, _live_client, _load, checked_state
 from llmsim_lab.run._session import Session
 from llmsim_lab.tape._lines import RunInfo
 
@@ -285,8 +285,7 @@ class World:
                 manifest["llm"] = {**manifest["llm"], "seed": None, **self.llm_settings(arm)}
             info = replace(info, manifest=manifest)
         run: AnyRun = _load(tape, info, client, {"players": self.level(arm, "players")}, self.cls)
-        if run.llm_client is not None and isinstance(run.llm_client.backend, NoModel):
-            run.llm_client = None  # what is asked is live
+        run.llm_client = _live_client(run, None)
         run._session, run.planned = Session(), run.planned if self.again else ()
         if self.again and (state := self.level(arm, "state")) is not None:
             run.turns[-1] = replace(run.turns[-1], state=checked_state(run, state, "starts from"))
@@ -421,9 +420,8 @@ class PromptEdits:
             text = edit(old) if callable(edit) else prompt if edit is None else edit
             edited = text if isinstance(text, Prompt) else prompt.edit(text)
         except Exception as error:
-            kind = type(error).__name__
             raise PromptError(
-                f"prompt {prompt.name!r}: {edit!r:.50} gives none: {kind}: {error}. "
+                f"prompt {prompt.name!r}: {edit!r:.50} gives none: {error_text(error)}. "
                 "Write a Prompt, a text, or a function of the old text that returns the new one"
             ) from error
         self.changed |= edited.digest != prompt.digest
@@ -507,7 +505,7 @@ def said(value: Any) -> Any:
     if isinstance(value, functools.partial):
         return ["partial", said(value.func), said(value.args), said(value.keywords)]
     if hasattr(value, "__code__"):
-        digest = hashlib.sha256(dumps(_of_function(value)).encode("utf-8", "surrogatepass"))
+        digest = hashlib.sha256(dumps(_of_function(value)).encode())
         name = getattr(value, "__name__", type(value).__name__)
         return f"function {name} {digest.hexdigest()[:12]}"
     plain: Any = object.__repr__

@@ -30,6 +30,7 @@ from typing import Any, Literal
 import filelock
 
 from llmsim_lab._util.jsontext import dumps
+from llmsim_lab._util.text import error_text
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm import Tape
@@ -54,25 +55,16 @@ Play = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class StudyRun:
+class _Place:
     """One arm at one unit.
 
     Attributes:
         arm: its arm's name.
         unit: its seed, or the recorded situation.
-        status: ``left`` if it was never begun, ``stopped`` if it can be continued, ``failed``,
-            ``done``; ``running`` in ``Study.progress`` alone.
-        turns: how many were played.
-        error: why it failed.
-        tape: its file, once it was begun.
     """
 
     arm: str
     unit: Unit
-    status: RunStatus = "left"
-    turns: int = 0
-    error: str = ""
-    tape: Path | None = None
 
     @property
     def key(self) -> Key:
@@ -80,13 +72,29 @@ class StudyRun:
         return self.arm, self.unit
 
 
+@dataclass(frozen=True, slots=True)
+class StudyRun(_Place):
+    """How far one arm is at one unit.
+
+    Attributes:
+        status: ``left`` if it was never begun, ``stopped`` if it can be continued, ``failed``,
+            ``done``; ``running`` in ``Study.progress`` alone.
+        turns: how many were played.
+        error: why it failed.
+        tape: its file, once it was begun.
+    """
+
+    status: RunStatus = "left"
+    turns: int = 0
+    error: str = ""
+    tape: Path | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(_Place):
     """What is played into one file.
 
     Attributes:
-        arm: its arm's name.
-        unit: its seed, or the recorded situation.
         run: the seed, or the number of the recorded run on its tape.
         digest: of all that decides it.
         plays: its runs.
@@ -96,8 +104,6 @@ class Job:
         since: how many of the arm's interventions there were by then.
     """
 
-    arm: str
-    unit: Unit
     run: int
     digest: str
     plays: tuple[Play, ...]
@@ -105,11 +111,6 @@ class Job:
     forks: tuple[int, ...] = ()
     at: int = 0
     since: int = 0
-
-    @property
-    def key(self) -> Key:
-        """Which of the study's it is."""
-        return self.arm, self.unit
 
     @property
     def where(self) -> str:
@@ -155,8 +156,7 @@ Task = tuple[Job, Path]
 
 def digest_of(spec: Any) -> str:
     """Return the digest of what decides a run, the same in every process."""
-    text = dumps(said(spec)).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(text).hexdigest()[:16]
+    return hashlib.sha256(dumps(said(spec)).encode()).hexdigest()[:16]
 
 
 def copy_runs(source: Tape, runs: Sequence[int], up_to: int, file: Path) -> None:
@@ -262,9 +262,9 @@ class StudyPlayer:
                 try:
                     await self._play(job, tape, play, info)
                 except Exception as error:  # noqa: BLE001 - kept, and the others are played
-                    errors.append(told(error))
+                    errors.append(error_text(error))
         except Exception as error:  # noqa: BLE001 - likewise
-            errors.append(told(error))
+            errors.append(error_text(error))
         finally:
             _tidy(file)
         entry = self.read(job, file)
@@ -283,11 +283,10 @@ class StudyPlayer:
                 run._edit.check()
         except Exception as error:
             with suppress(TapeError):  # what has to be raised is this failure
-                run._session.ended(f"{_FAILED}{told(error)}")
+                run._session.ended(f"{_FAILED}{error_text(error)}")
             raise
         finally:
             unlisten()
-            run._purse = None
             run.close()
 
     def _begun(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> AnyRun:
@@ -315,19 +314,11 @@ class StudyPlayer:
     @property
     def is_spent(self) -> bool:
         """Whether there is nothing left of a budget."""
-        if self.purse is None:
-            return False
         with suppress(BudgetReached):
-            self.purse.check()
-            return self.purse.refusal is not None
+            if self.purse is not None:
+                self.purse.check()
+            return False
         return True
-
-
-def told(error: BaseException) -> str:
-    """Return an error in words, with its class where it is not one of this package."""
-    text = str(error)
-    named = f"{type(error).__name__}: {text}" if text else repr(error)
-    return text if isinstance(error, LabError) and text else named
 
 
 # --- many jobs -----------------------------------------------------------------------------------
@@ -382,7 +373,7 @@ async def play_all(  # noqa: C901 - one loop, here and elsewhere
                 elif isinstance(failed, LabError) or tries[job[0].key] == _TRIES - 1:
                     why = "" if isinstance(failed, LabError) else "its worker was lost: "
                     entry = player.read(*job)
-                    yield replace(entry, status="failed", error=f"{why}{told(failed)}")
+                    yield replace(entry, status="failed", error=f"{why}{error_text(failed)}")
                 else:
                     tries[job[0].key] += 1
                     lost.append(job)

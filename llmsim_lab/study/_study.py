@@ -33,8 +33,8 @@ from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pre, table
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import among, clip, counted, duration, log_event, roughly
-from llmsim_lab._util.waiting import explain, run_sync
+from llmsim_lab._util.text import among, clip, counted, duration, error_text, log_event, roughly
+from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.llm._scope import Budget, Purse
@@ -57,7 +57,6 @@ from llmsim_lab.study._playing import (
     digest_of,
     play_all,
     sole_player,
-    told,
 )
 from llmsim_lab.tape._lines import RunInfo
 
@@ -269,8 +268,7 @@ class Study:
         self.outcome = self._outcomes_of(outcome, trial)
         self._series = trial.series
         self._player = StudyPlayer(self._world, Models(llm_client), self._arms)
-        self._player.on_change = self._tell
-        self._listeners: dict[object, Callable[[], object]] = {}
+        self._listeners = self._player.on_change = Listeners()
         self._task: asyncio.Task[Any] | None = None
         self._read = dict[Key, Contents]()
         self._known: dict[Key, list[dict[str, Any]]] = {}
@@ -399,7 +397,7 @@ class Study:
                 self._task = self._player.purse = None
                 self._player.playing.clear()
                 self._find()
-                self._tell()
+                self._listeners()
         return self
 
     async def _rehearse(self, arms: Container[str]) -> None:
@@ -435,7 +433,7 @@ class Study:
         """Take up what was played, as it ends."""
         self._entries[entry.key] = entry
         self._player.playing.pop(entry.key, None)
-        self._tell()
+        self._listeners()
         if entry.status == "failed":
             where = {"arm": entry.arm, "unit": entry.unit, "turn": entry.turns}
             self._warn("STUDY_RUN_FAILED", **where, error=entry.error)
@@ -477,13 +475,7 @@ class Study:
         Returns:
             A function that removes the callback.
         """
-        key = object()
-        self._listeners[key] = callback
-        return partial(self._listeners.pop, key, None)
-
-    def _tell(self) -> None:
-        for callback in list(self._listeners.values()):
-            callback()
+        return self._listeners.add(callback)
 
     @property
     def running(self) -> bool:
@@ -830,7 +822,7 @@ class Study:
                 asked = [who.get(it.player, who.get(it.component, rest)) for it in answers]
                 costs["calls"] = asked.count("model") * turns
             except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
-                where += f" failed: {told(error)}"
+                where += f" failed: {error_text(error)}"
         smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
         for name in smallest:
             own = numbers_of((pilot or self).results, name)
@@ -1022,10 +1014,10 @@ def _situations(
     """
     units: list[dict[str, Any]] = []
     for info in infos:
-        so_far = hashlib.sha256(dumps(info.manifest).encode("utf-8", "surrogatepass"))
+        so_far = hashlib.sha256(dumps(info.manifest).encode())
         there: dict[int, str] = {}
         for record in tape.turn_records(info.id)[:-1]:
-            so_far.update(dumps(record).encode("utf-8", "surrogatepass"))
+            so_far.update(dumps(record).encode())
             if record["turn"] >= (info.fork_turn or 0):  # another run went on from those before
                 there[int(record["turn"])] = so_far.hexdigest()[:16]
         wanted = [turn for turn in there if turns is None or turn in turns]
@@ -1069,8 +1061,8 @@ def _by_function(
         return {run.turn_number: value if known else float(value)}
     except Exception as error:
         raise ConfigError(
-            f"outcome {label!r} fails for arm {job.arm!r}, {job.where}: {type(error).__name__}: "
-            f"{error}; return a number or a text, and None where a run has neither"
+            f"outcome {label!r} fails for arm {job.arm!r}, {job.where}: {error_text(error)}; "
+            "return a number or a text, and None where a run has neither"
         ) from error
 
 

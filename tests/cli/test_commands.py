@@ -84,7 +84,6 @@ def test_a_run_on_a_server_of_openais_kind_shows_no_key(
     [
         (("run", SCENARIO, "--model", "llama3.2"), "'ollama:llama3.2'"),
         (("run", SCENARIO, "--model", "ollama", "--host", "127.0.0.1:9"), "no Ollama server"),
-        (("run", "nowhere.yaml"), "cannot read the configuration nowhere.yaml"),
         (("run", "bad.yaml"), "bad.yaml, line 3: engine.max_moves: unknown key"),
         (("run", SCENARIO, "--model", "rule", "--out", "bad.yaml/out"), "write to the folder bad."),
         (("lint", CRISIS), "describes a run of kind 'crisis', and this takes an economic run's"),

@@ -169,15 +169,6 @@ def test_the_doctor_asks_about_economies_and_says_the_verdict(
     assert err.endswith("ollama:tiny: question 1 of 72 ...\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (("--economics",), 2, "--economics goes with a model"),
-        (("rule", "--economics"), 1, "error: model 'rule' is not understood"),
-    ],
-)
-def test_a_model_is_named_for_the_economies(
-    llmsim_lab: Run, arguments: tuple[str, ...], status: int, message: str
-) -> None:
-    ended, _, err = llmsim_lab("doctor", *arguments)
-    assert (ended, message in " ".join(err.split())) == (status, True)
+def test_a_model_is_named_for_the_economies(llmsim_lab: Run) -> None:
+    status, _, err = llmsim_lab("doctor", "--economics")
+    assert (status, "--economics goes with a model" in " ".join(err.split())) == (2, True)

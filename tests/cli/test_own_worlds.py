@@ -76,9 +76,7 @@ def test_a_world_is_played_by_its_rule_and_the_file_run_as_an_import(lab: Run) -
         (("empty.py",), "empty.py defines the worlds (none); say which"),
         (("none.py",), "there is no file none.py"),
         (("csv.py",), "csv.py has the name of another module"),
-        (("wrong.py",), "error: World.turns: the name 'turns' is taken"),
         (("pot.py", "--config", "wrong.yaml"), "wrong.yaml, line 2: factr: unknown key; known"),
-        (("pot.py", "--model", "rule"), "PublicGoods has no rule"),
         (("pot.py", "--model", "randm"), "model 'randm' is not understood"),
         (("wrong.yaml", "--config", "wrong.yaml"), "wrong.yaml is a configuration itself"),
         (("kind.yaml",), "kind.yaml, line 1: kind: no kind of simulation is called 'ran.py:P"),
@@ -89,10 +87,6 @@ def test_what_is_wrong_is_said_with_its_place(
 ) -> None:
     Path("empty.py").write_text("x = 1\n")
     Path("csv.py").write_text("x = 1\n")
-    Path("wrong.py").write_text(
-        "from pot import Pot, Run\nclass World(Run[Pot]):\n    turns: int = 3\n"
-        "    async def turn(self, state, ask):\n        return state\n"
-    )
     Path("wrong.yaml").write_text("turns: 1\nfactr: 2\n")
     Path("kind.yaml").write_text("kind: ran.py:PublicGoods\n")
     Path("ran.py").write_text("from pathlib import Path\nPath('ran').touch()\n")

@@ -305,7 +305,7 @@ async def test_all_may_answer_at_once_by_code_and_each_at_a_seat_of_their_own() 
         assert [it["seat"] for it in other.now["asks"]] == ["Borduria"]
         await other.answer()
         assert run.turn_number == 2
-        with pytest.raises(ConfigError, match="agent='Aland' has no seat here"):
+        with pytest.raises(ConfigError, match="no seat 'Aland'; there are Borduria"):
             other.seat.answer(**RAISE, rate=10.67, agent="Aland")
 
 
@@ -398,7 +398,7 @@ async def test_a_seat_that_is_closed_stops_the_turn_that_was_started_there() -> 
 def test_a_seat_without_a_person_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r'PublicGoods\(players={"Bob": Person\(\)}\)'):
         HumanSeat(pot())
-    with pytest.raises(ConfigError, match="agent='Syldavia' is not a person in this run"):
+    with pytest.raises(ConfigError, match="no person 'Syldavia'; there are Aland"):
         HumanSeat(table_of(), agent="Syldavia")
 
 

@@ -112,10 +112,7 @@ class LLMAgentEngine:
         seated = copy.copy(self)
         seated._confirmed = set()  # the conversation's state says what waits, in a replay as well
         context = context_of(question.run, question.state)
-        decision = await seated.process_message(context)
-        said = Said(text=decision.text)
-        said._decision = decision  # the conversation keeps all of it
-        return said
+        return Said.by(await seated.process_message(context))
 
 
 class _Message:

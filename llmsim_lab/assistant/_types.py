@@ -161,6 +161,13 @@ class Said(Reply):
     _decision: AgentDecision | None = PrivateAttr(default=None)
     """What was decided, where an engine sits there."""
 
+    @classmethod
+    def by(cls, decision: AgentDecision) -> Said:
+        """Return what a decision says; the conversation keeps all of it."""
+        said = cls(text=decision.text)
+        said._decision = decision
+        return said
+
 
 @dataclass(frozen=True, slots=True)
 class AgentEngineConfig:

@@ -382,6 +382,10 @@ def test_parameters_that_do_not_fit_are_errors_that_name_the_way_out(
         Simulation(**values)
 
 
+def test_a_start_is_kept_in_one_form() -> None:
+    assert Simulation(start_at=" 1979-q3").start_at == "1979Q3"
+
+
 def test_a_member_is_asked_with_its_profile_and_its_rule_has_its_target() -> None:
     nation = {"name": "Aland", "mandate": "jobs", "inflation_target": 1, "temperament": "stern"}
     client = make_client()

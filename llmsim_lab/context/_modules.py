@@ -108,7 +108,7 @@ class BehaviorModule(ModuleData):
         try:
             made = getattr(self.code, function)(agent, dict(own), dict(world), *rest)
         except Exception as error:
-            detail = f"{type(error).__name__}: {error}{_place_of(error)}"
+            detail = _fault_in(error)
             raise ModuleError(self.name, agent=agent, function=function, detail=detail) from error
         if not isinstance(made, types):
             detail = f"it returned {type(made).__name__}, not {words}"
@@ -116,10 +116,11 @@ class BehaviorModule(ModuleData):
         return made
 
 
-def _place_of(error: BaseException) -> str:
-    """Return the file and line in the module's code that raised, in words."""
+def _fault_in(error: Exception) -> str:
+    """Return what a module's code raised, and in which file and line, in words."""
     frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is the call in this file
-    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 class ComposedModules:
@@ -256,10 +257,8 @@ class ModuleLoader:
                 text = path.read_text(encoding="utf-8")
                 code = _run(path, text)
             except Exception as error:
-                raise ConfigError(
-                    f"{path}: the module's code does not load: {type(error).__name__}: {error}"
-                    f"{_place_of(error)}"
-                ) from error
+                what = f"{path}: the module's code does not load"
+                raise ConfigError(f"{what}: {_fault_in(error)}") from error
         return BehaviorModule(name=name, code=code, code_text=text, **dict(data))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import brief, number
@@ -18,8 +18,7 @@ from llmsim_lab.errors import ConfigError
 Scalar: TypeAlias = bool | int | float | str
 """What a variable holds."""
 
-_Finite = Annotated[float, Field(allow_inf_nan=False)]
-_Step = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Step = Annotated[FiniteFloat, Field(gt=0)]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 _LARGEST = 1e15
@@ -71,10 +70,10 @@ class NumericVariable(BaseVariable):
         default: the value at the start.
     """
 
-    min: _Finite | None = None
-    max: _Finite | None = None
+    min: FiniteFloat | None = None
+    max: FiniteFloat | None = None
     step: _Step | None = None
-    default: _Finite | None = None
+    default: FiniteFloat | None = None
 
     @property
     def suffix(self) -> str:
@@ -122,8 +121,8 @@ class ScaleVariable(NumericVariable):
     """A position on a scale, by default whole numbers from 0 to 100: ``65/100``."""
 
     type: Literal["scale"] = "scale"
-    min: _Finite = 0.0
-    max: _Finite = 100.0
+    min: FiniteFloat = 0.0
+    max: FiniteFloat = 100.0
     step: _Step = 1.0
 
     @property
@@ -136,8 +135,8 @@ class PercentVariable(NumericVariable):
     """A share, by default whole percent from 0 to 100: ``55%``."""
 
     type: Literal["percent"] = "percent"
-    min: _Finite | None = 0.0
-    max: _Finite | None = 100.0
+    min: FiniteFloat | None = 0.0
+    max: FiniteFloat | None = 100.0
     step: _Step | None = 1.0
 
     @property

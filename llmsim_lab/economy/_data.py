@@ -65,7 +65,7 @@ def initial_state(quarter: object) -> SimulationState:
     Args:
         quarter: such as ``"1979Q3"``, or a quarterly ``pandas.Period``; 1960Q1 to 2009Q3.
     """
-    period = _start(quarter)
+    period = start_quarter(quarter)
     now, *past = [row for name, row in _quarters().items() if name <= period][:-5:-1]
     names = ("inflation_qoq_annualised", "output_gap", "interest_rate")
     inflation, gaps, rates = (tuple(row[name] for row in (now, *past)) for name in names)
@@ -104,7 +104,7 @@ def quarters_before(quarter: object, *, mirrored: bool = False) -> list[Quarter]
         mirrored: whether all deviations from the model's steady state are turned round. Dates are
             left out then, since none of it happened.
     """
-    period = _start(quarter)
+    period = start_quarter(quarter)
 
     def figures(row: dict[str, Any]) -> Iterator[Any]:
         for name in _FIGURES:
@@ -127,7 +127,8 @@ def next_quarter(quarter: object, *, steps: int = 1) -> str:
     return f"{int(found[1]) + years:04}Q{rest + 1}"
 
 
-def _start(quarter: object) -> str:
+def start_quarter(quarter: object) -> str:
+    """Return a quarter that a run can start from, in the form ``1979Q3``."""
     period = next_quarter(quarter, steps=0)
     if not FIRST_START <= period <= LAST_QUARTER:
         what = f"quarter={period} is outside the data"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from llmsim_lab._util.text import among
+from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents._agents import (
     NOT_ECONOMIC,
@@ -27,7 +27,7 @@ from llmsim_lab.agents._agents import (
 )
 from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters, role_of
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
-from llmsim_lab.economy._data import next_quarter
+from llmsim_lab.economy._data import next_quarter, start_quarter
 from llmsim_lab.economy._macro import (
     NO_SHOCKS,
     EngineConfig,
@@ -190,11 +190,6 @@ def _different(nations: tuple[Nation, ...]) -> tuple[Nation, ...]:
     return nations
 
 
-def _in_the_data(start: str) -> str:
-    initial_state(start)
-    return start
-
-
 def _in_a_seat(given: Any, info: Any) -> Any:
     if callable(given) or (isinstance(given, Mapping) and "kind" in given):
         what = f"who answers is a player: players={{{info.field_name!r}: ...}}"
@@ -255,7 +250,7 @@ class Simulation(Run[Economy]):
         "engine_prompt": "edit the prompt engine_interest_rate in a fork, fork(prompt=...)",
     }
 
-    start_at: Annotated[str, AfterValidator(_in_the_data)] | None = None
+    start_at: Annotated[str, AfterValidator(start_quarter)] | None = None
     nations: Annotated[tuple[Nation, ...], Field(min_length=1), AfterValidator(_different)] = (
         Nation(name="United States"),
     )
@@ -291,9 +286,8 @@ class Simulation(Run[Economy]):
             if moves and "moves" not in self._prompt_of(name).slots:
                 what = f"the prompt of {name!r} has no slot {{{{ moves }}}} for the moves on offer"
                 raise ConfigError(f"{what}; add it, or set moves_bp to null")
-        chair, rate = self.committee.chair, self.start().interest_rate
-        if chair is not None and chair not in self._nations:
-            raise ConfigError(f"chair {chair!r} is no member{among(chair, self._members)}")
+        known_names("member to be the chair:", self.committee.chair or (), self._members)
+        rate = self.start().interest_rate
         if self.economy.mirrored and rate != self.engine.inside(rate):
             what = f"the mirror image of {self.start_at} has an interest rate of {rate:.2f}"
             outside = f"outside engine.rate_bounds {self.engine.lower:g} to {self.engine.upper:g}"
@@ -495,9 +489,8 @@ class Simulation(Run[Economy]):
             >>> card = Simulation(players="rule").responds()
             >>> print(card.verdict)
         """
-        name = self.nations[0].name if member is None else member
-        if name not in self._nations:
-            raise ConfigError(f"{name!r} is not a member; there are {', '.join(self._nations)}")
+        first = self.nations[0].name
+        [name] = known_names("member", first if member is None else member, self._nations)
         return run_sync(card_of(self, name, seed, progress))
 
     def lint(self, *, rule: Rule | None = None, model: Any = None) -> list[LintFinding]:

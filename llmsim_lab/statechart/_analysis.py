@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
-from llmsim_lab._util.text import clip, printable
+from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.statechart._agent import Post
 
 _SIGNS = {"original": "●", "reply": "↩", "reshare": "↻"}
@@ -85,5 +85,4 @@ class Cascade:
             if post.kind != "reshare":
                 line += f": {clip(printable(post.text, keep=' '), 80)}"
             lines.append("  " * level + printable(line, keep=" "))
-        left = len(lines) - most
-        return "\n".join([*lines[:most], *([f"… and {left} more"] if left > 0 else [])])
+        return "\n".join(few(lines, most))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmsim_lab._util.checks import known_names
+from llmsim_lab._util.tables import frame_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run
@@ -215,8 +216,6 @@ class SocialSimulation(Run[SocialState]):
         Columns: ``author``, ``turn``, ``text`` of the first post; ``size``, ``depth``, ``breadth``;
         ``replies``, ``reshares``, ``likes`` in all of it; ``users``, how many different authors.
         """
-        import pandas as pd
-
         rows = []
         for cascade in self.cascades():
             first, kinds = cascade.root, Counter(post.kind for post in cascade.posts[1:])
@@ -226,4 +225,4 @@ class SocialSimulation(Run[SocialState]):
             rows.append((*about, *form, kinds["reply"], kinds["reshare"], cascade.likes, users))
         columns = ["root", "author", "turn", "text", "size", "depth", "breadth"]
         columns += ["replies", "reshares", "likes", "users"]
-        return pd.DataFrame(rows, columns=columns).set_index("root")
+        return frame_of(rows, columns).set_index("root")

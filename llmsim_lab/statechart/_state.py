@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from llmsim_lab.run import State
 from llmsim_lab.statechart._agent import DecidedBy, Post
 from llmsim_lab.statechart._chart import AgentState
-
-_Count = Annotated[int, Field(ge=0)]
 
 
 class UserState(NamedTuple):
@@ -28,7 +26,7 @@ class UserState(NamedTuple):
 
     name: str
     state: AgentState = AgentState.IDLE
-    ticks: _Count = 0
+    ticks: NonNegativeInt = 0
     post: int | None = None
     seen: tuple[int, ...] = ()
     banned: bool = False
@@ -42,9 +40,9 @@ class FeedEntry(NamedTuple):
     """A post in circulation and how it was received so far."""
 
     post: Post
-    likes: _Count = 0
-    replies: _Count = 0
-    reshares: _Count = 0
+    likes: NonNegativeInt = 0
+    replies: NonNegativeInt = 0
+    reshares: NonNegativeInt = 0
 
     @property
     def engagement(self) -> int:
@@ -96,7 +94,7 @@ class SocialState(State):
         likes: who liked what.
     """
 
-    at: _Count = 0
+    at: NonNegativeInt = 0
     people: tuple[UserState, ...] = ()
     feed: tuple[FeedEntry, ...] = ()
     new_posts: tuple[Post, ...] = ()

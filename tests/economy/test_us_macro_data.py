@@ -124,7 +124,7 @@ def test_a_quarter_may_be_written_in_several_ways(text: object) -> None:
 def test_the_initial_state_holds_the_data_and_their_real_lags(table: pd.DataFrame) -> None:
     state = initial_state("1979Q3")
     assert (state.turn, state.agents, state.global_state.total_economic_value) == (0, {}, 1000)
-    now = initial_state("1979Q3").global_state
+    now = state.global_state
     row = table.loc["1979Q3"]
     assert now.interest_rate == row.interest_rate
     assert now.inflation == pytest.approx(row.inflation, abs=1e-5)

@@ -370,7 +370,7 @@ def test_what_no_economy_has_cannot_be_set(values: dict[str, Any], message: str)
         ({"committee": {"rule": "median", "chair": "Ann"}}, "no effect with the rule median"),
         ({"moves_bp": None, "decide": "mode"}, "decide: mode needs moves"),
         ({"moves_bp": None, "briefing": "economist"}, "an economist's briefing needs moves"),
-        ({"committee": {"rule": "chair", "chair": "Bob"}}, "chair 'Bob' is no member; there are"),
+        ({"committee": {"rule": "chair", "chair": "Bob"}}, "to be the chair: 'Bob'; there are"),
         ({"nations": [{"name": "Ann", "prompt": "## User\n\nHm."}]}, "no slot {{ moves }}"),
         ({"economy": {"mirrored": True}, "start_at": "1981Q3"}, "choose another start"),
     ],
@@ -380,6 +380,10 @@ def test_parameters_that_do_not_fit_are_errors_that_name_the_way_out(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         Simulation(**values)
+
+
+def test_a_start_is_kept_in_one_form() -> None:
+    assert Simulation(start_at=" 1979-q3").start_at == "1979Q3"
 
 
 def test_a_member_is_asked_with_its_profile_and_its_rule_has_its_target() -> None:

@@ -30,7 +30,7 @@ def test_a_cascades_size_depth_and_breadth_are_those_of_its_tree() -> None:
     assert (tree.size, tree.depth, tree.breadth) == (6, 3, 2)
     assert list(tree.levels.items()) == [(1, 0), (2, 1), (5, 2), (3, 1), (4, 2), (6, 3)]
     top, *_, rest = tree.tree(most=3).splitlines()
-    assert (top, rest) == ("● Ada (turn 0): Hi", "… and 3 more")
+    assert (top, rest) == ("● Ada (turn 0): Hi", "and 3 more")
     assert tree.tree().splitlines()[3:5] == ["  ↻ Ada (turn 0)", "    ↩ Ada (turn 0): Hi"]
     lone = Cascade((member(1),))
     assert (lone.size, lone.depth, lone.breadth) == (1, 0, 1)

@@ -144,10 +144,8 @@ class Origin(NamedTuple):
         # A tape recorded by an earlier version may have a third list, which is not read.
         lengths, tokens = _adapter(_Kept).validate_python(tuple(kept[:2]))
         if len(lengths) != len(form["user"]) or len(tokens) != count:
-            raise ValueError(
-                f"{len(form['user'])} values of the user message have {len(lengths)} lengths, "
-                f"{count} of both have {len(tokens)} tokens"
-            )
+            what = f"{len(form['user'])} values of the user message have {len(lengths)} lengths"
+            raise ValueError(f"{what}, {count} of both have {len(tokens)} tokens")
         facts = {name: _absolute(fact, agent, turn) for name, fact in form["facts"].items()}
         lengths_left, tokens_left = iter(lengths), iter(tokens)
         for role in ROLES:
@@ -156,10 +154,8 @@ class Origin(NamedTuple):
                 start = end + gap
                 end = start + (next(lengths_left) if length is None else length)
                 if end > limit:
-                    raise ValueError(
-                        f"{clip(name, 60)!r} ends at {end}, and the {role} message has {limit} "
-                        "characters"
-                    )
+                    what = f"{clip(name, 60)!r} ends at {end}"
+                    raise ValueError(f"{what}, and the {role} message has {limit} characters")
                 source = _FACT.sub(lambda at: facts.get(at[1], at[0]), words)[:MAX_WORDS]
                 yield Span(name, role, start, end, source, next(tokens_left))
 

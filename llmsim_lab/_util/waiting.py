@@ -157,9 +157,8 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _run_here(work: Coroutine[Any, Any, T]) -> T:
-    try:
-        here = asyncio.get_running_loop()
-    except RuntimeError:
+    here = asyncio._get_running_loop()
+    if here is None:
         return asyncio.run(work)
     try:
         return here.run_until_complete(work)  # which a browser's loop can while it is running

@@ -563,10 +563,8 @@ def _schema_of(
     fields: dict[str, Any] = schema.get("properties", {})
     for field, limits in json.loads(allowed).items():
         if field not in fields:
-            raise ConfigError(
-                f"choices or limits name {field!r}, which {response_model.__name__} lacks; "
-                f"its fields are {', '.join(fields)}"
-            )
+            what = f"choices or limits name {field!r}, which {response_model.__name__} lacks"
+            raise ConfigError(f"{what}; its fields are {', '.join(fields)}")
         # Choices stand for all that was known of a field, bounds for its bounds.
         known = {} if "enum" in limits else fields[field]
         fields[field] = {name: known[name] for name in known if name not in _BOUNDS} | limits

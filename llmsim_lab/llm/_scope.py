@@ -263,10 +263,8 @@ class Purse:
         for unit in ("calls", "tokens"):
             spent, limit = getattr(self, unit), getattr(self.budget, unit)
             if limit is not None and spent >= limit:
-                raise BudgetReached(
-                    f"the budget of {limit:,} {unit} is spent; resume the run with another budget "
-                    "to continue"
-                )
+                what = f"the budget of {limit:,} {unit} is spent"
+                raise BudgetReached(f"{what}; resume the run with another budget to continue")
 
     def begin(self) -> None:
         """Count a request that is about to be made.

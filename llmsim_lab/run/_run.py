@@ -492,7 +492,8 @@ class Run(Generic[StateT]):
             raise
         finally:
             self._stepping = False
-        self._listeners(turn)
+        if self._listeners:
+            self._listeners(turn)
         return turn
 
     async def arun(

@@ -30,7 +30,8 @@ def word_diff(before: str, after: str, *, around: int = 1_000_000_000) -> str:
     """Return what is different in a second text: ``[-gone-]`` and ``{+new+}``.
 
     Word by word, the spaces between them too; line by line where texts are so long that it would
-    take seconds, and as a whole where lines are too many, as in a hostile tape.
+    take seconds, and as a whole where lines are too many, as in a hostile tape. Of what did not
+    change, so many characters beside each change are shown.
     """
     for piece in (r"\s+|\S+", r".*\n|.+", r"(?s).+"):
         old, new = (re.findall(piece, text) for text in (before, after))
@@ -43,7 +44,7 @@ def word_diff(before: str, after: str, *, around: int = 1_000_000_000) -> str:
         gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
         changed = (f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else "")
         if kind == "equal" and len(gone) > 2 * around:
-            gone = f"{gone[:around]}\n…\n{gone[-around:]}"
+            gone = f"{gone[:around].rpartition(' ')[0]}\n…\n{gone[-around:].partition(' ')[2]}"
         parts.append(gone if kind == "equal" else changed)
     return "".join(parts)
 

@@ -79,7 +79,7 @@ def test_what_differs_is_named_with_both_values_and_the_way_out(
 def test_of_a_long_line_what_is_around_a_change_is_shown() -> None:
     words = [f"word{n}" for n in range(1200)]
     said = told(of("Ann", " ".join([*words[:-1], "last"])), of("Ann", " ".join(words)))
-    assert re.search(r"differs:\nword0 .*\n…\n\w+( word\d+){8} \[-word1199-\]\{\+last\+\}\n", said)
+    assert re.search(r"differs:\nword0 .*\n…\n\w+( word\d+){7} \[-word1199-\]\{\+last\+\}\n", said)
 
 
 def test_the_nearest_call_is_one_of_the_same_agent() -> None:

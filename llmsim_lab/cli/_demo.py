@@ -58,7 +58,7 @@ def demo(
     tape = _new_file(out / "demo.tape")
     simulation = recorded.fork(llm_client=client, to=tape)
     play(simulation, turns, out)
-    say(f"Every call is on {tape}: 'llmsim-lab tape show' it, 'llmsim-lab replay' it.")
+    say("'llmsim-lab tape show' and 'llmsim-lab replay' take it.")
     say("Next: 'make lab' in the project's folder opens the tutorials, 01_first_run.ipynb first.")
     say(_NEXT)
 

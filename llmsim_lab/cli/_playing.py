@@ -173,8 +173,9 @@ def _field(question: OpenQuestion, name: str) -> Any:
     schema = question.fields[name]
     about = f", {schema['description']}" if "description" in schema else ""
     offer = f" ({words})" if (words := schema_words(schema)) else ""
+    empty = "" if question.faults({name: None}).get(name) else "; empty for none"
     while True:
-        say(f"{name.replace('_', ' ')}{about}{offer}:")
+        say(f"{name.replace('_', ' ')}{about}{offer}{empty}:")
         try:
             answer = input("> ").strip()
         except EOFError:

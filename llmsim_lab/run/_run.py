@@ -816,7 +816,7 @@ def _configured(
     if config is not None:
         if not isinstance(config, cls.config_type):
             what = f"config={config!r:.60} is not a {cls.config_type.__name__}"
-            form = f"{cls.__name__}(seed=1, players={{}})"
+            form = f"{cls.__name__}(seed=1, players={{'*': ...}})"
             raise ConfigError(f"{what}; give parameters by keyword: {form}")
         if not values and not words:
             return config

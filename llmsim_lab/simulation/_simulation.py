@@ -248,6 +248,7 @@ class Simulation(Run[Economy]):
         "nations=['Ann', ...]",
         "start": "write start_at: 1979Q3",
         "engine_prompt": "edit the prompt engine_interest_rate in a fork, fork(prompt=...)",
+        "shock": "write interventions: [{turn: 3, set: {shock.supply: 4}}]",
     }
 
     start_at: Annotated[str, AfterValidator(start_quarter)] | None = None
@@ -286,7 +287,7 @@ class Simulation(Run[Economy]):
             if moves and "moves" not in self._prompt_of(name).slots:
                 what = f"the prompt of {name!r} has no slot {{{{ moves }}}} for the moves on offer"
                 raise ConfigError(f"{what}; add it, or set moves_bp to null")
-        known_names("member to be the chair:", self.committee.chair or (), self._members)
+        known_names("chair", self.committee.chair or (), self._members)
         rate = self.start().interest_rate
         if self.economy.mirrored and rate != self.engine.inside(rate):
             what = f"the mirror image of {self.start_at} has an interest rate of {rate:.2f}"

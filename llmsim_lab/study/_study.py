@@ -362,8 +362,8 @@ class Study:
         if parallel is not None:
             whole_number("parallel", parallel, least=1)
         if executor is not None and not isinstance(executor, Executor):
-            way = "ProcessPoolExecutor(), or Dask's client.get_executor()"
-            raise ConfigError(f"executor={executor!r:.60} is no concurrent.futures.Executor: {way}")
+            what = f"executor={executor!r:.60} is not a concurrent.futures.Executor"
+            raise ConfigError(f"{what}; give ProcessPoolExecutor() or Dask's client.get_executor()")
         if executor is not None and budget is not None:
             raise ConfigError("executor= takes no budget=, since workers do not know of each other")
         with sole_player(self.tape):

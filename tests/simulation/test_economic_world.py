@@ -370,7 +370,7 @@ def test_what_no_economy_has_cannot_be_set(values: dict[str, Any], message: str)
         ({"committee": {"rule": "median", "chair": "Ann"}}, "no effect with the rule median"),
         ({"moves_bp": None, "decide": "mode"}, "decide: mode needs moves"),
         ({"moves_bp": None, "briefing": "economist"}, "an economist's briefing needs moves"),
-        ({"committee": {"rule": "chair", "chair": "Bob"}}, "to be the chair: 'Bob'; there are"),
+        ({"committee": {"rule": "chair", "chair": "Bob"}}, "there is no chair 'Bob'; there are"),
         ({"nations": [{"name": "Ann", "prompt": "## User\n\nHm."}]}, "no slot {{ moves }}"),
         ({"economy": {"mirrored": True}, "start_at": "1981Q3"}, "choose another start"),
     ],

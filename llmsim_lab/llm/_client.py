@@ -85,7 +85,7 @@ class LLMConfig(Settings):
         wait_for_server_s: how long the retry waits for a server that refuses the connection, as one
             that is being restarted does, seconds; not at all where ``retry_wait_s`` is 0.
         max_concurrency: requests in flight; None takes the number that is found to serve this
-            server best (``client.limits``).
+            server best (``client.limits``). An embedded model answers one at a time in any case.
         keep_alive: how long a server keeps the model loaded, seconds or text such as ``"10m"``.
         think: whether a reasoning model thinks before it answers (its thinking costs tokens).
         options: further sampling options by Ollama's names, for example ``{"top_p": 0.9}``.

@@ -53,8 +53,7 @@ class StateChange(Settings):
     def _known(cls, values: Any) -> Any:
         # Here, so that a file and a world's call show the right form too.
         for name in values.keys() - cls.model_fields.keys() if isinstance(values, Mapping) else ():
-            form = "values go by name, and act on the way to turn 4: "
-            form += "{'turn': 3, 'set': {'coins.Ann': 5}}"
+            form = "write {'turn': 3, 'set': {'coins.Ann': 5}}, which acts on the way to turn 4"
             raise ValueError(f"{name}: unknown; there are {', '.join(cls.model_fields)}; {form}")
         return values
 

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 from llmsim_lab._util.jsontext import flat
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, few
 from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.tape._lines import settings_of
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
@@ -52,8 +52,9 @@ def _differences(old: ChatRequest, new: ChatRequest) -> str:
         faults.append(f"the place differs: recorded {old.site}, asked {new.site}")
     before, after = (flat(settings_of(request)) for request in (old, new))
     both = [(name, before.get(name, "null"), after.get(name, "null")) for name in before | after]
-    for name, was, now in [one for one in both if one[1] != one[2]][:_MOST]:
-        faults.append(f"{name} differs: recorded {clip(was, 200)}, asked {clip(now, 200)}")
+    words = "{} differs: recorded {}, asked {}".format
+    differing = [words(it, clip(was, 200), clip(now, 200)) for it, was, now in both if was != now]
+    faults += few(differing, _MOST)
     if old.messages != new.messages:
         shown = word_diff(old.prompt, new.prompt, around=80)
         more = " …" if len(shown) > _MAX_DIFF else ""

@@ -360,7 +360,7 @@ def test_what_no_economy_has_cannot_be_set(values: dict[str, Any], message: str)
         ({"start": "1979Q3"}, "write start_at"),
         (
             {"interventions": [{"turn": 4, "shock": {"supply": 1}}]},
-            "shock: unknown; there are turn, set, note; values go by name, and act on the way",
+            "shock: unknown; there are turn, set, note; write .*, which acts on the way",
         ),
         ({"nations": ["Ann", "Ann"]}, "twice: Ann"),
         ({"start_at": "2010Q1"}, "quarter=2010Q1 is outside the data; choose 1960Q1 to"),

@@ -36,23 +36,23 @@ def called(name: str, arguments: dict[str, Any], **fields: Any) -> ChatReply:
     return ChatReply(text="", tool_calls=(ToolCall(name=name, arguments=arguments),), **fields)
 
 
-_REFUSALS = (
+OLLAMA = "registry.ollama.ai/library/gemma3:latest does not support tools"
+REFUSALS = (
+    OLLAMA,
     "No endpoints found that support tool use",
     "tools param requires --jinja flag",
     '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
-    "registry.ollama.ai/library/gemma3:latest does not support tools",
 )
-"""Of OpenRouter, llama.cpp, vLLM and Ollama."""
+"""Of Ollama, OpenRouter, llama.cpp and vLLM."""
 
 
 def make(replies: Any, *, calling: str = "auto") -> tuple[OllamaAdapter, ScriptedBackend]:
-    """Return an adapter of a model with these replies, which cannot call tools by ``schema``."""
+    """Return an adapter of a model with these replies, whose server may refuse tools in words."""
     script = [*replies] if isinstance(replies, list) else [replies]
-    refusals = [*_REFUSALS]
 
     def unable(request: ChatRequest) -> Any:
         if request.tools:
-            raise BackendError(refusals.pop(), reason="client_error")
+            raise BackendError(calling, reason="client_error")
         return script.pop(0) if len(script) > 1 else script[0]
 
     backend = ScriptedBackend(replies if calling == "auto" else unable)
@@ -121,11 +121,11 @@ async def test_a_model_without_tools_is_given_them_as_a_schema() -> None:
 # What the model says of its words
 
 
-@pytest.mark.parametrize("calling", ["auto", "schema"])
+@pytest.mark.parametrize("calling", ["auto", *REFUSALS])
 @pytest.mark.parametrize("kind", ["answer", "question", "refusal"])
 async def test_respond_says_what_the_words_are(kind: Any, calling: Any) -> None:
     reply = said("Erledigt.", kind, "add_task")
-    wanted = reply if calling == "schema" else called("respond", reply["arguments"])
+    wanted = reply if calling in REFUSALS else called("respond", reply["arguments"])
     adapter, _ = make(wanted, calling=calling)
     assert await generate(adapter) == LLMResponse("Erledigt.", (), ANY, kind=kind)
 
@@ -171,12 +171,12 @@ async def test_words_that_are_not_as_asked_for_are_asked_for_again(
 
 @pytest.mark.parametrize("text", ["Hi", "[]", "[" * 100_000, '{"name": "add_task"}'])
 async def test_content_held_to_a_schema_that_is_no_form_of_it_is_asked_for_again(text: str) -> None:
-    adapter, backend = make([text, said("Hi")], calling="schema")
+    adapter, backend = make([text, said("Hi")], calling=OLLAMA)
     assert (await generate(adapter)).content == "Hi"
     assert len([request for request in backend.requests if not request.tools]) == 2
 
 
-@pytest.mark.parametrize("calling", ["auto", "schema"])
+@pytest.mark.parametrize("calling", ["auto", OLLAMA])
 async def test_a_call_that_was_cut_is_not_made(calling: Any) -> None:
     cut = ChatReply(text='{"name": "add_task", "arguments": {"title": "Mil', done_reason="length")
     adapter, _ = make([cut, cut], calling=calling)

@@ -256,9 +256,7 @@ async def test_arguments_that_a_model_writes_wrongly_are_an_invalid_reply(
     error = await server.failure(streamed(delta(tool_calls=[call]), DONE))
     assert (error.reason, error.retry) == ("invalid_response", True)
     assert str(error).startswith("the arguments of add are no JSON object")
-    assert (
-        error.__cause__ is None
-    )  # else a replay, which has none, would show the model other words
+    assert error.__cause__ is None  # a replay, which has none, would show the model other words
 
 
 @pytest.mark.parametrize(

@@ -87,9 +87,8 @@ every_chat = pytest.mark.parametrize("chat", CHATS, ids=lambda chat: f"{chat.ver
 
 @every_chat
 def test_the_rules_reject_what_a_server_rejected(chat: Recording) -> None:
-    refused = chat.status >= 400 and not is_by_model(
-        chat
-    )  # killed in the middle, it has status 200
+    # Killed in the middle, a server has answered 200.
+    refused = chat.status >= 400 and not is_by_model(chat)
     assert (refusal(chat.content) is not None) == refused
 
 

@@ -1,9 +1,9 @@
 """What goes to a model and comes back, and the bases of the values that a run is made of.
 
-Requests, replies and calls are dataclasses, of which every run makes many; requests and attempts
-are not frozen, since making a frozen object of so many fields takes five times as long. What
-crosses a boundary (what a model is asked for, what a state or a tape holds) is an immutable
-pydantic model.
+Requests, replies and calls are dataclasses, of which every run makes many. They are not frozen,
+since a frozen object takes five times as long to make, and yet nothing changes one that others
+have, but for a backend its own copy of a request. What crosses a boundary (what a model is asked
+for, what a state or a tape holds) is an immutable pydantic model.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ToolCall:
     id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Message:
     """One message of a conversation."""
 
@@ -82,7 +82,7 @@ class Message:
     """For role ``tool``: whose result this is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class CallSite:
     """Where in a run a call was made; with the request itself it identifies the call."""
 
@@ -92,7 +92,7 @@ class CallSite:
     replicate: int = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class ChatRequest:
     """One request to a model.
 
@@ -152,7 +152,7 @@ class ChatRequest:
         return "\n\n".join(message.content for message in self.messages)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ChatReply:
     """What a model answered.
 
@@ -271,7 +271,7 @@ class Places(NamedTuple):
     attempts: Callable[[int], Attempt] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class CallRecord:
     """How a decision came about: one attempt, or two.
 

@@ -7,7 +7,7 @@ import math
 import threading
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from llmsim_lab.errors import BackendError
@@ -135,7 +135,6 @@ class Sent:
     total_s: float
     began: float | None = None
     seconds: float = 0.0
-    limit: asyncio.Timeout = field(init=False)
 
 
 class Lane:
@@ -153,7 +152,7 @@ class Lane:
         self._size = limits.at_once
         self._free = asyncio.Semaphore(self._size)
         self._since = 0.0  # the time of none begins before this
-        self._in_time: set[Sent] = set()
+        self._in_time: dict[Sent, asyncio.Task[Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     async def send(
@@ -168,18 +167,23 @@ class Lane:
         began = sent.began = self._loop.time()
         self._limits.began(began)
         tokens, too_many = None, False
+        task: Any = asyncio.current_task()
+        cancelled = task.cancelling()
         try:
-            async with asyncio.Timeout(None) as sent.limit:
-                self._in_time.add(sent)
-                self._look_at(began + min(sent.timeout_s, sent.total_s))
-                reply = await ask(*what)
+            self._in_time[sent] = task
+            self._look_at(began + min(sent.timeout_s, sent.total_s))
+            reply = await ask(*what)
             tokens = reply.reply_tokens or 1
             return reply
-        except BackendError as error:
-            too_many = error.status_code in (429, 503)
+        except BaseException as error:
+            too_many = isinstance(error, BackendError) and error.status_code in (429, 503)
+            # As ``asyncio.timeout`` does it, which takes long where nothing is late.
+            is_late = sent not in self._in_time and task.uncancel() <= cancelled
+            if is_late and isinstance(error, asyncio.CancelledError):
+                raise TimeoutError from None
             raise
         finally:
-            self._in_time.discard(sent)
+            self._in_time.pop(sent, None)
             now = self._since = self._loop.time()
             sent.seconds = now - began
             self._limits.ended(began, now, tokens=tokens, too_many=too_many)
@@ -203,8 +207,7 @@ class Lane:
             began = sent.began or now
             due = min(max(began, self._since) + sent.timeout_s, began + sent.total_s)
             if due <= now:
-                self._in_time.remove(sent)
-                sent.limit.reschedule(0)
+                self._in_time.pop(sent).cancel()
             else:
                 self._look_at(due)
 

@@ -458,7 +458,7 @@ class LLMClient:
             allowed.setdefault(field, {}).update(minimum=lowest, maximum=highest)
         try:
             # As text, which a cache can find, and in which 20 and 20.0, 1 and True differ.
-            named = to_json(allowed)
+            named = to_json(allowed) if allowed else b"{}"
         except ValueError as error:
             raise ConfigError(f"choices and limits {allowed!r:.120}: {error}") from error
         schema = _schema_of(response_model, self.config.max_text_chars, named)

@@ -16,11 +16,12 @@ import textwrap
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from inspect import isawaitable
 from numbers import Integral, Real
 from pathlib import Path
 from random import Random
+from types import BuiltinFunctionType
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import ValidationError
@@ -56,6 +57,7 @@ _MOST_VALUES = 101
 _MOST_PROMPTS = 64
 _NUMBERS = ("integer", "number")
 """The types that a JSON schema has for numbers."""
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 _GIVEN = ("name", "state", "run", "turn", "turns")
 """What every prompt may use without being given it."""
 
@@ -79,7 +81,9 @@ class _Batch:
 
     def allowed(self, player: str) -> _Allowed:
         """Return what a player may answer; equal limits are worked out once."""
-        limits = (self.limits(player) if callable(self.limits) else self.limits) or {}
+        if not callable(self.limits) and self.known:
+            return self.known["those of all"]
+        limits = self.limits(player) if callable(self.limits) else self.limits
         if not limits:
             return _ALL
         if not isinstance(limits, Mapping):
@@ -114,7 +118,7 @@ class Question:
     def __init__(self, ask: Ask, batch: _Batch, player: str, number: int) -> None:
         self._ask, self._batch, self._number = ask, batch, number
         self.player = player
-        self._allowed = batch.allowed(player)
+        self._allowed = batch.allowed(player) if batch.limits else _ALL
         self._decision: Any = None
         self._rng: Random | None = None
 
@@ -173,7 +177,7 @@ class Question:
             raise ConfigError(f"the prompt to {self.player} is {text!r:.60}; {way}")
         return text
 
-    async def put_to(self, client: LLMClient, prompt: str = "") -> Any:
+    def put_to(self, client: LLMClient, prompt: str = "") -> Coroutine[Any, Any, Any]:
         """Ask a model, as the run asks its own; for a player who prepares the prompt first.
 
         Args:
@@ -184,7 +188,7 @@ class Question:
             LLMFailureException: the model failed to answer.
         """
         allowed = self._allowed
-        return await client.call_with_retry(
+        return client.call_with_retry(
             prompt=prompt or self.prompt,
             response_model=self._batch.reply,
             choices=allowed.choices or None,
@@ -257,7 +261,7 @@ class Ask:
         self._noted: dict[str, Any] = {}
         self._became: dict[str, dict[str, Any]] = {}
         self._story: list[str] = []
-        self._open: list[tuple[str, Coroutine[Any, Any, Any]]] = []
+        self._open: list[tuple[Sequence[Any], Any]] = []
         self._over = False
 
     def __call__(
@@ -373,7 +377,7 @@ class Ask:
         if self._over:
             raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
         asking = from_outside(what, key, work, once=once, otherwise=otherwise)
-        self._open.append((what, asking))
+        self._open.append(([what], asking))
         return asking
 
     def note(self, player: str = "", /, *, text: str = "", **columns: Any) -> None:
@@ -397,10 +401,11 @@ class Ask:
         if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS).intersection(columns):
             what = f"ask.note({min(taken)}=...): every frame has a column of that name"
             raise ConfigError(f"{what}; note it under another name")
-        kept = _json_ready(called, columns) if columns else {}
+        if not all(map(_stays, (*columns, *columns.values()))):
+            columns = _json_ready(called, columns)
         if text:
             self._story.append(whole_text(text))
-        (self._became.setdefault(player, {}) if player else self._noted).update(kept)
+        (self._became.setdefault(player, {}) if player else self._noted).update(columns)
 
     @property
     def rng(self) -> Random:
@@ -425,11 +430,15 @@ class Ask:
         """Raise ConfigError for a question that was asked without waiting for the answer."""
         # A question begins when it is awaited, as everywhere in Python: one without an await would
         # never be asked, without a word.
-        left = [it for it in self._open if inspect.getcoroutinestate(it[1]) == inspect.CORO_CREATED]
+        left = [
+            it
+            for it in self._open
+            if it[1].cr_frame and inspect.getcoroutinestate(it[1]) == inspect.CORO_CREATED
+        ]
         for _, asking in left:
             asking.close()  # else Python warns of it as well
         if left:
-            what = f"{type(self._run).__name__}.turn asked {left[0][0]}"
+            what = f"{type(self._run).__name__}.turn asked {_first(left[0][0])}"
             way_out = "write await before it: gift = await ask(...), gifts = await ask.each(...)"
             raise ConfigError(f"{what} and did not wait for the answer; {way_out}")
 
@@ -441,8 +450,9 @@ class Ask:
         """
         self.check_awaited()
         self._over = True
-        for whom, asking in self._open:
-            if inspect.getcoroutinestate(asking) != inspect.CORO_CLOSED:
+        for names, asking in self._open:
+            if asking.cr_frame:
+                whom = _first(names)
                 what = f"turn {self.turn} is over, and what it asked {whom} is still under way"
                 raise ConfigError(f"{what}: await every question in the turn that asks it")
         # Rules that await something finish in any order.
@@ -466,7 +476,7 @@ class Ask:
                 self._places[key] = (task, asked + 1)
             numbers.append(asked + 1 if first is task else 0)
         asking = self._all(batch, names, numbers, alone)
-        self._open.append((", ".join(map(str, names[:3])) or "no player", asking))
+        self._open.append((names, asking))
         return asking
 
     async def _all(
@@ -477,8 +487,10 @@ class Ask:
         work: list[Callable[[], Coroutine[Any, Any, None]]] = []
         measured: dict[Any, list[Question]] = {}
         questions = list(map(partial(Question, self, batch), names, numbers))
+        who: Any = None
         for question in questions:
-            who = self._run.seat(question.player, by=batch.by, tag=batch.tag)
+            if who is None or not batch.by:  # which answers all of them
+                who = self._run.seat(question.player, by=batch.by, tag=batch.tag)
             # Not by its class: a client that wraps another would be a player who answers by chance.
             if not hasattr(who, "call_with_retry"):
                 answer = who(question) if callable(who) else _random_reply(question)
@@ -529,7 +541,12 @@ class Ask:
             if name in _GIVEN:
                 taken = f"{name!r} has a value in every prompt already ({', '.join(_GIVEN)})"
                 raise ConfigError(f"{taken}; call yours something else")
-            if callable(value) and inspect.iscoroutinefunction(value):
+            # Of Python's own, as a dict's ``get``, none is async, and inspect takes long to see it.
+            if (
+                callable(value)
+                and not isinstance(value, BuiltinFunctionType)
+                and inspect.iscoroutinefunction(value)
+            ):
                 what = f"{name}={value!r:.60} is async, and a question does not wait for it"
                 way_out = f"await it before, and give what came: {name}=lambda name: found[name]"
                 raise ConfigError(f"{what}; {way_out}")
@@ -563,9 +580,15 @@ class Ask:
         shared: dict[str, Any] = {}
         for slot in slots:
             (own if callable(known[slot]) else shared)[slot] = known[slot]
-        # Filled when the first is asked: rules need no text.
-        sharing = cache(partial(prompt.sharing, shared))
-        return lambda name: sharing()(**{slot: each(name) for slot, each in own.items()})
+        render: Callable[..., str] | None = None
+
+        def fill(name: str) -> str:
+            nonlocal render
+            if render is None:  # when the first is asked: rules need no text
+                render = prompt.sharing(shared)
+            return render(**{slot: each(name) for slot, each in own.items()})
+
+        return fill
 
     # --- who answers -------------------------------------------------------------------------
 
@@ -644,6 +667,10 @@ class Ask:
             calls = ()
 
 
+def _first(names: Sequence[Any]) -> str:
+    return ", ".join(map(str, names[:3])) or "no player"
+
+
 def _by_code(decision: Any, question: Question, why: str = "", **more: Any) -> Answer:
     """Return the record of a decision that no call says by itself."""
     return Answer(
@@ -708,6 +735,13 @@ async def from_outside(
         raise
     record(result=result)
     return result
+
+
+def _stays(value: Any) -> bool:
+    """Return True if JSON gives a value back as it is, as far as that is quickly seen."""
+    if type(value) is str:
+        return value.isascii()
+    return type(value) in _SCALARS and (value is None or -1e300 < value < 1e300)
 
 
 def _json_ready(what: str, value: Any) -> Any:
@@ -846,7 +880,8 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
             form = "(lowest, highest) of a number, or a list of values for a field that holds one"
             raise ConfigError(f"limits of {name} for {player} are {given!r:.60}; give {form}")
         else:
-            choices[name] = tuple(map(_plain, given))
+            as_it_is = _SCALARS.issuperset(map(type, given))
+            choices[name] = tuple(given if as_it_is else map(_plain, given))
     return _Allowed(choices, ranges, wording)
 
 
@@ -856,7 +891,7 @@ def _is_number(value: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     """Return an enumeration's value, and a number of numpy's as one of Python's."""
-    if type(value) in (int, float, str):  # most are; asking what is a Real takes long
+    if type(value) in _SCALARS:  # most are; asking what is a Real takes long
         return value
     if isinstance(value, Enum):
         return value.value

@@ -255,12 +255,11 @@ class Run(Generic[StateT]):
         Raises:
             PromptError: there is no prompt of that name.
         """
-        if isinstance(source, str):
+        if isinstance(source, str) and (source, None) not in self._sources:
             # A recorded run keeps the prompts that it had, whatever the package's files say today.
-            for place, prompt in self._prompts.items():
-                if place.partition("#")[0] == source:
-                    return prompt
-            source = Prompt.load(source)
+            kept = [it for place, it in self._prompts.items() if place.partition("#")[0] == source]
+            found = (kept[0], False) if kept else prompt_for(self, Prompt.load(source), None)
+            self._sources[source, None] = found
         return cast("Prompt", prompt_for(self, source, None)[0])
 
     # --- what a class may do differently -----------------------------------------------------
@@ -952,8 +951,8 @@ async def _next_turn(run: Run) -> Turn:
     # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
     # this turn's log and recorder in the context variable that ``scoped`` sets.
     session.memory = kept = {**session.memory}  # for the next try, should this one fail
-    memory = cache(partial(Known, answers=kept))
-    with scoped(recorder=session.recorder, memory=memory, log=log):
+    known = Known(answers=kept)
+    with scoped(recorder=session.recorder, memory=lambda: known, log=log):
         try:
             after = await run.turn(before.state, ask)
         except Exception:

@@ -38,7 +38,7 @@ from llmsim_lab.llm._extract import allowed_words
 from llmsim_lab.llm._scope import caller, scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._registry import file_of
-from llmsim_lab.run._state import COMMON_COLUMNS
+from llmsim_lab.run._state import COMMON_COLUMNS, SCALARS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
 from llmsim_lab.tape._recorder import Known
 from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, reply_schema
@@ -57,7 +57,6 @@ _MOST_VALUES = 101
 _MOST_PROMPTS = 64
 _NUMBERS = ("integer", "number")
 """The types that a JSON schema has for numbers."""
-_SCALARS = frozenset((str, int, float, bool, type(None)))
 _GIVEN = ("name", "state", "run", "turn", "turns")
 """What every prompt may use without being given it."""
 
@@ -393,16 +392,16 @@ class Ask:
             ConfigError: the turn is over, nothing is noted, every frame has a column of that name,
                 or a value is not ready for JSON.
         """
-        called = f"ask.note({player or columns!r:.80})"
         if self._over:
-            raise ConfigError(f"{called}: turn {self.turn} is over")
+            raise ConfigError(f"{_noting(player, columns)}: turn {self.turn} is over")
         if not isinstance(player, str) or not isinstance(text, str) or not (text or columns):
-            raise ConfigError(f"{called} notes nothing: ask.note('Ann', text='...', accepted=True)")
+            way_out = "ask.note('Ann', text='...', accepted=True)"
+            raise ConfigError(f"{_noting(player, columns)} notes nothing: {way_out}")
         if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS).intersection(columns):
             what = f"ask.note({min(taken)}=...): every frame has a column of that name"
             raise ConfigError(f"{what}; note it under another name")
         if not all(map(_stays, (*columns, *columns.values()))):
-            columns = _json_ready(called, columns)
+            columns = _json_ready(_noting(player, columns), columns)
         if text:
             self._story.append(whole_text(text))
         (self._became.setdefault(player, {}) if player else self._noted).update(columns)
@@ -430,11 +429,8 @@ class Ask:
         """Raise ConfigError for a question that was asked without waiting for the answer."""
         # A question begins when it is awaited, as everywhere in Python: one without an await would
         # never be asked, without a word.
-        left = [
-            it
-            for it in self._open
-            if it[1].cr_frame and inspect.getcoroutinestate(it[1]) == inspect.CORO_CREATED
-        ]
+        open_ = [it for it in self._open if it[1].cr_frame]  # the others came to their end
+        left = [it for it in open_ if inspect.getcoroutinestate(it[1]) == inspect.CORO_CREATED]
         for _, asking in left:
             asking.close()  # else Python warns of it as well
         if left:
@@ -452,8 +448,8 @@ class Ask:
         self._over = True
         for names, asking in self._open:
             if asking.cr_frame:
-                whom = _first(names)
-                what = f"turn {self.turn} is over, and what it asked {whom} is still under way"
+                asked = f"what it asked {_first(names)} is still under way"
+                what = f"turn {self.turn} is over, and {asked}"
                 raise ConfigError(f"{what}: await every question in the turn that asks it")
         # Rules that await something finish in any order.
         self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
@@ -541,16 +537,14 @@ class Ask:
             if name in _GIVEN:
                 taken = f"{name!r} has a value in every prompt already ({', '.join(_GIVEN)})"
                 raise ConfigError(f"{taken}; call yours something else")
-            # Of Python's own, as a dict's ``get``, none is async, and inspect takes long to see it.
-            if (
-                callable(value)
-                and not isinstance(value, BuiltinFunctionType)
-                and inspect.iscoroutinefunction(value)
-            ):
+            if type(value) is BuiltinFunctionType:  # as a dict's ``get``: none of these is async
+                continue
+            if callable(value) and inspect.iscoroutinefunction(value):
                 what = f"{name}={value!r:.60} is async, and a question does not wait for it"
                 way_out = f"await it before, and give what came: {name}=lambda name: found[name]"
                 raise ConfigError(f"{what}; {way_out}")
-        batch.fill, batch.component = self._filling(batch, whom), batch.by or batch.tag or "player"
+        batch.component = batch.by or batch.tag or "player"
+        batch.fill = batch.prompt if callable(batch.prompt) else self._filling(batch, whom)
 
     def _filling(self, batch: _Batch, whom: str) -> Callable[[str], Any]:
         """Return what fills the prompt for a player; what all share is filled in once.
@@ -558,10 +552,7 @@ class Ask:
         A rule needs no prompt; yet what is wrong with it is said to it too, and a study finds the
         prompts of a world by a turn of chance.
         """
-        source = batch.prompt
-        if callable(source):
-            return source
-        prompt, edited = prompt_for(self._run, source, batch.reply)
+        prompt, edited = prompt_for(self._run, batch.prompt, batch.reply)
         config = self._run.config
         given = (str, self._state, config, self.turn, config.turns)
         known = {**dict(zip(_GIVEN, given, strict=True)), **batch.values}
@@ -737,11 +728,15 @@ async def from_outside(
     return result
 
 
+def _noting(player: Any, columns: Mapping[str, Any]) -> str:
+    return f"ask.note({player or columns!r:.80})"
+
+
 def _stays(value: Any) -> bool:
     """Return True if JSON gives a value back as it is, as far as that is quickly seen."""
     if type(value) is str:
         return value.isascii()
-    return type(value) in _SCALARS and (value is None or -1e300 < value < 1e300)
+    return value is None or (type(value) in SCALARS and -1e300 < value < 1e300)
 
 
 def _json_ready(what: str, value: Any) -> Any:
@@ -863,7 +858,12 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
     fields = _fields_of(reply)
     choices: dict[str, tuple[Any, ...]] = {}
     ranges: dict[str, tuple[float, float]] = {}
-    wording = {name: it for name, it in limits.items() if isinstance(it, Mapping)}
+    # Asked of lists first, since what is a Mapping takes long to see.
+    wording = {
+        name: it
+        for name, it in limits.items()
+        if not isinstance(it, list) and isinstance(it, Mapping)
+    }
     for name, given in limits.items():
         if name not in fields:
             what = f"limits name {name!r}{closest(name, fields)}, which {reply.__name__} lacks"
@@ -871,7 +871,7 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
         schema = fields[name]
         kind = schema.get("type")
         is_range = isinstance(given, tuple) and len(given) == 2 and all(map(_is_number, given))
-        listed = isinstance(given, tuple | list | Mapping) and given
+        listed = isinstance(given, (tuple, list, Mapping)) and given
         if is_range and "enum" in schema:
             given, is_range = [it for it in schema["enum"] if given[0] <= it <= given[1]], False
         if is_range and kind in _NUMBERS:
@@ -880,7 +880,7 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
             form = "(lowest, highest) of a number, or a list of values for a field that holds one"
             raise ConfigError(f"limits of {name} for {player} are {given!r:.60}; give {form}")
         else:
-            as_it_is = _SCALARS.issuperset(map(type, given))
+            as_it_is = SCALARS.issuperset(map(type, given))
             choices[name] = tuple(given if as_it_is else map(_plain, given))
     return _Allowed(choices, ranges, wording)
 
@@ -891,7 +891,7 @@ def _is_number(value: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     """Return an enumeration's value, and a number of numpy's as one of Python's."""
-    if type(value) in _SCALARS:  # most are; asking what is a Real takes long
+    if type(value) in SCALARS:  # most are; asking what is a Real takes long
         return value
     if isinstance(value, Enum):
         return value.value

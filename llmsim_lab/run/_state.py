@@ -89,7 +89,7 @@ class State(BaseModel):
         """
         columns = {}
         for name, (path, value) in values_in(self).items():
-            if isinstance(value, int | float) or (len(path) == 1 and isinstance(value, str)):
+            if isinstance(value, (int, float)) or (len(path) == 1 and isinstance(value, str)):
                 columns[name] = value
         return columns
 
@@ -103,7 +103,8 @@ class State(BaseModel):
         raise ConfigError(f"a state is never changed in place; {way_out}")
 
 
-_PLAIN = frozenset((int, float, bool, type(None), FrozenDict, FrozenList))
+SCALARS = frozenset((str, int, float, bool, type(None)))
+_PLAIN = SCALARS - {str} | {FrozenDict, FrozenList}
 
 
 def _frozen(value: Any, where: str) -> Any:
@@ -195,7 +196,7 @@ def values_in(state: State) -> dict[str, tuple[tuple[str, ...], Any]]:
                 both = f"two values of the state are called {name}: {found[name][0]} and {path}"
                 raise ConfigError(f"{both}; take the dot out of one of the names")
             found[name] = path, value
-            if isinstance(value, BaseModel | Mapping):
+            if type(value) not in SCALARS and isinstance(value, BaseModel | Mapping):
                 walk(value, path)
 
     walk(state, ())

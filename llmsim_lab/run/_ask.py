@@ -8,7 +8,6 @@ on the tape. A rule's is computed again in a replay.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 import re
@@ -17,11 +16,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache, partial
-from inspect import isawaitable
+from inspect import CORO_CREATED, getcoroutinestate, isawaitable, iscoroutinefunction
 from numbers import Integral, Real
 from pathlib import Path
 from random import Random
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType as BuiltIn
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import ValidationError
@@ -131,10 +130,8 @@ class Question:
     @property
     def values(self) -> Mapping[str, Any]:
         """What the prompt was given besides; of functions of the name, what they return."""
-        return {
-            name: each(self.player) if callable(each) else each
-            for name, each in self._batch.values.items()
-        }
+        values = self._batch.values.items()
+        return {name: it(self.player) if callable(it) else it for name, it in values}
 
     @property
     def limits(self) -> Mapping[str, tuple[float, float] | list[Any]]:
@@ -249,8 +246,7 @@ class Ask:
     """
 
     def __init__(self, run: Any, state: Any, turn: int) -> None:
-        self._run = run
-        self._state = state
+        self._run, self._state = run, state
         self.turn = turn
         """The number of the turn being played."""
         self._asked: set[tuple[Any, ...]] = set()
@@ -429,8 +425,9 @@ class Ask:
         """Raise ConfigError for a question that was asked without waiting for the answer."""
         # A question begins when it is awaited, as everywhere in Python: one without an await would
         # never be asked, without a word.
-        open_ = [it for it in self._open if it[1].cr_frame]  # the others came to their end
-        left = [it for it in open_ if inspect.getcoroutinestate(it[1]) == inspect.CORO_CREATED]
+        # One without a frame has come to its end.
+        under_way = (it for it in self._open if it[1].cr_frame)
+        left = [it for it in under_way if getcoroutinestate(it[1]) == CORO_CREATED]
         for _, asking in left:
             asking.close()  # else Python warns of it as well
         if left:
@@ -448,8 +445,8 @@ class Ask:
         self._over = True
         for names, asking in self._open:
             if asking.cr_frame:
-                asked = f"what it asked {_first(names)} is still under way"
-                what = f"turn {self.turn} is over, and {asked}"
+                whom = _first(names)
+                what = f"turn {self.turn} is over, and what it asked {whom} is still under way"
                 raise ConfigError(f"{what}: await every question in the turn that asks it")
         # Rules that await something finish in any order.
         self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
@@ -537,9 +534,8 @@ class Ask:
             if name in _GIVEN:
                 taken = f"{name!r} has a value in every prompt already ({', '.join(_GIVEN)})"
                 raise ConfigError(f"{taken}; call yours something else")
-            if type(value) is BuiltinFunctionType:  # as a dict's ``get``: none of these is async
-                continue
-            if callable(value) and inspect.iscoroutinefunction(value):
+            # A dict's ``get`` is built in: of these none is async, which takes long to see.
+            if callable(value) and type(value) is not BuiltIn and iscoroutinefunction(value):
                 what = f"{name}={value!r:.60} is async, and a question does not wait for it"
                 way_out = f"await it before, and give what came: {name}=lambda name: found[name]"
                 raise ConfigError(f"{what}; {way_out}")
@@ -567,17 +563,13 @@ class Ask:
             )
         if isinstance(prompt, str):
             return lambda _: prompt
-        own: dict[str, Any] = {}
-        shared: dict[str, Any] = {}
-        for slot in slots:
-            (own if callable(known[slot]) else shared)[slot] = known[slot]
-        render: Callable[..., str] | None = None
+        own = {slot: known[slot] for slot in slots if callable(known[slot])}
+        shared = {slot: known[slot] for slot in slots if slot not in own}
 
-        def fill(name: str) -> str:
-            nonlocal render
-            if render is None:  # when the first is asked: rules need no text
-                render = prompt.sharing(shared)
-            return render(**{slot: each(name) for slot, each in own.items()})
+        def fill(name: str) -> str:  # the first one; then what all share is filled in
+            render = prompt.sharing(shared)  # not before, since rules need no text
+            batch.fill = lambda name: render(**{slot: each(name) for slot, each in own.items()})
+            return batch.fill(name)
 
         return fill
 
@@ -858,12 +850,7 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
     fields = _fields_of(reply)
     choices: dict[str, tuple[Any, ...]] = {}
     ranges: dict[str, tuple[float, float]] = {}
-    # Asked of lists first, since what is a Mapping takes long to see.
-    wording = {
-        name: it
-        for name, it in limits.items()
-        if not isinstance(it, list) and isinstance(it, Mapping)
-    }
+    wording = {name: it for name, it in limits.items() if isinstance(it, Mapping)}
     for name, given in limits.items():
         if name not in fields:
             what = f"limits name {name!r}{closest(name, fields)}, which {reply.__name__} lacks"
@@ -891,11 +878,9 @@ def _is_number(value: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     """Return an enumeration's value, and a number of numpy's as one of Python's."""
-    if type(value) in SCALARS:  # most are; asking what is a Real takes long
-        return value
     if isinstance(value, Enum):
         return value.value
-    if not _is_number(value):
+    if type(value) in SCALARS or not isinstance(value, Real):  # this last, as it takes long
         return value
     return int(value) if isinstance(value, Integral) else float(value)
 

@@ -128,8 +128,7 @@ class Parameter:
     """A parameter as an attribute of a run: what its configuration says; it cannot be set."""
 
     def __init__(self, name: str, default: Any) -> None:
-        self.name = name
-        self.default = default
+        self.name, self.default = name, default
 
     def __get__(self, run: Any, owner: type) -> Any:
         if run is not None:  # kept there, where the next look finds it without this function

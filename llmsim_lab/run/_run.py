@@ -403,8 +403,7 @@ class Run(Generic[StateT]):
     @property
     def series(self) -> Sequence[Series]:
         """The columns of ``to_frame()`` that can be charted, the most telling first."""
-        names = (name for turn in self.turns for name in own_numbers(turn.columns()))
-        return plain_series(names)
+        return plain_series(name for turn in self.turns for name in own_numbers(turn.columns()))
 
     @property
     def last_planned(self) -> int:
@@ -681,8 +680,7 @@ class Run(Generic[StateT]):
             given: as for ``replay``.
         """
         tape = _reading(tape)
-        loaded: Self = _load(tape, tape.run(run), None, given, cls)
-        return loaded
+        return cast("Self", _load(tape, tape.run(run), None, given, cls))
 
     @classmethod
     def resume(
@@ -749,8 +747,7 @@ class Run(Generic[StateT]):
             # Else a server that keeps to its seeds would give the same answers: not a sample.
             used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
             simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
-        again: Self = record(simulation, tape, verb="rerun", parent=info.id)
-        return again
+        return cast("Self", record(simulation, tape, verb="rerun", parent=info.id))
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -1035,8 +1032,7 @@ def _what_now(run: Run) -> str:
 
 def _others_given(run: Run) -> dict[str, Any]:
     """Return what a run like this one has to be given again, which no configuration holds."""
-    others = {name: getattr(run, name) for name in own_arguments(type(run))}
-    return {**others, "players": run.players}
+    return {name: getattr(run, name) for name in [*own_arguments(type(run)), "players"]}
 
 
 def _check_world(cls: type[Run]) -> None:
@@ -1237,8 +1233,7 @@ def existing_tape(tape: Tapes) -> Tape:
     if isinstance(tape, Tape):
         return tape
     # Else a tape would be made at a misspelt name, only to be found without a run.
-    there = Tape(tape, read_only=True)
-    return Tape(there.path)
+    return Tape(Tape(tape, read_only=True).path)
 
 
 class NoModel(ScriptedBackend):

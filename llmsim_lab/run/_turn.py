@@ -234,8 +234,7 @@ class Series:
 
 def plain_series(names: Iterable[str]) -> Sequence[Series]:
     """Return columns under their own names, each once, the first dozen of them."""
-    own = list(dict.fromkeys(names))[:_MOST_SERIES]
-    return [Series(column=name, label=name) for name in own]
+    return [Series(column=name, label=name) for name in [*dict.fromkeys(names)][:_MOST_SERIES]]
 
 
 def own_numbers(row: Mapping[str, Any]) -> list[str]:

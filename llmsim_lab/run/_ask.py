@@ -84,7 +84,7 @@ class _Batch:
         limits = self.limits(player) if callable(self.limits) else self.limits
         if not limits:
             return _ALL
-        if not isinstance(limits, Mapping):
+        if type(limits) is not dict and not isinstance(limits, Mapping):
             way_out = "by field, (lowest, highest) or a list: limits={'amount': (0, 5)}"
             what = f"limits of {player} are {limits!r:.80}"
             raise ConfigError(f"{what}; write what is allowed {way_out}")
@@ -425,9 +425,7 @@ class Ask:
         """Raise ConfigError for a question that was asked without waiting for the answer."""
         # A question begins when it is awaited, as everywhere in Python: one without an await would
         # never be asked, without a word.
-        # One without a frame has come to its end.
-        under_way = (it for it in self._open if it[1].cr_frame)
-        left = [it for it in under_way if getcoroutinestate(it[1]) == CORO_CREATED]
+        left = [it for it in self._open if getcoroutinestate(it[1]) == CORO_CREATED]
         for _, asking in left:
             asking.close()  # else Python warns of it as well
         if left:
@@ -441,13 +439,12 @@ class Ask:
         Raises:
             ConfigError: a question was not awaited, or its answer is still to come.
         """
-        self.check_awaited()
+        if left := [names for names, asking in self._open if asking.cr_frame]:
+            self.check_awaited()
+            self._over, whom = True, _first(left[0])
+            what = f"turn {self.turn} is over, and what it asked {whom} is still under way"
+            raise ConfigError(f"{what}: await every question in the turn that asks it")
         self._over = True
-        for names, asking in self._open:
-            if asking.cr_frame:
-                whom = _first(names)
-                what = f"turn {self.turn} is over, and what it asked {whom} is still under way"
-                raise ConfigError(f"{what}: await every question in the turn that asks it")
         # Rules that await something finish in any order.
         self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
         noted = {"noted": self._noted, "became": self._became, "story": tuple(self._story)}
@@ -850,7 +847,8 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
     fields = _fields_of(reply)
     choices: dict[str, tuple[Any, ...]] = {}
     ranges: dict[str, tuple[float, float]] = {}
-    wording = {name: it for name, it in limits.items() if isinstance(it, Mapping)}
+    # A list is seen at once, a Mapping takes long.
+    words = {n: it for n, it in limits.items() if type(it) is not list and isinstance(it, Mapping)}
     for name, given in limits.items():
         if name not in fields:
             what = f"limits name {name!r}{closest(name, fields)}, which {reply.__name__} lacks"
@@ -869,7 +867,7 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
         else:
             as_it_is = SCALARS.issuperset(map(type, given))
             choices[name] = tuple(given if as_it_is else map(_plain, given))
-    return _Allowed(choices, ranges, wording)
+    return _Allowed(choices, ranges, words)
 
 
 def _is_number(value: Any) -> bool:

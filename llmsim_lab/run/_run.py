@@ -627,8 +627,7 @@ class Run(Generic[StateT]):
         edited = {place: wanted.get(prompt.name, prompt) for place, prompt in self.prompts.items()}
         given = {**_others_given(self), "llm_client": client, "prompts": edited}
         planned = [item for item in self.planned if item.turn > at]
-        made: Self = _made(type(self), self.config, self.turns[: at + 1], planned, given)
-        return made
+        return cast("Self", _made(type(self), self.config, self.turns[: at + 1], planned, given))
 
     @classmethod
     def replay(
@@ -1203,8 +1202,7 @@ def _made(
 ) -> AnyRun:
     """Return a run with turns that were played, and of what no configuration holds; on no tape."""
     # Interventions are not planned anew: the turns' records say which were, and which came in.
-    bare = config.model_copy(update={"interventions": ()})
-    made = cls(bare, state=turns[-1].state, **given)
+    made = cls(config.model_copy(update={"interventions": ()}), state=turns[-1].state, **given)
     # With the interventions again, as a manifest has them; with the players that were given.
     made.config = made.config.model_copy(update={"interventions": config.interventions})
     made.turns, made.planned = list(turns), planned
@@ -1215,9 +1213,8 @@ def _code_changes(info: RunInfo, simulation: AnyRun) -> str:
     """Return what of a run's own code is not as it was recorded; empty where nothing is."""
     then, now = as_mapping(info.manifest.get("code")), simulation.code_digests
     changed = [name for name in now if then.get(name, now[name]) != now[name]]
-    if not changed:
-        return ""
-    return f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
+    what = f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
+    return what if changed else ""
 
 
 def _reading(tape: Tapes) -> Tape:

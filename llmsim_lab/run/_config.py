@@ -132,8 +132,7 @@ class Parameter:
 
     def __get__(self, run: Any, owner: type) -> Any:
         if run is not None:  # kept there, where the next look finds it without this function
-            value = run.__dict__[self.name] = getattr(run.config, self.name)
-            return value
+            return run.__dict__.setdefault(self.name, getattr(run.config, self.name))
         if self.default in (..., PydanticUndefined):
             raise AttributeError(f"{owner.__name__}.{self.name} has no default")
         return self.default

@@ -131,8 +131,8 @@ def _frozen(value: Any, where: str) -> Any:
             if not isinstance(key, str):
                 way_out = f"a state's keys are texts, as on the tape: write {str(key)!r:.40}"
                 raise ConfigError(f"{where} has the key {key!r:.40}; {way_out}")
-        items = value.items()  # numbers are as they should be, and there may be many
-        fixed = {k: it if type(it) in _PLAIN else _frozen(it, f"{where}.{k}") for k, it in items}
+        inside = value.items()  # numbers are as they should be, and there may be many
+        fixed = {k: it if type(it) in _PLAIN else _frozen(it, f"{where}.{k}") for k, it in inside}
         return FrozenDict(fixed)
     if isinstance(value, list):
         return FrozenList([_frozen(item, where) for item in value])

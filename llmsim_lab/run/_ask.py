@@ -114,8 +114,7 @@ class Question:
     __slots__ = ("_allowed", "_ask", "_batch", "_decision", "_number", "_rng", "player")
 
     def __init__(self, ask: Ask, batch: _Batch, player: str, number: int) -> None:
-        self._ask, self._batch, self._number = ask, batch, number
-        self.player = player
+        self._ask, self._batch, self.player, self._number = ask, batch, player, number
         self._allowed = batch.allowed(player) if batch.limits else _ALL
         self._decision: Any = None
         self._rng: Random | None = None
@@ -173,7 +172,7 @@ class Question:
             raise ConfigError(f"the prompt to {self.player} is {text!r:.60}; {way}")
         return text
 
-    def put_to(self, client: LLMClient, prompt: str = "") -> Coroutine[Any, Any, Any]:
+    async def put_to(self, client: LLMClient, prompt: str = "") -> Any:
         """Ask a model, as the run asks its own; for a player who prepares the prompt first.
 
         Args:
@@ -183,9 +182,12 @@ class Question:
         Raises:
             LLMFailureException: the model failed to answer.
         """
+        return await self._sent(client, prompt or self.prompt)
+
+    def _sent(self, client: LLMClient, prompt: str) -> Coroutine[Any, Any, Any]:
         allowed = self._allowed
         return client.call_with_retry(
-            prompt=prompt or self.prompt,
+            prompt=prompt,
             response_model=self._batch.reply,
             choices=allowed.choices or None,
             limits=allowed.ranges or None,
@@ -574,7 +576,7 @@ class Ask:
 
     async def _put(self, client: LLMClient, question: Question, text: str) -> None:
         try:
-            question._decision = await question.put_to(client, text)
+            question._decision = await question._sent(client, text)
         except LLMFailureException as failure:
             self._stand_in(failure, question)
 

@@ -607,11 +607,10 @@ class Run(Generic[StateT]):
         said = self.config.players.items()
         words = {it: word for it, word in said if it in kept and it not in others}
         config = self.config.model_copy(update={"players": words})
-        client = _live_client(self, llm_client)
         given = {**_others_given(self), "players": {**kept, **others}}
         done = [item for turn in self.turns[1:] for item in turn.interventions]
         planned = [*done, *(it for it in self.planned if it.turn > self.turn_number)]
-        given |= {"llm_client": client, "prompts": self.prompts}
+        given |= {"llm_client": _live_client(self, llm_client), "prompts": self.prompts}
         new: Self = _made(type(self), config, self.turns[:1], planned, given)
         return new if tape is None else record(new, tape)
 

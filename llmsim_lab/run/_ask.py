@@ -8,7 +8,6 @@ on the tape. A rule's is computed again in a replay.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 import re
@@ -16,11 +15,12 @@ import textwrap
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cache, lru_cache, partial
-from inspect import isawaitable
+from functools import lru_cache, partial
+from inspect import CORO_CREATED, getcoroutinestate, isawaitable, iscoroutinefunction
 from numbers import Integral, Real
 from pathlib import Path
 from random import Random
+from types import BuiltinFunctionType as BuiltIn
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import ValidationError
@@ -37,7 +37,7 @@ from llmsim_lab.llm._extract import allowed_words
 from llmsim_lab.llm._scope import caller, scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._registry import file_of
-from llmsim_lab.run._state import COMMON_COLUMNS
+from llmsim_lab.run._state import COMMON_COLUMNS, SCALARS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
 from llmsim_lab.tape._recorder import Known
 from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, reply_schema
@@ -79,10 +79,12 @@ class _Batch:
 
     def allowed(self, player: str) -> _Allowed:
         """Return what a player may answer; equal limits are worked out once."""
-        limits = (self.limits(player) if callable(self.limits) else self.limits) or {}
+        if not callable(self.limits) and self.known:
+            return self.known["those of all"]
+        limits = self.limits(player) if callable(self.limits) else self.limits
         if not limits:
             return _ALL
-        if not isinstance(limits, Mapping):
+        if type(limits) is not dict and not isinstance(limits, Mapping):
             way_out = "by field, (lowest, highest) or a list: limits={'amount': (0, 5)}"
             what = f"limits of {player} are {limits!r:.80}"
             raise ConfigError(f"{what}; write what is allowed {way_out}")
@@ -112,9 +114,8 @@ class Question:
     __slots__ = ("_allowed", "_ask", "_batch", "_decision", "_number", "_rng", "player")
 
     def __init__(self, ask: Ask, batch: _Batch, player: str, number: int) -> None:
-        self._ask, self._batch, self._number = ask, batch, number
-        self.player = player
-        self._allowed = batch.allowed(player)
+        self._ask, self._batch, self.player, self._number = ask, batch, player, number
+        self._allowed = batch.allowed(player) if batch.limits else _ALL
         self._decision: Any = None
         self._rng: Random | None = None
 
@@ -128,10 +129,8 @@ class Question:
     @property
     def values(self) -> Mapping[str, Any]:
         """What the prompt was given besides; of functions of the name, what they return."""
-        return {
-            name: each(self.player) if callable(each) else each
-            for name, each in self._batch.values.items()
-        }
+        values = self._batch.values.items()
+        return {name: it(self.player) if callable(it) else it for name, it in values}
 
     @property
     def limits(self) -> Mapping[str, tuple[float, float] | list[Any]]:
@@ -183,9 +182,12 @@ class Question:
         Raises:
             LLMFailureException: the model failed to answer.
         """
+        return await self._sent(client, prompt or self.prompt)
+
+    def _sent(self, client: LLMClient, prompt: str) -> Coroutine[Any, Any, Any]:
         allowed = self._allowed
-        return await client.call_with_retry(
-            prompt=prompt or self.prompt,
+        return client.call_with_retry(
+            prompt=prompt,
             response_model=self._batch.reply,
             choices=allowed.choices or None,
             limits=allowed.ranges or None,
@@ -246,8 +248,7 @@ class Ask:
     """
 
     def __init__(self, run: Any, state: Any, turn: int) -> None:
-        self._run = run
-        self._state = state
+        self._run, self._state = run, state
         self.turn = turn
         """The number of the turn being played."""
         self._asked: set[tuple[Any, ...]] = set()
@@ -257,7 +258,7 @@ class Ask:
         self._noted: dict[str, Any] = {}
         self._became: dict[str, dict[str, Any]] = {}
         self._story: list[str] = []
-        self._open: list[tuple[str, Coroutine[Any, Any, Any]]] = []
+        self._open: list[tuple[Sequence[Any], Any]] = []
         self._over = False
 
     def __call__(
@@ -373,7 +374,7 @@ class Ask:
         if self._over:
             raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
         asking = from_outside(what, key, work, once=once, otherwise=otherwise)
-        self._open.append((what, asking))
+        self._open.append(([what], asking))
         return asking
 
     def note(self, player: str = "", /, *, text: str = "", **columns: Any) -> None:
@@ -389,18 +390,19 @@ class Ask:
             ConfigError: the turn is over, nothing is noted, every frame has a column of that name,
                 or a value is not ready for JSON.
         """
-        called = f"ask.note({player or columns!r:.80})"
         if self._over:
-            raise ConfigError(f"{called}: turn {self.turn} is over")
+            raise ConfigError(f"{_noting(player, columns)}: turn {self.turn} is over")
         if not isinstance(player, str) or not isinstance(text, str) or not (text or columns):
-            raise ConfigError(f"{called} notes nothing: ask.note('Ann', text='...', accepted=True)")
+            way_out = "ask.note('Ann', text='...', accepted=True)"
+            raise ConfigError(f"{_noting(player, columns)} notes nothing: {way_out}")
         if taken := (DECISION_COLUMNS if player else COMMON_COLUMNS).intersection(columns):
             what = f"ask.note({min(taken)}=...): every frame has a column of that name"
             raise ConfigError(f"{what}; note it under another name")
-        kept = _json_ready(called, columns) if columns else {}
+        if not all(map(_stays, (*columns, *columns.values()))):
+            columns = _json_ready(_noting(player, columns), columns)
         if text:
             self._story.append(whole_text(text))
-        (self._became.setdefault(player, {}) if player else self._noted).update(kept)
+        (self._became.setdefault(player, {}) if player else self._noted).update(columns)
 
     @property
     def rng(self) -> Random:
@@ -425,11 +427,11 @@ class Ask:
         """Raise ConfigError for a question that was asked without waiting for the answer."""
         # A question begins when it is awaited, as everywhere in Python: one without an await would
         # never be asked, without a word.
-        left = [it for it in self._open if inspect.getcoroutinestate(it[1]) == inspect.CORO_CREATED]
+        left = [it for it in self._open if getcoroutinestate(it[1]) == CORO_CREATED]
         for _, asking in left:
             asking.close()  # else Python warns of it as well
         if left:
-            what = f"{type(self._run).__name__}.turn asked {left[0][0]}"
+            what = f"{type(self._run).__name__}.turn asked {_first(left[0][0])}"
             way_out = "write await before it: gift = await ask(...), gifts = await ask.each(...)"
             raise ConfigError(f"{what} and did not wait for the answer; {way_out}")
 
@@ -439,12 +441,12 @@ class Ask:
         Raises:
             ConfigError: a question was not awaited, or its answer is still to come.
         """
-        self.check_awaited()
+        if left := [names for names, asking in self._open if asking.cr_frame]:
+            self.check_awaited()
+            self._over, whom = True, _first(left[0])
+            what = f"turn {self.turn} is over, and what it asked {whom} is still under way"
+            raise ConfigError(f"{what}: await every question in the turn that asks it")
         self._over = True
-        for whom, asking in self._open:
-            if inspect.getcoroutinestate(asking) != inspect.CORO_CLOSED:
-                what = f"turn {self.turn} is over, and what it asked {whom} is still under way"
-                raise ConfigError(f"{what}: await every question in the turn that asks it")
         # Rules that await something finish in any order.
         self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
         noted = {"noted": self._noted, "became": self._became, "story": tuple(self._story)}
@@ -466,7 +468,7 @@ class Ask:
                 self._places[key] = (task, asked + 1)
             numbers.append(asked + 1 if first is task else 0)
         asking = self._all(batch, names, numbers, alone)
-        self._open.append((", ".join(map(str, names[:3])) or "no player", asking))
+        self._open.append((names, asking))
         return asking
 
     async def _all(
@@ -477,8 +479,10 @@ class Ask:
         work: list[Callable[[], Coroutine[Any, Any, None]]] = []
         measured: dict[Any, list[Question]] = {}
         questions = list(map(partial(Question, self, batch), names, numbers))
+        who: Any = None
         for question in questions:
-            who = self._run.seat(question.player, by=batch.by, tag=batch.tag)
+            if who is None or not batch.by:  # which answers all of them
+                who = self._run.seat(question.player, by=batch.by, tag=batch.tag)
             # Not by its class: a client that wraps another would be a player who answers by chance.
             if not hasattr(who, "call_with_retry"):
                 answer = who(question) if callable(who) else _random_reply(question)
@@ -529,11 +533,13 @@ class Ask:
             if name in _GIVEN:
                 taken = f"{name!r} has a value in every prompt already ({', '.join(_GIVEN)})"
                 raise ConfigError(f"{taken}; call yours something else")
-            if callable(value) and inspect.iscoroutinefunction(value):
+            # A dict's ``get`` is built in: of these none is async, which takes long to see.
+            if callable(value) and type(value) is not BuiltIn and iscoroutinefunction(value):
                 what = f"{name}={value!r:.60} is async, and a question does not wait for it"
                 way_out = f"await it before, and give what came: {name}=lambda name: found[name]"
                 raise ConfigError(f"{what}; {way_out}")
-        batch.fill, batch.component = self._filling(batch, whom), batch.by or batch.tag or "player"
+        batch.component = batch.by or batch.tag or "player"
+        batch.fill = batch.prompt if callable(batch.prompt) else self._filling(batch, whom)
 
     def _filling(self, batch: _Batch, whom: str) -> Callable[[str], Any]:
         """Return what fills the prompt for a player; what all share is filled in once.
@@ -541,10 +547,7 @@ class Ask:
         A rule needs no prompt; yet what is wrong with it is said to it too, and a study finds the
         prompts of a world by a turn of chance.
         """
-        source = batch.prompt
-        if callable(source):
-            return source
-        prompt, edited = prompt_for(self._run, source, batch.reply)
+        prompt, edited = prompt_for(self._run, batch.prompt, batch.reply)
         config = self._run.config
         given = (str, self._state, config, self.turn, config.turns)
         known = {**dict(zip(_GIVEN, given, strict=True)), **batch.values}
@@ -559,19 +562,21 @@ class Ask:
             )
         if isinstance(prompt, str):
             return lambda _: prompt
-        own: dict[str, Any] = {}
-        shared: dict[str, Any] = {}
-        for slot in slots:
-            (own if callable(known[slot]) else shared)[slot] = known[slot]
-        # Filled when the first is asked: rules need no text.
-        sharing = cache(partial(prompt.sharing, shared))
-        return lambda name: sharing()(**{slot: each(name) for slot, each in own.items()})
+        own = {slot: known[slot] for slot in slots if callable(known[slot])}
+        shared = {slot: known[slot] for slot in slots if slot not in own}
+
+        def fill(name: str) -> str:  # the first one; then what all share is filled in
+            render = prompt.sharing(shared)  # not before, since rules need no text
+            batch.fill = lambda name: render(**{slot: each(name) for slot, each in own.items()})
+            return batch.fill(name)
+
+        return fill
 
     # --- who answers -------------------------------------------------------------------------
 
     async def _put(self, client: LLMClient, question: Question, text: str) -> None:
         try:
-            question._decision = await question.put_to(client, text)
+            question._decision = await question._sent(client, text)
         except LLMFailureException as failure:
             self._stand_in(failure, question)
 
@@ -644,6 +649,10 @@ class Ask:
             calls = ()
 
 
+def _first(names: Sequence[Any]) -> str:
+    return ", ".join(map(str, names[:3])) or "no player"
+
+
 def _by_code(decision: Any, question: Question, why: str = "", **more: Any) -> Answer:
     """Return the record of a decision that no call says by itself."""
     return Answer(
@@ -708,6 +717,17 @@ async def from_outside(
         raise
     record(result=result)
     return result
+
+
+def _noting(player: Any, columns: Mapping[str, Any]) -> str:
+    return f"ask.note({player or columns!r:.80})"
+
+
+def _stays(value: Any) -> bool:
+    """Return True if JSON gives a value back as it is, as far as that is quickly seen."""
+    if type(value) is str:
+        return value.isascii()
+    return value is None or (type(value) in SCALARS and -1e300 < value < 1e300)
 
 
 def _json_ready(what: str, value: Any) -> Any:
@@ -829,7 +849,8 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
     fields = _fields_of(reply)
     choices: dict[str, tuple[Any, ...]] = {}
     ranges: dict[str, tuple[float, float]] = {}
-    wording = {name: it for name, it in limits.items() if isinstance(it, Mapping)}
+    # A list is seen at once, a Mapping takes long.
+    words = {n: it for n, it in limits.items() if type(it) is not list and isinstance(it, Mapping)}
     for name, given in limits.items():
         if name not in fields:
             what = f"limits name {name!r}{closest(name, fields)}, which {reply.__name__} lacks"
@@ -837,7 +858,7 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
         schema = fields[name]
         kind = schema.get("type")
         is_range = isinstance(given, tuple) and len(given) == 2 and all(map(_is_number, given))
-        listed = isinstance(given, tuple | list | Mapping) and given
+        listed = isinstance(given, (tuple, list, Mapping)) and given
         if is_range and "enum" in schema:
             given, is_range = [it for it in schema["enum"] if given[0] <= it <= given[1]], False
         if is_range and kind in _NUMBERS:
@@ -846,8 +867,9 @@ def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
             form = "(lowest, highest) of a number, or a list of values for a field that holds one"
             raise ConfigError(f"limits of {name} for {player} are {given!r:.60}; give {form}")
         else:
-            choices[name] = tuple(map(_plain, given))
-    return _Allowed(choices, ranges, wording)
+            as_it_is = SCALARS.issuperset(map(type, given))
+            choices[name] = tuple(given if as_it_is else map(_plain, given))
+    return _Allowed(choices, ranges, words)
 
 
 def _is_number(value: Any) -> bool:
@@ -856,11 +878,9 @@ def _is_number(value: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     """Return an enumeration's value, and a number of numpy's as one of Python's."""
-    if type(value) in (int, float, str):  # most are; asking what is a Real takes long
-        return value
     if isinstance(value, Enum):
         return value.value
-    if not _is_number(value):
+    if type(value) in SCALARS or not isinstance(value, Real):  # this last, as it takes long
         return value
     return int(value) if isinstance(value, Integral) else float(value)
 

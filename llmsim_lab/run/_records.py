@@ -155,8 +155,7 @@ def planned_in(records: Sequence[Mapping[str, Any]]) -> list[StateChange]:
     """
     played = []
     for record, after in pairwise(records):
-        items = interventions_of(record, "planned")
-        played += [item for item in items if item.turn == after["turn"]]
+        played += [it for it in interventions_of(record, "planned") if it.turn == after["turn"]]
     return played + interventions_of(records[-1], "planned")
 
 

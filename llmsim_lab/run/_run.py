@@ -96,6 +96,8 @@ AnyRun = Any
 Given = Mapping[str, Any]
 """What a constructor takes by keyword."""
 
+_HELD = WorldConfig.model_fields.keys() - {"name", "seed"}
+"""Of every run's configuration, what is not one of its parameters: it has attributes so called."""
 _SET_IN_A_TURN = ("turns", "planned", "unrecorded", "llm_client")
 """What others may set of a run while it plays a turn."""
 _CLIENT_SETTINGS = ("model", *PATIENCE)
@@ -201,16 +203,18 @@ class Run(Generic[StateT]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         # A turn that remembers something outside the state would come out otherwise in a resume.
-        if (
-            self.__dict__.get("_stepping")
-            and name not in _SET_IN_A_TURN
-            and not name.startswith("_")
-            and not isinstance(getattr(type(self), name, None), Parameter)
-        ):
+        if self.__dict__.get("_stepping") and name not in _SET_IN_A_TURN and name[:1] != "_":
             what = f"{type(self).__name__}.turn sets self.{name}, which is on no tape"
             way_out = f"make it a field of the state: return state.replace({name}=...)"
             raise ConfigError(f"{what}, so that a resumed run would lack it; {way_out}")
+        parameters = () if name[:1] == "_" else type(self).config_type.model_fields.keys() - _HELD
+        if name in parameters:
+            way_out = f"make another run: {type(self).__name__}({name}={value!r:.40})"
+            raise ConfigError(f"{name} is a parameter, which a run keeps to its end; {way_out}")
         super().__setattr__(name, value)
+        if name == "config":
+            for parameter in parameters:  # of another one, as Parameter has kept them
+                self.__dict__.pop(parameter, None)
 
     @classmethod
     def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
@@ -255,12 +259,11 @@ class Run(Generic[StateT]):
         Raises:
             PromptError: there is no prompt of that name.
         """
-        if isinstance(source, str):
+        if isinstance(source, str) and (source, None) not in self._sources:
             # A recorded run keeps the prompts that it had, whatever the package's files say today.
-            for place, prompt in self._prompts.items():
-                if place.partition("#")[0] == source:
-                    return prompt
-            source = Prompt.load(source)
+            kept = [it for place, it in self._prompts.items() if place.partition("#")[0] == source]
+            found = (kept[0], False) if kept else prompt_for(self, Prompt.load(source), None)
+            self._sources[source, None] = found
         return cast("Prompt", prompt_for(self, source, None)[0])
 
     # --- what a class may do differently -----------------------------------------------------
@@ -400,8 +403,7 @@ class Run(Generic[StateT]):
     @property
     def series(self) -> Sequence[Series]:
         """The columns of ``to_frame()`` that can be charted, the most telling first."""
-        names = (name for turn in self.turns for name in own_numbers(turn.columns()))
-        return plain_series(names)
+        return plain_series(name for turn in self.turns for name in own_numbers(turn.columns()))
 
     @property
     def last_planned(self) -> int:
@@ -605,11 +607,10 @@ class Run(Generic[StateT]):
         said = self.config.players.items()
         words = {it: word for it, word in said if it in kept and it not in others}
         config = self.config.model_copy(update={"players": words})
-        client = _live_client(self, llm_client)
         given = {**_others_given(self), "players": {**kept, **others}}
         done = [item for turn in self.turns[1:] for item in turn.interventions]
         planned = [*done, *(it for it in self.planned if it.turn > self.turn_number)]
-        given |= {"llm_client": client, "prompts": self.prompts}
+        given |= {"llm_client": _live_client(self, llm_client), "prompts": self.prompts}
         new: Self = _made(type(self), config, self.turns[:1], planned, given)
         return new if tape is None else record(new, tape)
 
@@ -625,8 +626,7 @@ class Run(Generic[StateT]):
         edited = {place: wanted.get(prompt.name, prompt) for place, prompt in self.prompts.items()}
         given = {**_others_given(self), "llm_client": client, "prompts": edited}
         planned = [item for item in self.planned if item.turn > at]
-        made: Self = _made(type(self), self.config, self.turns[: at + 1], planned, given)
-        return made
+        return cast("Self", _made(type(self), self.config, self.turns[: at + 1], planned, given))
 
     @classmethod
     def replay(
@@ -678,8 +678,7 @@ class Run(Generic[StateT]):
             given: as for ``replay``.
         """
         tape = _reading(tape)
-        loaded: Self = _load(tape, tape.run(run), None, given, cls)
-        return loaded
+        return cast("Self", _load(tape, tape.run(run), None, given, cls))
 
     @classmethod
     def resume(
@@ -746,8 +745,7 @@ class Run(Generic[StateT]):
             # Else a server that keeps to its seeds would give the same answers: not a sample.
             used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
             simulation.config = simulation.config.model_copy(update={"replicate": used + 1})
-        again: Self = record(simulation, tape, verb="rerun", parent=info.id)
-        return again
+        return cast("Self", record(simulation, tape, verb="rerun", parent=info.id))
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -952,8 +950,8 @@ async def _next_turn(run: Run) -> Turn:
     # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
     # this turn's log and recorder in the context variable that ``scoped`` sets.
     session.memory = kept = {**session.memory}  # for the next try, should this one fail
-    memory = cache(partial(Known, answers=kept))
-    with scoped(recorder=session.recorder, memory=memory, log=log):
+    known = Known(answers=kept)
+    with scoped(recorder=session.recorder, memory=lambda: known, log=log):
         try:
             after = await run.turn(before.state, ask)
         except Exception:
@@ -1032,8 +1030,7 @@ def _what_now(run: Run) -> str:
 
 def _others_given(run: Run) -> dict[str, Any]:
     """Return what a run like this one has to be given again, which no configuration holds."""
-    others = {name: getattr(run, name) for name in own_arguments(type(run))}
-    return {**others, "players": run.players}
+    return {name: getattr(run, name) for name in [*own_arguments(type(run)), "players"]}
 
 
 def _check_world(cls: type[Run]) -> None:
@@ -1204,8 +1201,7 @@ def _made(
 ) -> AnyRun:
     """Return a run with turns that were played, and of what no configuration holds; on no tape."""
     # Interventions are not planned anew: the turns' records say which were, and which came in.
-    bare = config.model_copy(update={"interventions": ()})
-    made = cls(bare, state=turns[-1].state, **given)
+    made = cls(config.model_copy(update={"interventions": ()}), state=turns[-1].state, **given)
     # With the interventions again, as a manifest has them; with the players that were given.
     made.config = made.config.model_copy(update={"interventions": config.interventions})
     made.turns, made.planned = list(turns), planned
@@ -1216,9 +1212,8 @@ def _code_changes(info: RunInfo, simulation: AnyRun) -> str:
     """Return what of a run's own code is not as it was recorded; empty where nothing is."""
     then, now = as_mapping(info.manifest.get("code")), simulation.code_digests
     changed = [name for name in now if then.get(name, now[name]) != now[name]]
-    if not changed:
-        return ""
-    return f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
+    what = f"{simulation.kind} has changed since it was recorded: its {', '.join(changed)}"
+    return what if changed else ""
 
 
 def _reading(tape: Tapes) -> Tape:
@@ -1234,8 +1229,7 @@ def existing_tape(tape: Tapes) -> Tape:
     if isinstance(tape, Tape):
         return tape
     # Else a tape would be made at a misspelt name, only to be found without a run.
-    there = Tape(tape, read_only=True)
-    return Tape(there.path)
+    return Tape(Tape(tape, read_only=True).path)
 
 
 class NoModel(ScriptedBackend):

@@ -89,7 +89,7 @@ class State(BaseModel):
         """
         columns = {}
         for name, (path, value) in values_in(self).items():
-            if isinstance(value, int | float) or (len(path) == 1 and isinstance(value, str)):
+            if isinstance(value, (int, float)) or (len(path) == 1 and isinstance(value, str)):
                 columns[name] = value
         return columns
 
@@ -103,7 +103,8 @@ class State(BaseModel):
         raise ConfigError(f"a state is never changed in place; {way_out}")
 
 
-_PLAIN = frozenset((int, float, bool, type(None), FrozenDict, FrozenList))
+SCALARS = frozenset((str, int, float, bool, type(None)))
+_PLAIN = SCALARS - {str} | {FrozenDict, FrozenList}
 
 
 def _frozen(value: Any, where: str) -> Any:
@@ -130,7 +131,9 @@ def _frozen(value: Any, where: str) -> Any:
             if not isinstance(key, str):
                 way_out = f"a state's keys are texts, as on the tape: write {str(key)!r:.40}"
                 raise ConfigError(f"{where} has the key {key!r:.40}; {way_out}")
-        return FrozenDict({key: _frozen(item, f"{where}.{key}") for key, item in value.items()})
+        inside = value.items()  # numbers are as they should be, and there may be many
+        fixed = {k: it if type(it) in _PLAIN else _frozen(it, f"{where}.{k}") for k, it in inside}
+        return FrozenDict(fixed)
     if isinstance(value, list):
         return FrozenList([_frozen(item, where) for item in value])
     way_out = (
@@ -195,7 +198,7 @@ def values_in(state: State) -> dict[str, tuple[tuple[str, ...], Any]]:
                 both = f"two values of the state are called {name}: {found[name][0]} and {path}"
                 raise ConfigError(f"{both}; take the dot out of one of the names")
             found[name] = path, value
-            if isinstance(value, BaseModel | Mapping):
+            if type(value) not in SCALARS and isinstance(value, BaseModel | Mapping):
                 walk(value, path)
 
     walk(state, ())

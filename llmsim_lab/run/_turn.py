@@ -184,7 +184,8 @@ class Turn:
     @property
     def tokens(self) -> int:
         """Prompt and reply tokens of the turn's model calls, as far as reported."""
-        return sum(call.tokens for call in self.calls)
+        replies = [one.reply for call in self.calls for one in call.history if one.reply]
+        return sum([(it.prompt_tokens or 0) + (it.reply_tokens or 0) for it in replies])
 
     def columns(self) -> dict[str, Any]:
         """Return what the turn's row of the frame says: of the state, and what was noted.
@@ -233,8 +234,7 @@ class Series:
 
 def plain_series(names: Iterable[str]) -> Sequence[Series]:
     """Return columns under their own names, each once, the first dozen of them."""
-    own = list(dict.fromkeys(names))[:_MOST_SERIES]
-    return [Series(column=name, label=name) for name in own]
+    return [Series(column=name, label=name) for name in [*dict.fromkeys(names)][:_MOST_SERIES]]
 
 
 def own_numbers(row: Mapping[str, Any]) -> list[str]:

@@ -325,9 +325,14 @@ def fiscal_demand(state: GlobalState, *, rate: float, lower_bound: float) -> flo
     return RudebuschSvensson().real_rate_to_gap * missing
 
 
-@lru_cache(maxsize=64)
-def _grid(first: int, last: int, step: float) -> list[float]:
-    return [round(number * step, 6) for number in range(first, last + 1)]
+@lru_cache(maxsize=64, typed=True)  # typed, since 4 and 4.0 are written differently
+def _offered(lower: float, upper: float, step: float, here: float) -> tuple[float, ...]:
+    """Return the rates on the grid from ``lower`` to ``upper``, and the one in force."""
+    # The grid is that of the steps from 0, not from here: 4.13 is offered 4.25, not 4.38.
+    first, last = ceil(lower / step - _TOLERANCE), floor(upper / step + _TOLERANCE)
+    grid = [round(number * step, 6) for number in range(first, last + 1)]
+    # The current rate may stand between the grid's points: to hold is always offered.
+    return tuple(sorted({*grid, round(here, 6)}))
 
 
 class EngineConfig(Settings):
@@ -369,13 +374,9 @@ class EngineConfig(Settings):
             current: the rate before the action, percent per year. Where something else has put it
                 outside the bounds, the closest bound is used instead.
         """
-        here = self.inside(current)
-        low, high = self.inside(here - self.max_move), self.inside(here + self.max_move)
-        # The grid is that of the steps from 0, not from here: 4.13 is offered 4.25, not 4.38.
-        first = ceil(low / self.rate_step - _TOLERANCE)
-        last = floor(high / self.rate_step + _TOLERANCE)
-        # The current rate may stand between the grid's points: to hold is always offered.
-        return sorted({*_grid(first, last, self.rate_step), round(here, 6)})
+        here, most = self.inside(current), self.max_move
+        low, high = self.inside(here - most), self.inside(here + most)
+        return [*_offered(low, high, self.rate_step, here)]
 
     def problem(self, rate: float, *, current: float) -> str | None:
         """Return what is wrong with a new rate, or None.
@@ -392,7 +393,8 @@ class EngineConfig(Settings):
 
     def inside(self, rate: float) -> float:
         """Return the rate, or the bound that it is beyond."""
-        return min(max(rate, self.lower), self.upper)
+        lower, upper = self.rate_bounds
+        return min(max(rate, lower), upper)
 
 
 class QuadraticLoss(Settings):

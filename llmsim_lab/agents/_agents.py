@@ -14,7 +14,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from pydantic import ConfigDict
@@ -42,7 +41,8 @@ _ECONOMIC_STEMS = (
     "reserve salar sanction saving spend stimul subsid suppl surplus tariff tax trade treasury "
     "unemploy wage welfare"
 )
-_BY_LETTER = groupby(_ECONOMIC_STEMS.split(), itemgetter(0))  # else all are tried at each word
+# By first letters, since else all stems are tried at each word.
+_BY_LETTER = groupby(_ECONOMIC_STEMS.split(), lambda stem: stem[0])
 _ALTERNATIVES = (f"{one}(?:{'|'.join(stem[1:] for stem in those)})" for one, those in _BY_LETTER)
 _ECONOMIC = re.compile(rf"\b(?:{'|'.join(_ALTERNATIVES)})", re.IGNORECASE)
 
@@ -216,11 +216,7 @@ class RateDecision(PolicyDecision):
 
 
 def thin_prompts(
-    prompt: Prompt,
-    economy: GlobalState,
-    *,
-    moves_bp: Sequence[int] | None = None,
-    turn: int = 0,
+    prompt: Prompt, economy: GlobalState, *, moves_bp: Sequence[int] | None = None, turn: int = 0
 ) -> Callable[[str, NationProfile | None], RenderedPrompt]:
     """Return what writes to advisors as the contract has it: four indicators, to two decimals.
 

@@ -326,13 +326,15 @@ def fiscal_demand(state: GlobalState, *, rate: float, lower_bound: float) -> flo
 
 
 @lru_cache(maxsize=64, typed=True)  # typed, since 4 and 4.0 are written differently
-def _offered(lower: float, upper: float, step: float, here: float) -> tuple[float, ...]:
-    """Return the rates on the grid from ``lower`` to ``upper``, and the one in force."""
+def _offered(lower: float, upper: float, most: float, step: float, rate: float) -> list[float]:
+    """Return what ``EngineConfig.choices`` does."""
+    here = min(max(rate, lower), upper)
     # The grid is that of the steps from 0, not from here: 4.13 is offered 4.25, not 4.38.
-    first, last = ceil(lower / step - _TOLERANCE), floor(upper / step + _TOLERANCE)
+    first = ceil(max(here - most, lower) / step - _TOLERANCE)
+    last = floor(min(here + most, upper) / step + _TOLERANCE)
     grid = [round(number * step, 6) for number in range(first, last + 1)]
     # The current rate may stand between the grid's points: to hold is always offered.
-    return tuple(sorted({*grid, round(here, 6)}))
+    return sorted({*grid, round(here, 6)})
 
 
 class EngineConfig(Settings):
@@ -374,9 +376,7 @@ class EngineConfig(Settings):
             current: the rate before the action, percent per year. Where something else has put it
                 outside the bounds, the closest bound is used instead.
         """
-        here, most = self.inside(current), self.max_move
-        low, high = self.inside(here - most), self.inside(here + most)
-        return [*_offered(low, high, self.rate_step, here)]
+        return [*_offered(*self.rate_bounds, self.max_move, self.rate_step, current)]
 
     def problem(self, rate: float, *, current: float) -> str | None:
         """Return what is wrong with a new rate, or None.
@@ -393,8 +393,7 @@ class EngineConfig(Settings):
 
     def inside(self, rate: float) -> float:
         """Return the rate, or the bound that it is beyond."""
-        lower, upper = self.rate_bounds
-        return min(max(rate, lower), upper)
+        return min(max(rate, self.lower), self.upper)
 
 
 class QuadraticLoss(Settings):

@@ -108,10 +108,10 @@ class LLMEngine(Engine):
         Raises:
             LLMFailureException: the model failed.
         """
-        here: GlobalState = question.values["economy"]
-        self.current_state = SimulationState(turn=question.turn - 1, global_state=here)
-        action = Action(agent_name=question.player, action_string=question.values["action"])
-        decision, _ = await self._decide(action, here, question.turn)
+        about, turn = question.values, question.turn
+        self.current_state = SimulationState(turn=turn - 1, global_state=about["economy"])
+        action = Action(agent_name=question.player, action_string=about["action"])
+        decision, _ = await self._decide(action, about["economy"], turn)
         return decision
 
     async def _decide(
@@ -150,7 +150,7 @@ class EconLLMEngine(LLMEngine):
 
     def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
         prompt, turn = Prompt.load("engine_interest_rate"), self.current_state.turn
-        write = update_prompts(prompt, self.config, current_state, turn=turn)
+        write = update_prompts(prompt, self.config, current_state, turn)
         return write(current_state.interest_rate, action.action_string, action.agent_name)
 
     def _apply_state_update(
@@ -195,7 +195,7 @@ def minutes(
 
 
 def update_prompts(
-    prompt: Prompt, limits: EngineConfig, economy: GlobalState, *, turn: int
+    prompt: Prompt, limits: EngineConfig, economy: GlobalState, turn: int
 ) -> Callable[[float, str, str], RenderedPrompt]:
     """Return what writes to the one who judges which rates a quarter's actions lead to.
 
@@ -207,15 +207,10 @@ def update_prompts(
         economy: the quarter.
         turn: the number of the state that is shown.
     """
-    figures = {
-        "lowest_rate": limits.lower,
-        "highest_rate": limits.upper,
-        "max_move": limits.max_move,
-        "rate_step": limits.rate_step,
-        "inflation": economy.inflation,
-        "gdp": economy.gdp_growth,
-    }
-    render = prompt.sharing({name: number(figure) for name, figure in figures.items()})
+    names = ("lowest_rate", "highest_rate", "max_move", "rate_step", "inflation", "gdp")
+    bounds = (*limits.rate_bounds, limits.max_move, limits.rate_step)
+    figures = map(number, (*bounds, economy.inflation, economy.gdp_growth))
+    render = prompt.sharing(dict(zip(names, figures, strict=True)))
     return lambda rate, action, agent: render(
         current_rate=number(rate), action_string=action
     ).sourced(_SOURCES, turn=turn, agent=agent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from math import sqrt
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -26,7 +26,7 @@ from llmsim_lab.agents._agents import (
     rule_proposal,
     thin_prompts,
 )
-from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters, role_of
+from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters, role_of, view_of
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._data import next_quarter, start_quarter
 from llmsim_lab.economy._macro import (
@@ -311,15 +311,13 @@ class Simulation(Run[Economy]):
 
     async def turn(self, state: Economy, ask: Ask) -> Economy:
         """Play a quarter: proposals, verdicts, the rate, and what it does to the economy."""
-        economy = state.global_state
         quarters = [*(turn.state for turn in self.turns[:-1]), state]
         decisions = await self._decided(ask, self._members, quarters)
         actions = {name: made.action for name, made in decisions.items() if made is not _NOTHING}
         accepted = {name: decisions[name] for name in await self._accepted(ask, actions)}
-        rate, became = await self._new_rate(ask, economy, accepted)
+        rate, became = await self._new_rate(ask, state.global_state, accepted)
         scale, turned = self.economy.shock_scale, self.economy.mirrored
-        drawn = shocks_at(ask.turn, seed=self.seed, scale=scale, mirrored=turned)
-        shocks = drawn + state.shock
+        shocks = shocks_at(ask.turn, seed=self.seed, scale=scale, mirrored=turned) + state.shock
         if self.economy.fiscal_backstop:
             low = self.engine.lower
             shocks += Shocks(demand=fiscal_demand(state.actual, rate=rate, lower_bound=low))
@@ -329,8 +327,7 @@ class Simulation(Run[Economy]):
         ask.note(text=f"it led to: {led_to}", actions=len(decisions), accepted=len(accepted))
         for name, made in decisions.items():
             verdict = "accepted" if name in accepted else "REJECTED"
-            text = f"{name} proposed ({verdict}): {made.action}"
-            ask.note(text=text)
+            ask.note(text=f"{name} proposed ({verdict}): {made.action}")
         for name in {**became, **decisions}:  # first those whose actions count
             ask.note(name, **became.get(name, {}), accepted=name in accepted)
         period = next_quarter(state.period) if state.period else None
@@ -357,18 +354,14 @@ class Simulation(Run[Economy]):
         """Return whose actions count."""
         if not self._checked:
             return list(actions)
+        about = self.domain, self.permissive
+        writes = cache(lambda: verdict_prompts(self.prompt("validator_economic"), *about))
 
-        @cache
-        def write() -> Callable[[str, str], RenderedPrompt]:
-            prompt = self.prompt("validator_economic")
-            return verdict_prompts(prompt, self.domain, permissive=self.permissive)
+        def put(name: str) -> RenderedPrompt:
+            return writes()(actions[name], name)
 
         verdicts = await ask.each(
-            actions,
-            ValidationDecision,
-            lambda name: write()(actions[name], name),
-            by="validator",
-            action=actions.get,
+            actions, ValidationDecision, put, by="validator", action=actions.get
         )
         return [name for name, verdict in verdicts.items() if verdict.is_valid]
 
@@ -378,11 +371,8 @@ class Simulation(Run[Economy]):
         """Return the rate that accepted actions lead to, and what became of each."""
         start = rate = economy.interest_rate
         engine, became = self.engine, dict[str, dict[str, Any]]()
-
-        @cache
-        def write() -> Callable[[float, str, str], RenderedPrompt]:
-            prompt = self.prompt("engine_interest_rate")
-            return update_prompts(prompt, engine, economy, turn=ask.turn - 1)
+        about = engine, economy, ask.turn - 1
+        writes = cache(lambda: update_prompts(self.prompt("engine_interest_rate"), *about))
 
         async def rates(here: float, decisions: Mapping[str, Any]) -> dict[str, float]:
             """Return the rate that each decision leads to; the engine judges mere words."""
@@ -394,7 +384,7 @@ class Simulation(Run[Economy]):
             judged = await ask.each(
                 words,
                 StateUpdateDecision,
-                lambda name: write()(here, words[name], name),
+                lambda name: writes()(here, words[name], name),
                 by="engine",
                 # Real data and rules leave more digits than the two that the prompt shows.
                 limits={"new_interest_rate": engine.choices(round(here, 2))},
@@ -449,33 +439,33 @@ class Simulation(Run[Economy]):
     ) -> Callable[[str], RenderedPrompt]:
         """Return what writes to members of the run so far: what their prompts have slots for."""
         moves, turned, at = self.moves_bp, self.economy.mirrored, turn - 1
-        masked = self.masked and not called
+        members, rule, masked = len(self.nations), self.committee.rule, self.masked and not called
         us_from = self.start_at and (self.start_at if turned else states[0].period)
-        shipped = cache(partial(self.prompt, self._shipped))
-        known = cache(partial(known_quarters, states, us_from=us_from, mirrored=turned))
+        writers: dict[str | None, Callable[[str, Nation], RenderedPrompt]] = {}
 
-        @cache  # by prompt: what all read of it is put into words once
-        def thin(prompt: Prompt) -> Callable[[str, Nation], RenderedPrompt]:
-            return thin_prompts(prompt, states[-1].global_state, moves_bp=moves, turn=at)
-
-        def write(name: str) -> RenderedPrompt:
-            nation = self._nations[name]
-            prompt = shipped() if nation.prompt is None else self._prompt_of(name)
-            name = called or name
+        def writer(prompt: Prompt) -> Callable[[str, Nation], RenderedPrompt]:
+            economy = states[-1].global_state
             if "history" not in prompt.slots:
-                return thin(prompt)(name, nation)
-            role = role_of(name, masked=masked, members=len(self.nations), rule=self.committee.rule)
-            shown = briefing(known(), nation, masked=masked)
-            filled = prompt.render(role=role, moves=moves_in_words(moves or ()), **shown)
-            return filled.sourced(SOURCES, agent=name, turn=at)
+                return thin_prompts(prompt, economy, moves_bp=moves, turn=at)
+            known = known_quarters(states, us_from=us_from, mirrored=turned)
+            shown = {"moves": moves_in_words(moves or ()), **briefing(known, masked=masked)}
+            render = prompt.sharing(shown)
+            return lambda name, nation: render(
+                role=role_of(name, masked=masked, members=members, rule=rule),
+                **view_of(nation, economy.inflation),
+            ).sourced(SOURCES, agent=name, turn=at)
 
-        return write
+        def put(name: str) -> RenderedPrompt:
+            nation = self._nations[name]
+            if nation.prompt not in writers:  # what all with one prompt read is written once
+                writers[nation.prompt] = writer(self._prompt_of(name))
+            return writers[nation.prompt](called or name, nation)
+
+        return put
 
     def _prompt_of(self, name: str) -> Prompt:
-        own = self._nations[name].prompt
-        if own is None:
-            return self.prompt(self._shipped)
-        return self.prompt(Prompt.parse(own, name=f"{self._shipped} of {name}"))
+        own, base = self._nations[name].prompt, self._shipped
+        return self.prompt(base if own is None else Prompt.parse(own, name=f"{base} of {name}"))
 
     # --- views --------------------------------------------------------------------------------
 
@@ -572,8 +562,8 @@ def _stated(made: Any, here: float) -> Any:
     """Return the rate that a decision states; None where it has only words."""
     if isinstance(made, EconomicDecision):
         return made.proposed_rate
-    change = made.rate_change_bp
-    return None if change is None else round(here + change / 100, 10)  # without binary dust
+    # Without the dust of binary fractions.
+    return None if made.rate_change_bp is None else round(here + made.rate_change_bp / 100, 10)
 
 
 def _basis_points(rate: float, to: float) -> float:

@@ -39,7 +39,7 @@ _SOURCES = {
 
 
 def verdict_prompts(
-    prompt: Prompt, domain: str, *, permissive: bool
+    prompt: Prompt, domain: str, permissive: bool
 ) -> Callable[[str, str], RenderedPrompt]:
     """Return what writes to the one who judges whether actions belong to a domain.
 
@@ -147,6 +147,5 @@ class EconLLMValidator(LLMValidator):
     """
 
     def _construct_validation_prompt(self, action: Action) -> str:
-        prompt = Prompt.load("validator_economic")
-        write = verdict_prompts(prompt, self.domain, permissive=self.permissive)
+        write = verdict_prompts(Prompt.load("validator_economic"), self.domain, self.permissive)
         return write(action.action_string, action.agent_name)

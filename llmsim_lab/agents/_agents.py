@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from pydantic import ConfigDict
@@ -40,7 +41,10 @@ _ECONOMIC_STEMS = (
     "reserve salar sanction saving spend stimul subsid suppl surplus tariff tax trade treasury "
     "unemploy wage welfare"
 )
-_ECONOMIC = re.compile(rf"\b(?:{'|'.join(_ECONOMIC_STEMS.split())})", re.IGNORECASE)
+# By first letters, since else all stems are tried at each word.
+_BY_LETTER = groupby(_ECONOMIC_STEMS.split(), lambda stem: stem[0])
+_ALTERNATIVES = (f"{one}(?:{'|'.join(stem[1:] for stem in those)})" for one, those in _BY_LETTER)
+_ECONOMIC = re.compile(rf"\b(?:{'|'.join(_ALTERNATIVES)})", re.IGNORECASE)
 
 _INDICATORS = ("gdp_growth", "inflation", "unemployment", "interest_rate")
 """What the contract's prompt shows."""
@@ -211,36 +215,34 @@ class RateDecision(PolicyDecision):
     rate_change_bp: int | None = None
 
 
-def thin_prompt(
-    prompt: Prompt,
-    economy: GlobalState,
-    *,
-    name: str,
-    profile: NationProfile | None = None,
-    moves_bp: Sequence[int] | None = None,
-    turn: int = 0,
-) -> RenderedPrompt:
-    """Return what an advisor reads as the contract has it: four indicators, to two decimals.
+def thin_prompts(
+    prompt: Prompt, economy: GlobalState, *, moves_bp: Sequence[int] | None = None, turn: int = 0
+) -> Callable[[str, NationProfile | None], RenderedPrompt]:
+    """Return what writes to advisors as the contract has it: four indicators, to two decimals.
+
+    It is called with the name of whose advisor it is, and what is known of the nation, or None.
 
     Args:
         prompt: with the slots of the shipped ``agent_policy``, or with moves of ``agent_rate``; a
             person's prompt need not have a slot for them.
         economy: the quarter.
-        name: whose advisor.
-        profile: what is known of the nation; only its name if not given.
         moves_bp: the changes of the rate on offer, basis points.
         turn: the number of the state that is shown.
     """
-    moves = {"moves": moves_in_words(moves_bp)} if moves_bp and "moves" in prompt.slots else {}
-    advised = f"You advise {name}."
-    if profile is not None:
-        advised += (
-            f" Mandate: {profile.mandate}. Inflation target: {number(profile.inflation_target)}%. "
-            f"Temperament: {profile.temperament}."
-        )
-    figures = {it: number(getattr(economy, it)) for it in _INDICATORS}
-    filled = prompt.render(profile=advised, **figures, **moves)
-    return filled.sourced(SOURCES, agent=name, turn=turn)
+    shared = {it: number(getattr(economy, it)) for it in _INDICATORS}
+    if moves_bp and "moves" in prompt.slots:
+        shared["moves"] = moves_in_words(moves_bp)
+    render = prompt.sharing(shared)
+
+    def write(name: str, profile: NationProfile | None) -> RenderedPrompt:
+        advised = f"You advise {name}."
+        if profile is not None:
+            target = number(profile.inflation_target)
+            advised += f" Mandate: {profile.mandate}. Inflation target: {target}%. "
+            advised += f"Temperament: {profile.temperament}."
+        return render(profile=advised).sourced(SOURCES, agent=name, turn=turn)
+
+    return write
 
 
 class EconLLMAgent(LLMAgent):
@@ -255,8 +257,8 @@ class EconLLMAgent(LLMAgent):
 
     def _construct_prompt(self, state: SimulationState) -> str:
         """Show the four indicators."""
-        prompt, seen = Prompt.load("agent_policy"), state.global_state
-        return thin_prompt(prompt, seen, name=self.name, profile=self.profile, turn=state.turn)
+        write = thin_prompts(Prompt.load("agent_policy"), state.global_state, turn=state.turn)
+        return write(self.name, self.profile)
 
     def _validate_decision(self, decision: PolicyDecision) -> bool:
         """Return True if the action's words name something of economic policy."""

@@ -85,14 +85,11 @@ def role_of(name: str, *, masked: bool, members: int, rule: str) -> str:
     )
 
 
-def briefing(
-    quarters: Sequence[Quarter], profile: NationProfile, *, masked: bool
-) -> dict[str, str]:
-    """Return the values of the slots of ``agent_briefing``, but for ``role`` and ``moves``.
+def briefing(quarters: Sequence[Quarter], *, masked: bool) -> dict[str, str]:
+    """Return the values of those slots of ``agent_briefing`` that all members read alike.
 
     Args:
         quarters: all that are known, oldest first, as ``known_quarters`` returns them.
-        profile: mandate, target and temperament.
         masked: whether quarters are counted back from now instead of named by their dates.
     """
     lines, latest = [_HEADER], quarters[-SHOWN:]
@@ -101,22 +98,29 @@ def briefing(
         name = period if period and not masked else f"-{back}" if back else "now"
         real = None if inflation is None else quarter.interest_rate - inflation
         lines.append(" | ".join((name, *map(_cell, (*quarter[1:], real)))))
-    now, target = latest[-1], number(profile.inflation_target)
+    now = latest[-1]
     assert now.inflation is not None  # a run's own states have it
     real_rate = now.interest_rate - now.inflation
     return {
-        "profile": f"Mandate: {profile.mandate}. Inflation target: {target}% over 4 quarters. "
-        f"Temperament: {profile.temperament}.",
         "quarters": str(len(latest)),
         "history": "\n".join(lines),
         "inflation": number(now.inflation),
-        "distance": _distance(now.inflation - profile.inflation_target),
-        "inflation_target": target,
         "output_gap": f"{number(now.output_gap)}%",
         "real_rate": number(real_rate),
         "stance": _distance(real_rate - RudebuschSvensson.neutral_real_rate),
         "neutral_real_rate": number(RudebuschSvensson.neutral_real_rate),
         "interest_rate": number(now.interest_rate),
+    }
+
+
+def view_of(profile: NationProfile, inflation: float) -> dict[str, str]:
+    """Return the values of the slots of ``agent_briefing`` that differ by mandate and target."""
+    target = number(profile.inflation_target)
+    return {
+        "profile": f"Mandate: {profile.mandate}. Inflation target: {target}% over 4 quarters. "
+        f"Temperament: {profile.temperament}.",
+        "distance": _distance(inflation - profile.inflation_target),
+        "inflation_target": target,
     }
 
 

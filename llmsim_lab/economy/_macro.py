@@ -325,9 +325,16 @@ def fiscal_demand(state: GlobalState, *, rate: float, lower_bound: float) -> flo
     return RudebuschSvensson().real_rate_to_gap * missing
 
 
-@lru_cache(maxsize=64)
-def _grid(first: int, last: int, step: float) -> list[float]:
-    return [round(number * step, 6) for number in range(first, last + 1)]
+@lru_cache(maxsize=64, typed=True)  # typed, since 4 and 4.0 are written differently
+def _offered(lower: float, upper: float, most: float, step: float, rate: float) -> list[float]:
+    """Return what ``EngineConfig.choices`` does."""
+    here = min(max(rate, lower), upper)
+    # The grid is that of the steps from 0, not from here: 4.13 is offered 4.25, not 4.38.
+    first = ceil(max(here - most, lower) / step - _TOLERANCE)
+    last = floor(min(here + most, upper) / step + _TOLERANCE)
+    grid = [round(number * step, 6) for number in range(first, last + 1)]
+    # The current rate may stand between the grid's points: to hold is always offered.
+    return sorted({*grid, round(here, 6)})
 
 
 class EngineConfig(Settings):
@@ -369,13 +376,7 @@ class EngineConfig(Settings):
             current: the rate before the action, percent per year. Where something else has put it
                 outside the bounds, the closest bound is used instead.
         """
-        here = self.inside(current)
-        low, high = self.inside(here - self.max_move), self.inside(here + self.max_move)
-        # The grid is that of the steps from 0, not from here: 4.13 is offered 4.25, not 4.38.
-        first = ceil(low / self.rate_step - _TOLERANCE)
-        last = floor(high / self.rate_step + _TOLERANCE)
-        # The current rate may stand between the grid's points: to hold is always offered.
-        return sorted({*_grid(first, last, self.rate_step), round(here, 6)})
+        return [*_offered(*self.rate_bounds, self.max_move, self.rate_step, current)]
 
     def problem(self, rate: float, *, current: float) -> str | None:
         """Return what is wrong with a new rate, or None.

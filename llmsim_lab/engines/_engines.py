@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llmsim_lab._util.text import number
@@ -108,10 +108,10 @@ class LLMEngine(Engine):
         Raises:
             LLMFailureException: the model failed.
         """
-        here: GlobalState = question.values["economy"]
-        self.current_state = SimulationState(turn=question.turn - 1, global_state=here)
-        action = Action(agent_name=question.player, action_string=question.values["action"])
-        decision, _ = await self._decide(action, here, question.turn)
+        about, turn = question.values, question.turn
+        self.current_state = SimulationState(turn=turn - 1, global_state=about["economy"])
+        action = Action(agent_name=question.player, action_string=about["action"])
+        decision, _ = await self._decide(action, about["economy"], turn)
         return decision
 
     async def _decide(
@@ -149,9 +149,9 @@ class EconLLMEngine(LLMEngine):
     """
 
     def _construct_state_update_prompt(self, action: Action, current_state: GlobalState) -> str:
-        about = current_state, action.action_string
         prompt, turn = Prompt.load("engine_interest_rate"), self.current_state.turn
-        return update_prompt(prompt, self.config, *about, agent=action.agent_name, turn=turn)
+        write = update_prompts(prompt, self.config, current_state, turn)
+        return write(current_state.interest_rate, action.action_string, action.agent_name)
 
     def _apply_state_update(
         self, decision: StateUpdateDecision, current_state: SimulationState
@@ -194,34 +194,25 @@ def minutes(
     return f"Votes: {cast}. By the rule {committee}: {change(rate)}; {dissent}."
 
 
-def update_prompt(
-    prompt: Prompt,
-    limits: EngineConfig,
-    economy: GlobalState,
-    action: str,
-    *,
-    agent: str,
-    turn: int,
-) -> RenderedPrompt:
-    """Return what is read by the one who judges which rate an action leads to.
+def update_prompts(
+    prompt: Prompt, limits: EngineConfig, economy: GlobalState, turn: int
+) -> Callable[[float, str, str], RenderedPrompt]:
+    """Return what writes to the one who judges which rates a quarter's actions lead to.
+
+    It is called with the rate that an action meets, the action in words, and whose it is.
 
     Args:
         prompt: with the slots of the shipped ``engine_interest_rate``.
         limits: of the rate.
-        economy: the quarter, with the rate that the action meets.
-        action: in words.
-        agent: whose action it is.
+        economy: the quarter.
         turn: the number of the state that is shown.
     """
-    return prompt.render(
-        lowest_rate=number(limits.lower),
-        highest_rate=number(limits.upper),
-        max_move=number(limits.max_move),
-        rate_step=number(limits.rate_step),
-        current_rate=number(economy.interest_rate),
-        inflation=number(economy.inflation),
-        gdp=number(economy.gdp_growth),
-        action_string=action,
+    names = ("lowest_rate", "highest_rate", "max_move", "rate_step", "inflation", "gdp")
+    bounds = (*limits.rate_bounds, limits.max_move, limits.rate_step)
+    figures = map(number, (*bounds, economy.inflation, economy.gdp_growth))
+    render = prompt.sharing(dict(zip(names, figures, strict=True)))
+    return lambda rate, action, agent: render(
+        current_rate=number(rate), action_string=action
     ).sourced(_SOURCES, turn=turn, agent=agent)
 
 

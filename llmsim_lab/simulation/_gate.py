@@ -248,7 +248,7 @@ async def card_of(
     how, draws, moves = run.decide, 2, moves_to_choose(run.moves_bp)
 
     def text(put: Put, quarters: Quarters) -> Any:
-        return run._prompt_to(member, _states(run.state_type, put, quarters), 1, put[2])
+        return run._prompts_to(_states(run.state_type, put, quarters), 1, put[2])(member)
 
     async def asks(put: Put, quarters: Quarters) -> tuple[float, str, int]:
         nonlocal draws

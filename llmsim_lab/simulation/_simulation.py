@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from math import sqrt
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -23,9 +24,9 @@ from llmsim_lab.agents._agents import (
     moves_in_words,
     moves_to_choose,
     rule_proposal,
-    thin_prompt,
+    thin_prompts,
 )
-from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters, role_of
+from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters, role_of, view_of
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
 from llmsim_lab.economy._data import next_quarter, start_quarter
 from llmsim_lab.economy._macro import (
@@ -40,7 +41,7 @@ from llmsim_lab.economy._macro import (
     shocks_at,
 )
 from llmsim_lab.engines._committee import Committee
-from llmsim_lab.engines._engines import dissents, minutes, update_prompt
+from llmsim_lab.engines._engines import dissents, minutes, update_prompts
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import Decide
 from llmsim_lab.models import (
@@ -60,7 +61,7 @@ from llmsim_lab.simulation._config import MOVES_BP, SERIES, EconomyConfig, check
 from llmsim_lab.simulation._gate import EconomicsCard, card_of
 from llmsim_lab.simulation._lint import LintFinding, of_model, of_rule, of_targets
 from llmsim_lab.types import Rate, Reply
-from llmsim_lab.validators._validators import verdict_prompt
+from llmsim_lab.validators._validators import verdict_prompts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -310,15 +311,13 @@ class Simulation(Run[Economy]):
 
     async def turn(self, state: Economy, ask: Ask) -> Economy:
         """Play a quarter: proposals, verdicts, the rate, and what it does to the economy."""
-        economy = state.global_state
         quarters = [*(turn.state for turn in self.turns[:-1]), state]
         decisions = await self._decided(ask, self._members, quarters)
         actions = {name: made.action for name, made in decisions.items() if made is not _NOTHING}
-        accepted = await self._accepted(ask, actions)
-        rate = await self._new_rate(ask, economy, {name: decisions[name] for name in accepted})
+        accepted = {name: decisions[name] for name in await self._accepted(ask, actions)}
+        rate, became = await self._new_rate(ask, state.global_state, accepted)
         scale, turned = self.economy.shock_scale, self.economy.mirrored
-        drawn = shocks_at(ask.turn, seed=self.seed, scale=scale, mirrored=turned)
-        shocks = drawn + state.shock
+        shocks = shocks_at(ask.turn, seed=self.seed, scale=scale, mirrored=turned) + state.shock
         if self.economy.fiscal_backstop:
             low = self.engine.lower
             shocks += Shocks(demand=fiscal_demand(state.actual, rate=rate, lower_bound=low))
@@ -328,8 +327,9 @@ class Simulation(Run[Economy]):
         ask.note(text=f"it led to: {led_to}", actions=len(decisions), accepted=len(accepted))
         for name, made in decisions.items():
             verdict = "accepted" if name in accepted else "REJECTED"
-            text = f"{name} proposed ({verdict}): {made.action}"
-            ask.note(name, text=text, accepted=name in accepted)
+            ask.note(text=f"{name} proposed ({verdict}): {made.action}")
+        for name in {**became, **decisions}:  # first those whose actions count
+            ask.note(name, **became.get(name, {}), accepted=name in accepted)
         period = next_quarter(state.period) if state.period else None
         new = sqrt(1 - GAP_NOISE_PERSISTENCE**2) * self.gap_noise * self._drawn(ask.turn)
         error = GAP_NOISE_PERSISTENCE * state.gap_error + new
@@ -343,7 +343,7 @@ class Simulation(Run[Economy]):
         return await ask.each(
             members,
             self._reply,
-            lambda name: self._prompt_to(name, quarters, ask.turn, called),
+            self._prompts_to(quarters, ask.turn, called),
             tag="agent",
             limits={"rate_change_bp": moves_to_choose(moves)} if moves else None,
             decide=self.decide,
@@ -354,59 +354,58 @@ class Simulation(Run[Economy]):
         """Return whose actions count."""
         if not self._checked:
             return list(actions)
+        about = self.domain, self.permissive
+        writes = cache(lambda: verdict_prompts(self.prompt("validator_economic"), *about))
 
         def put(name: str) -> RenderedPrompt:
-            about = self.prompt("validator_economic"), self.domain, actions[name]
-            return verdict_prompt(*about, permissive=self.permissive, agent=name)
+            return writes()(actions[name], name)
 
         verdicts = await ask.each(
             actions, ValidationDecision, put, by="validator", action=actions.get
         )
         return [name for name, verdict in verdicts.items() if verdict.is_valid]
 
-    async def _new_rate(self, ask: Ask, economy: GlobalState, accepted: Mapping[str, Any]) -> float:
-        """Return the rate that accepted actions lead to: as votes, or one after the other."""
-        start = economy.interest_rate
+    async def _new_rate(
+        self, ask: Ask, economy: GlobalState, accepted: Mapping[str, Any]
+    ) -> tuple[float, dict[str, dict[str, Any]]]:
+        """Return the rate that accepted actions lead to, and what became of each."""
+        start = rate = economy.interest_rate
+        engine, became = self.engine, dict[str, dict[str, Any]]()
+        about = engine, economy, ask.turn - 1
+        writes = cache(lambda: update_prompts(self.prompt("engine_interest_rate"), *about))
+
+        async def rates(here: float, decisions: Mapping[str, Any]) -> dict[str, float]:
+            """Return the rate that each decision leads to; the engine judges mere words."""
+            sizes = {name: _stated(made, here) for name, made in decisions.items()}
+            stated = {name: engine.inside(it) for name, it in sizes.items() if it is not None}
+            words = {name: made.action for name, made in decisions.items() if name not in stated}
+            if not words:
+                return stated
+            judged = await ask.each(
+                words,
+                StateUpdateDecision,
+                lambda name: writes()(here, words[name], name),
+                by="engine",
+                # Real data and rules leave more digits than the two that the prompt shows.
+                limits={"new_interest_rate": engine.choices(round(here, 2))},
+                action=lambda name: words[name],
+                economy=lambda _: economy.model_copy(update={"interest_rate": here}),
+            )
+            return stated | {name: made.new_interest_rate for name, made in judged.items()}
+
         if self.committee.rule == "sequential" or len(self._members) < 2:
-            rate = start
             for name, made in accepted.items():  # each finds the rate that the last one left
-                now = economy.model_copy(update={"interest_rate": rate})
-                rate = (await self._rates(ask, now, {name: made}))[name]
-                ask.note(name, new_rate=rate, applied_bp=_basis_points(now.interest_rate, rate))
-            return rate
-        votes = await self._rates(ask, economy, accepted)
+                here, rate = rate, (await rates(rate, {name: made}))[name]
+                became[name] = {"new_rate": rate, "applied_bp": _basis_points(here, rate)}
+            return rate, became
+        votes = await rates(start, accepted)
         rate = self.committee.rate(votes, current=start)
         ask.note(text=minutes(self.committee, votes, rate, current=start))
+        outcome_bp = _basis_points(start, rate)
         for name, vote in votes.items():
-            bp = {"vote_bp": _basis_points(start, vote), "outcome_bp": _basis_points(start, rate)}
-            became: dict[str, Any] = {"new_rate": rate, **bp, "dissent": dissents(vote, rate)}
-            ask.note(name, **became)
-        return rate
-
-    async def _rates(
-        self, ask: Ask, now: GlobalState, decisions: Mapping[str, Any]
-    ) -> dict[str, float]:
-        """Return the rate that each decision leads to from now; the engine judges mere words."""
-        here = now.interest_rate
-        sizes = {name: _stated(made, here) for name, made in decisions.items()}
-        rates = {n: self.engine.inside(rate) for n, rate in sizes.items() if rate is not None}
-        words = {name: made.action for name, made in decisions.items() if name not in rates}
-
-        def put(name: str) -> RenderedPrompt:
-            prompt, turn = self.prompt("engine_interest_rate"), ask.turn - 1
-            return update_prompt(prompt, self.engine, now, words[name], agent=name, turn=turn)
-
-        judged = await ask.each(
-            words,
-            StateUpdateDecision,
-            put,
-            by="engine",
-            # Real data and rules leave more digits than the two that the prompt shows.
-            limits={"new_interest_rate": self.engine.choices(round(here, 2))} if words else None,
-            action=words.get,
-            economy=now,
-        )
-        return rates | {name: made.new_interest_rate for name, made in judged.items()}
+            bp = {"vote_bp": _basis_points(start, vote), "outcome_bp": outcome_bp}
+            became[name] = {"new_rate": rate, **bp, "dissent": dissents(vote, rate)}
+        return rate, became
 
     def rule(self, question: Question) -> Any:
         """Return Taylor's rate for a nation; every action counts; mere words move no rate."""
@@ -435,28 +434,38 @@ class Simulation(Run[Economy]):
 
     # --- what is asked, and of which parameters -----------------------------------------------
 
-    def _prompt_to(
-        self, name: str, states: Sequence[Economy], turn: int, called: str = ""
-    ) -> RenderedPrompt:
-        """Return what a member reads of the run so far: what its prompt has slots for."""
-        nation, prompt, moves = self._nations[name], self._prompt_of(name), self.moves_bp
-        name = called or name
-        if "history" not in prompt.slots:
-            seen, at = states[-1].global_state, turn - 1
-            return thin_prompt(prompt, seen, name=name, profile=nation, moves_bp=moves, turn=at)
-        turned, masked = self.economy.mirrored, self.masked and not called
+    def _prompts_to(
+        self, states: Sequence[Economy], turn: int, called: str = ""
+    ) -> Callable[[str], RenderedPrompt]:
+        """Return what writes to members of the run so far: what their prompts have slots for."""
+        moves, turned, at = self.moves_bp, self.economy.mirrored, turn - 1
+        members, rule, masked = len(self.nations), self.committee.rule, self.masked and not called
         us_from = self.start_at and (self.start_at if turned else states[0].period)
-        quarters = known_quarters(states, us_from=us_from, mirrored=turned)
-        role = role_of(name, masked=masked, members=len(self.nations), rule=self.committee.rule)
-        shown = briefing(quarters, nation, masked=masked)
-        filled = prompt.render(role=role, moves=moves_in_words(moves or ()), **shown)
-        return filled.sourced(SOURCES, agent=name, turn=turn - 1)
+        writers: dict[str | None, Callable[[str, Nation], RenderedPrompt]] = {}
+
+        def writer(prompt: Prompt) -> Callable[[str, Nation], RenderedPrompt]:
+            economy = states[-1].global_state
+            if "history" not in prompt.slots:
+                return thin_prompts(prompt, economy, moves_bp=moves, turn=at)
+            known = known_quarters(states, us_from=us_from, mirrored=turned)
+            shown = {"moves": moves_in_words(moves or ()), **briefing(known, masked=masked)}
+            render = prompt.sharing(shown)
+            return lambda name, nation: render(
+                role=role_of(name, masked=masked, members=members, rule=rule),
+                **view_of(nation, economy.inflation),
+            ).sourced(SOURCES, agent=name, turn=at)
+
+        def put(name: str) -> RenderedPrompt:
+            nation = self._nations[name]
+            if nation.prompt not in writers:  # what all with one prompt read is written once
+                writers[nation.prompt] = writer(self._prompt_of(name))
+            return writers[nation.prompt](called or name, nation)
+
+        return put
 
     def _prompt_of(self, name: str) -> Prompt:
-        own = self._nations[name].prompt
-        if own is None:
-            return self.prompt(self._shipped)
-        return self.prompt(Prompt.parse(own, name=f"{self._shipped} of {name}"))
+        own, base = self._nations[name].prompt, self._shipped
+        return self.prompt(base if own is None else Prompt.parse(own, name=f"{base} of {name}"))
 
     # --- views --------------------------------------------------------------------------------
 
@@ -551,10 +560,10 @@ def seat_of(run: Simulation, nation: str) -> Any:
 
 def _stated(made: Any, here: float) -> Any:
     """Return the rate that a decision states; None where it has only words."""
-    change = getattr(made, "rate_change_bp", None)
-    if change is None:
-        return getattr(made, "proposed_rate", None)
-    return round(here + change / 100, 10)  # without the dust of binary fractions
+    if isinstance(made, EconomicDecision):
+        return made.proposed_rate
+    # Without the dust of binary fractions.
+    return None if made.rate_change_bp is None else round(here + made.rate_change_bp / 100, 10)
 
 
 def _basis_points(rate: float, to: float) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llmsim_lab._util.waiting import gather_all
@@ -38,25 +38,27 @@ _SOURCES = {
 """Where the value of each of the prompt's slots comes from."""
 
 
-def verdict_prompt(
-    prompt: Prompt, domain: str, action: str, *, permissive: bool, agent: str
-) -> RenderedPrompt:
-    """Return what is read by the one who judges whether an action belongs to a domain.
+def verdict_prompts(
+    prompt: Prompt, domain: str, permissive: bool
+) -> Callable[[str, str], RenderedPrompt]:
+    """Return what writes to the one who judges whether actions belong to a domain.
+
+    It is called with an action in words, and with whose it is.
 
     Args:
         prompt: with the slots of the shipped ``validator_economic``.
         domain: what the domain's policy is called, such as ``economic``.
-        action: in words.
         permissive: whether an indirect effect on the domain is enough.
-        agent: whose action it is.
     """
-    return prompt.render(
-        domain_description=f"{domain} policy: interest rates, money and credit, taxes, public "
-        "spending, trade, wages, prices, regulation of business, and whatever else moves output, "
-        "jobs or prices.",
-        rule=_PERMISSIVE if permissive else _STRICT,
-        action=action,
-    ).sourced(_SOURCES, permissive=permissive, agent=agent)
+    described = (
+        f"{domain} policy: interest rates, money and credit, taxes, public spending, trade, wages, "
+        "prices, regulation of business, and whatever else moves output, jobs or prices."
+    )
+    rule = _PERMISSIVE if permissive else _STRICT
+    render = prompt.sharing({"domain_description": described, "rule": rule})
+    return lambda action, agent: render(action=action).sourced(
+        _SOURCES, permissive=permissive, agent=agent
+    )
 
 
 class Validator(ABC):
@@ -145,5 +147,5 @@ class EconLLMValidator(LLMValidator):
     """
 
     def _construct_validation_prompt(self, action: Action) -> str:
-        about = Prompt.load("validator_economic"), self.domain, action.action_string
-        return verdict_prompt(*about, permissive=self.permissive, agent=action.agent_name)
+        write = verdict_prompts(Prompt.load("validator_economic"), self.domain, self.permissive)
+        return write(action.action_string, action.agent_name)

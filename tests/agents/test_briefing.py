@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters
+from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters, view_of
 from llmsim_lab.economy import initial_state, load_us_macro
 from llmsim_lab.models import GlobalState, SimulationState
 
 
 def values(*states: SimulationState, masked: bool = True, target: float = 2.0) -> dict[str, str]:
-    quarters = known_quarters(states, us_from=states[0].period)
-    return briefing(quarters, NationProfile(inflation_target=target), masked=masked)
+    view = view_of(NationProfile(inflation_target=target), states[-1].global_state.inflation)
+    return {**briefing(known_quarters(states, us_from=states[0].period), masked=masked), **view}
 
 
 def rows(history: str) -> list[list[str]]:

@@ -8,7 +8,7 @@ import pytest
 from builders import make_client, make_state, policy, requests_of
 
 from llmsim_lab.agents import EconLLMAgent, NationAgent
-from llmsim_lab.agents._agents import NationProfile, RateDecision, thin_prompt
+from llmsim_lab.agents._agents import NationProfile, RateDecision, thin_prompts
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.models import GlobalState
 from llmsim_lab.prompts import Prompt
@@ -78,7 +78,7 @@ async def test_a_nations_profile_stands_in_the_system_message_and_not_in_the_use
 
 def test_moves_stand_in_a_thin_prompt_that_has_a_slot_for_them() -> None:
     with_slot, without = (
-        thin_prompt(Prompt.load(name), GlobalState(), name="Aland", moves_bp=(-25, 0, 25))
+        thin_prompts(Prompt.load(name), GlobalState(), moves_bp=(-25, 0, 25))("Aland", None)
         for name in ("agent_rate", "agent_policy")
     )
     assert "-25, 0, +25" in with_slot

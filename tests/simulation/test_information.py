@@ -17,7 +17,7 @@ from llmsim_lab.economy._data import next_quarter
 def shown(run: Simulation, turn: int) -> list[str]:
     """Return the gaps of a prompt's table at a turn, the present quarter's last."""
     name, states = run.nations[0].name, [turn.state for turn in run.turns[: turn + 1]]
-    text = run._prompt_to(name, states, turn + 1)
+    text = run._prompts_to(states, turn + 1)(name)
     table = str(text).partition("oldest first:")[2].partition("Now:")[0].strip()
     return [line.split(" | ")[3] for line in table.splitlines()[1:]]
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import zip_longest
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
@@ -54,6 +55,32 @@ class Span(NamedTuple):
 
 Part = tuple[str, Role, int, int, str, int | None]
 """The fields of a ``Span``: a plain tuple will do, and takes a fifth of the time to make."""
+Layout = tuple[tuple[str, Role, int, str], ...]
+"""Of values: name, message, characters between the one before in that message and it, source."""
+Values = tuple[Layout, tuple[int, ...], tuple[int, ...], tuple[int | None, ...]]
+"""Of a prompt: their layout, how long those of the system and of the user message are, and, where
+any is known, how many tokens each takes."""
+
+
+def values_of(spans: Sequence[Part]) -> Values:
+    """Return the values that have these spans: system first, in the order of each message."""
+    layout, ends, lengths = [], dict.fromkeys(ROLES, 0), {role: [0] * 0 for role in ROLES}
+    for name, role, start, end, source, _ in spans:
+        layout.append((name, role, start - ends[role], source))
+        lengths[role].append(end - start)
+        ends[role] = end
+    tokens = tuple([part[5] for part in spans])
+    known = tokens if {*tokens} - {None} else ()
+    return tuple(layout), tuple(lengths["system"]), tuple(lengths["user"]), known
+
+
+def placed(layout: Layout, lengths: Iterable[int]) -> Iterator[tuple[str, Role, int, int, str]]:
+    """Yield the fields of each value's span but for its tokens."""
+    ends = dict.fromkeys(ROLES, 0)
+    for (name, role, gap, source), length in zip(layout, lengths, strict=True):
+        start = ends[role] + gap
+        ends[role] = start + length
+        yield name, role, start, ends[role], source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,39 +110,6 @@ class Origin(NamedTuple):
 
     form: str
     spans: Sequence[Any]
-
-    @staticmethod
-    def of(
-        spans: Sequence[Part],
-        sources: Mapping[str, str],
-        facts: Mapping[str, object],
-        *,
-        agent: str | None,
-        turn: int | None,
-    ) -> Origin | None:
-        """Return what a call keeps; None of too many values.
-
-        Args:
-            spans: of the prompt's values: system first, in the order of each message's text.
-            sources: by slot, in words.
-            facts: what ``{turn}`` and the like in the words stand for.
-            agent: the call's.
-            turn: the call's.
-        """
-        if len(spans) > MAX_SPANS:
-            return None
-        values: list[_Value] = []
-        before = {"system": 0, "user": 0}
-        for name, role, start, end, source, _ in spans:
-            fixed = end - start if role == "system" else None
-            values.append((role, start - before[role], fixed, name, source))
-            before[role] = end
-        related = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
-        form = _form_of(tuple(values), tuple(sources.items()), related)
-        # In these alone calls of one form differ.
-        lengths = tuple([part[3] - part[2] for part in spans if part[1] == "user"])
-        tokens = tuple([part[5] for part in spans])
-        return _shared(form, lengths if {*tokens} <= {None} else (lengths, tokens))
 
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
         """Return the spans.
@@ -147,26 +141,22 @@ class Origin(NamedTuple):
             what = f"{len(form['user'])} values of the user message have {len(lengths)} lengths"
             raise ValueError(f"{what}, {count} of both have {len(tokens)} tokens")
         facts = {name: _absolute(fact, agent, turn) for name, fact in form["facts"].items()}
-        lengths_left, tokens_left = iter(lengths), iter(tokens)
-        for role in ROLES:
-            end, limit = 0, len(texts.get(role, ""))
-            for gap, length, name, words in form[role]:
-                start = end + gap
-                end = start + (next(lengths_left) if length is None else length)
-                if end > limit:
-                    what = f"{clip(name, 60)!r} ends at {end}"
-                    raise ValueError(f"{what}, and the {role} message has {limit} characters")
-                source = _FACT.sub(lambda at: facts.get(at[1], at[0]), words)[:MAX_WORDS]
-                yield Span(name, role, start, end, source, next(tokens_left))
+        layout = tuple((row[2], role, row[0], row[3]) for role in ROLES for row in form[role])
+        places = placed(layout, [*[row[1] for row in form["system"]], *lengths])
+        for (name, role, start, end, words), count in zip(places, tokens, strict=True):
+            if end > (limit := len(texts.get(role, ""))):
+                what = f"{clip(name, 60)!r} ends at {end}"
+                raise ValueError(f"{what}, and the {role} message has {limit} characters")
+            source = _FACT.sub(lambda at: facts.get(at[1], at[0]), words)[:MAX_WORDS]
+            yield Span(name, role, start, end, source, count)
 
 
 # Most calls of a run differ in little more than their texts: they keep one object.
-_shared = lru_cache(maxsize=1024)(Origin)
+shared_origin = lru_cache(maxsize=1024)(Origin)
 
 _FACT = re.compile(r"\{(\w+)\}")
 """All that is filled in: a tape's words are anybody's."""
 _Fact = str | int | None
-_Value = tuple[Role, int, int | None, str, str]
 _COUNT = Annotated[int, Field(strict=True, ge=0, le=1 << 31)]
 _WORDS = Annotated[str, Field(max_length=MAX_WORDS)]
 _SYSTEM = Annotated[list[tuple[_COUNT, _COUNT, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
@@ -185,19 +175,31 @@ _adapter = cache(TypeAdapter)
 
 
 @lru_cache(maxsize=64)
-def _form_of(
-    values: tuple[_Value, ...],
-    sources: tuple[tuple[str, str], ...],
-    facts: tuple[tuple[str, _Fact], ...],
+def form_of(
+    layout: Layout,
+    fixed: tuple[int, ...],
+    slots: tuple[str, ...],
+    sources: tuple[str, ...],
+    names: tuple[str, ...],
+    facts: tuple[_Fact, ...],
 ) -> str:
-    """Return the form of an origin, written once for all calls that have it."""
-    known = dict(sources)
+    """Return the form of an origin, written once for all calls that have it.
+
+    Args:
+        layout: of the values.
+        fixed: the lengths of those in the system message.
+        slots: whose sources are known.
+        sources: of those slots, in words.
+        names: of the facts.
+        facts: as ``relative`` gives them.
+    """
+    known = dict(zip(slots, sources, strict=True))
     parts: dict[str, Any] = {role: [] for role in ROLES}
-    for role, gap, length, name, source in values:
+    for (name, role, gap, source), length in zip_longest(layout, fixed):
         # An expression that mixes slots has all of their names and sources.
         words = "; ".join([known[slot] for slot in name.split(", ") if slot in known])
         parts[role].append((gap, length, name[:MAX_WORDS], (words or source)[:MAX_WORDS]))
-    parts["facts"] = {name[:MAX_WORDS]: fact for name, fact in facts}
+    parts["facts"] = {name[:MAX_WORDS]: fact for name, fact in zip(names, facts, strict=True)}
     text = json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
     # With a question mark for half a character, which no file holds.
     return sys.intern(text.encode(errors="replace").decode())
@@ -209,7 +211,7 @@ def _form_in(text: str) -> _FormText:
     return form
 
 
-def _relative(fact: object, agent: str | None, turn: int | None) -> _Fact:
+def relative(fact: object, agent: str | None, turn: int | None) -> _Fact:
     """Return a fact so that calls of any agent and turn have the same form."""
     if type(fact) is str and fact == agent:
         return None

@@ -17,7 +17,7 @@ import inspect
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any
 
@@ -28,7 +28,7 @@ from jinja2.runtime import Context
 from jinja2.visitor import NodeVisitor
 from pydantic import BaseModel
 
-from llmsim_lab._spans import Part, Role
+from llmsim_lab._spans import Layout, Role, placed
 from llmsim_lab._util.text import DIGITS, brief, rounded
 from llmsim_lab.errors import PromptError
 
@@ -39,11 +39,12 @@ MAX_OUTPUT = 1_000_000
 MAX_STEPS = 200_000
 """Of filling a template; a loop takes as many for each value as its body has parts."""
 
-Filled = tuple[str, list[Part]]
-"""A text, and where its values stand."""
+Filled = tuple[str, Layout, tuple[int, ...]]
+"""A text, where its values stand, and how long each is."""
 _CHARGED = 6
 """How many characters or items a filter and a comparison handle in a step."""
 _NESTED = "it is nested too deeply; use fewer brackets, blocks and operators in one another"
+_FAULTS = (RecursionError, jinja2.UndefinedError, TypeError, ValueError, ArithmeticError)
 _TOO_LONG = f"the filled text is longer than {MAX_OUTPUT:,} characters; give it shorter values"
 
 
@@ -51,16 +52,21 @@ class _Filling:
     """How far a template is filled, where the values stand, and what is left of its steps."""
 
     def __init__(self, role: Role, steps: int = 0, most: int = MAX_OUTPUT) -> None:
-        self.places: list[Part] = []
+        self.layout: list[tuple[str, Role, int, str]] = []
+        self.lengths: list[int] = []
         self.length, self.steps, self.most = 0, steps, most
-        self._role = role
+        self._role, self._end = role, 0
 
     def value(self, value: object, slots: str) -> str:
         """Return a value as text, after noting that it comes next."""
         text = written(value)
-        at = self.length
-        self.places.append((slots, self._role, at, at + len(text), "", None))
+        self.note(slots, self.length, self.length + len(text))
         return text
+
+    def note(self, slots: str, start: int, end: int) -> None:
+        self.layout.append((slots, self._role, start - self._end, ""))
+        self.lengths.append(end - start)
+        self._end = end
 
     def charge(self, steps: int) -> None:
         self.steps += steps
@@ -416,43 +422,56 @@ class Template:
             PromptError: a value lacks what is looked up in it, a filter or a comparison cannot take
                 it, or a limit was reached.
         """
-        if values.keys() >= {*self.slots}:
-            filled = self._fill(self._parts, values)
-            return lambda _: filled
-        if values.keys().isdisjoint(self.slots):
-            return partial(self._fill, self._parts)
-        parts: list[tuple[_Part, set[str]]] = []
+        parts: list[_Part] = []
         steps, left = 0, MAX_OUTPUT  # the limits are those of the whole
         for is_known, some in groupby(self._parts, lambda part: part[1] <= values.keys()):
-            group = [*some]
+            group = [part for part, _ in some]
             if not is_known:
                 parts += group
                 continue
             filling = _Filling(self._role, steps, left)
-            parts.append((self._fill(group, values, filling), set()))
+            parts.append(self._fill(group, values, filling))
             steps, left = filling.steps, left - filling.length
-        return lambda mine: self._fill(parts, {**values, **mine}, _Filling(self._role, steps))
+        if any(callable(part) for part in parts):
+            return lambda mine: self._fill(parts, {**values, **mine}, _Filling(self._role, steps))
+        # All but bare slots is known, so where their values go is, too, but for their lengths.
+        bare = dict.fromkeys([part for part in parts if isinstance(part, str)], "")
+        known, layout, lengths = filled = self._fill(parts, bare, _Filling(self._role))
+        texts: list[str] = []
+        end = 0
+        for _, _, start, stop, _ in placed(layout, lengths):
+            texts += known[end:start], known[start:stop]
+            end = stop
+        texts.append(known[end:])
+        blanks = [(2 * n + 1, name) for n, (name, *_) in enumerate(layout) if name in bare]
 
-    def _fill(
-        self,
-        parts: Iterable[tuple[_Part, set[str]]],
-        values: Mapping[str, Any],
-        filling: _Filling | None = None,
-    ) -> Filled:
-        filling = filling or _Filling(self._role)
+        def fill(mine: Mapping[str, Any]) -> Filled:
+            pieces, length = [*texts], len(known)
+            try:
+                for at, slot in blanks:
+                    pieces[at] = text = written(mine[slot])
+                    length += len(text)
+                    if length > MAX_OUTPUT:
+                        raise PromptError(_TOO_LONG)
+            except _FAULTS as error:
+                raise self._fault(error) from error
+            return "".join(pieces), layout, tuple(map(len, pieces[1::2]))
+
+        return fill if blanks else lambda _: filled
+
+    def _fill(self, parts: Iterable[_Part], values: Mapping[str, Any], filling: _Filling) -> Filled:
         texts: list[str] = []
         context = None
         try:
-            for part, _ in parts:
+            for part in parts:
                 pieces: Iterable[str]
                 if isinstance(part, str):
                     pieces = (filling.value(values[part], part),)
                 elif isinstance(part, tuple):
-                    text, places = part
+                    text, layout, lengths = part
                     pieces, at = (text,), filling.length
-                    for slots, role, start, end, source, tokens in places:
-                        place = slots, role, at + start, at + end, source, tokens
-                        filling.places.append(place)
+                    for slots, _, start, end, _ in placed(layout, lengths):
+                        filling.note(slots, at + start, at + end)
                 else:
                     if context is None:
                         context = Context(_ENVIRONMENT, {**values, _FILLING: filling}, None, {})
@@ -463,11 +482,15 @@ class Template:
                     filling.length += len(piece)
                     if filling.length > filling.most:
                         raise PromptError(_TOO_LONG)
-        except RecursionError as error:
-            raise PromptError(f"{self._where}: {_NESTED}, or simpler values") from error
-        except (jinja2.UndefinedError, TypeError, ValueError, ArithmeticError) as error:
-            raise PromptError(f"{self._where}: {error}") from error
-        return "".join(texts), filling.places
+        except _FAULTS as error:
+            raise self._fault(error) from error
+        return "".join(texts), tuple(filling.layout), tuple(filling.lengths)
+
+    def _fault(self, error: Exception) -> PromptError:
+        is_deep = isinstance(error, RecursionError)
+        return PromptError(
+            f"{self._where}: {f'{_NESTED}, or simpler values' if is_deep else error}"
+        )
 
 
 def _parts_of(tree: nodes.Template, slots: set[str]) -> Iterator[tuple[_Part, set[str]]]:
@@ -477,7 +500,7 @@ def _parts_of(tree: nodes.Template, slots: set[str]) -> Iterator[tuple[_Part, se
             part: _Part
             match item:
                 case nodes.TemplateData():
-                    part = item.data, []
+                    part = item.data, (), ()
                 case nodes.Filter(node=nodes.Name(name=slot)):
                     part = slot
                 case _:

@@ -14,10 +14,12 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
+from itertools import repeat
 from pathlib import Path
 from typing import Self
 
-from llmsim_lab._spans import MAX_SPANS, ROLES, Origin, Part, Provenance, Span
+from llmsim_lab import _spans
+from llmsim_lab._spans import MAX_SPANS, ROLES, Origin, Part, Provenance, Span, Values
 from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
@@ -195,11 +197,11 @@ class Prompt:
         def render(**mine: object) -> RenderedPrompt:
             # Exactly these: a value too many is a misspelt slot more often than not, unless the
             # prompt was edited, by which slots may go.
-            given = mine.keys() | values.keys()
+            given = mine.keys() | values.keys() if values else mine.keys()
             if given != self._slots and not (self.parent and given > self._slots):
                 raise PromptError(self._mismatch({**values, **mine}))
-            (system, first), (user, rest) = fill_system(mine), fill_user(mine)
-            return RenderedPrompt(system=system, user=user, template=self, spans=[*first, *rest])
+            (system, first, fixed), (user, rest, lengths) = fill_system(mine), fill_user(mine)
+            return RenderedPrompt.of(system, user, self, (first + rest, fixed, lengths, ()))
 
         return render
 
@@ -245,25 +247,36 @@ class RenderedPrompt(str):
         user: the user message.
         template: the prompt it was rendered from.
         spans: where the parts came from: system first, in the order of the text.
-
-    Attributes:
-        places: those spans, without the words of ``sourced``.
     """
 
-    __slots__ = ("_sources", "places", "system", "template", "user")
+    __slots__ = ("_sources", "_values", "system", "template", "user")
 
     system: str
     user: str
     template: Prompt
-    places: Sequence[Part]
+    _values: Values
     _sources: tuple[Mapping[str, str], Mapping[str, object]]
 
     def __new__(cls, *, system: str, user: str, template: Prompt, spans: Sequence[Part]) -> Self:
         """Join the parts with an empty line."""
-        new = super().__new__(cls, f"{system}\n\n{user}" if system else user)
-        new.system, new.user, new.template, new.places = system, user, template, spans
+        return cls.of(system, user, template, _spans.values_of(spans))
+
+    @classmethod
+    def of(cls, system: str, user: str, template: Prompt, values: Values) -> Self:
+        """Return the prompt that has these values."""
+        new = str.__new__(cls, f"{system}\n\n{user}" if system else user)
+        new.system, new.user, new.template, new._values = system, user, template, values
         new._sources = {}, {}
         return new
+
+    @property
+    def places(self) -> Sequence[Part]:
+        """The spans, without the words of ``sourced``."""
+        layout, fixed, lengths, tokens = self._values
+        counts = tokens or repeat(None)
+        return [
+            (*at, n) for at, n in zip(_spans.placed(layout, fixed + lengths), counts, strict=False)
+        ]
 
     def sourced(self, sources: Mapping[str, str], /, **facts: object) -> Self:
         """Record where the slots' values came from; returns the prompt itself.
@@ -286,8 +299,15 @@ class RenderedPrompt(str):
 
     def origin(self, site: CallSite | None) -> Origin | None:
         """Return what a call keeps of where the parts came from; None of too many."""
+        (layout, fixed, lengths, tokens), (sources, facts) = self._values, self._sources
+        if len(layout) > MAX_SPANS:
+            return None
         agent, turn = (site.agent, site.turn) if site else (None, None)
-        return Origin.of(self.places, *self._sources, agent=agent, turn=turn)
+        related = tuple([_spans.relative(fact, agent, turn) for fact in facts.values()])
+        known = tuple(sources), tuple(sources.values()), tuple(facts), related
+        # In the lengths alone calls of one form differ.
+        form = _spans.form_of(layout, fixed, *known)
+        return _spans.shared_origin(form, (lengths, tokens) if tokens else lengths)
 
     @property
     def spans(self) -> tuple[Span, ...]:

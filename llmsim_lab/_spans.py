@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import zip_longest
@@ -57,30 +57,24 @@ Part = tuple[str, Role, int, int, str, int | None]
 """The fields of a ``Span``: a plain tuple will do, and takes a fifth of the time to make."""
 Layout = tuple[tuple[str, Role, int, str], ...]
 """Of values: name, message, characters between the one before in that message and it, source."""
-Values = tuple[Layout, tuple[int, ...], tuple[int, ...], tuple[int | None, ...]]
-"""Of a prompt: their layout, how long those of the system and of the user message are, and, where
-any is known, how many tokens each takes."""
+Filled = tuple[str, Layout, tuple[int, ...]]
+"""A message's text, the layout of its values, and how long each is."""
 
 
-def values_of(spans: Sequence[Part]) -> Values:
-    """Return the values that have these spans: system first, in the order of each message."""
-    layout, ends, lengths = [], dict.fromkeys(ROLES, 0), {role: [0] * 0 for role in ROLES}
-    for name, role, start, end, source, _ in spans:
-        layout.append((name, role, start - ends[role], source))
-        lengths[role].append(end - start)
-        ends[role] = end
-    tokens = tuple([part[5] for part in spans])
-    known = tokens if {*tokens} - {None} else ()
-    return tuple(layout), tuple(lengths["system"]), tuple(lengths["user"]), known
+def laid_out(text: str, places: Sequence[Part]) -> Filled:
+    """Return a message whose values are in these places, in the order of its text."""
+    ends = [0, *[place[3] for place in places]]
+    layout = [(at[0], at[1], at[2] - end, at[4]) for at, end in zip(places, ends, strict=False)]
+    return text, tuple(layout), tuple([place[3] - place[2] for place in places])
 
 
-def placed(layout: Layout, lengths: Iterable[int]) -> Iterator[tuple[str, Role, int, int, str]]:
-    """Yield the fields of each value's span but for its tokens."""
+def placed(layout: Layout, lengths: Sequence[int], tokens: Sequence[int | None]) -> Iterator[Part]:
+    """Yield where values are; of no tokens where none are known."""
     ends = dict.fromkeys(ROLES, 0)
-    for (name, role, gap, source), length in zip(layout, lengths, strict=True):
+    for (name, role, gap, source), length, count in zip_longest(layout, lengths, tokens):
         start = ends[role] + gap
         ends[role] = start + length
-        yield name, role, start, ends[role], source
+        yield name, role, start, ends[role], source, count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,18 +126,17 @@ class Origin(NamedTuple):
         self, texts: Mapping[str, str], agent: str | None, turn: int | None
     ) -> Iterator[Span]:
         form = _form_in(self.form)
-        count = len(form["system"]) + len(form["user"])
+        layout = tuple([(row[2], role, row[0], row[3]) for role in ROLES for row in form[role]])
         sections = bool(self.spans) and isinstance(self.spans[0], list | tuple)
-        kept = self.spans if sections else (self.spans, [None] * count)
+        kept = self.spans if sections else (self.spans, [None] * len(layout))
         # A tape recorded by an earlier version may have a third list, which is not read.
         lengths, tokens = _adapter(_Kept).validate_python(tuple(kept[:2]))
-        if len(lengths) != len(form["user"]) or len(tokens) != count:
+        if len(lengths) != len(form["user"]) or len(tokens) != len(layout):
             what = f"{len(form['user'])} values of the user message have {len(lengths)} lengths"
-            raise ValueError(f"{what}, {count} of both have {len(tokens)} tokens")
+            raise ValueError(f"{what}, {len(layout)} of both have {len(tokens)} tokens")
         facts = {name: _absolute(fact, agent, turn) for name, fact in form["facts"].items()}
-        layout = tuple((row[2], role, row[0], row[3]) for role in ROLES for row in form[role])
-        places = placed(layout, [*[row[1] for row in form["system"]], *lengths])
-        for (name, role, start, end, words), count in zip(places, tokens, strict=True):
+        every = [*[row[1] for row in form["system"]], *lengths]
+        for name, role, start, end, words, count in placed(layout, every, tokens):
             if end > (limit := len(texts.get(role, ""))):
                 what = f"{clip(name, 60)!r} ends at {end}"
                 raise ValueError(f"{what}, and the {role} message has {limit} characters")
@@ -175,31 +168,22 @@ _adapter = cache(TypeAdapter)
 
 
 @lru_cache(maxsize=64)
-def form_of(
-    layout: Layout,
-    fixed: tuple[int, ...],
-    slots: tuple[str, ...],
-    sources: tuple[str, ...],
-    names: tuple[str, ...],
-    facts: tuple[_Fact, ...],
-) -> str:
+def form_of(system: Layout, fixed: Sequence[int], user: Layout, *known: tuple[Any, ...]) -> str:
     """Return the form of an origin, written once for all calls that have it.
 
     Args:
-        layout: of the values.
-        fixed: the lengths of those in the system message.
-        slots: whose sources are known.
-        sources: of those slots, in words.
-        names: of the facts.
-        facts: as ``relative`` gives them.
+        system: the layout of that message's values.
+        fixed: their lengths.
+        user: the layout of that message's values.
+        known: slots, their sources in words, names of facts, and what ``relative`` returns of them.
     """
-    known = dict(zip(slots, sources, strict=True))
+    sources, facts = dict(zip(*known[:2], strict=True)), dict(zip(*known[2:], strict=True))
     parts: dict[str, Any] = {role: [] for role in ROLES}
-    for (name, role, gap, source), length in zip_longest(layout, fixed):
+    for (name, role, gap, source), length in zip_longest(system + user, fixed):
         # An expression that mixes slots has all of their names and sources.
-        words = "; ".join([known[slot] for slot in name.split(", ") if slot in known])
+        words = "; ".join([sources[slot] for slot in name.split(", ") if slot in sources])
         parts[role].append((gap, length, name[:MAX_WORDS], (words or source)[:MAX_WORDS]))
-    parts["facts"] = {name[:MAX_WORDS]: fact for name, fact in zip(names, facts, strict=True)}
+    parts["facts"] = {name[:MAX_WORDS]: fact for name, fact in facts.items()}
     text = json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
     # With a question mark for half a character, which no file holds.
     return sys.intern(text.encode(errors="replace").decode())

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import zip_longest
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
@@ -54,6 +55,26 @@ class Span(NamedTuple):
 
 Part = tuple[str, Role, int, int, str, int | None]
 """The fields of a ``Span``: a plain tuple will do, and takes a fifth of the time to make."""
+Layout = tuple[tuple[str, Role, int, str], ...]
+"""Of values: name, message, characters between the one before in that message and it, source."""
+Filled = tuple[str, Layout, tuple[int, ...]]
+"""A message's text, the layout of its values, and how long each is."""
+
+
+def laid_out(text: str, places: Sequence[Part]) -> Filled:
+    """Return a message whose values are in these places, in the order of its text."""
+    ends = [0, *[place[3] for place in places]]
+    layout = [(at[0], at[1], at[2] - end, at[4]) for at, end in zip(places, ends, strict=False)]
+    return text, tuple(layout), tuple([place[3] - place[2] for place in places])
+
+
+def placed(layout: Layout, lengths: Sequence[int], tokens: Sequence[int | None]) -> Iterator[Part]:
+    """Yield where values are; of no tokens where none are known."""
+    ends = dict.fromkeys(ROLES, 0)
+    for (name, role, gap, source), length, count in zip_longest(layout, lengths, tokens):
+        start = ends[role] + gap
+        ends[role] = start + length
+        yield name, role, start, ends[role], source, count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,39 +105,6 @@ class Origin(NamedTuple):
     form: str
     spans: Sequence[Any]
 
-    @staticmethod
-    def of(
-        spans: Sequence[Part],
-        sources: Mapping[str, str],
-        facts: Mapping[str, object],
-        *,
-        agent: str | None,
-        turn: int | None,
-    ) -> Origin | None:
-        """Return what a call keeps; None of too many values.
-
-        Args:
-            spans: of the prompt's values: system first, in the order of each message's text.
-            sources: by slot, in words.
-            facts: what ``{turn}`` and the like in the words stand for.
-            agent: the call's.
-            turn: the call's.
-        """
-        if len(spans) > MAX_SPANS:
-            return None
-        values: list[_Value] = []
-        before = {"system": 0, "user": 0}
-        for name, role, start, end, source, _ in spans:
-            fixed = end - start if role == "system" else None
-            values.append((role, start - before[role], fixed, name, source))
-            before[role] = end
-        related = tuple([(name, _relative(fact, agent, turn)) for name, fact in facts.items()])
-        form = _form_of(tuple(values), tuple(sources.items()), related)
-        # In these alone calls of one form differ.
-        lengths = tuple([part[3] - part[2] for part in spans if part[1] == "user"])
-        tokens = tuple([part[5] for part in spans])
-        return _shared(form, lengths if {*tokens} <= {None} else (lengths, tokens))
-
     def read(self, texts: Mapping[str, str], *, agent: str | None, turn: int | None) -> Provenance:
         """Return the spans.
 
@@ -138,35 +126,30 @@ class Origin(NamedTuple):
         self, texts: Mapping[str, str], agent: str | None, turn: int | None
     ) -> Iterator[Span]:
         form = _form_in(self.form)
-        count = len(form["system"]) + len(form["user"])
+        layout = tuple([(row[2], role, row[0], row[3]) for role in ROLES for row in form[role]])
         sections = bool(self.spans) and isinstance(self.spans[0], list | tuple)
-        kept = self.spans if sections else (self.spans, [None] * count)
+        kept = self.spans if sections else (self.spans, [None] * len(layout))
         # A tape recorded by an earlier version may have a third list, which is not read.
         lengths, tokens = _adapter(_Kept).validate_python(tuple(kept[:2]))
-        if len(lengths) != len(form["user"]) or len(tokens) != count:
+        if len(lengths) != len(form["user"]) or len(tokens) != len(layout):
             what = f"{len(form['user'])} values of the user message have {len(lengths)} lengths"
-            raise ValueError(f"{what}, {count} of both have {len(tokens)} tokens")
+            raise ValueError(f"{what}, {len(layout)} of both have {len(tokens)} tokens")
         facts = {name: _absolute(fact, agent, turn) for name, fact in form["facts"].items()}
-        lengths_left, tokens_left = iter(lengths), iter(tokens)
-        for role in ROLES:
-            end, limit = 0, len(texts.get(role, ""))
-            for gap, length, name, words in form[role]:
-                start = end + gap
-                end = start + (next(lengths_left) if length is None else length)
-                if end > limit:
-                    what = f"{clip(name, 60)!r} ends at {end}"
-                    raise ValueError(f"{what}, and the {role} message has {limit} characters")
-                source = _FACT.sub(lambda at: facts.get(at[1], at[0]), words)[:MAX_WORDS]
-                yield Span(name, role, start, end, source, next(tokens_left))
+        every = [*[row[1] for row in form["system"]], *lengths]
+        for name, role, start, end, words, count in placed(layout, every, tokens):
+            if end > (limit := len(texts.get(role, ""))):
+                what = f"{clip(name, 60)!r} ends at {end}"
+                raise ValueError(f"{what}, and the {role} message has {limit} characters")
+            source = _FACT.sub(lambda at: facts.get(at[1], at[0]), words)[:MAX_WORDS]
+            yield Span(name, role, start, end, source, count)
 
 
 # Most calls of a run differ in little more than their texts: they keep one object.
-_shared = lru_cache(maxsize=1024)(Origin)
+shared_origin = lru_cache(maxsize=1024)(Origin)
 
 _FACT = re.compile(r"\{(\w+)\}")
 """All that is filled in: a tape's words are anybody's."""
 _Fact = str | int | None
-_Value = tuple[Role, int, int | None, str, str]
 _COUNT = Annotated[int, Field(strict=True, ge=0, le=1 << 31)]
 _WORDS = Annotated[str, Field(max_length=MAX_WORDS)]
 _SYSTEM = Annotated[list[tuple[_COUNT, _COUNT, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
@@ -185,19 +168,22 @@ _adapter = cache(TypeAdapter)
 
 
 @lru_cache(maxsize=64)
-def _form_of(
-    values: tuple[_Value, ...],
-    sources: tuple[tuple[str, str], ...],
-    facts: tuple[tuple[str, _Fact], ...],
-) -> str:
-    """Return the form of an origin, written once for all calls that have it."""
-    known = dict(sources)
+def form_of(system: Layout, fixed: Sequence[int], user: Layout, *known: tuple[Any, ...]) -> str:
+    """Return the form of an origin, written once for all calls that have it.
+
+    Args:
+        system: the layout of that message's values.
+        fixed: their lengths.
+        user: the layout of that message's values.
+        known: slots, their sources in words, names of facts, and what ``relative`` returns of them.
+    """
+    sources, facts = dict(zip(*known[:2], strict=True)), dict(zip(*known[2:], strict=True))
     parts: dict[str, Any] = {role: [] for role in ROLES}
-    for role, gap, length, name, source in values:
+    for (name, role, gap, source), length in zip_longest(system + user, fixed):
         # An expression that mixes slots has all of their names and sources.
-        words = "; ".join([known[slot] for slot in name.split(", ") if slot in known])
+        words = "; ".join([sources[slot] for slot in name.split(", ") if slot in sources])
         parts[role].append((gap, length, name[:MAX_WORDS], (words or source)[:MAX_WORDS]))
-    parts["facts"] = {name[:MAX_WORDS]: fact for name, fact in facts}
+    parts["facts"] = {name[:MAX_WORDS]: fact for name, fact in facts.items()}
     text = json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
     # With a question mark for half a character, which no file holds.
     return sys.intern(text.encode(errors="replace").decode())
@@ -209,7 +195,7 @@ def _form_in(text: str) -> _FormText:
     return form
 
 
-def _relative(fact: object, agent: str | None, turn: int | None) -> _Fact:
+def relative(fact: object, agent: str | None, turn: int | None) -> _Fact:
     """Return a fact so that calls of any agent and turn have the same form."""
     if type(fact) is str and fact == agent:
         return None

@@ -34,11 +34,11 @@ class _Traced(Prompt):
 
     first: RenderedPrompt | None = None
 
-    def sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
-        render = super().sharing(values)
+    def _sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
+        render = super()._sharing(values)
 
-        def traced(**mine: object) -> RenderedPrompt:
-            made = render(**mine)
+        def traced(mine: Mapping[str, object]) -> RenderedPrompt:
+            made = render(mine)
             self.first = self.first or made
             return made
 

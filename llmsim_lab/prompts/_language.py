@@ -17,8 +17,8 @@ import inspect
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from functools import lru_cache, partial
-from itertools import groupby, islice
+from functools import lru_cache
+from itertools import groupby, islice, pairwise
 from typing import Any
 
 import jinja2
@@ -28,7 +28,7 @@ from jinja2.runtime import Context
 from jinja2.visitor import NodeVisitor
 from pydantic import BaseModel
 
-from llmsim_lab._spans import Part, Role
+from llmsim_lab._spans import Filled, Part, Role, laid_out
 from llmsim_lab._util.text import DIGITS, brief, rounded
 from llmsim_lab.errors import PromptError
 
@@ -39,11 +39,12 @@ MAX_OUTPUT = 1_000_000
 MAX_STEPS = 200_000
 """Of filling a template; a loop takes as many for each value as its body has parts."""
 
-Filled = tuple[str, list[Part]]
+_Text = tuple[str, list[Part]]
 """A text, and where its values stand."""
 _CHARGED = 6
 """How many characters or items a filter and a comparison handle in a step."""
 _NESTED = "it is nested too deeply; use fewer brackets, blocks and operators in one another"
+_FAULTS = (RecursionError, jinja2.UndefinedError, TypeError, ValueError, ArithmeticError)
 _TOO_LONG = f"the filled text is longer than {MAX_OUTPUT:,} characters; give it shorter values"
 
 
@@ -52,8 +53,7 @@ class _Filling:
 
     def __init__(self, role: Role, steps: int = 0, most: int = MAX_OUTPUT) -> None:
         self.places: list[Part] = []
-        self.length, self.steps, self.most = 0, steps, most
-        self._role = role
+        self.length, self.steps, self.most, self._role = 0, steps, most, role
 
     def value(self, value: object, slots: str) -> str:
         """Return a value as text, after noting that it comes next."""
@@ -107,8 +107,8 @@ def _joined(texts: Iterable[str], between: str) -> str:
     parts, length = [], -len(between)
     for text in texts:
         parts.append(text)
-        length += len(text) + len(between)
-        if length > MAX_OUTPUT:  # while it grows: a long separator between many can be gigabytes
+        # While it grows: a long separator between many can be gigabytes.
+        if (length := length + len(text) + len(between)) > MAX_OUTPUT:
             raise PromptError(_TOO_LONG)
     return between.join(parts)
 
@@ -362,7 +362,7 @@ class _CheckedTree(NodeVisitor):
         self.generic_visit(node)
 
 
-_Part = Filled | str | Callable[[Context], Iterator[str]]
+_Part = _Text | str | Callable[[Context], Iterator[str]]
 """Text, maybe with values in it that are known already; a slot; or what Jinja2 compiled."""
 
 
@@ -390,8 +390,8 @@ class Template:
             if len(text) > MAX_OUTPUT:
                 what = f"the template is longer than {MAX_OUTPUT:,} characters"
                 raise PromptError(f"{what}; give long texts a slot")
-            further = next(islice(_ENVIRONMENT.lex(text), MAX_TOKENS, None), None)
-            if further:  # else the parser takes long
+            # Else the parser takes long.
+            if further := next(islice(_ENVIRONMENT.lex(text), MAX_TOKENS, None), None):
                 raise PromptError(
                     f"line {further[0]}: the template has more than {MAX_TOKENS:,} words and signs "
                     "in braces; loop over values, or give long texts a slot"
@@ -416,43 +416,57 @@ class Template:
             PromptError: a value lacks what is looked up in it, a filter or a comparison cannot take
                 it, or a limit was reached.
         """
-        if values.keys() >= {*self.slots}:
-            filled = self._fill(self._parts, values)
-            return lambda _: filled
-        if values.keys().isdisjoint(self.slots):
-            return partial(self._fill, self._parts)
-        parts: list[tuple[_Part, set[str]]] = []
-        steps, left = 0, MAX_OUTPUT  # the limits are those of the whole
+        parts: list[_Part] = []
+        filling = _Filling(self._role)
         for is_known, some in groupby(self._parts, lambda part: part[1] <= values.keys()):
-            group = [*some]
-            if not is_known:
-                parts += group
-                continue
-            filling = _Filling(self._role, steps, left)
-            parts.append((self._fill(group, values, filling), set()))
-            steps, left = filling.steps, left - filling.length
-        return lambda mine: self._fill(parts, {**values, **mine}, _Filling(self._role, steps))
+            group = [part for part, _ in some]
+            if is_known:
+                # The limits are those of the whole.
+                filling = _Filling(self._role, filling.steps, filling.most - filling.length)
+                group = [self._fill(group, values, filling)]
+            parts += group
 
-    def _fill(
-        self,
-        parts: Iterable[tuple[_Part, set[str]]],
-        values: Mapping[str, Any],
-        filling: _Filling | None = None,
-    ) -> Filled:
-        filling = filling or _Filling(self._role)
+        def fill_any(mine: Mapping[str, Any]) -> Filled:
+            again = _Filling(self._role, filling.steps)
+            return laid_out(*self._fill(parts, {**values, **mine}, again))
+
+        if any(callable(part) for part in parts):
+            return fill_any
+        # Only bare slots are left: the texts between values are known, and the places but for
+        # their lengths.
+        bare = {part: "" for part in parts if isinstance(part, str)}
+        known, places = self._fill(parts, bare, _Filling(self._role))
+        cuts = [0, *[cut for place in places for cut in place[2:4]], len(known)]
+        texts = [known[start:end] for start, end in pairwise(cuts)]
+        blanks = [(2 * n + 1, place[0]) for n, place in enumerate(places) if place[0] in bare]
+        filled = laid_out(known, places)
+
+        def fill(mine: Mapping[str, Any]) -> Filled:
+            pieces, length = texts.copy(), len(known)
+            try:
+                for at, slot in blanks:
+                    value = mine[slot]
+                    pieces[at] = text = value if type(value) is str else written(value)
+                    if (length := length + len(text)) > MAX_OUTPUT:
+                        raise PromptError(_TOO_LONG)
+            except _FAULTS:
+                return fill_any(mine)  # which says what is wrong, and where
+            return "".join(pieces), filled[1], tuple(map(len, pieces[1::2]))
+
+        return fill if blanks else lambda _: filled
+
+    def _fill(self, parts: Iterable[_Part], values: Mapping[str, Any], filling: _Filling) -> _Text:
         texts: list[str] = []
         context = None
         try:
-            for part, _ in parts:
-                pieces: Iterable[str]
+            for part in parts:
                 if isinstance(part, str):
-                    pieces = (filling.value(values[part], part),)
+                    pieces: Iterable[str] = (filling.value(values[part], part),)
                 elif isinstance(part, tuple):
                     text, places = part
                     pieces, at = (text,), filling.length
-                    for slots, role, start, end, source, tokens in places:
-                        place = slots, role, at + start, at + end, source, tokens
-                        filling.places.append(place)
+                    for slots, role, start, end, _, _ in places:
+                        filling.places.append((slots, role, at + start, at + end, "", None))
                 else:
                     if context is None:
                         context = Context(_ENVIRONMENT, {**values, _FILLING: filling}, None, {})
@@ -463,10 +477,9 @@ class Template:
                     filling.length += len(piece)
                     if filling.length > filling.most:
                         raise PromptError(_TOO_LONG)
-        except RecursionError as error:
-            raise PromptError(f"{self._where}: {_NESTED}, or simpler values") from error
-        except (jinja2.UndefinedError, TypeError, ValueError, ArithmeticError) as error:
-            raise PromptError(f"{self._where}: {error}") from error
+        except _FAULTS as error:
+            why = f"{_NESTED}, or simpler values" if isinstance(error, RecursionError) else error
+            raise PromptError(f"{self._where}: {why}") from error
         return "".join(texts), filling.places
 
 
@@ -474,10 +487,9 @@ def _parts_of(tree: nodes.Template, slots: set[str]) -> Iterator[tuple[_Part, se
     """Yield the parts of a checked tree, each with its slots."""
     for node in tree.body:
         for item in getattr(node, "nodes", [node]):
-            part: _Part
             match item:
                 case nodes.TemplateData():
-                    part = item.data, []
+                    part: _Part = item.data, []
                 case nodes.Filter(node=nodes.Name(name=slot)):
                     part = slot
                 case _:

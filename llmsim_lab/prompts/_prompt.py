@@ -15,9 +15,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from llmsim_lab._spans import MAX_SPANS, ROLES, Origin, Part, Provenance, Span
+from llmsim_lab import _spans
+from llmsim_lab._spans import MAX_SPANS, ROLES, Filled, Origin, Part, Provenance, Span
 from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.types import CallSite
@@ -69,10 +70,7 @@ class Prompt:
     ) -> None:
         if not user.strip():
             raise PromptError(f"prompt {name!r} has an empty user message; give it some text")
-        self.name = name
-        self.system = system
-        self.user = user
-        self.parent = parent
+        self.name, self.system, self.user, self.parent = name, system, user, parent
         # Here, since Jinja2 takes a while to import and many programs make no prompt.
         from llmsim_lab.prompts._language import template_of
 
@@ -82,7 +80,7 @@ class Prompt:
         slots = dict.fromkeys(slot for template in self._templates for slot in template.slots)
         self.slots: tuple[str, ...] = tuple(slots)
         """Names of the values that ``render`` takes, in order of first use."""
-        self._slots = frozenset(slots)
+        self._slots = {*slots}
 
     def __reduce__(self) -> tuple[object, ...]:
         rebuilt = partial(Prompt, self.user, system=self.system, name=self.name, parent=self.parent)
@@ -175,11 +173,11 @@ class Prompt:
             PromptError: a value is missing, one was given that no slot uses (an edited prompt may
                 do without), or a value does not have what the template looks up in it.
         """
-        return self._render(**values)
+        return self._render(values)
 
     @cached_property
     def _render(self) -> Callable[..., RenderedPrompt]:
-        return self.sharing({})
+        return self._sharing({})
 
     def sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
         """Return what renders the prompt with the values of its other slots, any number of times.
@@ -190,16 +188,19 @@ class Prompt:
         Raises:
             PromptError: a value does not have what the template looks up in it.
         """
+        render = self._sharing(values)
+        return lambda **mine: render(mine)
+
+    def _sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
         fill_system, fill_user = [template.sharing(values) for template in self._templates]
 
-        def render(**mine: object) -> RenderedPrompt:
+        def render(mine: Mapping[str, object]) -> RenderedPrompt:
             # Exactly these: a value too many is a misspelt slot more often than not, unless the
             # prompt was edited, by which slots may go.
-            given = mine.keys() | values.keys()
+            given = mine.keys() | values.keys() if values else mine.keys()
             if given != self._slots and not (self.parent and given > self._slots):
                 raise PromptError(self._mismatch({**values, **mine}))
-            (system, first), (user, rest) = fill_system(mine), fill_user(mine)
-            return RenderedPrompt(system=system, user=user, template=self, spans=[*first, *rest])
+            return RenderedPrompt.of(fill_system(mine), fill_user(mine), self)
 
         return render
 
@@ -245,25 +246,35 @@ class RenderedPrompt(str):
         user: the user message.
         template: the prompt it was rendered from.
         spans: where the parts came from: system first, in the order of the text.
-
-    Attributes:
-        places: those spans, without the words of ``sourced``.
     """
 
-    __slots__ = ("_sources", "places", "system", "template", "user")
+    __slots__ = ("_sources", "_values", "system", "template", "user")
 
     system: str
     user: str
     template: Prompt
-    places: Sequence[Part]
+    _values: tuple[Filled, Filled, Sequence[int | None]]
     _sources: tuple[Mapping[str, str], Mapping[str, object]]
 
     def __new__(cls, *, system: str, user: str, template: Prompt, spans: Sequence[Part]) -> Self:
         """Join the parts with an empty line."""
-        new = super().__new__(cls, f"{system}\n\n{user}" if system else user)
-        new.system, new.user, new.template, new.places = system, user, template, spans
-        new._sources = {}, {}
+        first, rest = [[part for part in spans if part[1] == role] for role in ROLES]
+        messages = _spans.laid_out(system, first), _spans.laid_out(user, rest)
+        return cls.of(*messages, template, tuple([part[5] for part in spans]))
+
+    @classmethod
+    def of(cls, system: Filled, user: Filled, template: Prompt, tokens: Sequence[Any] = ()) -> Self:
+        """Return the prompt of two messages, with the tokens of their values where known."""
+        new = str.__new__(cls, f"{system[0]}\n\n{user[0]}" if system[0] else user[0])
+        new.system, new.user, new.template = system[0], user[0], template
+        new._values, new._sources = (system, user, tokens), ({}, {})
         return new
+
+    @property
+    def places(self) -> Sequence[Part]:
+        """The spans, without the words of ``sourced``."""
+        (_, first, fixed), (_, rest, lengths), tokens = self._values
+        return [*_spans.placed(first + rest, fixed + lengths, tokens)]
 
     def sourced(self, sources: Mapping[str, str], /, **facts: object) -> Self:
         """Record where the slots' values came from; returns the prompt itself.
@@ -279,15 +290,22 @@ class RenderedPrompt(str):
     @property
     def provenance(self) -> Provenance:
         """Where the parts came from."""
-        origin = self.origin(None)
-        if origin is None:
+        if (origin := self.origin(None)) is None:
             return Provenance(why=f"it has more than {MAX_SPANS:,} values")
         return origin.read({"system": self.system, "user": self.user}, agent=None, turn=None)
 
     def origin(self, site: CallSite | None) -> Origin | None:
         """Return what a call keeps of where the parts came from; None of too many."""
+        (_, first, fixed), (_, rest, lengths), tokens = self._values
+        if len(first) + len(rest) > MAX_SPANS:
+            return None
         agent, turn = (site.agent, site.turn) if site else (None, None)
-        return Origin.of(self.places, *self._sources, agent=agent, turn=turn)
+        sources, facts = self._sources
+        related = [_spans.relative(fact, agent, turn) for fact in facts.values()]
+        known = map(tuple, (sources, sources.values(), facts, related))
+        form = _spans.form_of(first, fixed, rest, *known)
+        # In the lengths alone calls of one form differ.
+        return _spans.shared_origin(form, (lengths, tokens) if {*tokens} - {None} else lengths)
 
     @property
     def spans(self) -> tuple[Span, ...]:

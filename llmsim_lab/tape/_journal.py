@@ -20,7 +20,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib.metadata import version
 from io import BytesIO
@@ -89,6 +89,9 @@ def text_digest(value: bytes) -> bytes:
     return blake2b(value, digest_size=8).hexdigest().encode()
 
 
+_version = cache(version)  # which reads a file, and a study has a thousand runs
+
+
 @lru_cache(maxsize=512)
 def _named(text: str) -> tuple[bytes, bytes]:
     """Return a text's digest and its bytes; most calls share theirs."""
@@ -146,7 +149,7 @@ class Index:
             fact: what it says, where that is known.
         """
         fact, place = fact or fact_in(raw), (self.end, len(raw))
-        what = self._take(raw, fact, place, own) if fact else self._take_shared(raw, place)
+        what = self._take(raw, fact, place, own) if fact else self._take_shared(raw, place, own)
         self.head = self.head or raw
         self.lines += 1
         self.end += len(raw)
@@ -160,9 +163,9 @@ class Index:
 
     def _take(self, raw: bytes, fact: Fact, place: Place, own: int) -> str | None:
         run, kind, turn, number = fact
-        before, what = self.sums.get(run), None
+        what = None
         if own < 0:
-            own = _sum_in(raw)
+            own, before = _sum_in(raw), self.sums.get(run)
             if (before is None) != (kind == b"run"):
                 what = f"run {run} " + ("has not begun" if before is None else "begins twice")
             elif own != crc32(raw[:-_SUM_LEN], run if before is None else before):
@@ -191,12 +194,14 @@ class Index:
                 self.process = run, int(process[1])
         return what
 
-    def _take_shared(self, raw: bytes, place: Place) -> str | None:
+    def _take_shared(self, raw: bytes, place: Place, own: int) -> str | None:
         text = _TEXT.match(raw)
         if text is None and not (self.end == 0 and _HEAD.match(raw)):
             return "it is not a line of a tape"
-        is_right = _sum_in(raw) == crc32(raw[:-_SUM_LEN])
-        if not is_right or (text and text_digest(raw[_TEXT_LEN:-_SUM_LEN]) != text[1]):
+        line, is_right = raw[:-_SUM_LEN], own >= 0
+        if not is_right and _sum_in(raw) == crc32(line):
+            is_right = text is None or text_digest(line[_TEXT_LEN:]) == text[1]
+        if not is_right:
             return "it was changed"
         if text is not None and self.texts.setdefault(text[1], place) != place:
             return "the text stands there a second time"
@@ -243,7 +248,7 @@ def journal_at(path: Path, *, make: bool) -> Journal:
 
 def _head() -> bytes:
     """Return a tape's first line."""
-    by = f"llmsim_lab {version('llmsim-lab')}".encode()
+    by = f"llmsim_lab {_version('llmsim-lab')}".encode()
     line = b'{"tape":%d,"by":"%b","id":"%b"' % (FORMAT, by, secrets.token_hex(8).encode())
     return b'%b,"sum":"%08x"}\n' % (line, crc32(line))
 
@@ -551,27 +556,27 @@ class Journal:
             if not 0 < run < 10**9 or abs(turn or 0) >= 10**9 or number >= 10**15:
                 what = f"run {run}, turn {turn}, call {number}"
                 raise TapeError(f"{what} are more than a tape can number")
-            named, at = kind.encode(), b"" if turn is None else b',"turn":%d' % turn
+            at = "" if turn is None else f',"turn":{turn}'
             if kind == "call":
-                at = b'%b,"no":%d' % (at or b',"turn":null', number)
-            line = b'{"run":%d,"is":"%b"%b%b' % (run, named, at, body)
+                at = (at or ',"turn":null') + f',"no":{number}'
+            line = f'{{"run":{run},"is":"{kind}"{at}'.encode() + body
             if kind in ("turn", "end"):
                 with self._reading():  # which raises where the path has another file by now
                     pass
-            self._write(line, self.index.sums.get(run, run), (run, named, turn, number))
+            self._write(line, self.index.sums.get(run, run), (run, kind.encode(), turn, number))
             if kind == "end":
                 os.fsync(self._fd)  # what was written until now would survive a power cut
             return number
 
     def intern(self, value: str) -> bytes:
         """Write a text that is used often, if it is not there; returns its digest."""
-        with self.lock:
-            digest, raw = _named(value)
-            if digest not in self.index.texts:
+        digest, raw = _named(value)
+        if digest not in self.index.texts:
+            with self.lock:
                 self._settle()
-            if digest not in self.index.texts:
-                self._write(b'{"text":"%b","value":%b' % (digest, raw), 0)
-            return digest
+                if digest not in self.index.texts:
+                    self._write(b'{"text":"%b","value":%b' % (digest, raw), 0)
+        return digest
 
     def _settle(self) -> None:
         if self._fd < 0 or self._pid != os.getpid():
@@ -582,7 +587,7 @@ class Journal:
     def _write(self, line: bytes, before: int, fact: Fact | None = None) -> None:
         """Write a line, its end added: the check sum, which follows from the one before."""
         index, own = self.index, crc32(line, before)
-        raw = line + b',"sum":"%08x"}\n' % own
+        raw = line + f',"sum":"{own:08x}"}}\n'.encode()
         if len(raw) > MAX_LINE:
             what = f"a line of {len(raw):,} bytes is more than {self.path} takes ({MAX_LINE:,})"
             raise TapeError(f"{what}; make the prompt, the reply or the state shorter")

@@ -159,29 +159,32 @@ def settings_of(request: ChatRequest) -> dict[str, Any]:
     return {name: plain(getattr(request, name)) for name in shared}
 
 
+Parts = tuple[str, str, tuple[Message, ...]]
+"""A request's settings as JSON, all and those that equal requests share, and its other messages."""
 _known: dict[tuple[Any, ...], tuple[str, str, object]] = {}
 
 
-def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
-    """Return a request's settings as JSON, all and those that equal requests share, and the rest.
+def parts_of(request: ChatRequest) -> Parts:
+    """Return a request's settings, with the system message, and the rest.
 
-    The settings, with the system message, are written once per combination; the rest are the other
-    messages. Schemas and options are made once and handed to every request, so that the objects'
-    identities tell the combinations apart, and hashing a schema for each call would take long; the
-    objects are kept alive as long as their identities are in use.
+    The settings are written once per combination. Schemas and options are made once and handed to
+    every request, so that the objects' identities tell the combinations apart, and hashing a schema
+    for each call would take long; the objects are kept alive as long as their identities are in
+    use.
     """
     messages, system = request.messages, None
     first = messages[0] if messages else None
     if first and first.role == "system" and not first.tool_calls and first.tool_name is None:
         system, messages = first.content, messages[1:]
-    held = request.schema, request.tools, request.options
+    schema, tools, options = request.schema, request.tools, request.options
     own = request.model, request.think, request.top_logprobs, system
-    key = (*map(id, held), request.keep_alive, request.timeout_s, *own)
+    key = id(schema), id(tools), id(options), request.keep_alive, request.timeout_s, own
     found = _known.get(key)
     if found is None:
         waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
         values = settings_of(request) | ({} if system is None else {"system": system})
-        found = dumps(values | waits), dumps(values), held
+        shared = dumps(values)
+        found = f"{shared[:-1]},{dumps(waits)[1:]}", shared, (schema, tools, options)
         # Not more: what is made anew for each request would fill the memory.
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
@@ -189,9 +192,9 @@ def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
     return found[0], found[1], messages
 
 
-def what_is_asked(request: ChatRequest) -> tuple[Any, ...]:
+def what_is_asked(request: ChatRequest, parts: Parts | None = None) -> tuple[Any, ...]:
     """Return what two equal requests of a turn have in common: all but how long to wait."""
-    site, (_, settings, messages) = request.site, _parts(request)
+    site, (_, settings, messages) = request.site, parts or parts_of(request)
     place = (site.component, site.agent, site.replicate) if site else None
     # Not the messages themselves, whose hash takes long and is asked for several times. Calls as
     # text, in which 1 and True differ.
@@ -244,11 +247,14 @@ def member(value: Any) -> bytes:
     return raw
 
 
-def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> bytes:
+def call_body(
+    attempt: Attempt, parts: Parts, nth: int, intern: Callable[[str], bytes]
+) -> bytes:
     """Return the members of a call's line, from ``component`` on, each with a comma before it.
 
     Args:
         attempt: what became of a request.
+        parts: the request's, as ``parts_of`` gives them.
         nth: how many equal requests of its turn were made before it.
         intern: writes a text that calls share, and returns its digest.
 
@@ -256,7 +262,7 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> byt
         ValueError: a tool's arguments hold what a line cannot.
     """
     request, reply, origin = attempt.request, attempt.reply, attempt.request.origin
-    site, (settings, _, messages), fault = request.site, _parts(request), None
+    site, (settings, _, messages), fault = request.site, parts, None
     if attempt.reason:
         facts = {name: getattr(attempt, name) for name in _FAULT.__annotations__}
         fault = {name: fact for name, fact in facts.items() if fact not in (None, False)}
@@ -368,9 +374,10 @@ class RunInfo:
 
 def run_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes], **facts: Any) -> bytes:
     """Return the members of a run's line; large parts of its manifest are shared texts."""
-    parts = {name: dumps(plain(value)) for name, value in manifest.items()}
+    own = {name: plain(value) for name, value in manifest.items()}
+    parts = {name: dumps(value) for name, value in own.items()}
     shared = {name: intern(text).decode() for name, text in parts.items() if len(text) > _BIG}
-    own = {name: plain(value) for name, value in manifest.items() if name not in shared}
+    own = {name: value for name, value in own.items() if name not in shared}
     return members(**facts, manifest=own, texts=shared)
 
 

@@ -14,7 +14,16 @@ from typing import Any
 from llmsim_lab._util.jsontext import dumps, loads, plain
 from llmsim_lab._util.text import clip, now
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.tape._lines import RecordedCall, call_body, member, members, run_body, what_is_asked
+from llmsim_lab.tape._lines import (
+    Parts,
+    RecordedCall,
+    call_body,
+    member,
+    members,
+    parts_of,
+    run_body,
+    what_is_asked,
+)
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
@@ -146,7 +155,7 @@ class LiveRecorder(_AtTurn):
         super().__init__(tape, run)
         self._journal = journal = tape.journal
         # Not by value: equal requests may be in flight at once.
-        self._pending: dict[int, Place] = {}
+        self._pending: dict[int, tuple[Parts, Place]] = {}
         """By identity, the requests that were asked for and are not answered yet."""
         self._is_under_way = False
         """From a turn's beginning until its commit is known here, which a Ctrl-C may prevent."""
@@ -199,10 +208,11 @@ class LiveRecorder(_AtTurn):
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn has recorded, or None if the request is to be made."""
-        place, known = self._known.next(what_is_asked(request), previous)
+        parts = parts_of(request)
+        place, known = self._known.next(what_is_asked(request, parts), previous)
         if isinstance(known, Attempt):
             return known
-        self._pending[id(request)] = place
+        self._pending[id(request)] = parts, place
         return None
 
     def keep(self, attempt: Attempt) -> Attempt:
@@ -212,12 +222,14 @@ class LiveRecorder(_AtTurn):
             TapeError: the disk is full or fails, or the answer holds what JSON cannot.
         """
         request, journal = attempt.request, self._journal
-        if (place := self._pending.pop(id(request), None)) is None:
-            place, _ = self._known.next(what_is_asked(request))
+        if (pending := self._pending.pop(id(request), None)) is None:
+            parts = parts_of(request)
+            pending = parts, self._known.next(what_is_asked(request, parts))[0]
+        parts, place = pending
         turn = request.site.turn if request.site else None
         with journal.lock, self._held():  # agents may ask in threads
             try:
-                body = call_body(attempt, place[1], journal.intern)
+                body = call_body(attempt, parts, place[1], journal.intern)
             except ValueError as error:
                 raise TapeError(f"an answer cannot be kept on {journal.path}: {error}") from error
             number = journal.append(self.run, "call", body, turn=turn)

@@ -950,8 +950,8 @@ async def _next_turn(run: Run) -> Turn:
     # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
     # this turn's log and recorder in the context variable that ``scoped`` sets.
     session.memory = kept = {**session.memory}  # for the next try, should this one fail
-    known = Known(answers=kept)
-    with scoped(recorder=session.recorder, memory=lambda: known, log=log):
+    memory = cache(partial(Known, answers=kept))
+    with scoped(recorder=session.recorder, memory=memory, log=log):
         try:
             after = await run.turn(before.state, ask)
         except Exception:

@@ -198,10 +198,8 @@ class Index:
         text = _TEXT.match(raw)
         if text is None and not (self.end == 0 and _HEAD.match(raw)):
             return "it is not a line of a tape"
-        line, is_right = raw[:-_SUM_LEN], own >= 0
-        if not is_right and _sum_in(raw) == crc32(line):
-            is_right = text is None or text_digest(line[_TEXT_LEN:]) == text[1]
-        if not is_right:
+        is_right = own >= 0 or _sum_in(raw) == crc32(raw[:-_SUM_LEN])
+        if not is_right or (text and text_digest(raw[_TEXT_LEN:-_SUM_LEN]) != text[1]):
             return "it was changed"
         if text is not None and self.texts.setdefault(text[1], place) != place:
             return "the text stands there a second time"

@@ -123,13 +123,12 @@ def write(adapter: TypeAdapter[Any], value: object) -> bytes:
 
 def plain(value: Any) -> Any:
     """Return JSON-ready copies of mappings and tuples, as deep as they go."""
-    if type(value) in _LEAVES:  # as most are; to find that they are no mapping takes long
+    # Most are leaves; finding out that they are not mappings takes long.
+    if type(value) in _LEAVES or not isinstance(value, Mapping | list | tuple):
         return value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
+    return [plain(item) for item in value]
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, str]:

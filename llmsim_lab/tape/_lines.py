@@ -374,10 +374,9 @@ class RunInfo:
 
 def run_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes], **facts: Any) -> bytes:
     """Return the members of a run's line; large parts of its manifest are shared texts."""
-    own = {name: plain(value) for name, value in manifest.items()}
-    parts = {name: dumps(value) for name, value in own.items()}
+    parts = {name: dumps(plain(value)) for name, value in manifest.items()}
     shared = {name: intern(text).decode() for name, text in parts.items() if len(text) > _BIG}
-    own = {name: value for name, value in own.items() if name not in shared}
+    own = {name: plain(value) for name, value in manifest.items() if name not in shared}
     return members(**facts, manifest=own, texts=shared)
 
 

@@ -169,8 +169,7 @@ class LiveRecorder(_AtTurn):
 
     def _held(self) -> AbstractContextManager[Any]:
         """Return what makes lines possible: the journal's lock and no more while a run plays."""
-        is_held = self._journal.writers and not self.gone
-        return self._journal.lock if is_held else self.writing()
+        return self._journal.lock if self._journal.writers and not self.gone else self.writing()
 
     def _error(self, what: str) -> TapeError:
         path = str(self.tape.path)
@@ -220,8 +219,7 @@ class LiveRecorder(_AtTurn):
                 body = call_body(asked, attempt, place[1], journal.intern)
             except ValueError as error:
                 raise TapeError(f"an answer cannot be kept on {journal.path}: {error}") from error
-            number = journal.append(self.run, "call", body, turn=turn)
-            attempt.number = number
+            attempt.number = journal.append(self.run, "call", body, turn=turn)
             self._known.keep(place, attempt)
         return attempt
 

@@ -16,6 +16,7 @@ from llmsim_lab.errors import TapeError
 
 # Not after an odd number of backslashes, which say a backslash and no character.
 _HALF_CHARACTER = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_LEAVES = {str, int, float, bool, type(None)}
 encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
@@ -28,12 +29,11 @@ def dumps(value: Any) -> str:
         ValueError: a number is not finite, which JSON cannot hold.
     """
     text = encode(value)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            # Escapes can say what UTF-8 cannot.
-            return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Escapes can say what UTF-8 cannot.
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text
 
 
@@ -123,11 +123,12 @@ def write(adapter: TypeAdapter[Any], value: object) -> bytes:
 
 def plain(value: Any) -> Any:
     """Return JSON-ready copies of mappings and tuples, as deep as they go."""
+    # Most are leaves; finding out that they are not mappings takes long.
+    if type(value) in _LEAVES or not isinstance(value, Mapping | list | tuple):
+        return value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
+    return [plain(item) for item in value]
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, str]:

@@ -198,10 +198,8 @@ class Index:
         text = _TEXT.match(raw)
         if text is None and not (self.end == 0 and _HEAD.match(raw)):
             return "it is not a line of a tape"
-        line, is_right = raw[:-_SUM_LEN], own >= 0
-        if not is_right and _sum_in(raw) == crc32(line):
-            is_right = text is None or text_digest(line[_TEXT_LEN:]) == text[1]
-        if not is_right:
+        is_right = own >= 0 or _sum_in(raw) == crc32(raw[:-_SUM_LEN])
+        if not is_right or (text and text_digest(raw[_TEXT_LEN:-_SUM_LEN]) != text[1]):
             return "it was changed"
         if text is not None and self.texts.setdefault(text[1], place) != place:
             return "the text stands there a second time"
@@ -556,14 +554,14 @@ class Journal:
             if not 0 < run < 10**9 or abs(turn or 0) >= 10**9 or number >= 10**15:
                 what = f"run {run}, turn {turn}, call {number}"
                 raise TapeError(f"{what} are more than a tape can number")
-            at = "" if turn is None else f',"turn":{turn}'
+            named, at = kind.encode(), b"" if turn is None else b',"turn":%d' % turn
             if kind == "call":
-                at = (at or ',"turn":null') + f',"no":{number}'
-            line = f'{{"run":{run},"is":"{kind}"{at}'.encode() + body
+                at = b'%b,"no":%d' % (at or b',"turn":null', number)
+            line = b'{"run":%d,"is":"%b"%b%b' % (run, named, at, body)
             if kind in ("turn", "end"):
                 with self._reading():  # which raises where the path has another file by now
                     pass
-            self._write(line, self.index.sums.get(run, run), (run, kind.encode(), turn, number))
+            self._write(line, self.index.sums.get(run, run), (run, named, turn, number))
             if kind == "end":
                 os.fsync(self._fd)  # what was written until now would survive a power cut
             return number
@@ -587,7 +585,7 @@ class Journal:
     def _write(self, line: bytes, before: int, fact: Fact | None = None) -> None:
         """Write a line, its end added: the check sum, which follows from the one before."""
         index, own = self.index, crc32(line, before)
-        raw = line + f',"sum":"{own:08x}"}}\n'.encode()
+        raw = line + b',"sum":"%08x"}\n' % own
         if len(raw) > MAX_LINE:
             what = f"a line of {len(raw):,} bytes is more than {self.path} takes ({MAX_LINE:,})"
             raise TapeError(f"{what}; make the prompt, the reply or the state shorter")

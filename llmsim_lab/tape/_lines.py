@@ -159,18 +159,17 @@ def settings_of(request: ChatRequest) -> dict[str, Any]:
     return {name: plain(getattr(request, name)) for name in shared}
 
 
-Parts = tuple[str, str, tuple[Message, ...]]
-"""A request's settings as JSON, all and those that equal requests share, and its other messages."""
+Asked = tuple[tuple[Any, ...], str, tuple[Message, ...]]
 _known: dict[tuple[Any, ...], tuple[str, str, object]] = {}
 
 
-def parts_of(request: ChatRequest) -> Parts:
-    """Return a request's settings, with the system message, and the rest.
+def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
+    """Return a request's settings as JSON, all and those that equal requests share, and the rest.
 
-    The settings are written once per combination. Schemas and options are made once and handed to
-    every request, so that the objects' identities tell the combinations apart, and hashing a schema
-    for each call would take long; the objects are kept alive as long as their identities are in
-    use.
+    The settings, with the system message, are written once per combination; the rest are the other
+    messages. Schemas and options are made once and handed to every request, so that the objects'
+    identities tell the combinations apart, and hashing a schema for each call would take long; the
+    objects are kept alive as long as their identities are in use.
     """
     messages, system = request.messages, None
     first = messages[0] if messages else None
@@ -192,9 +191,12 @@ def parts_of(request: ChatRequest) -> Parts:
     return found[0], found[1], messages
 
 
-def what_is_asked(request: ChatRequest, parts: Parts | None = None) -> tuple[Any, ...]:
-    """Return what two equal requests of a turn have in common: all but how long to wait."""
-    site, (_, settings, messages) = request.site, parts or parts_of(request)
+def what_is_asked(request: ChatRequest) -> Asked:
+    """Return what two equal requests of a turn have in common: all but how long to wait.
+
+    With it come the settings, all of them, and the messages that a line has beside them.
+    """
+    site, (settings, shared, messages) = request.site, _parts(request)
     place = (site.component, site.agent, site.replicate) if site else None
     # Not the messages themselves, whose hash takes long and is asked for several times. Calls as
     # text, in which 1 and True differ.
@@ -202,7 +204,7 @@ def what_is_asked(request: ChatRequest, parts: Parts | None = None) -> tuple[Any
         (it.role, it.content, it.tool_name, it.tool_calls and write(_calls(), it.tool_calls))
         for it in messages
     ]
-    return place, request.attempt, settings, tuple(said)
+    return (place, request.attempt, shared, tuple(said)), settings, messages
 
 
 # --- calls ---------------------------------------------------------------------------------------
@@ -247,14 +249,12 @@ def member(value: Any) -> bytes:
     return raw
 
 
-def call_body(
-    attempt: Attempt, parts: Parts, nth: int, intern: Callable[[str], bytes]
-) -> bytes:
+def call_body(asked: Asked, attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> bytes:
     """Return the members of a call's line, from ``component`` on, each with a comma before it.
 
     Args:
-        attempt: what became of a request.
-        parts: the request's, as ``parts_of`` gives them.
+        asked: what was asked, as ``what_is_asked`` gives it.
+        attempt: what became of it.
         nth: how many equal requests of its turn were made before it.
         intern: writes a text that calls share, and returns its digest.
 
@@ -262,7 +262,7 @@ def call_body(
         ValueError: a tool's arguments hold what a line cannot.
     """
     request, reply, origin = attempt.request, attempt.reply, attempt.request.origin
-    site, (settings, _, messages), fault = request.site, parts, None
+    site, (_, settings, messages), fault = request.site, asked, None
     if attempt.reason:
         facts = {name: getattr(attempt, name) for name in _FAULT.__annotations__}
         fault = {name: fact for name, fact in facts.items() if fact not in (None, False)}
@@ -374,10 +374,9 @@ class RunInfo:
 
 def run_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes], **facts: Any) -> bytes:
     """Return the members of a run's line; large parts of its manifest are shared texts."""
-    own = {name: plain(value) for name, value in manifest.items()}
-    parts = {name: dumps(value) for name, value in own.items()}
+    parts = {name: dumps(plain(value)) for name, value in manifest.items()}
     shared = {name: intern(text).decode() for name, text in parts.items() if len(text) > _BIG}
-    own = {name: value for name, value in own.items() if name not in shared}
+    own = {name: plain(value) for name, value in manifest.items() if name not in shared}
     return members(**facts, manifest=own, texts=shared)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -14,16 +12,7 @@ from typing import Any
 from llmsim_lab._util.jsontext import dumps, loads, plain
 from llmsim_lab._util.text import clip, now
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
-from llmsim_lab.tape._lines import (
-    Parts,
-    RecordedCall,
-    call_body,
-    member,
-    members,
-    parts_of,
-    run_body,
-    what_is_asked,
-)
+from llmsim_lab.tape._lines import RecordedCall, call_body, member, members, run_body, what_is_asked
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
@@ -62,13 +51,12 @@ class Known:
         outside: Iterable[Mapping[str, Any]] = (),
         answers: dict[Place, Any] | None = None,
     ) -> None:
-        self._lock = threading.Lock()  # agents may ask in threads
-        self._asked: defaultdict[Any, Iterator[int]] = defaultdict(count)
+        self._asked: dict[Any, Iterator[int]] = {}
         self.answers: dict[Place, Any] = {} if answers is None else answers
         self._nth: dict[int | None, int] = {}
         """By number of an attempt, which of equal ones it was."""
         for call in calls:
-            self.keep((what_is_asked(call.attempt.request), call.nth), call.attempt)
+            self.keep((what_is_asked(call.attempt.request)[0], call.nth), call.attempt)
         for line in outside:
             self.keep_outside(line)
 
@@ -82,8 +70,8 @@ class Known:
         if previous is not None:
             place = asked, self._nth.get(previous.number, 0)
         else:
-            with self._lock:
-                place = asked, next(self._asked[asked])
+            # Each is one step, also where agents ask in threads.
+            place = asked, next(self._asked.setdefault(asked, count()))
         return place, self.answers.get(place)
 
     def keep(self, place: Place, attempt: Attempt) -> None:
@@ -155,7 +143,7 @@ class LiveRecorder(_AtTurn):
         super().__init__(tape, run)
         self._journal = journal = tape.journal
         # Not by value: equal requests may be in flight at once.
-        self._pending: dict[int, tuple[Parts, Place]] = {}
+        self._pending: dict[int, tuple[Any, Place]] = {}
         """By identity, the requests that were asked for and are not answered yet."""
         self._is_under_way = False
         """From a turn's beginning until its commit is known here, which a Ctrl-C may prevent."""
@@ -181,8 +169,7 @@ class LiveRecorder(_AtTurn):
 
     def _held(self) -> AbstractContextManager[Any]:
         """Return what makes lines possible: the journal's lock and no more while a run plays."""
-        is_held = self._journal.writers and not self.gone
-        return self._journal.lock if is_held else self.writing()
+        return self._journal.lock if self._journal.writers and not self.gone else self.writing()
 
     def _error(self, what: str) -> TapeError:
         path = str(self.tape.path)
@@ -208,11 +195,11 @@ class LiveRecorder(_AtTurn):
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn has recorded, or None if the request is to be made."""
-        parts = parts_of(request)
-        place, known = self._known.next(what_is_asked(request, parts), previous)
+        asked = what_is_asked(request)
+        place, known = self._known.next(asked[0], previous)
         if isinstance(known, Attempt):
             return known
-        self._pending[id(request)] = parts, place
+        self._pending[id(request)] = asked, place
         return None
 
     def keep(self, attempt: Attempt) -> Attempt:
@@ -223,17 +210,16 @@ class LiveRecorder(_AtTurn):
         """
         request, journal = attempt.request, self._journal
         if (pending := self._pending.pop(id(request), None)) is None:
-            parts = parts_of(request)
-            pending = parts, self._known.next(what_is_asked(request, parts))[0]
-        parts, place = pending
+            asked = what_is_asked(request)
+            pending = asked, self._known.next(asked[0])[0]
+        asked, place = pending
         turn = request.site.turn if request.site else None
         with journal.lock, self._held():  # agents may ask in threads
             try:
-                body = call_body(attempt, parts, place[1], journal.intern)
+                body = call_body(asked, attempt, place[1], journal.intern)
             except ValueError as error:
                 raise TapeError(f"an answer cannot be kept on {journal.path}: {error}") from error
-            number = journal.append(self.run, "call", body, turn=turn)
-            attempt.number = number
+            attempt.number = journal.append(self.run, "call", body, turn=turn)
             self._known.keep(place, attempt)
         return attempt
 
@@ -389,7 +375,7 @@ class ReplayRecorder(_AtTurn):
         Raises:
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
-        _, known = self._known.next(what_is_asked(request), previous)
+        _, known = self._known.next(what_is_asked(request)[0], previous)
         if isinstance(known, Attempt):
             return known
         raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))

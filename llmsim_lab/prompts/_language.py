@@ -434,7 +434,7 @@ class Template:
             return fill_any
         # Only bare slots are left: the texts between values are known, and the places but for
         # their lengths.
-        bare = {slot: "" for slot in self.slots if slot not in values}
+        bare = dict.fromkeys({*self.slots} - values.keys(), "")
         known, places = self._fill(parts, {**values, **bare}, _Filling(self._role))
         cuts = [0, *[cut for place in places for cut in place[2:4]], len(known)]
         texts = [known[start:end] for start, end in pairwise(cuts)]

@@ -58,8 +58,7 @@ class _Filling:
     def value(self, value: object, slots: str) -> str:
         """Return a value as text, after noting that it comes next."""
         text = written(value)
-        at = self.length
-        self.places.append((slots, self._role, at, at + len(text), "", None))
+        self.places.append((slots, self._role, self.length, self.length + len(text), "", None))
         return text
 
     def charge(self, steps: int) -> None:
@@ -416,26 +415,27 @@ class Template:
             PromptError: a value lacks what is looked up in it, a filter or a comparison cannot take
                 it, or a limit was reached.
         """
-        parts: list[_Part] = []
-        filling = _Filling(self._role)
-        for is_known, some in groupby(self._parts, lambda part: part[1] <= values.keys()):
-            group = [part for part, _ in some]
-            if is_known:
-                # The limits are those of the whole.
-                filling = _Filling(self._role, filling.steps, filling.most - filling.length)
-                group = [self._fill(group, values, filling)]
-            parts += group
+        parts, filling = [part for part, _ in self._parts], _Filling(self._role)
+        if any(map(callable, parts)):
+            parts = []
+            for is_known, some in groupby(self._parts, lambda part: part[1] <= values.keys()):
+                group = [part for part, _ in some]
+                if is_known:
+                    # The limits are those of the whole.
+                    filling = _Filling(self._role, filling.steps, filling.most - filling.length)
+                    group = [self._fill(group, values, filling)]
+                parts += group
 
         def fill_any(mine: Mapping[str, Any]) -> Filled:
             again = _Filling(self._role, filling.steps)
             return laid_out(*self._fill(parts, {**values, **mine}, again))
 
-        if any(callable(part) for part in parts):
+        if any(map(callable, parts)):
             return fill_any
         # Only bare slots are left: the texts between values are known, and the places but for
         # their lengths.
-        bare = {part: "" for part in parts if isinstance(part, str)}
-        known, places = self._fill(parts, bare, _Filling(self._role))
+        bare = dict.fromkeys({*self.slots} - values.keys(), "")
+        known, places = self._fill(parts, {**values, **bare}, _Filling(self._role))
         cuts = [0, *[cut for place in places for cut in place[2:4]], len(known)]
         texts = [known[start:end] for start, end in pairwise(cuts)]
         blanks = [(2 * n + 1, place[0]) for n, place in enumerate(places) if place[0] in bare]
@@ -450,7 +450,7 @@ class Template:
                     if (length := length + len(text)) > MAX_OUTPUT:
                         raise PromptError(_TOO_LONG)
             except _FAULTS:
-                return fill_any(mine)  # which says what is wrong, and where
+                return fill_any({**mine, **values})  # which says what is wrong, and where
             return "".join(pieces), filled[1], tuple(map(len, pieces[1::2]))
 
         return fill if blanks else lambda _: filled

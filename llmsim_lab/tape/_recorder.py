@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from llmsim_lab._util.jsontext import dumps, loads, plain
-from llmsim_lab._util.text import clip, now
+from llmsim_lab._util.text import clip, counted, now
 from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.tape._lines import RecordedCall, call_body, member, members, run_body, what_is_asked
 from llmsim_lab.tape._miss import explain_miss
@@ -389,7 +389,7 @@ class ReplayRecorder(_AtTurn):
         found = self._known.find_outside(what, key)
         if not found.is_done:
             named = f"{clip(f'{what} {dumps(plain(key))}', 200)} in turn {self._turn}"
-            wanted = f"{named}, asked {found.nth + 1} times"
+            wanted = f"{named}, asked {counted(found.nth + 1, 'time')}"
             missing = f"run {self.run} has nothing recorded for {wanted}"
             raise TapeMiss(f"{missing}; a replay does nothing outside: fork the run to continue")
         return found

@@ -1,9 +1,9 @@
 """What goes to a model and comes back, and the bases of the values that a run is made of.
 
-Requests, replies and calls are dataclasses, of which every run makes many. They are not frozen,
-since a frozen object takes five times as long to make, and yet nothing changes one that others
-have, but for a backend its own copy of a request. What crosses a boundary (what a model is asked
-for, what a state or a tape holds) is an immutable pydantic model.
+Requests, replies and calls are dataclasses, of which every run makes many. Most are not frozen,
+since a frozen object takes five times as long to make; none is to be changed, but for a backend its
+own copy of a request. What crosses a boundary (what a model is asked for, what a state or a tape
+holds) is an immutable pydantic model.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ToolCall:
     id: str | None = None
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation."""
 
@@ -96,8 +96,8 @@ class CallSite:
 class ChatRequest:
     """One request to a model.
 
-    A backend is given a copy of its own, whose fields it may set; the mappings in them are shared
-    with other requests, and must not be changed.
+    A backend is given a copy of its own, whose fields it may set; what is in them is shared with
+    other requests, and must not be changed.
 
     Attributes:
         model: the model's name as the backend knows it.
@@ -152,7 +152,7 @@ class ChatRequest:
         return "\n\n".join(message.content for message in self.messages)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class ChatReply:
     """What a model answered.
 

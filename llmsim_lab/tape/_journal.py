@@ -567,13 +567,15 @@ class Journal:
             return number
 
     def intern(self, value: str) -> bytes:
-        """Write a text that is used often, if it is not there; returns its digest."""
+        """Write a text that is used often, if it is not there; returns its digest.
+
+        The lock is held by who calls it.
+        """
         digest, raw = _named(value)
         if digest not in self.index.texts:
-            with self.lock:
-                self._settle()
-                if digest not in self.index.texts:
-                    self._write(b'{"text":"%b","value":%b' % (digest, raw), 0)
+            self._settle()
+        if digest not in self.index.texts:
+            self._write(b'{"text":"%b","value":%b' % (digest, raw), 0)
         return digest
 
     def _settle(self) -> None:

@@ -159,7 +159,6 @@ def settings_of(request: ChatRequest) -> dict[str, Any]:
     return {name: plain(getattr(request, name)) for name in shared}
 
 
-Asked = tuple[tuple[Any, ...], str, tuple[Message, ...]]
 _known: dict[tuple[Any, ...], tuple[str, str, object]] = {}
 
 
@@ -191,10 +190,10 @@ def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
     return found[0], found[1], messages
 
 
-def what_is_asked(request: ChatRequest) -> Asked:
+def what_is_asked(request: ChatRequest) -> tuple[tuple[Any, ...], str, tuple[Message, ...]]:
     """Return what two equal requests of a turn have in common: all but how long to wait.
 
-    With it come the settings, all of them, and the messages that a line has beside them.
+    After it come the settings, all of them, and the messages that a line has beside them.
     """
     site, (settings, shared, messages) = request.site, _parts(request)
     place = (site.component, site.agent, site.replicate) if site else None
@@ -249,20 +248,20 @@ def member(value: Any) -> bytes:
     return raw
 
 
-def call_body(asked: Asked, attempt: Attempt, nth: int, intern: Callable[[str], bytes]) -> bytes:
+def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes], *parts: Any) -> bytes:
     """Return the members of a call's line, from ``component`` on, each with a comma before it.
 
     Args:
-        asked: what was asked, as ``what_is_asked`` gives it.
-        attempt: what became of it.
+        attempt: what became of a request.
         nth: how many equal requests of its turn were made before it.
         intern: writes a text that calls share, and returns its digest.
+        parts: the request's settings and messages, as ``what_is_asked`` gives them.
 
     Raises:
         ValueError: a tool's arguments hold what a line cannot.
     """
     request, reply, origin = attempt.request, attempt.reply, attempt.request.origin
-    site, (_, settings, messages), fault = request.site, asked, None
+    site, (settings, messages), fault = request.site, parts, None
     if attempt.reason:
         facts = {name: getattr(attempt, name) for name in _FAULT.__annotations__}
         fault = {name: fact for name, fact in facts.items() if fact not in (None, False)}

@@ -143,7 +143,7 @@ class LiveRecorder(_AtTurn):
         super().__init__(tape, run)
         self._journal = journal = tape.journal
         # Not by value: equal requests may be in flight at once.
-        self._pending: dict[int, tuple[Any, Place]] = {}
+        self._pending: dict[int, tuple[Place, list[Any]]] = {}
         """By identity, the requests that were asked for and are not answered yet."""
         self._is_under_way = False
         """From a turn's beginning until its commit is known here, which a Ctrl-C may prevent."""
@@ -195,11 +195,11 @@ class LiveRecorder(_AtTurn):
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
         """Return what the unfinished turn has recorded, or None if the request is to be made."""
-        asked = what_is_asked(request)
-        place, known = self._known.next(asked[0], previous)
+        key, *parts = what_is_asked(request)
+        place, known = self._known.next(key, previous)
         if isinstance(known, Attempt):
             return known
-        self._pending[id(request)] = asked, place
+        self._pending[id(request)] = place, parts
         return None
 
     def keep(self, attempt: Attempt) -> Attempt:
@@ -210,13 +210,13 @@ class LiveRecorder(_AtTurn):
         """
         request, journal = attempt.request, self._journal
         if (pending := self._pending.pop(id(request), None)) is None:
-            asked = what_is_asked(request)
-            pending = asked, self._known.next(asked[0])[0]
-        asked, place = pending
+            key, *parts = what_is_asked(request)
+            pending = self._known.next(key)[0], parts
+        place, parts = pending
         turn = request.site.turn if request.site else None
         with journal.lock, self._held():  # agents may ask in threads
             try:
-                body = call_body(asked, attempt, place[1], journal.intern)
+                body = call_body(attempt, place[1], journal.intern, *parts)
             except ValueError as error:
                 raise TapeError(f"an answer cannot be kept on {journal.path}: {error}") from error
             attempt.number = journal.append(self.run, "call", body, turn=turn)

@@ -371,7 +371,7 @@ class Tape(AbstractContextManager["Tape"]):
             if info.parent in gone and info.id not in gone:
                 what = f"run {info.parent} cannot be taken off {self.path}"
                 raise TapeError(f"{what}: run {info.id} came from it; name that one as well")
-        with self.writing():
+        with self.journal.lock, self.writing():  # else a thread may write a line meanwhile
             self.journal.rewrite({info.id for info in known} - gone)
         for run in gone:
             if (recorder := self.journal.recorders.pop(run, None)) is not None:

@@ -77,7 +77,7 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
 def _findings(tape: Tape) -> Iterator[Finding]:
     # One of its own: since the tape was opened, lines may have been changed in place.
     above = Index()
-    for number, raw in tape.journal.lines():
+    for number, raw in islice(tape.journal.lines(), tape.journal.index.lines):
         what = None
         try:
             _check(raw, above, tape.journal.text)

@@ -173,6 +173,8 @@ class Lane:
             self._in_time[sent] = task
             self._look_at(began + min(sent.timeout_s, sent.total_s))
             reply = await ask(*what)
+            if sent not in self._in_time:  # late, and not to be stopped
+                task.uncancel()
             tokens = reply.reply_tokens or 1
             return reply
         except BaseException as error:
@@ -199,9 +201,10 @@ class Lane:
                 return
             self._timer.cancel()
         # In an empty context: the timer outlives its request, whose context would keep the run.
-        self._timer = self._loop.call_at(due, self._end_late, context=Context())
+        # Not at once: where the loop was held up, some of their replies have just come.
+        self._timer = self._loop.call_at(due, self._loop.call_soon, self._late, context=Context())
 
-    def _end_late(self) -> None:
+    def _late(self) -> None:
         self._timer, now = None, self._loop.time()
         for sent in [*self._in_time]:
             began = sent.began or now

@@ -415,16 +415,15 @@ class Template:
             PromptError: a value lacks what is looked up in it, a filter or a comparison cannot take
                 it, or a limit was reached.
         """
-        parts, filling = [part for part, _ in self._parts], _Filling(self._role)
-        if any(map(callable, parts)):
-            parts = []
-            for is_known, some in groupby(self._parts, lambda part: part[1] <= values.keys()):
-                group = [part for part, _ in some]
-                if is_known:
-                    # The limits are those of the whole.
-                    filling = _Filling(self._role, filling.steps, filling.most - filling.length)
-                    group = [self._fill(group, values, filling)]
-                parts += group
+        parts: list[_Part] = []
+        filling = _Filling(self._role)
+        for is_known, some in groupby(self._parts, lambda part: part[1] <= values.keys()):
+            group = [part for part, _ in some]
+            if is_known:
+                # The limits are those of the whole.
+                filling = _Filling(self._role, filling.steps, filling.most - filling.length)
+                group = [self._fill(group, values, filling)]
+            parts += group
 
         def fill_any(mine: Mapping[str, Any]) -> Filled:
             again = _Filling(self._role, filling.steps)

@@ -26,7 +26,7 @@ from llmsim_lab.models import (
     StateUpdateDecision,
     ValidationDecision,
 )
-from llmsim_lab.types import reply_schema
+from llmsim_lab.types import Message, reply_schema
 
 CHAIN = LLMReasoningChain(
     component="engine", agent="Aland", turn=3, reasoning='A "hot" economy.', confidence=0.8
@@ -97,6 +97,7 @@ def test_the_past_agrees_with_the_levels_however_they_were_given(rate: Any) -> N
         (make_action(), "validated"),
         (policy(), "confidence"),
         (CHAIN, "reasoning"),
+        (Message("user", "Hi"), "content"),
     ],
 )
 def test_values_are_immutable(value: object, field: str) -> None:

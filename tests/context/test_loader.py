@@ -79,9 +79,7 @@ def test_a_fault_in_the_data_is_named_with_file_and_line(
 
 def test_a_module_in_two_folders_is_refused_and_one_in_none(tmp_path: Path) -> None:
     write_module(tmp_path, "agents_base")
-    with pytest.raises(
-        ConfigError, match=r"there is no module 'agent_base' in .*mean 'agents_base'"
-    ):
+    with pytest.raises(ConfigError, match=r"no module 'agent_base' in .*mean 'agents_base'"):
         ModuleLoader(tmp_path).load(["agent_base"])
     with pytest.raises(ConfigError, match="module 'agents_base' is there twice"):
         ModuleLoader(tmp_path, ModuleLoader.shipped).load(["agents_base"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from builders import make_client
@@ -103,6 +104,23 @@ async def test_a_request_that_hangs_ends_beside_others_that_are_answered() -> No
         await hanging
 
 
+async def test_a_reply_that_is_there_is_taken_late_or_not() -> None:
+    async def answer(request: ChatRequest) -> str:
+        try:
+            await asyncio.sleep(30 if "careless" in request.prompt else 0.01)
+        except asyncio.CancelledError:
+            assert "careless" in request.prompt
+        return "Yes."
+
+    client = make_client(answer, timeout_s=0.05)
+    call = asyncio.create_task(say(client))
+    await asyncio.sleep(0)
+    time.sleep(0.1)  # noqa: ASYNC251 - the loop is held up, and the reply has come
+    assert (await call)[1].attempts == 1
+    call = asyncio.create_task(say(client, "careless"))
+    assert ((await call)[1].attempts, call.cancelling()) == (1, 0)
+
+
 async def test_who_gives_up_in_the_queue_leaves_the_place_to_others() -> None:
     going = asyncio.Event()
 
@@ -135,7 +153,5 @@ async def test_a_slow_reply_is_not_late_as_long_as_something_comes() -> None:
     config = LLMConfig(model="m", timeout_s=0.12, retry_wait_s=0)
     assert (await say(LLMClient(config, Slow())))[0].text == "At last."
     hurried = LLMClient(config.model_copy(update={"total_timeout_s": 0.05}), Slow())
-    with pytest.raises(
-        LLMFailureException, match=r"no reply within 0\.05 s; raise total_timeout_s"
-    ):
+    with pytest.raises(LLMFailureException, match=r"within 0\.05 s; raise total_timeout_s"):
         await say(hurried)

@@ -402,9 +402,7 @@ def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again
 def test_what_stands_in_keeps_to_the_limits() -> None:
     limits = {"amount": (0, 5)}
     own = asking(lambda ask: ask("Ann", Gift, "Give.", limits=limits, otherwise=9))
-    with pytest.raises(
-        ConfigError, match=r"otherwise= of Ann answered Gift, amount must be .*from 0 to 5"
-    ):
+    with pytest.raises(ConfigError, match=r"otherwise= of Ann .*, amount must be .*from 0 to 5"):
         own(llm_client=make_client("no")).run(1)
 
 

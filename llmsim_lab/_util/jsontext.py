@@ -16,7 +16,7 @@ from llmsim_lab.errors import TapeError
 
 # Not after an odd number of backslashes, which say a backslash and no character.
 _HALF_CHARACTER = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-_LEAVES = {str, int, float, bool, type(None)}
+SCALARS = frozenset((str, int, float, bool, type(None)))
 encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
@@ -124,7 +124,7 @@ def write(adapter: TypeAdapter[Any], value: object) -> bytes:
 def plain(value: Any) -> Any:
     """Return JSON-ready copies of mappings and tuples, as deep as they go."""
     # Most are leaves; finding out that they are not mappings takes long.
-    if type(value) in _LEAVES or not isinstance(value, Mapping | list | tuple):
+    if type(value) in SCALARS or not isinstance(value, Mapping | list | tuple):
         return value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}

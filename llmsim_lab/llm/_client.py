@@ -468,7 +468,7 @@ class LLMClient:
         self, prompt: str, site: CallSite | None
     ) -> tuple[tuple[Message, ...], Origin | None]:
         """Return a prompt's messages, and where its values came from."""
-        if not prompt.strip():
+        if not prompt or prompt.isspace():
             raise ConfigError("the prompt is empty; give the model something to answer")
         if not isinstance(prompt, RenderedPrompt):
             return (Message("user", str(prompt)),), None

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from llmsim_lab._util.jsontext import encode, plain
+from llmsim_lab._util.jsontext import SCALARS, encode, plain
 from llmsim_lab._util.text import clip, closest, faults, log_event, whole_text
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
@@ -37,7 +37,7 @@ from llmsim_lab.llm._extract import allowed_words
 from llmsim_lab.llm._scope import caller, scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._registry import file_of
-from llmsim_lab.run._state import COMMON_COLUMNS, SCALARS
+from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
 from llmsim_lab.tape._recorder import Known
 from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, reply_schema
@@ -115,7 +115,7 @@ class Question:
 
     def __init__(self, ask: Ask, batch: _Batch, player: str, number: int) -> None:
         self._ask, self._batch, self.player, self._number = ask, batch, player, number
-        self._allowed = batch.allowed(player) if batch.limits else _ALL
+        self._allowed = _ALL if batch.limits is None else batch.allowed(player)
         self._decision: Any = None
         self._rng: Random | None = None
 
@@ -479,10 +479,8 @@ class Ask:
         work: list[Callable[[], Coroutine[Any, Any, None]]] = []
         measured: dict[Any, list[Question]] = {}
         questions = list(map(partial(Question, self, batch), names, numbers))
-        who: Any = None
         for question in questions:
-            if who is None or not batch.by:  # which answers all of them
-                who = self._run.seat(question.player, by=batch.by, tag=batch.tag)
+            who = self._run.seat(question.player, by=batch.by, tag=batch.tag)
             # Not by its class: a client that wraps another would be a player who answers by chance.
             if not hasattr(who, "call_with_retry"):
                 answer = who(question) if callable(who) else _random_reply(question)

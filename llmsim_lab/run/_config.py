@@ -128,14 +128,19 @@ class Parameter:
     """A parameter as an attribute of a run: what its configuration says; it cannot be set."""
 
     def __init__(self, name: str, default: Any) -> None:
-        self.name, self.default = name, default
+        self.name = name
+        self.default = default
 
     def __get__(self, run: Any, owner: type) -> Any:
-        if run is not None:  # kept there, where the next look finds it without this function
-            return run.__dict__.setdefault(self.name, getattr(run.config, self.name))
+        if run is not None:
+            return getattr(run.config, self.name)
         if self.default in (..., PydanticUndefined):
             raise AttributeError(f"{owner.__name__}.{self.name} has no default")
         return self.default
+
+    def __set__(self, run: Any, value: Any) -> None:
+        way_out = f"make another run: {type(run).__name__}({self.name}={value!r:.40})"
+        raise ConfigError(f"{self.name} is a parameter, which a run keeps to its end; {way_out}")
 
 
 def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:

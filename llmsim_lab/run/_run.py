@@ -96,8 +96,6 @@ AnyRun = Any
 Given = Mapping[str, Any]
 """What a constructor takes by keyword."""
 
-_HELD = WorldConfig.model_fields.keys() - {"name", "seed"}
-"""Of every run's configuration, what is not one of its parameters: it has attributes so called."""
 _SET_IN_A_TURN = ("turns", "planned", "unrecorded", "llm_client")
 """What others may set of a run while it plays a turn."""
 _CLIENT_SETTINGS = ("model", *PATIENCE)
@@ -203,18 +201,16 @@ class Run(Generic[StateT]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         # A turn that remembers something outside the state would come out otherwise in a resume.
-        if self.__dict__.get("_stepping") and name not in _SET_IN_A_TURN and name[:1] != "_":
+        if (
+            self.__dict__.get("_stepping")
+            and name not in _SET_IN_A_TURN
+            and not name.startswith("_")
+            and not isinstance(getattr(type(self), name, None), Parameter)
+        ):
             what = f"{type(self).__name__}.turn sets self.{name}, which is on no tape"
             way_out = f"make it a field of the state: return state.replace({name}=...)"
             raise ConfigError(f"{what}, so that a resumed run would lack it; {way_out}")
-        parameters = () if name[:1] == "_" else type(self).config_type.model_fields.keys() - _HELD
-        if name in parameters:
-            way_out = f"make another run: {type(self).__name__}({name}={value!r:.40})"
-            raise ConfigError(f"{name} is a parameter, which a run keeps to its end; {way_out}")
         super().__setattr__(name, value)
-        if name == "config":
-            for parameter in parameters:  # of another one, as Parameter has kept them
-                self.__dict__.pop(parameter, None)
 
     @classmethod
     def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from llmsim_lab._util.jsontext import SCALARS
 from llmsim_lab._util.text import clip, closest, faults, listed, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import FrozenDict, FrozenList, Status
@@ -103,7 +104,6 @@ class State(BaseModel):
         raise ConfigError(f"a state is never changed in place; {way_out}")
 
 
-SCALARS = frozenset((str, int, float, bool, type(None)))
 _PLAIN = SCALARS - {str} | {FrozenDict, FrozenList}
 
 

@@ -184,8 +184,7 @@ class Turn:
     @property
     def tokens(self) -> int:
         """Prompt and reply tokens of the turn's model calls, as far as reported."""
-        replies = [one.reply for call in self.calls for one in call.history if one.reply]
-        return sum([(it.prompt_tokens or 0) + (it.reply_tokens or 0) for it in replies])
+        return sum(call.tokens for call in self.calls)
 
     def columns(self) -> dict[str, Any]:
         """Return what the turn's row of the frame says: of the state, and what was noted.

@@ -125,7 +125,7 @@ class WorldConfig(Settings):
 
 
 class Parameter:
-    """A parameter as an attribute of a run: what its configuration says; it cannot be set."""
+    """A parameter as an attribute of a run, which keeps what its configuration says of it."""
 
     def __init__(self, name: str, default: Any) -> None:
         self.name = name
@@ -137,10 +137,6 @@ class Parameter:
         if self.default in (..., PydanticUndefined):
             raise AttributeError(f"{owner.__name__}.{self.name} has no default")
         return self.default
-
-    def __set__(self, run: Any, value: Any) -> None:
-        way_out = f"make another run: {type(run).__name__}({self.name}={value!r:.40})"
-        raise ConfigError(f"{self.name} is a parameter, which a run keeps to its end; {way_out}")
 
 
 def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:

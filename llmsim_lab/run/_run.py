@@ -201,16 +201,17 @@ class Run(Generic[StateT]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         # A turn that remembers something outside the state would come out otherwise in a resume.
-        if (
-            self.__dict__.get("_stepping")
-            and name not in _SET_IN_A_TURN
-            and not name.startswith("_")
-            and not isinstance(getattr(type(self), name, None), Parameter)
-        ):
+        if self.__dict__.get("_stepping") and name not in _SET_IN_A_TURN and name[:1] != "_":
             what = f"{type(self).__name__}.turn sets self.{name}, which is on no tape"
             way_out = f"make it a field of the state: return state.replace({name}=...)"
             raise ConfigError(f"{what}, so that a resumed run would lack it; {way_out}")
+        if name[:1] != "_" and _is_parameter(type(self), name):
+            way_out = f"make another run: {type(self).__name__}({name}={value!r:.40})"
+            raise ConfigError(f"{name} is a parameter, which a run keeps to its end; {way_out}")
         super().__setattr__(name, value)
+        if name == "config":
+            own = [it for it in type(value).model_fields if _is_parameter(type(self), it)]
+            self.__dict__.update({it: getattr(value, it) for it in own})
 
     @classmethod
     def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:
@@ -1027,6 +1028,11 @@ def _what_now(run: Run) -> str:
 def _others_given(run: Run) -> dict[str, Any]:
     """Return what a run like this one has to be given again, which no configuration holds."""
     return {name: getattr(run, name) for name in [*own_arguments(type(run)), "players"]}
+
+
+def _is_parameter(cls: type[Run], name: str) -> bool:
+    """Return True of a parameter that no subclass has put something else in the place of."""
+    return isinstance(inspect.getattr_static(cls, name, None), Parameter)
 
 
 def _check_world(cls: type[Run]) -> None:

@@ -175,9 +175,9 @@ def form_of(system: Layout, fixed: Sequence[int], user: Layout, *known: tuple[An
         system: the layout of that message's values.
         fixed: their lengths.
         user: the layout of that message's values.
-        known: slots, their sources in words, names of facts, and what ``relative`` returns of them.
+        known: slots with their sources in words, and facts as ``relative`` returns them.
     """
-    sources, facts = dict(zip(*known[:2], strict=True)), dict(zip(*known[2:], strict=True))
+    sources, facts = map(dict, known)
     parts: dict[str, Any] = {role: [] for role in ROLES}
     for (name, role, gap, source), length in zip_longest(system + user, fixed):
         # An expression that mixes slots has all of their names and sources.

@@ -53,6 +53,8 @@ def word_diff(before: str, after: str, *, around: int = 1_000_000_000) -> str:
 class Prompt:
     """A prompt's templates. Immutable: ``edit`` returns a new one that knows its parent.
 
+    A run fills them by ``sharing``, and not by ``render``.
+
     Attributes:
         name: what it is called in recordings.
         system: the system message's template, may be empty.
@@ -301,9 +303,8 @@ class RenderedPrompt(str):
             return None
         agent, turn = (site.agent, site.turn) if site else (None, None)
         sources, facts = self._sources
-        related = [_spans.relative(fact, agent, turn) for fact in facts.values()]
-        known = map(tuple, (sources, sources.values(), facts, related))
-        form = _spans.form_of(first, fixed, rest, *known)
+        related = [(name, _spans.relative(fact, agent, turn)) for name, fact in facts.items()]
+        form = _spans.form_of(first, fixed, rest, tuple(sources.items()), tuple(related))
         # In the lengths alone calls of one form differ.
         return _spans.shared_origin(form, (lengths, tokens) if {*tokens} - {None} else lengths)
 

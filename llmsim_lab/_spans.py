@@ -130,7 +130,7 @@ class Origin(NamedTuple):
         sections = bool(self.spans) and isinstance(self.spans[0], list | tuple)
         kept = self.spans if sections else (self.spans, [None] * len(layout))
         # A tape recorded by an earlier version may have a third list, which is not read.
-        lengths, tokens = _adapter(_Kept).validate_python(tuple(kept[:2]))
+        lengths, tokens = _kept().validate_python(tuple(kept[:2]))
         if len(lengths) != len(form["user"]) or len(tokens) != len(layout):
             what = f"{len(form['user'])} values of the user message have {len(lengths)} lengths"
             raise ValueError(f"{what}, {len(layout)} of both have {len(tokens)} tokens")
@@ -164,7 +164,7 @@ class _FormText(TypedDict):
     facts: dict[_WORDS, Annotated[int, Field(ge=-1, le=0)] | _WORDS | None]
 
 
-_adapter = cache(TypeAdapter)
+_kept, _form = cache(lambda: TypeAdapter(_Kept)), cache(lambda: TypeAdapter(_FormText))
 
 
 @lru_cache(maxsize=64)
@@ -191,7 +191,7 @@ def form_of(system: Layout, fixed: Sequence[int], user: Layout, *known: tuple[An
 
 @lru_cache(maxsize=64)
 def _form_in(text: str) -> _FormText:
-    form: _FormText = _adapter(_FormText).validate_json(text, strict=True)
+    form: _FormText = _form().validate_json(text, strict=True)
     return form
 
 

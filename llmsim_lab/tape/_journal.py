@@ -40,7 +40,8 @@ FORMAT = 3
 MAX_LINE = 32 * 2**20
 """Of a line, in bytes."""
 _MAX_UNPACKED = 2**27
-_MAX_TEXTS = 64
+_MAX_TEXTS = 2**24
+"""Of the texts that calls share: about so many bytes are held at once."""
 _HEAD = re.compile(rb'\{"tape":3,')
 _SUM = re.compile(rb',"sum":"([0-9a-f]{8})"\}\n')
 _SUM_LEN = len(b',"sum":"01234567"}\n')
@@ -446,7 +447,7 @@ class Journal:
         value = b"" if place is None else next(self.read([place]))[_TEXT_LEN:-_SUM_LEN]
         if text_digest(value) != digest.encode():
             raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
-        if len(self._texts) >= _MAX_TEXTS:
+        if len(self._texts) * len(value) >= _MAX_TEXTS:  # as if all were that long
             self._texts.clear()
         # One object for all calls that name it.
         return self._texts.setdefault(digest, value.decode())

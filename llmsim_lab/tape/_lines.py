@@ -288,7 +288,7 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes], *parts
 
 
 @lru_cache(maxsize=512)
-def _parsed_settings(text: str) -> tuple[str | None, dict[str, Any]]:
+def parsed_settings(text: str) -> tuple[str | None, dict[str, Any]]:
     """Return settings, parsed once for many calls, so that their objects are the same."""
     values = dict(read(_settings(), text))
     return values.pop("system", None), values
@@ -308,7 +308,7 @@ def call_of(
         ValueError: its settings are not settings.
         TapeError: a text is missing.
     """
-    system, shared = _parsed_settings(text(line["settings"]))
+    system, shared = parsed_settings(text(line["settings"]))
     first = () if system is None else (Message("system", system),)
     site = {name: line[name] for name in _SITE if name in line}
     asked: dict[str, Any] = {

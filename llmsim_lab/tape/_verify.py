@@ -14,7 +14,7 @@ from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._journal import Index, fact_in
-from llmsim_lab.tape._lines import call_of, read_line
+from llmsim_lab.tape._lines import parsed_settings, read_line
 from llmsim_lab.tape._tape import Tape
 
 _MAX_FINDINGS = 1_000
@@ -87,7 +87,7 @@ def _findings(tape: Tape) -> Iterator[Finding]:
         run = fact[0] if fact else None
         # What follows in a run that is damaged already may only follow from that.
         what = None if run in above.broken else what
-        what = above.add(raw) or what
+        what = above.add(raw, fact=fact) or what
         if what is not None:
             yield Finding(what=what, line=number, run=run)
     if rest := tape.journal.rest():
@@ -120,8 +120,7 @@ def _check(raw: bytes, above: Index, text: Callable[[str], str]) -> None:
         if digest.encode() not in above.texts:
             raise ValueError(f"the text {digest} is not above it")
     if kind == "call":
-        call = call_of(line, text, forgotten=False)
-        _ = call.attempt.request.provenance  # parsed, and so checked, only when it is read
+        parsed_settings(text(line["settings"]))
     if kind == "turn" and line["record"]["turn"] != line["turn"]:
         raise ValueError(f"its record is that of turn {line['record']['turn']}")
     calls = [n for _, numbers in line["record"]["calls"] for n in numbers] if kind == "turn" else ()

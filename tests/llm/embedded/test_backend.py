@@ -105,9 +105,7 @@ async def test_twenty_replies_keep_to_the_rates_of_the_schema(embedded: Embedded
 
 
 async def test_too_long_a_prompt_names_both_numbers(embedded: EmbeddedBackend) -> None:
-    with pytest.raises(
-        BackendError, match=r"1,?2\d\d tokens, more than the context window of 1024 tokens can hold"
-    ) as caught:
+    with pytest.raises(BackendError, match=r"1,?2\d\d tokens, .* of 1024 tokens can") as caught:
         await embedded.chat(request("word " * 1200))
     assert caught.value.reason == "context_overflow"
 

@@ -200,18 +200,18 @@ class Run(Generic[StateT]):
             record(self, tape)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name[:1] != "_" and _is_parameter(type(self), name):
+            way_out = f"make another run: {type(self).__name__}({name}={value!r:.40})"
+            raise ConfigError(f"{name} is a parameter, which a run keeps to its end; {way_out}")
         # A turn that remembers something outside the state would come out otherwise in a resume.
         if self.__dict__.get("_stepping") and name not in _SET_IN_A_TURN and name[:1] != "_":
             what = f"{type(self).__name__}.turn sets self.{name}, which is on no tape"
             way_out = f"make it a field of the state: return state.replace({name}=...)"
             raise ConfigError(f"{what}, so that a resumed run would lack it; {way_out}")
-        if name[:1] != "_" and _is_parameter(type(self), name):
-            way_out = f"make another run: {type(self).__name__}({name}={value!r:.40})"
-            raise ConfigError(f"{name} is a parameter, which a run keeps to its end; {way_out}")
-        super().__setattr__(name, value)
         if name == "config":
             own = [it for it in type(value).model_fields if _is_parameter(type(self), it)]
             self.__dict__.update({it: getattr(value, it) for it in own})
+        super().__setattr__(name, value)
 
     @classmethod
     def parameters_in(cls, file: YamlFile) -> Mapping[str, Any]:

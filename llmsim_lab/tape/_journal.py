@@ -41,7 +41,7 @@ MAX_LINE = 32 * 2**20
 """Of a line, in bytes."""
 _MAX_UNPACKED = 2**27
 _MAX_TEXTS = 2**24
-"""Of the texts that calls share: about so many bytes are held at once."""
+"""Of the texts that calls share: about so many bytes are held at once, besides parsed settings."""
 _HEAD = re.compile(rb'\{"tape":3,')
 _SUM = re.compile(rb',"sum":"([0-9a-f]{8})"\}\n')
 _SUM_LEN = len(b',"sum":"01234567"}\n')

@@ -60,8 +60,8 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
       missing that no line names;
     - what somebody changed who computed the sums again: publish the file's ``digest`` beside it.
 
-    It does not play anything: replaying a run is the proof that its turns follow from its calls. At
-    most a thousand findings are returned.
+    It does not play anything, nor read where a prompt's values came from: replaying a run is the
+    proof that its turns follow from its calls. At most a thousand findings are returned.
     """
     findings: list[Finding] = []
     try:

@@ -449,7 +449,8 @@ class Template:
                     if (length := length + len(text)) > MAX_OUTPUT:
                         raise PromptError(_TOO_LONG)
             except _FAULTS:
-                return fill_any({**mine, **values})  # which says what is wrong, and where
+                fill_any({**mine, **values})  # which says what is wrong, and where
+                raise
             return "".join(pieces), filled[1], tuple(map(len, pieces[1::2]))
 
         return fill if blanks else lambda _: filled

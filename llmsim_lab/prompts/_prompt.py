@@ -53,7 +53,7 @@ def word_diff(before: str, after: str, *, around: int = 1_000_000_000) -> str:
 class Prompt:
     """A prompt's templates. Immutable: ``edit`` returns a new one that knows its parent.
 
-    What asks several players fills them by ``sharing``, whatever a subclass's ``render`` does.
+    ``ask`` and the economic world fill them by ``sharing``, and do not call ``render``.
 
     Attributes:
         name: what it is called in recordings.

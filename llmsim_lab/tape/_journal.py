@@ -18,7 +18,7 @@ import threading
 import weakref
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -39,9 +39,11 @@ logger = logging.getLogger(__name__)
 FORMAT = 3
 MAX_LINE = 32 * 2**20
 """Of a line, in bytes."""
+_MAX_VALUES = 2**21
+"""Of a line, with its commas and brackets in texts: Python takes some hundred bytes for each."""
 _MAX_UNPACKED = 2**27
 _MAX_TEXTS = 2**24
-"""Of the texts that calls share: about so many bytes are held at once, besides parsed settings."""
+"""Of the texts that calls share: about so many bytes are held at once."""
 _HEAD = re.compile(rb'\{"tape":3,')
 _SUM = re.compile(rb',"sum":"([0-9a-f]{8})"\}\n')
 _SUM_LEN = len(b',"sum":"01234567"}\n')
@@ -83,6 +85,13 @@ def _sum_in(raw: bytes) -> int:
     """Return the check sum that a line ends with; -1 if with none."""
     found = _SUM.match(raw, max(0, len(raw) - _SUM_LEN))
     return int(found[1], 16) if found else -1
+
+
+def _excess(raw: bytes) -> str:
+    """Return what a line has too much of, in words; empty if nothing."""
+    if len(raw) > _MAX_VALUES and sum(map(raw.count, b",[{")) > _MAX_VALUES:
+        return f"more than {_MAX_VALUES:,} values"
+    return f"more than {MAX_LINE:,} bytes" if len(raw) > MAX_LINE else ""
 
 
 def text_digest(value: bytes) -> bytes:
@@ -306,7 +315,7 @@ class Journal:
         self._unsure = False
         """True while the index may not have what is there, or half of it, as after a Ctrl-C."""
         self._guard = filelock.FileLock(f"{path}.lock", timeout=0, thread_local=False)
-        self._texts: dict[str, str] = {}
+        self._texts: dict[tuple[str, object], Any] = {}
         self.is_packed = path.suffix == ".gz"
         self._unpacked = self._unpack() if self.is_packed else b""
 
@@ -378,9 +387,9 @@ class Journal:
     def _rest(self, file: BinaryIO, line: int) -> Iterator[bytes]:
         while raw := file.readline(MAX_LINE + 1):
             line += 1
+            if what := _excess(raw):
+                raise TapeError(f"line {line} of {self.path} has {what}")
             if not raw.endswith(b"\n"):
-                if len(raw) > MAX_LINE:
-                    raise TapeError(f"line {line} of {self.path} has more than {MAX_LINE:,} bytes")
                 return  # it is being written, or its writer was killed
             yield raw
 
@@ -435,13 +444,14 @@ class Journal:
                     raise self._another()
                 yield raw
 
-    def text(self, digest: str) -> str:
-        """Return a text that is used often.
+    def text(self, digest: str, form: Callable[[str], Any] = str) -> Any:
+        """Return a text that is used often, in a form: one object for all that name it.
 
         Raises:
             TapeError: it is not there, or is not the one of its digest.
+            ValueError: from ``form``, if it has not that form.
         """
-        if (known := self._texts.get(digest)) is not None:
+        if (known := self._texts.get((digest, form))) is not None:
             return known
         place = self.index.texts.get(digest.encode())
         value = b"" if place is None else next(self.read([place]))[_TEXT_LEN:-_SUM_LEN]
@@ -449,8 +459,7 @@ class Journal:
             raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
         if len(self._texts) * len(value) >= _MAX_TEXTS:  # as if all were that long
             self._texts.clear()
-        # One object for all calls that name it.
-        return self._texts.setdefault(digest, value.decode())
+        return self._texts.setdefault((digest, form), form(value.decode()))
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -589,8 +598,8 @@ class Journal:
         """Write a line, its end added: the check sum, which follows from the one before."""
         index, own = self.index, crc32(line, before)
         raw = line + b',"sum":"%08x"}\n' % own
-        if len(raw) > MAX_LINE:
-            what = f"a line of {len(raw):,} bytes is more than {self.path} takes ({MAX_LINE:,})"
+        if what := _excess(raw):
+            what = f"a line for {self.path} has {what}"
             raise TapeError(f"{what}; make the prompt, the reply or the state shorter")
         # Read to a byte after the end, where there is none unless somebody else wrote.
         os.lseek(self._fd, index.end - len(index.tail), os.SEEK_SET)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
@@ -287,28 +287,25 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes], *parts
     return b"," + line[1:-1]
 
 
-@lru_cache(maxsize=512)
 def parsed_settings(text: str) -> tuple[str | None, dict[str, Any]]:
-    """Return settings, parsed once for many calls, so that their objects are the same."""
+    """Return the system message of settings, if they have one, and all else."""
     values = dict(read(_settings(), text))
     return values.pop("system", None), values
 
 
-def call_of(
-    line: Mapping[str, Any], text: Callable[[str], str], *, forgotten: bool
-) -> RecordedCall:
+def call_of(line: Mapping[str, Any], text: Callable[..., Any], *, forgotten: bool) -> RecordedCall:
     """Return the call of a line. Where its prompt's values came from is parsed when it is read.
 
     Args:
         line: as ``read_line`` gives it.
-        text: returns a text that calls share, by its digest.
+        text: returns a text that calls share, by its digest, in a form.
         forgotten: whether it was made again.
 
     Raises:
         ValueError: its settings are not settings.
         TapeError: a text is missing.
     """
-    system, shared = parsed_settings(text(line["settings"]))
+    system, shared = text(line["settings"], parsed_settings)
     first = () if system is None else (Message("system", system),)
     site = {name: line[name] for name in _SITE if name in line}
     asked: dict[str, Any] = {

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -77,17 +78,18 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
 def _findings(tape: Tape) -> Iterator[Finding]:
     # One of its own: since the tape was opened, lines may have been changed in place.
     above = Index()
+    # Not what they hold: a file may have gigabytes of settings.
+    settings = cache(lambda digest: bool(parsed_settings(tape.journal.text(digest))))
     for number, raw in islice(tape.journal.lines(), tape.journal.index.lines):
         what = None
         try:
-            _check(raw, above, tape.journal.text)
+            _check(raw, above, settings)
         except (ValueError, RecursionError, TapeError) as error:
             what = str(error)
         fact = fact_in(raw)
         run = fact[0] if fact else None
         # What follows in a run that is damaged already may only follow from that.
-        what = None if run in above.broken else what
-        what = above.add(raw, fact=fact) or what
+        what = above.add(raw, fact=fact) or (None if run in above.broken else what)
         if what is not None:
             yield Finding(what=what, line=number, run=run)
     if rest := tape.journal.rest():
@@ -100,13 +102,13 @@ def _findings(tape: Tape) -> Iterator[Finding]:
             yield Finding(what=what, run=info.id)
 
 
-def _check(raw: bytes, above: Index, text: Callable[[str], str]) -> None:
+def _check(raw: bytes, above: Index, settings: Callable[[str], bool]) -> None:
     """Check what a line says.
 
     Args:
         raw: the line.
         above: where the lines above it are.
-        text: returns a text that calls share, by its digest.
+        settings: reads a text that calls share, by its digest, as settings.
 
     Raises:
         ValueError: it does not say what a line does, or names what is not above it.
@@ -120,7 +122,7 @@ def _check(raw: bytes, above: Index, text: Callable[[str], str]) -> None:
         if digest.encode() not in above.texts:
             raise ValueError(f"the text {digest} is not above it")
     if kind == "call":
-        parsed_settings(text(line["settings"]))
+        settings(line["settings"])
     if kind == "turn" and line["record"]["turn"] != line["turn"]:
         raise ValueError(f"its record is that of turn {line['record']['turn']}")
     calls = [n for _, numbers in line["record"]["calls"] for n in numbers] if kind == "turn" else ()

@@ -84,11 +84,13 @@ def test_a_text_is_written_once_and_read_by_its_digest(journal: Journal) -> None
         another(journal).text(digest.decode())
 
 
-def test_a_line_has_at_most_32_mib(journal: Journal) -> None:
+def test_a_line_has_at_most_32_mib_and_two_million_values(journal: Journal) -> None:
     before = journal.path.read_bytes()
     room = MAX_LINE - len(b'{"run":1,"is":"set","x":""') - len(b',"sum":"01234567"}\n')
-    with pytest.raises(TapeError, match=r"a line of 33,554,433 bytes is more than .* shorter"):
+    with pytest.raises(TapeError, match=r"has more than 33,554,432 bytes; .* shorter"):
         journal.append(1, "set", b',"x":"%b"' % (b"x" * (room + 1)))
+    with pytest.raises(TapeError, match=r"has more than 2,097,152 values; .* shorter"):
+        journal.append(1, "set", b',"x":[%b1]' % (b"1," * 2**21))
     assert journal.path.read_bytes() == before
     journal.append(1, "set", b',"x":"%b"' % (b"x" * room))
     assert another(journal).index.faulty == 0
@@ -146,6 +148,7 @@ NO_TAPES: dict[str, tuple[bytes | Callable[[Path], object], str]] = {
     "cut in its first line": (HEAD[:60], "is not a tape of format 3: it begins with b'{"),
     "other line ends": (HEAD + b"\r\n", r"its lines end in \\r\\n: dos2unix, .*-text"),
     "a line too long": (HEAD + b"\n" + b"x" * (MAX_LINE + 1), "line 2 of .* 33,554,432 bytes"),
+    "a line of too much": (HEAD + b"\n" + b"[" * 2**22, "line 2 of .* 2,097,152 values"),
     "a folder": (lambda path: path.mkdir(), "is not a file"),
     "a pipe": (lambda path: os.mkfifo(path), "is not a file"),
     "a packed text": (gzip.compress(b"turn,rate\n"), "is not a tape of format 3"),

@@ -141,14 +141,23 @@ def test_what_a_model_or_a_user_may_write_is_sound(
         assert [len(tape.calls(run)) for run in (1, 2)] == [4, 2]
 
 
+REST = b'"schema":null,"tools":[],"options":{},"think":null,"keep_alive":null,"timeout_s":1}'
+CALL = b'{"run":3,"is":"call","turn":1,"no":%d,"messages":[],"settings":"%b","seconds":1,"sum":""}'
+
+
+def settings_of_8_mb(no: int) -> list[bytes]:
+    """Return a text and a call of run 3 that names it."""
+    value = '{"model":"%d😀'.encode() % no + b'%b",%b' % (b"x" * 8_000_000, REST)
+    named = _journal.text_digest(value)
+    return [b'{"text":"%b","value":%b,"sum":""}\n' % (named, value), CALL % (no, named) + b"\n"]
+
+
 LARGE: dict[str, Callable[[], list[bytes]]] = {
     "100,000 empty lines": lambda: [b"\n"] * 100_000,
     "30,000 texts": lambda: [b'{"text":"%016x","value":1,"sum":""}\n' % n for n in range(30_000)],
     "30,000 runs": lambda: [b'{"run":%d,"is":"set","sum":""}\n' % n for n in range(9, 30_000)],
-    "1,000,000 forgotten calls": lambda: [
-        b'{"run":1,"is":"forget","turn":2,"calls":[%b7],"sum":""}\n' % (b"77," * 10**6)
-    ],
-    "a line of 40 MB": lambda: [b'{"run":1,"is":"set","x":"%b"}\n' % (b"x" * 40 * 10**6)],
+    "1,000,000 forgotten calls": lambda: [FORGET.replace(b"1" * 4 * 10**6, b"77," * 10**6 + b"7")],
+    "settings of 8 MB": lambda: [it for no in range(99, 111) for it in settings_of_8_mb(no)],
     "an end of 40 MB": lambda: [b"x" * 40 * 10**6],
 }
 
@@ -168,7 +177,7 @@ def test_large_files_take_bounded_time_and_memory(recorded: list[bytes], path: P
             large.write_bytes(b"".join(sealed([*recorded, *lines()])))
             begun = time.process_time()
             assert verify(large), kind
-            assert time.process_time() - begun < CPU_S / 2, kind
+            assert time.process_time() - begun < CPU_S, kind
             use_all(large)
             assert time.process_time() - begun < 4 * CPU_S, kind  # of some twenty ways to read it
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -15,14 +15,13 @@ from llmsim_lab.cli import _playing
 from llmsim_lab.cli._output import open_folder, report, say
 from llmsim_lab.cli._playing import Host, ImportFiles, Out
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm import Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import PlayerWord
 from llmsim_lab.run._records import check_manifest, config_of, llm_config_of, prompts_of
 from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.run._run import existing_tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.tape import RunInfo, Tape
 
 _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 

@@ -20,11 +20,10 @@ from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.run._reading import SETTINGS, Recorded, spoken, tool_lines
 from llmsim_lab.run._run import existing_tape, run_on_tape
 from llmsim_lab.run._turn import outside_in_words
+from llmsim_lab.tape import RecordedCall, RunInfo, digest
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import differences, edited_prompts
-from llmsim_lab.tape._lines import RecordedCall, RunInfo
-from llmsim_lab.tape._verify import digest
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
 

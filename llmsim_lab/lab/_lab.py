@@ -51,8 +51,7 @@ from llmsim_lab.run._reading import Reading, Recorded, RowState
 from llmsim_lab.run._run import _live_client, about, anew, read_into
 from llmsim_lab.run._state import State
 from llmsim_lab.run._turn import Turn, own_numbers
-from llmsim_lab.tape import Tape
-from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.tape import RunInfo, Tape
 from llmsim_lab.types import Attempt
 
 if TYPE_CHECKING:

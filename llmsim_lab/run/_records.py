@@ -25,7 +25,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._registry import RunClass, class_of_manifest
 from llmsim_lab.run._turn import Turn, turn_row
-from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.tape import RunInfo
 from llmsim_lab.types import Attempt, CallRecord, Places
 
 # Made once: an adapter takes milliseconds to make.

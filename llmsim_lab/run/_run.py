@@ -76,8 +76,8 @@ from llmsim_lab.run._turn import (
     plain_series,
     turn_row,
 )
+from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape._changes import PATIENCE
-from llmsim_lab.tape._lines import RunInfo
 from llmsim_lab.tape._recorder import Known
 from llmsim_lab.types import CallRecord, FrozenDict
 

@@ -35,7 +35,7 @@ from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._run import _checked_client, _listed, _live_client, _load, checked_state
 from llmsim_lab.run._session import Session
-from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.tape import RunInfo
 
 AnyRun = Any
 """A run of any class."""

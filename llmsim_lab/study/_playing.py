@@ -33,12 +33,11 @@ from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import error_text
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
-from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import Purse
 from llmsim_lab.run._run import play_turns, record
 from llmsim_lab.run._session import load_turns
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
-from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.tape import RunInfo, Tape
 
 NOTE = "study"
 """The entry of a run's manifest that says which of a study's runs it is."""
@@ -139,7 +138,7 @@ class Job(_Place):
                     runs[tuple(note["play"])] = info
                 elif note and info.id > max(self.forks, default=0):
                     why = f"is not of arm {self.arm!r}, {self.where}"
-            if runs and tape.journal.index.broken:
+            if runs and tape.damaged:
                 why = "was changed since it was recorded"
         except TapeError as error:
             why = f"is damaged: {error}"

@@ -58,7 +58,7 @@ from llmsim_lab.study._playing import (
     play_all,
     sole_player,
 )
-from llmsim_lab.tape._lines import RunInfo
+from llmsim_lab.tape import RunInfo
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,8 @@
 anything was changed since it was recorded, and ``repair`` writes a tape of what was not.
 """
 
+from llmsim_lab.tape._lines import RecordedCall, RunInfo
 from llmsim_lab.tape._tape import Tape
-from llmsim_lab.tape._verify import repair, verify
+from llmsim_lab.tape._verify import digest, repair, verify
 
-__all__ = ["Tape", "repair", "verify"]
+__all__ = ["RecordedCall", "RunInfo", "Tape", "digest", "repair", "verify"]

@@ -63,6 +63,11 @@ class Tape(AbstractContextManager["Tape"]):
         """Return all runs, oldest first."""
         return [self._info(run) for run in self._begun()]
 
+    @property
+    def damaged(self) -> Mapping[int, int]:
+        """The first line that is not as it was written, by run; runs that are whole have none."""
+        return self.journal.index.broken
+
     def _begun(self) -> list[int]:
         """Return the runs that have a turn; one whose process was killed before has nothing."""
         self.journal.refresh()
@@ -143,7 +148,7 @@ class Tape(AbstractContextManager["Tape"]):
             own = [*self.journal.index.turns[info.id].items()]
             # A fork's copy of the turn that it starts from, which may have been changed, counts.
             places = {t: at for t, at in own if first <= t <= min(bound, last)} | places
-            fault = self.journal.index.broken.get(info.id)
+            fault = self.damaged.get(info.id)
             if fault is not None:
                 what = f"line {fault} of run {info.id} is not as it was written; verify names all"
                 log_event(logger, logging.WARNING, "TAPE_DAMAGED", tape=self.path, found=what)
@@ -351,7 +356,7 @@ class Tape(AbstractContextManager["Tape"]):
             while run is not None and run not in family:
                 family.add(run)
                 run = self.run(run).parent
-        if damaged := family & self.journal.index.broken.keys():
+        if damaged := family & self.damaged.keys():
             raise TapeError(f"run {min(damaged)} on {self.path} is damaged; verify says where")
         self.journal.rewrite(family, Path(path), up_to=up_to)
         return Tape(path)

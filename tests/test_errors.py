@@ -16,11 +16,7 @@ def test_every_error_of_the_package_is_a_lab_error() -> None:
     classes = [item for item in found if isinstance(item, type) and issubclass(item, Exception)]
     assert len(classes) > 8
     assert all(issubclass(item, LabError) for item in classes)
-
-
-@pytest.mark.parametrize("error", [ConfigError, DataError, PromptError])
-def test_wrong_values_are_value_errors_too(error: type[Exception]) -> None:
-    assert issubclass(error, ValueError)
+    assert all(issubclass(it, ValueError) for it in (ConfigError, DataError, PromptError))
 
 
 @pytest.mark.parametrize(
@@ -28,10 +24,7 @@ def test_wrong_values_are_value_errors_too(error: type[Exception]) -> None:
     [
         (LLMFailureException("timeout", 2, None, "agent"), "agent: timeout after 2 attempts"),
         (LLMFailureException("server_error", 1, 503), "server_error after 1 attempt (HTTP 503)"),
-        (
-            LLMFailureException("context_overflow", 0, detail="too long"),
-            "context_overflow after 0 attempts: too long",
-        ),
+        (LLMFailureException("timeout", 0, detail="why"), "timeout after 0 attempts: why"),
     ],
 )
 def test_a_failed_call_says_who_what_and_how_often(failure: Exception, text: str) -> None:
@@ -39,9 +32,7 @@ def test_a_failed_call_says_who_what_and_how_often(failure: Exception, text: str
 
 
 def test_a_failed_call_survives_pickling() -> None:
-    failure = LLMFailureException(
-        "invalid_response", 2, 200, "agent", detail="no", rejected=policy("Sing")
-    )
+    failure = LLMFailureException("timeout", 2, 200, "a", detail="no", rejected=policy("Sing"))
     again = pickle.loads(pickle.dumps(failure))
     assert str(again) == str(failure)
     assert vars(again) == vars(failure)

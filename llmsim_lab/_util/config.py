@@ -46,7 +46,7 @@ class Settings(_Base):
     are read with, raises pydantic's ``ValidationError``, which knows each fault's place.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def _not_blank(text: str) -> str:

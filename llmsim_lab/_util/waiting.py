@@ -30,8 +30,7 @@ class Listeners(dict[object, Callable[..., object]]):
 
     def add(self, callback: Callable[..., object]) -> Callable[[], object]:
         """Register a callback; returns what removes it, which is harmless if called again."""
-        key = object()
-        self[key] = callback
+        self[key := object()] = callback
         return partial(self.pop, key, None)
 
     def __call__(self, *news: object) -> None:

@@ -165,8 +165,7 @@ class LLMClient:
             from llmsim_lab.llm._ollama import OllamaBackend
 
             backend = OllamaBackend(None if config.model == "auto" else config.model)
-        self.backend = backend
-        self.chosen = chosen
+        self.backend, self.chosen = backend, chosen
         self.limits = getattr(backend, "client_limits", None) or Limits(config.max_concurrency)
         self._request = partial(
             ChatRequest,

@@ -149,8 +149,7 @@ class Lane:
 
     def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
         self._limits, self._loop = limits, loop
-        self._size = limits.at_once
-        self._free = asyncio.Semaphore(self._size)
+        self._size, self._free = limits.at_once, asyncio.Semaphore(limits.at_once)
         self._since = 0.0  # the time of none begins before this
         self._in_time: dict[Sent, asyncio.Task[Any]] = {}
         self._timer: asyncio.TimerHandle | None = None

@@ -73,6 +73,7 @@ class _Filling:
 # --- values --------------------------------------------------------------------------------------
 
 
+_LAST = float("inf")
 _SEVERAL = (list, tuple, set, frozenset, Mapping)
 
 
@@ -99,7 +100,10 @@ def written(value: object, *, listed: bool = False) -> str:
 
 def _ordered(values: Any) -> Any:
     """Return values in an order that is the same in any process, which that of a set is not."""
-    return sorted(values, key=str) if isinstance(values, set | frozenset) else values
+    if not isinstance(values, set | frozenset):
+        return values
+    # Numbers by their size, before texts.
+    return sorted(values, key=lambda it: (it if isinstance(it, int | float) else _LAST, str(it)))
 
 
 def _joined(texts: Iterable[str], between: str) -> str:

@@ -46,7 +46,7 @@ def filled(text: str, **values: Any) -> str:
         ('{{ a["b"] }}{{ a[k] }}', {"a": {"b": 1}, "k": "b"}, "11"),
         ("{{ a[0] }} {{ a[-1] }}", {"a": [3, 4]}, "3 4"),
         ("{{ s }}{% for x in s %} {{ x }}{% endfor %}", {"s": {"b", "a", "c"}}, "a, b, c a b c"),
-        ("{{ s | join }} {{ s | first }} {{ s | last }}", {"s": {"b", "a", "c"}}, "abc a c"),
+        ("{{ s | join }} {{ s | first }} {{ s | last }}", {"s": {10, "a", 9}}, "910a 9 a"),
         ("{{ n.name }} {{ n.rates[1] }} {{ n.more }}", {"n": Nation(more=1)}, "Aland 4.5 1"),
         ("{{ t.name }}", {"t": Town()}, "Mariehamn"),
         ("{% if a < b <= 3 %}yes{% endif %}", {"a": 1, "b": 3}, "yes"),

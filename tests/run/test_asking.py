@@ -410,10 +410,10 @@ HALF = "a \ud83d b"
 
 
 def test_half_a_character_from_outside_or_in_a_note_is_whole_on_the_tape(path: Path) -> None:
-    noting = asking(lambda ask: ask.note("Ann", word=HALF, words={HALF: [HALF]}))
+    noting = asking(lambda ask: ask.note(word=HALF, words={HALF: [HALF]}))
     run = played(noting(players="rule", tape=path), 1)
     item = run.intervene(1, {"coins.Ann": 5}, note=HALF)
-    assert run.turns[1].became["Ann"]["word"] == "a \ufffd b"
+    assert run.turns[1].noted["word"] == "a \ufffd b"
     assert item.set == {"coins.Ann": 5}
     assert StateChange(turn=1, set={"event": [HALF]}).set == {"event": ["a \ufffd b"]}
     assert_replays(run, path)
@@ -444,6 +444,8 @@ def test_what_is_noted_or_fetched_past_the_turns_end_is_an_error() -> None:
     asking(asks.append)(players="rule").run(1)
     with pytest.raises(ConfigError, match="turn 1 is over"):
         asks[0].note(rain=3)
+    with pytest.raises(ConfigError, match="Bob is asked nothing in turn 1"):
+        asking(lambda ask: ask.note("Bob", luck=3))(players="rule").run(1)
 
     async def leaving(run: Run[Village], state: Village, ask: Ask) -> None:
         asyncio.ensure_future(ask.outside("clock", None, lambda: asyncio.sleep(0.05)))  # noqa: RUF006

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache
 from itertools import groupby, islice, pairwise
+from numbers import Real
 from typing import Any
 
 import jinja2
@@ -103,7 +104,11 @@ def _ordered(values: Any) -> Any:
     if not isinstance(values, set | frozenset):
         return values
     # Numbers by their size, before texts.
-    return sorted(values, key=lambda it: (it if isinstance(it, int | float) else _LAST, str(it)))
+    return sorted(values, key=lambda it: (it if _is_size(it) else _LAST, written(it)))
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, Real) and value == value  # not NaN, which has no place
 
 
 def _joined(texts: Iterable[str], between: str) -> str:

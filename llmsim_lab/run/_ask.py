@@ -447,11 +447,6 @@ class Ask:
             what = f"turn {self.turn} is over, and what it asked {whom} is still under way"
             raise ConfigError(f"{what}: await every question in the turn that asks it")
         self._over = True
-        asked = {name for name, _ in self._places}
-        if lost := [it for it, columns in self._became.items() if columns and it not in asked]:
-            what = f"{_noting(lost[0], {})}: {lost[0]} is asked nothing in turn {self.turn}"
-            way_out = "decisions() has a row for each answer; note it for the turn, without a name"
-            raise ConfigError(f"{what}, and {way_out}")
         # Rules that await something finish in any order.
         self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
         noted = {"noted": self._noted, "became": self._became, "story": tuple(self._story)}

@@ -854,6 +854,7 @@ def record(run: RunT, tape: Tapes, known: Mapping[str, Any] | None = None, **ori
             fork, ``fork_turn``.
     """
     # Before anything is written: what raises here leaves no run on the tape.
+    check_kept(run.config, run.config_type)
     first, manifest = tape_turn(run, run.turns[-1]), new_manifest(run, known)
     tape = tape if isinstance(tape, Tape) else Tape(tape)
     number = tape.add_run(manifest, name=run.name, first=first, **origin)
@@ -963,7 +964,10 @@ async def _next_turn(run: Run) -> Turn:
     for item in planned:
         after = checked_state(run, run.changed(after, item.set), "changed returned")
     parts |= {"interventions": tuple(planned), "seconds": time.perf_counter() - began}
-    turn = session.done(run, Turn(number=number, state=after, calls=calls, **parts))
+    turn = Turn(number=number, state=after, calls=calls, **parts)
+    if turn.became and not session.is_replay:
+        turn.check_noted()
+    turn = session.done(run, turn)
     session.memory = {}
     run.turns.append(turn)
     return turn

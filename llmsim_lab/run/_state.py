@@ -157,8 +157,8 @@ def _cannot_change(cls: type) -> bool:
     return parameters is None or bool(parameters.frozen)
 
 
-def check_kept(state: State, state_type: type[State]) -> None:
-    """Raise ConfigError for a state that a tape would not give back as it is.
+def check_kept(state: BaseModel, state_type: type[BaseModel]) -> None:
+    """Raise ConfigError for a state, or parameters, that a tape would not give back as they are.
 
     Args:
         state: the state.
@@ -167,7 +167,7 @@ def check_kept(state: State, state_type: type[State]) -> None:
     name, why = state_type.__name__, ""
     # pydantic warns of a value of another type; here it is an error, as what is read back shows.
     try:
-        text = state_type.__pydantic_serializer__.to_json(state, warnings=False)
+        text = state_type.__pydantic_serializer__.to_json(state, by_alias=True, warnings=False)
         back = state_type.model_validate_json(text)
         if back == state:
             return

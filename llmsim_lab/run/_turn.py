@@ -198,6 +198,15 @@ class Turn:
             raise ConfigError(f"{what}; note it under another name")
         return {**columns, **self.noted}
 
+    def check_noted(self) -> None:
+        """Raise ConfigError for a note on a player without a decision: no frame would have it."""
+        sites = [call.request.site for call in self.calls]
+        players = {it.player for it in self.by_code} | {site.agent for site in sites if site}
+        if lost := [it for it, noted in self.became.items() if noted and it not in players]:
+            what = f"ask.note({lost[0]!r}, ...): no decision of turn {self.number} is {lost[0]}'s"
+            way_out = "with by= it is that of the player it is about; or note it without a name"
+            raise ConfigError(f"{what}, so decisions() has no row for it; {way_out}")
+
     def in_words(self) -> Sequence[str]:
         """Return the turn's story; where it noted none, its columns, as lines of text."""
         columns = [f"{name} {value}" for name, value in self.columns().items()]

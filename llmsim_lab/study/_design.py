@@ -35,6 +35,7 @@ from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._run import _checked_client, _listed, _live_client, _load, checked_state
 from llmsim_lab.run._session import Session
+from llmsim_lab.run._state import check_kept
 from llmsim_lab.tape import RunInfo
 
 AnyRun = Any
@@ -167,8 +168,8 @@ class World:
         if name in own and (name not in fields or name in WorldConfig.model_fields):
             raise ConfigError(f"{name!r} is not a factor; a study takes {own[name]}")
         path = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
-        settings = LLMConfig.model_fields.keys() - {"model"}  # a factor of that name is the client
-        if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= settings):
+        settings = [it for it in LLMConfig.model_fields if it != "model"]  # which is the client
+        if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= {*settings}):
             return path
         known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
         known += [*_SPECIAL, *["replicate"] * (not self.again), *(f"llm.{it}" for it in settings)]
@@ -302,9 +303,11 @@ class World:
             old = values.get(path[0], getattr(base, path[0], None))
             values[path[0]] = _with(old, path[1:], value)
         try:
-            return self.cls.config_type.model_validate({**values, **changes})
+            made = self.cls.config_type.model_validate({**values, **changes})
         except ValidationError as error:
             raise ConfigError(f"{self.cls.__name__}: {faults(error)}") from error
+        check_kept(made, self.cls.config_type)
+        return made
 
     def llm_settings(self, arm: Arm) -> dict[str, Any]:
         """Return the settings of the model's client that the arm says, such as its temperature."""

@@ -272,12 +272,6 @@ class RenderedPrompt(str):
         new._values, new._sources = (system, user, tokens), ({}, {})
         return new
 
-    @property
-    def places(self) -> Sequence[Part]:
-        """The spans, without the words of ``sourced``."""
-        (_, first, fixed), (_, rest, lengths), tokens = self._values
-        return [*_spans.placed(first + rest, fixed + lengths, tokens)]
-
     def sourced(self, sources: Mapping[str, str], /, **facts: object) -> Self:
         """Record where the slots' values came from; returns the prompt itself.
 

@@ -147,6 +147,21 @@ def flat(values: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+def differing(
+    before: Mapping[str, Any], after: Mapping[str, Any], *, missing: str
+) -> list[tuple[str, str, str]]:
+    """Return which nested values differ: the name, and both as JSON.
+
+    Args:
+        before: nested values.
+        after: others.
+        missing: what stands for a value that only one of them has.
+    """
+    was, now = flat(before), flat(after)
+    every = [(name, was.get(name, missing), now.get(name, missing)) for name in was | now]
+    return [one for one in every if one[1] != one[2]]
+
+
 def as_mapping(value: object) -> Mapping[str, Any]:
     """Return the value if it is a mapping, else an empty one: a tape may hold anything."""
     return value if isinstance(value, Mapping) else {}

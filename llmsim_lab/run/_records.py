@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypedDict
 
-from llmsim_lab._util.jsontext import checked, dumps, flat, read
+from llmsim_lab._util.jsontext import checked, differing, dumps, read
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMConfig
@@ -137,14 +137,9 @@ def _read(adapter: TypeAdapter[Any], parsed: Any, places: Places) -> Any:
 
 def changed_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return which values of two records, or rows of the frame, differ; at most three of them."""
-    was, now = flat(before), flat(after)
-    changed = [
-        f"{name} was {clip(was.get(name) or 'not there', 80)} and is "
-        f"{clip(now.get(name) or 'not there', 80)}"
-        for name in was | now
-        if was.get(name) != now.get(name)
-    ]
-    return "; ".join(changed[:3])
+    words = "{} was {} and is {}".format
+    found = differing(before, after, missing="not there")[:3]
+    return "; ".join(words(*[clip(it, 80) for it in one]) for one in found)
 
 
 def planned_in(records: Sequence[Mapping[str, Any]]) -> list[StateChange]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from llmsim_lab._util.jsontext import as_mapping, dumps, flat
+from llmsim_lab._util.jsontext import as_mapping, differing, dumps
 from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.tape._lines import RunInfo
@@ -60,9 +60,8 @@ def differences(was: Mapping[str, Any], now: Mapping[str, Any], *, most: int) ->
         now: those after.
         most: characters of each value.
     """
-    old, new = flat(was), flat(now)
-    names = [name for name in {**new, **old} if old.get(name) != new.get(name)]
-    return [f"{it} {_short(old.get(it), most)} → {_short(new.get(it), most)}" for it in names]
+    found = differing(was, now, missing="none")
+    return [f"{it} {_short(old, most)} → {_short(new, most)}" for it, old, new in found]
 
 
 def _settings(before: RunInfo, after: RunInfo) -> list[str]:
@@ -128,12 +127,12 @@ def _plain(value: object) -> str:
     return value if isinstance(value, str) else _short(dumps(value))
 
 
-def _short(value: str | None, most: int = _MAX_TEXT) -> str:
+def _short(value: str, most: int = _MAX_TEXT) -> str:
     """Return JSON as a few words, a number with a fraction with six digits."""
-    if value is not None and "." in value:
+    if "." in value:
         with suppress(ValueError):
             value = f"{float(value):g}"
-    return _line("none" if value is None else value, most)
+    return _line(value, most)
 
 
 def _line(text: str, most: int = _MAX_CHANGE) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from llmsim_lab._util.jsontext import flat
+from llmsim_lab._util.jsontext import differing
 from llmsim_lab._util.text import clip, few
 from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.tape._lines import settings_of
@@ -50,11 +50,9 @@ def _differences(old: ChatRequest, new: ChatRequest) -> str:
     faults = []
     if old.site != new.site:
         faults.append(f"the place differs: recorded {old.site}, asked {new.site}")
-    before, after = (flat(settings_of(request)) for request in (old, new))
-    both = [(name, before.get(name, "null"), after.get(name, "null")) for name in before | after]
     words = "{} differs: recorded {}, asked {}".format
-    differing = [words(it, clip(was, 200), clip(now, 200)) for it, was, now in both if was != now]
-    faults += few(differing, _MOST)
+    found = differing(settings_of(old), settings_of(new), missing="null")
+    faults += few([words(*[clip(it, 200) for it in one]) for one in found], _MOST)
     if old.messages != new.messages:
         shown = word_diff(old.prompt, new.prompt, around=80)
         more = " …" if len(shown) > _MAX_DIFF else ""

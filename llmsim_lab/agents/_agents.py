@@ -240,7 +240,7 @@ def thin_prompts(
             target = number(profile.inflation_target)
             advised += f" Mandate: {profile.mandate}. Inflation target: {target}%. "
             advised += f"Temperament: {profile.temperament}."
-        return render(profile=advised).sourced(SOURCES, agent=name, turn=turn)
+        return render({"profile": advised}).sourced(SOURCES, agent=name, turn=turn)
 
     return write
 

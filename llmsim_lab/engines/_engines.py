@@ -212,7 +212,7 @@ def update_prompts(
     figures = map(number, (*bounds, economy.inflation, economy.gdp_growth))
     render = prompt.sharing(dict(zip(names, figures, strict=True)))
     return lambda rate, action, agent: render(
-        current_rate=number(rate), action_string=action
+        {"current_rate": number(rate), "action_string": action}
     ).sourced(_SOURCES, turn=turn, agent=agent)
 
 

@@ -34,8 +34,9 @@ class _Traced(Prompt):
 
     first: RenderedPrompt | None = None
 
-    def _sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
-        render = super()._sharing(values)
+    def sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
+        """Return what renders the prompt, and keeps what it made first."""
+        render = super().sharing(values)
 
         def traced(mine: Mapping[str, object]) -> RenderedPrompt:
             made = render(mine)

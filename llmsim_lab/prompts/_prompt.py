@@ -179,10 +179,12 @@ class Prompt:
 
     @cached_property
     def _render(self) -> Callable[..., RenderedPrompt]:
-        return self._sharing({})
+        return self.sharing({})
 
     def sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
         """Return what renders the prompt with the values of its other slots, any number of times.
+
+        It takes them as one mapping.
 
         Args:
             values: of the slots that all share, which are filled in once.
@@ -190,10 +192,6 @@ class Prompt:
         Raises:
             PromptError: a value does not have what the template looks up in it.
         """
-        render = self._sharing(values)
-        return lambda **mine: render(mine)
-
-    def _sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
         fill_system, fill_user = [template.sharing(values) for template in self._templates]
 
         def render(mine: Mapping[str, object]) -> RenderedPrompt:

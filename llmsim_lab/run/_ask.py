@@ -565,7 +565,7 @@ class Ask:
 
         def fill(name: str) -> str:  # the first one; then what all share is filled in
             render = prompt.sharing(shared)  # not before, since rules need no text
-            batch.fill = lambda name: render(**{slot: each(name) for slot, each in own.items()})
+            batch.fill = lambda name: render({slot: each(name) for slot, each in own.items()})
             return batch.fill(name)
 
         return fill

@@ -451,8 +451,8 @@ class Simulation(Run[Economy]):
             shown = {"moves": moves_in_words(moves or ()), **briefing(known, masked=masked)}
             render = prompt.sharing(shown)
             return lambda name, nation: render(
-                role=role_of(name, masked=masked, members=members, rule=rule),
-                **view_of(nation, economy.inflation),
+                {"role": role_of(name, masked=masked, members=members, rule=rule)}
+                | view_of(nation, economy.inflation)
             ).sourced(SOURCES, agent=name, turn=at)
 
         def put(name: str) -> RenderedPrompt:

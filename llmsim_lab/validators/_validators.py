@@ -56,7 +56,7 @@ def verdict_prompts(
     )
     rule = _PERMISSIVE if permissive else _STRICT
     render = prompt.sharing({"domain_description": described, "rule": rule})
-    return lambda action, agent: render(action=action).sourced(
+    return lambda action, agent: render({"action": action}).sourced(
         _SOURCES, permissive=permissive, agent=agent
     )
 

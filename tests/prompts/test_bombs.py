@@ -135,7 +135,7 @@ def test_what_all_share_is_bounded_as_a_whole() -> None:
         "{% for x in xs %}{% endfor %}{{ name }}",
         {"xs": range(_language.MAX_STEPS // 3)},
     )
-    Prompt(loop).sharing(shared)(name="Ann")
+    Prompt(loop).sharing(shared)({"name": "Ann"})
     with pytest.raises(PromptError, match="more than 20,000 steps"):
         Prompt(loop * 4).sharing(shared)
     text, shared = "{{ xs }}{{ name }}", {"xs": "x" * (_language.MAX_OUTPUT // 3)}

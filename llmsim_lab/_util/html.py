@@ -107,10 +107,10 @@ def styled(content: object, css: str = "", *, tag: str = "div", **attributes: ob
     return Markup("<{}{}>{}</{}>").format(Markup(tag), written, safe(content), Markup(tag))
 
 
-def pre(text: object, *, limit: int = MAX_CHARACTERS) -> Markup:
+def pre(text: object) -> Markup:
     """Return a text as a block that keeps its lines and wraps the long ones."""
     css = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal;margin:0;line-height:1.4"
-    return styled(safe(text, limit=limit), css, tag="pre", dir="auto")
+    return styled(text, css, tag="pre", dir="auto")
 
 
 def join(parts: Iterable[object], *, between: str = "") -> Markup:

@@ -312,4 +312,6 @@ class RenderedPrompt(str):
 
 def digest_of(*parts: str) -> str:
     """Return the SHA-256 of texts, hexadecimal."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    # NUL is in no source, so that no two lists of texts join to the same one. A text may hold half
+    # a character (a surrogate), which UTF-8 alone cannot encode.
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()

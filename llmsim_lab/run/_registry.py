@@ -22,6 +22,7 @@ from typing import Any
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.prompts._prompt import digest_of
 
 ENTRY_POINTS = "llmsim_lab.simulations"
 """The group of entry points: a ``kind``, and where its class is."""
@@ -75,7 +76,7 @@ def code_digests(cls: RunClass, base: RunClass) -> dict[str, str]:
     with suppress(OSError, AttributeError):  # a zip, or it is gone; or there is none
         contents = [path.read_bytes() for path in paths]  # type: ignore[union-attr]
         return {"file": hashlib.sha256(b"\0".join(contents)).hexdigest()}
-    return {"methods": _digest(source for one in own for source in _sources(one))}
+    return {"methods": digest_of(*[source for one in own for source in _sources(one)])}
 
 
 def sources_digest(cls: RunClass, base: RunClass) -> str:
@@ -89,17 +90,11 @@ def sources_digest(cls: RunClass, base: RunClass) -> str:
     config, state = (one.model_json_schema() for one in (cls.config_type, cls.state_type))
     shared = base.config_type.model_fields
     fields = {name: it for name, it in config["properties"].items() if name not in shared}
-    return _digest([*sources, dumps([fields, state])])
+    return digest_of(*sources, dumps([fields, state]))
 
 
 def _own(cls: RunClass, base: RunClass) -> list[RunClass]:
     return [one for one in cls.__mro__ if issubclass(one, base) and one is not base]
-
-
-def _digest(texts: Iterable[str]) -> str:
-    # NUL is in no source, so that no two lists of texts join to the same one. A text may hold half
-    # a character (a surrogate), which UTF-8 alone cannot encode.
-    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _sources(cls: type) -> Iterable[str]:

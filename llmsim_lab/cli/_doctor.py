@@ -11,7 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
-import psutil
 import typer
 
 from llmsim_lab._util.text import clip, listed
@@ -21,8 +20,8 @@ from llmsim_lab.cli._output import errors, say
 from llmsim_lab.cli._playing import Host
 from llmsim_lab.errors import BackendError, LabError
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
+from llmsim_lab.llm._embedded import weights
 from llmsim_lab.llm._embedded.backend import runtime_installed
-from llmsim_lab.llm._embedded.weights import CATALOGUE, default_model, get_model, installed_models
 from llmsim_lab.llm._ollama import look, parse_host
 from llmsim_lab.simulation._gate import kept_economics_cards
 from llmsim_lab.study import economics_card
@@ -33,12 +32,12 @@ model_app = typer.Typer(help="List and fetch embedded models.", no_args_is_help=
 @model_app.command("ls")
 def ls() -> None:
     """List the models of the catalogue, and which of them are here."""
-    names = installed_models()
-    for model in CATALOGUE:
+    names = weights.installed_models()
+    for model in weights.CATALOGUE:
         here = str(model.path) if model.name in names else "not here"
         size = f"{model.size_bytes / 1e6:,.0f} MB"
         say(f"{model.name}: {size}, {model.licence}, {here}; {model.note}")
-    name, why = default_model()
+    name, why = weights.default_model()
     say(f"This machine's default: {name} ({why})")
     say("None of them is for findings; for those take a larger model: 'ollama pull llama3.1:8b'.")
 
@@ -50,9 +49,9 @@ def get(
 ) -> None:
     """Fetch a model's weights, verify and keep them; the default model if none is named."""
     if name is None:
-        name, why = default_model()
+        name, why = weights.default_model()
         say(f"{name}: {why}")
-    path = get_model(name, file=file)
+    path = weights.get_model(name, file=file)
     say(f"{name} is at {path}")
 
 
@@ -83,7 +82,7 @@ def doctor(
 
 def _report(host: str | None) -> bool:
     """Print what this machine has and what each model answers; return True if one works."""
-    free = psutil.virtual_memory().available / 1e9
+    free = weights.available_memory_bytes() / 1e9
     here = f"llmsim-lab {version('llmsim-lab')}, Python {platform.python_version()}"
     say(f"{here}, {os.cpu_count()} cores, {free:.1f} GB memory free")
     works = [_answers(model, host) for model in _models_here(host)]
@@ -100,7 +99,7 @@ def _report(host: str | None) -> bool:
 
 def _models_here(host: str | None) -> list[str]:
     """Return the models to ask: Ollama's own choice, and all embedded ones."""
-    models = [f"embedded:{name}" for name in installed_models()] if runtime_installed() else []
+    models = [f"embedded:{name}" for name in weights.installed_models() if runtime_installed()]
     if not runtime_installed():
         say("embedded: no runtime: pip install 'llmsim-lab[embedded]'", style="yellow")
     try:

@@ -43,7 +43,7 @@ def test_the_catalogue_is_listed_with_what_its_models_cannot_do(
     llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = replace(CATALOGUE[0], note="small [embedded]", licence="[bold]MIT")
-    monkeypatch.setattr("llmsim_lab.cli._doctor.CATALOGUE", (odd, *CATALOGUE))
+    monkeypatch.setattr("llmsim_lab.llm._embedded.weights.CATALOGUE", (odd, *CATALOGUE))
     out = succeeds(llmsim_lab, "model", "ls")
     assert all(model.name in out for model in CATALOGUE)
     assert "MB, [bold]MIT, " in out

@@ -184,7 +184,7 @@ def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
         shared = dumps(values)
         found = f"{shared[:-1]},{dumps(waits)[1:]}", shared, (schema, tools, options)
         # Not more: what is made anew for each request would fill the memory.
-        if len(_known) >= _MAX_KNOWN:
+        if len(_known) >= min(_MAX_KNOWN, 2**24 / len(shared)):
             _known.clear()
         _known[key] = found
     return found[0], found[1], messages

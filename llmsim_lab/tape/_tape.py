@@ -100,8 +100,8 @@ class Tape(AbstractContextManager["Tape"]):
                 facts = {}
                 for line in map(read_line, self.journal.read(places)):
                     facts |= {"ended": None, "outcome": None} if "process" in line else line
-                texts = {name: self.journal.text(it) for name, it in facts["texts"].items()}
-                facts["manifest"] = facts["manifest"] | {n: loads(it) for n, it in texts.items()}
+                texts = {n: self.journal.text(it, loads) for n, it in facts["texts"].items()}
+                facts["manifest"] = facts["manifest"] | texts
                 self._facts[run] = len(places), facts
             own = {name: facts[name] for name in _INFO if name in facts}
             return RunInfo(id=run, turns=max(index.turns[run]), calls=index.counts[run], **own)

@@ -82,14 +82,15 @@ def _findings(tape: Tape) -> Iterator[Finding]:
     settings = cache(lambda digest: bool(parsed_settings(tape.journal.text(digest))))
     for number, raw in islice(tape.journal.lines(), tape.journal.index.lines):
         what = None
-        try:
-            _check(raw, above, settings)
-        except (ValueError, RecursionError, TapeError) as error:
-            what = str(error)
         fact = fact_in(raw)
         run = fact[0] if fact else None
-        # What follows in a run that is damaged already may only follow from that.
-        what = above.add(raw, fact=fact) or (None if run in above.broken else what)
+        try:
+            # What follows in a run that is damaged already may only follow from that.
+            if run not in above.broken:
+                _check(raw, above, settings)
+        except (ValueError, RecursionError, TapeError) as error:
+            what = str(error)
+        what = above.add(raw, fact=fact) or what
         if what is not None:
             yield Finding(what=what, line=number, run=run)
     if rest := tape.journal.rest():

@@ -1,4 +1,4 @@
-"""``llmsim-lab demo``: does a language model, as a central bank, answer the economy?"""
+"""``llmsim-lab demo``: does a language model, as a central bank, respond to the economy?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def demo(
     out: Out = Path("out/demo"),
     host: Host = None,
 ) -> None:
-    """Show recorded runs of a model beside a rule and say whether it answers the economy.
+    """Show recorded runs of a model beside a rule and say whether it responds.
 
     Then continue one of them live, unless --no-live is given. Where no model is found it ends after
     the recorded part and says how to get one.
@@ -49,7 +49,7 @@ def demo(
     except LabError as error:
         if model != "auto":
             raise
-        say(f"It ends there, since there is no model to continue with: {error}")
+        say(f"The demo ends here, as no model was found to continue with: {error}")
         say(_NEXT)
         return
     say(f"Quarters {taped + 1} to {taped + turns} of seed {seed}: a fork of its run, live.")
@@ -70,7 +70,7 @@ def _show(found: Demonstration, out: Path) -> None:
 
     first = next(iter(found.runs.values()))["plain"]
     many = f"up to {found.paths['turn'].max()} quarters from {first.turns[0].state.period}"
-    shocks = f"{counted(len(found.runs), 'seed')} of shocks, {many}, the same mirrored"
+    shocks = f"{counted(len(found.runs), 'seed')} of shocks, {many}, their mirror images"
     say(f"{found.model} as a central bank: {shocks}, and an oil shock; no model was asked.")
     say(found.to_frame().to_string())
     say(found.headline)

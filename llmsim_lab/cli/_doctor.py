@@ -39,7 +39,7 @@ def ls() -> None:
         say(f"{model.name}: {size}, {model.licence}, {here}; {model.note}")
     name, why = weights.default_model()
     say(f"This machine's default: {name} ({why})")
-    say("None of them is for findings; for those take a larger model: 'ollama pull llama3.1:8b'.")
+    say("Do not use these for findings; take a larger model: 'ollama pull llama3.1:8b'.")
 
 
 @model_app.command("get")
@@ -152,6 +152,6 @@ def _show_checks(model: str, host: str | None) -> None:
 
 def _show_gate(model: str, host: str | None) -> None:
     with _asking(model, host) as client:
-        say(f"{model}: {_HOW_MUCH}, at most twice; stopped, it is continued.", to=errors)
+        say(f"{model}: {_HOW_MUCH}, at most twice; what is stopped is continued later.", to=errors)
         card = economics_card(client, progress=lambda what: say(f"{model}: {what} ...", to=errors))
     say(card)

@@ -48,12 +48,13 @@ def new(
     codes = {path.stem: path.read_text(encoding="utf-8") for path in templates.glob("*.py")}
     if template not in codes:
         known = "".join(f"\n  --from {name}" for name in sorted(codes))
-        raise ConfigError(f"there is no template {template!r}; there are:{known}")
+        what = f"there is no template {template!r}" if template else "choose a template"
+        raise ConfigError(f"{what}; there are:{known}")
     [world] = re.findall(r"^class (\w+)\(Run\[", codes[template], re.MULTILINE)
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        raise ConfigError(f"cannot make {folder}: {error}; choose another name") from error
+        raise ConfigError(f"cannot make {folder}: {error.strerror}; choose another name") from error
     # The files keep the template's name, since a tape names a world by its file and its class.
     for ending in ("py", "tape"):
         shutil.copyfile(templates / f"{template}.{ending}", folder / f"{template}.{ending}")
@@ -64,7 +65,7 @@ def new(
     text = json.dumps({**notebook, "nbformat": 4, "nbformat_minor": 4}, indent=1)
     (folder / f"{template}.ipynb").write_text(text, encoding="utf-8")
     say(f"{folder} has {template}.py, the world, and {template}.tape, a recorded run. Look at both")
-    say(f"in {template}.ipynb, or begin without a model:\n  cd {folder}\n  python {template}.py")
+    say(f'in {template}.ipynb, or begin without a model:\n  cd "{folder}"\n  python {template}.py')
 
 
 def view(

@@ -70,7 +70,10 @@ def _imported(path: Path) -> ModuleType:
     path = path.resolve()
     sys.path.insert(0, str(path.parent))  # as Python does for a script
     importlib.invalidate_caches()
-    module = importlib.import_module(path.stem)
+    try:
+        module = importlib.import_module(path.stem)
+    except (SyntaxError, ImportError) as error:
+        raise ConfigError(f"{path} cannot be imported: {error}") from error
     if getattr(module, "__file__", None) != str(path):
         what = f"{path.name} has the name of another module, {path.stem!r}"
         raise ConfigError(f"{what}; call the file something else")
@@ -163,7 +166,7 @@ def _ask(question: OpenQuestion) -> Mapping[str, Any]:
     with _terminal:
         say(f"\nTurn {question.turn} · {caller(question.request.site)}")
         if question.complaint:
-            say(f"Not accepted: {question.complaint} This is the second try, and the last.")
+            say(f"Not accepted: {question.complaint} This is the second and last try.")
         else:
             say(f"\n{question.request.prompt}\n")
         return {name: _field(question, name) for name in question.fields}

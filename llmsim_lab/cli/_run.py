@@ -235,11 +235,7 @@ def _prepared(
     wanted = config.turns - after if turns is None else turns
     if wanted < 1:
         what = f"run {info.id} has {info.turns} turns of {config.turns}, and none after {after}"
-        way_out = (
-            "say how many more: --turns 4"
-            if after <= info.turns
-            else f"give --turn 0 to {info.turns}"
-        )
+        way_out = "say how many more: --turns N" if after <= info.turns else "name one that it has"
         raise ConfigError(f"{what}; {way_out}")
     # The client may have had other settings than those in the configuration.
     llm = llm_config_of(info.manifest) or config.llm

@@ -107,7 +107,7 @@ def _arguments(path: Path, described: StudyFile, source: YamlFile) -> dict[str, 
     tape = path.parent / described.tape if described.tape else path.with_suffix("")
     given |= {"tape": tape, "name": described.study or path.stem, "llm_client": described.model}
     for name in described.fixed.keys() & given.keys():
-        what = f"stands at the top of the file, {name}: ..., not among what is fixed"
+        what = f"stands at the top of the file, {name}: ..., not under fixed"
         raise ConfigError(source.fault(("fixed", name), what))
     return {**described.fixed, **given}
 

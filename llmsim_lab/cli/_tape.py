@@ -81,10 +81,10 @@ def diff(
 
 @app.command("prune")
 def prune(file: TapeFile, run: _Runs) -> None:
-    """Take runs off a tape for good."""
+    """Remove runs from a tape."""
     with existing_tape(file) as tape:
         tape.prune(run)
-    say(f"Taken off {file}: {', '.join(f'run {one}' for one in run)}")
+    say(f"Removed from {file}: {', '.join(f'run {one}' for one in run)}")
 
 
 @app.command("verify")
@@ -103,7 +103,7 @@ def verify(file: TapeFile) -> None:
 
 @app.command("repair")
 def repair(file: TapeFile, target: Annotated[Path, typer.Argument(help="The new tape.")]) -> None:
-    """Write a tape of what is whole of a damaged one, which stays as it is."""
+    """Write the intact part of a damaged tape to a new one."""
     for run, (before, kept) in repair_tape(file, target).items():
         what = "is left out" if kept < 0 else f"is whole up to turn {kept} of {before}"
         say(f"Run {run} {what}.")
@@ -132,10 +132,10 @@ def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
     change: Any = frame.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
     names = [name for name, column in change.items() if column.fillna(0).any()]
     if not names:
-        say(f"Turns {frame.index.min()} to {frame.index.max()}, which both have, led to the same.")
+        say(f"Both are the same in turns {frame.index.min()} to {frame.index.max()}.")
         return
     at = change.fillna(0).any(axis=1).idxmax()
-    say(f"Their trajectories part at turn {at}, in: {', '.join(names)}", style="bold")
+    say(f"They diverge at turn {at}, in: {', '.join(names)}", style="bold")
     say(frame.loc[at:, names[:_MOST_SERIES]].to_string(float_format=number))
 
 
@@ -165,7 +165,7 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
     owner = next((its for its, last in tape.line(info.id) if at <= last), info.id)
     calls, outside = tape.calls(owner, turn=at, forgotten=True), tape.outside(owner, at)
     if turn is None and not calls and not outside:
-        raise TapeError(f"run {info.id} has turns 0 to {info.turns}, and none numbered {at}")
+        raise TapeError(f"run {info.id} has no turn {at}; it has turns 0 to {info.turns}")
     unfinished = "" if turn else " was not finished; its calls:"
     say(f"Turn {at} of run {info.id}{unfinished}", style="bold")
     if isinstance(run, Recorded):

@@ -69,7 +69,7 @@ def _decided(turn: Turn) -> Iterator[tuple[str, str, str, str]]:
     for answer, became in told_of(turn)[:_MOST_DECISIONS]:
         fields = answer.fields or became
         words = printable(", ".join(f"{name} {_value(it)}" for name, it in fields.items()))
-        how = answer.status if answer.calls else "by rule"
+        how = answer.status if answer.calls else "no model"
         yield answer.player or answer.component, how, clip(words, 120), answer.reasoning
 
 

@@ -117,7 +117,7 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> Found:
         # Of why there is no Ollama without the ways out, which are not needed now.
         return _embedded("", config, why.partition(";")[0], download=download)
     raise ConfigError(
-        f"there is no model to talk to: {why}. Three ways out: an Ollama server with a model "
+        f"no model was found: {why}. Three ways to get one: an Ollama server with a model "
         f"('ollama pull {SUGGESTED_MODEL}') at OLLAMA_HOST or host=; an embedded model: {_GET}, "
         f"then 'llmsim-lab model get'; or name a model, as {_SPECS}"
     )

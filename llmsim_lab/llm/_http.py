@@ -221,7 +221,7 @@ class Written:
                 if isinstance(call["arguments"], str):
                     call["arguments"] = read_object(call["arguments"] or "{}")
             except (ValueError, TypeError) as error:  # the model wrote them
-                text = f"the arguments of {_words(call['name'])} are no JSON object: {error}"
+                text = f"the arguments of {_words(call['name'])} are not a JSON object: {error}"
                 # Without a cause, of which a tape keeps nothing: the model is shown these words.
                 raise BackendError(text, reason="invalid_response", retry=True) from None
         return ChatReply(

@@ -74,7 +74,6 @@ class _Filling:
 # --- values --------------------------------------------------------------------------------------
 
 
-_LAST = float("inf")
 _SEVERAL = (list, tuple, set, frozenset, Mapping)
 
 
@@ -104,11 +103,8 @@ def _ordered(values: Any) -> Any:
     if not isinstance(values, set | frozenset):
         return values
     # Numbers by their size, before texts.
-    return sorted(values, key=lambda it: (it if _is_size(it) else _LAST, written(it)))
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, Real) and value == value  # not NaN, which has no place
+    sizes = {it: it for it in values if isinstance(it, Real) and it == it}  # NaN has none
+    return sorted(values, key=lambda it: (sizes.get(it, float("inf")), written(it)))
 
 
 def _joined(texts: Iterable[str], between: str) -> str:

@@ -1,7 +1,7 @@
 """Asking players: models, rules and people, all in the same words.
 
 A world's ``turn`` is given an ``Ask``. A question names a player, what the reply must be and a
-prompt; who answers it is decided by whoever makes the run. A model's or a person's answer is a call
+prompt; who answers it is decided where the run is made. A model's or a person's answer is a call
 on the tape. A rule's is computed again in a replay.
 """
 
@@ -216,7 +216,7 @@ class _GuardedRandom(Random):
         task: Any = _current_task()
         self._owner = self._owner or task
         if task is None or self._owner is not task:
-            what = f"{self._name} is drawn from by two tasks or threads, whose order may change"
+            what = f"{self._name} is used by two tasks or threads, whose order may change"
             way_out = "draw before the await, or give each player its own: ask.rng_for(name)"
             raise ConfigError(f"{what}; {way_out}")
 

@@ -60,7 +60,7 @@ class Recorded:
         self.tape, self.run_id, self.name = tape, info.id, info.name
         self.note = (
             f"Run {info.id} is shown as it was recorded, without its class, "
-            f"{info.manifest.get('kind')}: what its class would add is not told."
+            f"{info.manifest.get('kind')}: import it to see more (--import FILE.py)."
         )
         self.last_planned = info.turns
         lines = tape.turn_lines(info.id)

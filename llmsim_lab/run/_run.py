@@ -1239,7 +1239,7 @@ def existing_tape(tape: Tapes) -> Tape:
 
 
 class NoModel(ScriptedBackend):
-    """Instead of a recorded run's model: whoever asks it asks what is not on the tape."""
+    """Instead of a recorded run's model: a question that is not on the tape is a ``TapeMiss``."""
 
     def __init__(self) -> None:
         super().__init__(TapeError("a replay makes no call"))

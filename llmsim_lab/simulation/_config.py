@@ -31,7 +31,8 @@ class EconomyConfig(Settings):
             in a deflationary spiral.
         mirrored: whether all is as far on the other side of the steady state: the start, the
             quarters before it and the random shocks. Where inflation was too high it is then too
-            low, so that two runs show whether a player answers the economy or the word "inflation".
+            low, so that two runs show whether a player responds to the economy or to the word
+            "inflation".
     """
 
     shock_scale: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0

@@ -167,7 +167,7 @@ def _others(
     elif model is None:
         missing["language model"] = f"not played: {_HOW}"
     elif not isinstance(model, Simulation):
-        raise ConfigError(f"model={model!r:.120} is no client and no economic run; {_HOW}")
+        raise ConfigError(f"model={model!r:.120} is neither a client nor an economic run; {_HOW}")
     elif difference := world_differs(simulation, model):
         raise ConfigError(f"the model's run cannot be compared: {difference}")
     else:

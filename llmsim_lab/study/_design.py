@@ -186,7 +186,7 @@ class World:
         """
         arms = [_arm(self.factors, labels) for labels in product(*self.factors.values())]
         if len({arm.name for arm in arms}) < len(arms):
-            raise ConfigError("two arms have one name; label the levels otherwise")
+            raise ConfigError("two arms have one name; give the levels different labels")
         return arms
 
     def level(self, arm: Arm, name: str) -> Any:
@@ -468,7 +468,7 @@ class Models:
             client = client.with_config(config)
         if "replicate" in arm.values and client.config.seed is not None:
             raise ConfigError(
-                "a replicate is other luck, and a fixed seed is not: leave llm.seed out"
+                "replicates need different sampling seeds, and llm.seed fixes them: leave it out"
             )
         return client
 

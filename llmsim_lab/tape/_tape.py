@@ -374,7 +374,7 @@ class Tape(AbstractContextManager["Tape"]):
         gone, known = {self.run(run).id for run in runs}, self.runs()
         for info in known:
             if info.parent in gone and info.id not in gone:
-                what = f"run {info.parent} cannot be taken off {self.path}"
+                what = f"run {info.parent} cannot be removed from {self.path}"
                 raise TapeError(f"{what}: run {info.id} came from it; name that one as well")
         with self.journal.lock, self.writing():  # else a thread may write a line meanwhile
             self.journal.rewrite({info.id for info in known} - gone)

@@ -60,6 +60,6 @@ def test_without_a_model_the_demo_shows_the_recording_and_the_ways_to_one(
 ) -> None:
     out = succeeds(llmsim_lab, "demo", *more)
     assert shipped.verdict in out
-    assert ("It ends there, since there is no model to continue with" in out) is ends
+    assert ("The demo ends here, as no model was found to continue with" in out) is ends
     assert "ollama pull llama3.1:8b" in out
     assert (OUT / "demo.csv").exists()

@@ -48,7 +48,7 @@ def test_the_catalogue_is_listed_with_what_its_models_cannot_do(
     assert all(model.name in out for model in CATALOGUE)
     assert "MB, [bold]MIT, " in out
     assert "; small [embedded]\n" in out
-    assert "None of them is for findings" in out
+    assert "Do not use these for findings" in out
 
 
 CHOICE = "valid JSON: one of a list"

@@ -26,7 +26,7 @@ def test_nothing_that_is_there_is_written_over(llmsim_lab: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "message"), [((), "no template None"), (("--from", "chess"), "no template 'chess'")]
+    ("more", "message"), [((), "choose a template"), (("--from", "chess"), "no template 'chess'")]
 )
 def test_the_templates_are_listed_where_none_is_named(
     llmsim_lab: Run, more: tuple[str, ...], message: str

@@ -180,5 +180,5 @@ def test_a_tape_is_looked_at_without_its_code(taped: Run) -> None:
     out = taped("tape", "show", "t.tape", "--turn", "2", "--import", "pot.py")[1]
     assert re.search(r"player of Bob: ok, without a model\namount \d+; A random answer", out)
     out = taped("tape", "diff", "t.tape", "1", "2")[1]
-    assert "Their trajectories part at turn 2, in: coins.Ann" in out
+    assert "They diverge at turn 2, in: coins.Ann" in out
     assert "variable coins.Ann" in out

@@ -145,7 +145,7 @@ def test_a_finished_run_is_resumed_only_by_so_many_turns(
     llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
     err = fails(llmsim_lab, "resume", "a.tape", "--host", server.host)
-    assert "run 1 has 4 turns of 4, and none after 4; say how many more: --turns 4" in err
+    assert "run 1 has 4 turns of 4, and none after 4; say how many more: --turns N" in err
     assert server.requests == []
     assert llmsim_lab("resume", "a.tape", "--turns", "1", "--host", server.host)[0] == 0
     assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
@@ -172,7 +172,7 @@ def rules(llmsim_lab: Run) -> Path:
         (("fork", "rules.tape", "--set", "inflation"), "'inflation' is not a name and a value"),
         (("fork", "rules.tape", "--set", "luck=9"), "luck"),
         (("fork", "rules.tape", "--prompt", "mine.md"), "the run uses no prompt named mine"),
-        (("tape", "show", "rules.tape", "--turn", "9"), "run 1 has turns 0 to 2"),
+        (("tape", "show", "rules.tape", "--turn", "9"), "it has turns 0 to 2"),
     ],
 )
 def test_bad_input_ends_with_one_message_and_status_1(
@@ -246,7 +246,7 @@ def test_runs_are_pruned_by_their_numbers(llmsim_lab: Run, tape: Path) -> None:
         fork(recorded, 1, turn=2, llm_client=make_client()).close()
         fork(recorded, 1, turn=1, llm_client=make_client()).close()
     prune = ("tape", "prune", "a.tape")
-    assert llmsim_lab(*prune, "--run", "3")[1] == "Taken off a.tape: run 3\n"
+    assert llmsim_lab(*prune, "--run", "3")[1] == "Removed from a.tape: run 3\n"
     err = fails(llmsim_lab, *prune, "--run", "1")
     assert "name that one as well" in err
     assert "--run" in llmsim_lab(*prune)[2]

@@ -255,7 +255,7 @@ async def test_arguments_that_a_model_writes_wrongly_are_an_invalid_reply(
     call = {"function": {"name": "add", "arguments": written}}
     error = await server.failure(streamed(delta(tool_calls=[call]), DONE))
     assert (error.reason, error.retry) == ("invalid_response", True)
-    assert str(error).startswith("the arguments of add are no JSON object")
+    assert str(error).startswith("the arguments of add are not a JSON object")
     assert error.__cause__ is None  # a replay, which has none, would show the model other words
 
 

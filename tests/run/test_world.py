@@ -415,7 +415,7 @@ def test_draws_by_two_tasks_are_errors_and_a_players_own_are_not() -> None:
         await asyncio.gather(draw("Ann"), draw("Bob"))
 
     asking(lambda ask: draws(ask, True))().run(1)
-    with pytest.raises(ConfigError, match=r"ask.rng is drawn from by two tasks.*ask.rng_for\(name"):
+    with pytest.raises(ConfigError, match=r"ask.rng is used by two tasks.*ask.rng_for\(name"):
         asking(lambda ask: draws(ask, False))().run(1)
 
 

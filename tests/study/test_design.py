@@ -353,5 +353,5 @@ def test_a_replicate_is_the_same_world_with_other_call_seeds() -> None:
     twice = {"replicate": [0, 1]}
     seeds = seeds_in(asked(played(study_of(vary=twice))))
     assert len(seeds) == len(set(seeds)) == 16
-    with pytest.raises(ConfigError, match=r"leave llm\.seed out"):
+    with pytest.raises(ConfigError, match=r"llm\.seed fixes them: leave it out"):
         played(study_of(vary=twice, llm_client=instant_client(seed=7)))

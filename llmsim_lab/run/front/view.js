@@ -486,7 +486,7 @@ function Decision({ store, made, own, id }) {
   return h("div", { class: first ? null : "then" },
     h("div", { class: "row" },
       first ? h("b", null, nameOf(made)) : h("span", null, made.component),
-      h(Status, { word: rule ? "by rule" : made.status }),
+      h(Status, { word: rule ? "no model" : made.status }),
       call != null && made.sure != null
         && h("span", { class: "sure" }, pair(["confidence", made.sure])),
       h("span", { class: "row answer" }, short.slice(0, FEW_ANSWERS).map(pair)),

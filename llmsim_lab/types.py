@@ -470,7 +470,7 @@ class Reply(Decision):
 
     Attributes:
         reasoning: why, in the player's own words.
-        confidence: 0 to 1; None where nobody said.
+        confidence: 0 to 1; None where it was not said.
 
     Example:
         >>> class Gift(Reply):
@@ -540,7 +540,7 @@ class LLMReasoningChain:
         agent: the agent that decided, or whose action was judged or applied.
         turn: the turn being played: the number of the state it leads to.
         reasoning: the model's own explanation.
-        confidence: 0 to 1; None where nobody was asked for it.
+        confidence: 0 to 1; None where it was not asked for.
         status: how the decision came about.
         call: the model call, or None where a rule decided.
         prompt_text: the prompt of a decision without a call.

@@ -1,4 +1,4 @@
-"""What the package needs and nobody else: texts, HTML, YAML, tables, waiting, checks."""
+"""What only this package needs: texts, HTML, YAML, tables, waiting, checks."""
 
 from __future__ import annotations
 

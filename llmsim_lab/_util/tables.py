@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r", "\n", *"\uff1d\uff0b\uff0d\uff20")
 _NUMBERS = (bool, int, float)
 _KEPT = "\n\t\u00a0\u202f"
-"""Characters that Python does not count as printable, and that obey nobody."""
+"""Characters that Python does not count as printable, and that are harmless."""
 
 
 def frame_of(rows: Any, columns: list[str] | None = None) -> pd.DataFrame:

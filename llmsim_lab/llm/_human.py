@@ -1,4 +1,4 @@
-"""A person in a model's place: a request waits until somebody answers it, from any thread."""
+"""A person in a model's place: a request waits until it is answered, from any thread."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class Person:
 
     Args:
         ask: puts the question to the person and returns the answer; a plain function runs in a
-            thread of its own, so it may wait. Without one somebody has to call ``answer``.
+            thread of its own, so it may wait. Without one, call ``answer``.
         timeout_s: how long each answer is waited for, seconds; a day if not given.
     """
 

@@ -758,7 +758,7 @@ class _Allowed(NamedTuple):
         return allowed_words(self.choices, self.ranges)
 
     def complaint(self, decision: Any) -> str | None:
-        """Return what is wrong with a reply's content, for whoever gave it; None if nothing is."""
+        """Return what is wrong with a reply's content, in words; None if nothing is."""
         for name, (lowest, highest) in self.ranges.items():
             value = getattr(decision, name)
             # None is a rule's confidence, which it need not give.

@@ -1,6 +1,6 @@
 """One line that says how far work is, what is waited for and how long it takes; gone at the end.
 
-It appears only where work takes a while and somebody looks: on a terminal, or in a notebook's cell
+It appears only where work takes a while and can be watched: on a terminal, or in a notebook's cell
 that a person runs. Pipes, tests, nbconvert and nbval get nothing.
 """
 
@@ -123,7 +123,7 @@ class ProgressLine(InFlight):
 
 
 def _screen() -> Show | None:
-    """Return what shows a text where somebody looks; None where nobody does."""
+    """Return what shows a text on a terminal or under a cell; None elsewhere."""
     if os.environ.get("LLMSIM_PROGRESS", "").strip().lower() in ("0", "no", "off", "false"):
         return None
     ipython = sys.modules.get("IPython")

@@ -371,15 +371,15 @@ class Run(Generic[StateT]):
 
     @property
     def calls(self) -> list[CallRecord]:
-        """Every model call so far, oldest first, whoever made it."""
+        """Every model call so far, oldest first, by any client."""
         return [call for turn in self.turns for call in turn.calls]
 
     def listen(self, callback: Callable[[Turn], object]) -> Callable[[], object]:
-        """Register a callback for each turn played from now on, whoever plays it.
+        """Register a callback for each turn played from now on, by a step or a run.
 
         Args:
             callback: called with the turn, on the loop that it was played on, when it is kept; what
-                it raises goes to whoever plays.
+                it raises, the step raises.
 
         Returns:
             A function that removes the callback; harmless if called again.
@@ -501,7 +501,7 @@ class Run(Generic[StateT]):
         """Play turns and return the whole run as a frame, as ``to_frame`` does.
 
         While it takes long, a line on the terminal or under the cell says what is waited for and
-        how much time is left; it is gone in the end. Where nobody looks, no line is shown.
+        how much time is left; it is gone in the end. In files and pipes there is none.
 
         Args:
             turns: how many more; the configuration's number if not given.

@@ -1,4 +1,4 @@
-"""The state of a world of one's own: values that nobody changes in place.
+"""The state of a world of one's own: values that are never changed in place.
 
 A ``State`` is a frozen pydantic model whose dicts and lists are frozen too, so that what a
 turn was cannot be rewritten afterwards. ``replace`` makes the next one. Its numbers, also those in

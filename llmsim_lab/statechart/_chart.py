@@ -6,7 +6,7 @@ Charts here are flat: no state has states inside.
 
 The libraries for state machines (python-statemachine, transitions) bind a machine to each agent and
 change its state when a trigger fires; where several transitions match they take the first. Here a
-chart must say what is legal without doing it, so that somebody else can choose.
+chart must say what is legal without doing it, so that a player can choose.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class PostConfig(Settings):
     """A post that the run begins with, or that is injected.
 
     Attributes:
-        author: a user's name, or that of somebody outside.
+        author: a user's name, or that of an outsider.
         text: its words.
         topics: what it is about.
     """

@@ -88,7 +88,7 @@ class SocialState(State):
         people: the users, in the configuration's order.
         feed: the posts in circulation, oldest first.
         new_posts: those made in this turn, and those put in from outside.
-        kept: posts out of circulation that somebody is still looking at or answering.
+        kept: posts out of circulation that a user is still looking at or answering.
         next_post: the id that the next post gets.
         moves: what the users did, in the users' order.
         likes: who liked what.
@@ -105,7 +105,7 @@ class SocialState(State):
 
     @property
     def at_hand(self) -> dict[int, Post]:
-        """The posts that somebody may act on, by id."""
+        """The posts that a user may act on, by id."""
         posts = {entry.post.id: entry.post for entry in self.feed}
         return posts | {post.id: post for post in self.kept}
 

@@ -264,7 +264,7 @@ def next_state(
         elif not person.banned:
             change["ticks"] = person.ticks + 1
         people.append(person._replace(**change))
-    # What somebody is looking at is kept after it has left circulation, to be replied to.
+    # What a user is looking at is kept after it has left circulation, to be replied to.
     held = {it.post for it in people if it.post is not None} - {it.post.id for it in feed}
     return SocialState(
         at=number,

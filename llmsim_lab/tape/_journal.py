@@ -3,7 +3,7 @@
 A line is written whole, by one call, before what it says is handed on. Each ends with a check sum
 over itself and the line of its run before it, so that a change, a line too many and a missing one
 show. Whoever writes holds a lock on an empty file beside the tape, and looks before each line
-whether the tape is still the file it was: nobody else's file is ever written to.
+whether the tape is still the file it was: another file is never written to.
 """
 
 from __future__ import annotations
@@ -601,7 +601,7 @@ class Journal:
         if what := _excess(raw):
             what = f"a line for {self.path} has {what}"
             raise TapeError(f"{what}; make the prompt, the reply or the state shorter")
-        # Read to a byte after the end, where there is none unless somebody else wrote.
+        # Read to a byte after the end, where there is none unless another writer was here.
         os.lseek(self._fd, index.end - len(index.tail), os.SEEK_SET)
         if os.read(self._fd, len(index.tail) + 1) != index.tail:
             raise self._another()
@@ -631,7 +631,7 @@ class Journal:
             up_to: the last turn; all if not given.
 
         Raises:
-            TapeError: somebody else writes to this tape, or the file cannot be written.
+            TapeError: another process or run writes to this tape, or the file cannot be written.
         """
         target = self.path if path is None else path
         aside = target.with_name(f".{secrets.token_hex(8)}.new")

@@ -136,7 +136,7 @@ class LiveRecorder(_AtTurn):
         gone: why this one writes no more, in words; empty while it may.
 
     Raises:
-        TapeError: somebody else writes to the tape, or it is read-only.
+        TapeError: the tape has another writer, or is read-only.
     """
 
     def __init__(self, tape: Tape, run: int) -> None:

@@ -368,7 +368,7 @@ class Tape(AbstractContextManager["Tape"]):
             runs: their numbers; forks and reruns of one have to be named as well.
 
         Raises:
-            TapeError: a run that stays came from one of these, somebody writes to the tape, or
+            TapeError: a run that stays came from one of these, the tape is being written to, or
                 there is no such run; nothing was changed.
         """
         gone, known = {self.run(run).id for run in runs}, self.runs()

@@ -79,7 +79,7 @@ test("a rule's answer is shown where its turn is told in brief and at length", (
   const records = [...FISHING, turn(1, 2, [90], { decisions: [made] })];
   for (const view of ["overview", "turn"]) {
     const { texts } = makeWindow(records, { at: { view } });
-    assert.match(texts("decisions")[0], /^Ayrby rulecatch 7/);
+    assert.match(texts("decisions")[0], /^Ayrno modelcatch 7/);
     assert.match(texts("answer")[0], /^catch 7/);
     assert.equal(texts("became")[0], "f 6sold 3"); // of many answers, those for which is no room
   }

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from llmsim_lab._util.text import closest
+from llmsim_lab._util.text import clip, closest
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import errors, report, say
 from llmsim_lab.errors import ConfigError
@@ -73,7 +73,7 @@ def _imported(path: Path) -> ModuleType:
     try:
         module = importlib.import_module(path.stem)
     except (SyntaxError, ImportError) as error:
-        raise ConfigError(f"{path} cannot be imported: {error}") from error
+        raise ConfigError(f"{path} cannot be imported: {clip(str(error), 300)}") from error
     if getattr(module, "__file__", None) != str(path):
         what = f"{path.name} has the name of another module, {path.stem!r}"
         raise ConfigError(f"{what}; call the file something else")

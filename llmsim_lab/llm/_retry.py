@@ -145,7 +145,7 @@ def second_seed(seed: int) -> int:
 
 def seed_from(words: str) -> int:
     """Return the seed that follows from words: 31 bits, which every server takes."""
-    return int(hashlib.sha256(words.encode()).hexdigest()[:8], 16) >> 1
+    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1
 
 
 def _repair_messages(

@@ -30,7 +30,7 @@ from typing_extensions import TypeVar
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import YamlFile
-from llmsim_lab._util.jsontext import as_mapping
+from llmsim_lab._util.jsontext import as_mapping, plain
 from llmsim_lab._util.text import closest, faults, log_event
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, LLMFailureException, TapeError
@@ -789,7 +789,8 @@ class Run(Generic[StateT]):
         Keys: ``kind``, ``config``, ``seed``, ``prompts`` with their texts and digests, ``code``
         digests, ``model`` with its digest where it is known, and versions.
         """
-        return new_manifest(self) if self.tape is None else {**self.tape.run(self.run_id).manifest}
+        tape = self.tape
+        return new_manifest(self) if tape is None else plain(tape.run(self.run_id).manifest)
 
     def close(self) -> None:
         """Let others write to this run on its tape; the run can still be looked at."""
@@ -854,7 +855,7 @@ def record(run: RunT, tape: Tapes, known: Mapping[str, Any] | None = None, **ori
             fork, ``fork_turn``.
     """
     # Before anything is written: what raises here leaves no run on the tape.
-    check_kept(run.config, run.config_type)
+    check_kept(run.config, run.config_type, parsed=True)
     first, manifest = tape_turn(run, run.turns[-1]), new_manifest(run, known)
     tape = tape if isinstance(tape, Tape) else Tape(tape)
     number = tape.add_run(manifest, name=run.name, first=first, **origin)

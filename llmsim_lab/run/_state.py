@@ -15,7 +15,7 @@ from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.jsontext import SCALARS
+from llmsim_lab._util.jsontext import SCALARS, dumps, loads
 from llmsim_lab._util.text import clip, closest, faults, listed, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import FrozenDict, FrozenList, Status
@@ -157,21 +157,23 @@ def _cannot_change(cls: type) -> bool:
     return parameters is None or bool(parameters.frozen)
 
 
-def check_kept(state: BaseModel, state_type: type[BaseModel]) -> None:
+def check_kept(state: BaseModel, kind: type[BaseModel], *, parsed: bool = False) -> None:
     """Raise ConfigError for a state, or parameters, that a tape would not give back as they are.
 
     Args:
-        state: the state.
-        state_type: the class that it is read back as.
+        state: the state, or the parameters.
+        kind: the class that it is read back as.
+        parsed: whether from values, by their aliases, as parameters are; else from text.
     """
-    name, why = state_type.__name__, ""
+    name, why = kind.__name__, ""
     # pydantic warns of a value of another type; here it is an error, as what is read back shows.
     try:
-        text = state_type.__pydantic_serializer__.to_json(state, by_alias=True, warnings=False)
-        back = state_type.model_validate_json(text)
+        how: Any = {"mode": "json", "by_alias": parsed, "warnings": False}
+        text = dumps(kind.__pydantic_serializer__.to_python(state, **how))
+        back = kind.model_validate(loads(text)) if parsed else kind.model_validate_json(text)
         if back == state:
             return
-        if type(state) is not state_type:
+        if type(state) is not kind:
             why = f"it is a {type(state).__name__}: write Run[{type(state).__name__}]"
         for field, value in state.__dict__.items():
             if not why and value != back.__dict__[field]:
@@ -179,7 +181,7 @@ def check_kept(state: BaseModel, state_type: type[BaseModel]) -> None:
                 why = f"{field} is {was}, and comes back as {now}: annotate just what it holds. "
                 why += "Of several classes each needs a field such as kind: Literal['car'] = 'car'"
     except ValueError as error:
-        why = clip(str(error), 200)
+        why = clip(faults(error) if isinstance(error, ValidationError) else str(error), 200)
     raise ConfigError(f"a tape would not give this {name} back as it is: {why}")
 
 

@@ -200,12 +200,12 @@ class Turn:
 
     def check_noted(self) -> None:
         """Raise ConfigError for a note on a player without a decision: no frame would have it."""
-        sites = [call.request.site for call in self.calls]
-        players = {it.player for it in self.by_code} | {site.agent for site in sites if site}
+        # Not by ``answers``, which take long to make.
+        players = {it.player for it in self.by_code}
+        players |= {it.request.site.agent or "" for it in self.calls if it.request.site}
         if lost := [it for it, noted in self.became.items() if noted and it not in players]:
-            what = f"ask.note({lost[0]!r}, ...): no decision of turn {self.number} is {lost[0]}'s"
-            way_out = "with by= it is that of the player it is about; or note it without a name"
-            raise ConfigError(f"{what}, so decisions() has no row for it; {way_out}")
+            what = f"ask.note({lost[0]!r}, ...): turn {self.number} has no decision of {lost[0]}"
+            raise ConfigError(f"{what} (by= decides about a player); note it without a name")
 
     def in_words(self) -> Sequence[str]:
         """Return the turn's story; where it noted none, its columns, as lines of text."""

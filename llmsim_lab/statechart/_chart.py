@@ -147,6 +147,10 @@ class Statechart:
 
     # --- what is legal ------------------------------------------------------------------------
 
+    def valid_triggers(self, state: AgentState) -> list[str]:
+        """Return the triggers that some transition from a state answers to, in chart order."""
+        return list(dict.fromkeys(m.trigger for m in self.transitions if m.source == state))
+
     def valid_targets(
         self, state: AgentState, trigger: str, *, agent: Any = None, context: object = None
     ) -> list[AgentState]:

@@ -303,11 +303,9 @@ class World:
             old = values.get(path[0], getattr(base, path[0], None))
             values[path[0]] = _with(old, path[1:], value)
         try:
-            made = self.cls.config_type.model_validate({**values, **changes})
+            return self.cls.config_type.model_validate({**values, **changes})
         except ValidationError as error:
             raise ConfigError(f"{self.cls.__name__}: {faults(error)}") from error
-        check_kept(made, self.cls.config_type)
-        return made
 
     def llm_settings(self, arm: Arm) -> dict[str, Any]:
         """Return the settings of the model's client that the arm says, such as its temperature."""
@@ -344,6 +342,7 @@ class World:
             try:
                 for wording in range(len(self.wordings(arm))):
                     runs.append(self.begin(arm, None, seed, (wording, 1), source))
+                    check_kept(runs[-1].config, self.cls.config_type, parsed=True)
                     if source is not None and runs[-1]._edit is not None:
                         runs[-1]._edit.check()
             except LabError as error:

@@ -707,7 +707,7 @@ class Study:
         parts = getattr(type(trial.state), "model_fields", ())
         for item in found.values():
             name = str(item).removesuffix(LAST)
-            may_come = name.partition(".")[0] in parts and "@" not in name
+            may_come = name.partition(".")[0] in parts and "@" not in name.rpartition(".")[2]
             if not callable(item) and name not in known and not may_come:
                 where = f"is not a column of {type(trial).__name__}{among(name, known)}"
                 raise ConfigError(f"outcome {item!r:.60} {where}")

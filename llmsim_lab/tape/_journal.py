@@ -599,8 +599,7 @@ class Journal:
         index, own = self.index, crc32(line, before)
         raw = line + b',"sum":"%08x"}\n' % own
         if what := _excess(raw):
-            what = f"a line for {self.path} has {what}"
-            raise TapeError(f"{what}; make the prompt, the reply or the state shorter")
+            raise TapeError(f"a line of {self.path} has {what}; shorten prompt, reply or state")
         # Read to a byte after the end, where there is none unless another writer was here.
         os.lseek(self._fd, index.end - len(index.tail), os.SEEK_SET)
         if os.read(self._fd, len(index.tail) + 1) != index.tail:

@@ -81,8 +81,7 @@ def _findings(tape: Tape) -> Iterator[Finding]:
     # Not what they hold: a file may have gigabytes of settings.
     settings = cache(lambda digest: bool(parsed_settings(tape.journal.text(digest))))
     for number, raw in islice(tape.journal.lines(), tape.journal.index.lines):
-        what = None
-        fact = fact_in(raw)
+        what, fact = None, fact_in(raw)
         run = fact[0] if fact else None
         try:
             # What follows in a run that is damaged already may only follow from that.

@@ -444,7 +444,7 @@ def test_what_is_noted_or_fetched_past_the_turns_end_is_an_error() -> None:
     asking(asks.append)(players="rule").run(1)
     with pytest.raises(ConfigError, match="turn 1 is over"):
         asks[0].note(rain=3)
-    with pytest.raises(ConfigError, match="no decision of turn 1 is Bob's"):
+    with pytest.raises(ConfigError, match="turn 1 has no decision of Bob"):
         asking(lambda ask: ask.note("Bob", luck=3))(players="rule").run(1)
 
     async def leaving(run: Run[Village], state: Village, ask: Ask) -> None:

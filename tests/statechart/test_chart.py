@@ -46,6 +46,7 @@ def test_targets_come_in_the_charts_order_and_the_first_is_taken_by_the_caller()
     assert chart.fire(agent, "go") is Light.GREEN
     assert chart.fire(agent, "halt") is None
     assert agent.state is Light.RED
+    assert chart.valid_triggers(Light.GREEN) == ["halt", "fail"]
     assert chart.valid_targets(Light.RED, "go") == [Light.GREEN, Light.DARK]
 
 

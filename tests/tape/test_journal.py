@@ -87,9 +87,9 @@ def test_a_text_is_written_once_and_read_by_its_digest(journal: Journal) -> None
 def test_a_line_has_at_most_32_mib_and_two_million_values(journal: Journal) -> None:
     before = journal.path.read_bytes()
     room = MAX_LINE - len(b'{"run":1,"is":"set","x":""') - len(b',"sum":"01234567"}\n')
-    with pytest.raises(TapeError, match=r"has more than 33,554,432 bytes; .* shorter"):
+    with pytest.raises(TapeError, match=r"has more than 33,554,432 bytes; shorten"):
         journal.append(1, "set", b',"x":"%b"' % (b"x" * (room + 1)))
-    with pytest.raises(TapeError, match=r"has more than 2,097,152 values; .* shorter"):
+    with pytest.raises(TapeError, match=r"has more than 2,097,152 values; shorten"):
         journal.append(1, "set", b',"x":[%b1]' % (b"1," * 2**21))
     assert journal.path.read_bytes() == before
     journal.append(1, "set", b',"x":"%b"' % (b"x" * room))

@@ -967,11 +967,21 @@ async def _next_turn(run: Run) -> Turn:
     parts |= {"interventions": tuple(planned), "seconds": time.perf_counter() - began}
     turn = Turn(number=number, state=after, calls=calls, **parts)
     if turn.became and not session.is_replay:
-        turn.check_noted()
+        _check_noted(turn)
     turn = session.done(run, turn)
     session.memory = {}
     run.turns.append(turn)
     return turn
+
+
+def _check_noted(turn: Turn) -> None:
+    """Raise ConfigError for a note on a player without a decision: no frame would have it."""
+    # Not by ``answers``, which take long to make.
+    players = {it.player for it in turn.by_code}
+    players |= {it.request.site.agent or "" for it in turn.calls if it.request.site}
+    if lost := [it for it, noted in turn.became.items() if noted and it not in players]:
+        what = f"ask.note({lost[0]!r}, ...): turn {turn.number} has no decision of {lost[0]}"
+        raise ConfigError(f"{what} (by= decides about a player); note it without a name")
 
 
 def _is_live(run: Run) -> bool:

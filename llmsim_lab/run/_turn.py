@@ -198,15 +198,6 @@ class Turn:
             raise ConfigError(f"{what}; note it under another name")
         return {**columns, **self.noted}
 
-    def check_noted(self) -> None:
-        """Raise ConfigError for a note on a player without a decision: no frame would have it."""
-        # Not by ``answers``, which take long to make.
-        players = {it.player for it in self.by_code}
-        players |= {it.request.site.agent or "" for it in self.calls if it.request.site}
-        if lost := [it for it, noted in self.became.items() if noted and it not in players]:
-            what = f"ask.note({lost[0]!r}, ...): turn {self.number} has no decision of {lost[0]}"
-            raise ConfigError(f"{what} (by= decides about a player); note it without a name")
-
     def in_words(self) -> Sequence[str]:
         """Return the turn's story; where it noted none, its columns, as lines of text."""
         columns = [f"{name} {value}" for name, value in self.columns().items()]

@@ -42,7 +42,7 @@ MAX_LINE = 32 * 2**20
 _MAX_VALUES = 2**21
 """Of a line, with its commas and brackets in texts: Python takes some hundred bytes for each."""
 _MAX_UNPACKED = 2**27
-_MAX_TEXTS = 2**24
+MAX_TEXTS = 2**24
 """Of the texts that calls share: about so many bytes are held at once."""
 _HEAD = re.compile(rb'\{"tape":3,')
 _SUM = re.compile(rb',"sum":"([0-9a-f]{8})"\}\n')
@@ -457,7 +457,7 @@ class Journal:
         value = b"" if place is None else next(self.read([place]))[_TEXT_LEN:-_SUM_LEN]
         if text_digest(value) != digest.encode():
             raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
-        if len(self._texts) * len(value) >= _MAX_TEXTS:  # as if all were that long
+        if len(self._texts) * len(value) >= MAX_TEXTS:  # as if all were that long
             self._texts.clear()
         return self._texts.setdefault((digest, form), form(value.decode()))
 

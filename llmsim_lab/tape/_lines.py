@@ -18,7 +18,7 @@ from llmsim_lab._spans import Origin
 from llmsim_lab._util.jsontext import as_mapping, dumps, loads_strictly, plain, read, write
 from llmsim_lab._util.text import each_fault, fault_text
 from llmsim_lab.errors import FailureReason
-from llmsim_lab.tape._journal import fact_in
+from llmsim_lab.tape._journal import MAX_TEXTS, fact_in
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status, ToolCall
 
 Verb = Literal["run", "rerun", "fork"]
@@ -184,7 +184,7 @@ def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
         shared = dumps(values)
         found = f"{shared[:-1]},{dumps(waits)[1:]}", shared, (schema, tools, options)
         # Not more: what is made anew for each request would fill the memory.
-        if len(_known) >= min(_MAX_KNOWN, 2**24 / len(shared)):
+        if len(_known) >= min(_MAX_KNOWN, MAX_TEXTS / len(shared)):
             _known.clear()
         _known[key] = found
     return found[0], found[1], messages

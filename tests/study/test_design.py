@@ -103,6 +103,7 @@ def test_a_full_design_has_every_combination_and_the_first_is_the_reference() ->
         ({}, {"outcome": [lambda _: 1.0, lambda _: 2.0]}, "outcome has two called '<lambda>'"),
         ({}, {"outcome": ""}, "outcome '' is not a column"),
         ({}, {"outcome": "levle@last"}, "(did you mean 'level'?)"),
+        ({}, {"outcome": "level@lst"}, "outcome 'level@lst' is not a column"),
         ({}, {"outcome": {"one": 3}}, "outcome 3 is not a column"),
         ({"seed": [1, 2]}, {}, "is not a factor; a study takes seeds="),
         ({"llm": [{"temperature": -1}]}, {}, "temperature"),

@@ -75,6 +75,7 @@ def test_a_world_is_played_by_its_rule_and_the_file_run_as_an_import(lab: Run) -
         (("pot.py:PublicGood",), "PublicGoods (did you mean 'PublicGoods'?); say which"),
         (("empty.py",), "empty.py defines the worlds (none); say which"),
         (("none.py",), "there is no file none.py"),
+        (("broken.py",), "broken.py cannot be imported: '(' was never closed"),
         (("csv.py",), "csv.py has the name of another module"),
         (("pot.py", "--config", "wrong.yaml"), "wrong.yaml, line 2: factr: unknown key; known"),
         (("pot.py", "--model", "randm"), "model 'randm' is not understood"),
@@ -87,6 +88,7 @@ def test_what_is_wrong_is_said_with_its_place(
 ) -> None:
     Path("empty.py").write_text("x = 1\n")
     Path("csv.py").write_text("x = 1\n")
+    Path("broken.py").write_text("x = (\n")
     Path("wrong.yaml").write_text("turns: 1\nfactr: 2\n")
     Path("kind.yaml").write_text("kind: ran.py:PublicGoods\n")
     Path("ran.py").write_text("from pathlib import Path\nPath('ran').touch()\n")

@@ -731,9 +731,13 @@ def by(player: Any, **limits: Any) -> Any:
     return lambda: asked_of(player, Gift, **limits)
 
 
+ODD = {"__annotations__": {"x": Any}, "x": b"a"}
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
+        (lambda: type("Odd", (PublicGoods,), ODD)(players="random", tape="x"), "x is b'a', and"),
         (lambda: PublicGoods().run(1), r"no one answers for Ann: .*connect\('auto'\)"),
         (
             lambda: PublicGoods(WorldConfig()),

@@ -54,8 +54,9 @@ def demo(
         return
     say(f"Quarters {taped + 1} to {taped + turns} of seed {seed}: a fork of its run, live.")
     say("Ctrl-C ends it and keeps what was played; --no-live leaves it out.")
-    # A tape of its own, since the recording may be read-only.
-    tape = _new_file(out / "demo.tape")
+    # A tape of its own, since the recording may be read-only; nothing recorded is overwritten.
+    names = chain(["demo"], (f"demo-{number}" for number in count(2)))
+    tape = next(it for name in names if not (it := out / f"{name}.tape").exists())
     simulation = recorded.fork(llm_client=client, to=tape)
     play(simulation, turns, out)
     say("'llmsim-lab tape show' and 'llmsim-lab replay' take it.")
@@ -78,9 +79,3 @@ def _show(found: Demonstration, out: Path) -> None:
     picture = write_file(out / "demo.png", figure_bytes(demo_figure(found), "png", dpi=120))
     quarters = write_file(out / "demo.csv", csv_text(found.paths).encode())
     say(f"Written: {picture}, {quarters}")
-
-
-def _new_file(path: Path) -> Path:
-    """Return the path, or the next one like it that is free: nothing recorded is overwritten."""
-    others = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
-    return next(free for free in chain([path], others) if not free.exists())

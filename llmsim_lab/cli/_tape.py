@@ -19,7 +19,8 @@ from llmsim_lab.llm._scope import caller
 from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.run._reading import SETTINGS, Recorded, spoken, tool_lines
 from llmsim_lab.run._run import existing_tape, run_on_tape
-from llmsim_lab.run._turn import outside_in_words
+from llmsim_lab.run._state import COMMON_COLUMNS
+from llmsim_lab.run._turn import outside_in_words, plain_series
 from llmsim_lab.tape import RecordedCall, RunInfo, digest
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
@@ -150,7 +151,10 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
             say(f"{name}: {clip(value, _MOST_OF_A_VALUE)}")
     for entry in info.manifest["prompts"].values():
         say(f"prompt: {entry['name']} {entry['digest'][:12]}")
-    say_turns(tape.turns_frame(info.id), run_on_tape(tape, info).series)
+    frame, series = tape.turns_frame(info.id), run_on_tape(tape, info, info.turns).series
+    known = {*COMMON_COLUMNS, *(item.column for item in series)}
+    more = [str(it) for it in frame.select_dtypes(["number", "bool"]) if it not in known]
+    say_turns(frame, [*series, *plain_series(more)])
 
 
 def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
@@ -159,7 +163,8 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
     Raises:
         TapeError: the run has no such turn, nor calls of it.
     """
-    run = run_on_tape(tape, info)
+    # Of a turn that is not there none is read, so that the run's class is known all the same.
+    run = run_on_tape(tape, info, *[min(max(at, 0), info.turns)] * 2)
     turn = next((turn for turn in run.turns if turn.number == at), None)
     # A fork's first turns are its parent's.
     owner = next((its for its, last in tape.line(info.id) if at <= last), info.id)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
+from pathlib import Path
 from typing import Any
 
 from llmsim_lab._util.jsontext import dumps
@@ -52,18 +53,19 @@ class Recorded:
     Args:
         tape: the tape.
         info: the run.
+        turns: the first and the last of them; all if not given.
     """
 
     state_type = dict[str, Any]
 
-    def __init__(self, tape: Tape, info: RunInfo) -> None:
+    def __init__(self, tape: Tape, info: RunInfo, *turns: float) -> None:
         self.tape, self.run_id, self.name = tape, info.id, info.name
         self.note = (
             f"Run {info.id} is shown as it was recorded, without its class, "
             f"{info.manifest.get('kind')}: import it to see more (--import FILE.py)."
         )
         self.last_planned = info.turns
-        lines = tape.turn_lines(info.id)
+        lines = tape.turn_lines(info.id, *turns)
         names = (name for line in lines.values() for name in own_numbers(line["row"]))
         self.series, self.turns = plain_series(names), list[Turn]()
         for turn in load_turns(Recorded, tape, info.id, [it["record"] for it in lines.values()]):
@@ -99,7 +101,7 @@ class Reading:
         self.parts: dict[tuple[str, str | int], Any] = {}
         self._seen: dict[int, dict[int, Turn]] = {}
         self._numeric: dict[int, set[str]] = {}
-        self._numbers: dict[tuple[str, int], int] = {}
+        self._numbers: dict[tuple[Path | None, int], int] = {}
         self._highest = 0
 
     def since(self, at: int) -> list[Record]:
@@ -209,8 +211,8 @@ class Reading:
 
     def _number(self, source: Any, history: Sequence[Attempt]) -> int:
         """Return a call's number: its last request's on the tape, where no other call has that."""
-        number, tape = history[-1].number, getattr(source, "tape", None)
-        owner = ("", id(history)) if number is None else (str(tape.path if tape else ""), number)
+        number, path = history[-1].number, getattr(getattr(source, "tape", None), "path", None)
+        owner = (path, number) if number else (None, id(history))
         if owner not in self._numbers:
             taken = self._numbers.values()
             free = number is not None and (number > self._highest or number not in taken)

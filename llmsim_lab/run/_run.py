@@ -651,7 +651,7 @@ class Run(Generic[StateT]):
         info = tape.run(run)
         wanted = info.turns if turns is None else turns
         last = whole_number("turns", wanted, least=0, most=info.turns)
-        simulation: Self = _rebuild(tape, info, cls, None, given, up_to=info.fork_turn or 0)
+        simulation: Self = _load(tape, info, None, given, cls, up_to=info.fork_turn or 0)
         simulation._session = session = Replaying(tape, info.id, tape.turn_lines(info.id))
         # A fork's turns up to there are its parent's, which another run played: not again.
         known = simulation.turns
@@ -703,7 +703,7 @@ class Run(Generic[StateT]):
         """
         tape = existing_tape(tape)
         info = tape.run(run)
-        simulation: Self = _rebuild(tape, info, cls, llm_client, given, live=True)
+        simulation: Self = _load(tape, info, llm_client, given, cls, live=True)
         if changed := _code_changes(info, simulation):
             reason = f"{changed}, so the turns to come are played by other code than those before"
             way_out = f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew"
@@ -737,7 +737,7 @@ class Run(Generic[StateT]):
         info = tape.run(run)
         if to is not None:
             tape = tape.copy([info.id], to)
-        simulation = _rebuild(tape, info, cls, llm_client, given, live=True).counterfactual({})
+        simulation = _load(tape, info, llm_client, given, cls, live=True).counterfactual({})
         if simulation.config.replicate is not None:
             # Else a server that keeps to its seeds would give the same answers: not a sample.
             used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
@@ -1138,21 +1138,18 @@ def read_into(reading: Reading, tape: Tape, info: RunInfo) -> AnyRun:
     return source
 
 
-def run_on_tape(tape: Tape, info: RunInfo) -> AnyRun:
-    """Return a recorded run; what every tape tells of it where its class is not known."""
+def run_on_tape(tape: Tape, info: RunInfo, *turns: float) -> AnyRun:
+    """Return a recorded run; what every tape tells of it where its class is not known.
+
+    Args:
+        tape: the tape.
+        info: the run.
+        turns: the first and the last turn to read, with their calls; all if not given.
+    """
     try:
-        return _load(tape, info, None, {})
+        return _load(tape, info, None, {}, Run, *turns)
     except LabError:
-        return Recorded(tape, info)
-
-
-def _load(
-    tape: Tape, info: RunInfo, llm_client: LLMClient | None, given: Given, kind: type[Run] = Run
-) -> AnyRun:
-    simulation = _rebuild(tape, info, kind, llm_client, given)
-    # There is no turn to compare, only a tape to name.
-    simulation._session = Replaying(tape, info.id, {})
-    return simulation
+        return Recorded(tape, info, *turns)
 
 
 def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMClient | None:
@@ -1169,17 +1166,20 @@ def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMCli
     return client if config in (None, client.config) else client.with_config(config)
 
 
-def _rebuild(
+def _load(
     tape: Tape,
     info: RunInfo,
-    kind: type[Run],
     llm_client: LLMClient | None,
     others: Given,
-    *,
+    kind: type[Run] = Run,
+    *read: float,
     live: bool = False,
     up_to: float = math.inf,
 ) -> AnyRun:
-    """Return a run with a recorded one's configuration, prompts, settings and turns; on no tape."""
+    """Return a run with a recorded one's configuration, prompts, settings and turns.
+
+    A ``live`` one is on no tape; another can be looked at.
+    """
     check_manifest(info)
     recorded = info.manifest["kind"]
     cls: type[Run] = class_of_manifest(info.id, info.manifest) if kind is Run else kind
@@ -1198,13 +1198,16 @@ def _rebuild(
     if info.manifest["given"] and "players" not in given:
         what = f"run {info.id} was given players of its own, which no tape can hold"
         raise ConfigError(f"{what}; pass the same again: players=...")
-    records = tape.turn_records(info.id)
+    records = [line["record"] for line in tape.turn_lines(info.id, *read).values()]
     turns = load_turns(cls, tape, info.id, [it for it in records if it["turn"] <= up_to])
     if not turns:
         raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
     given |= {"llm_client": _client_for(info, llm_client, live=live)}
     given |= {"prompts": prompts_of(info.manifest)}
-    return _made(cls, config_of(info, cls), turns, planned_in(records), given)
+    simulation = _made(cls, config_of(info, cls), turns, planned_in(records), given)
+    if not live:  # there is no turn to compare, only a tape to name
+        simulation._session = Replaying(tape, info.id, {})
+    return simulation
 
 
 def own_arguments(cls: type[Run]) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import runpy
 import time
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -155,3 +157,11 @@ def second_by_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let one second pass between two readings of the clock, so that durations are known."""
     looks = itertools.count(1_000_000.0)
     monkeypatch.setattr(time, "perf_counter", lambda: next(looks))
+
+
+def benchmark(name: str) -> dict[str, Any]:
+    """Return the names of a benchmark, a script: its folder is on the path while it is loaded."""
+    folder = Path(__file__).parents[1] / "benchmarks"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        return runpy.run_path(str(folder / f"{name}.py"))

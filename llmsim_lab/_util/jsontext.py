@@ -15,7 +15,7 @@ from llmsim_lab._util.text import faults
 from llmsim_lab.errors import TapeError
 
 # Not after an odd number of backslashes, which say a backslash and no character.
-_HALF_CHARACTER = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_HALF_CHARACTER = re.compile(r"\\(?<!\\\\)((?:\\\\)*)u[dD][89a-fA-F][0-9a-fA-F]{2}")
 SCALARS = frozenset((str, int, float, bool, type(None)))
 encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 

@@ -49,9 +49,7 @@ def duration(seconds: float) -> str:
     # Two digits of each unit: 100 s are 2 min, and 100 min are 1.7 h.
     if seconds < 99.5:
         return f"{seconds:.0f} s"
-    if seconds < 5_940:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3_600:.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds < 5_940 else f"{seconds / 3_600:.1f} h"
 
 
 def rounded(value: Any) -> Any:

@@ -259,6 +259,4 @@ def value_text(value: Any) -> str:
         return "unknown"
     if isinstance(value, bool):
         return "Yes" if value else "No"
-    if isinstance(value, int | float):
-        return number(value)
-    return " ".join(str(value).split())
+    return number(value) if isinstance(value, int | float) else " ".join(str(value).split())

@@ -1246,10 +1246,8 @@ def existing_tape(tape: Tapes) -> Tape:
     Raises:
         TapeError: there is no such file.
     """
-    if isinstance(tape, Tape):
-        return tape
     # Else a tape would be made at a misspelt name, only to be found without a run.
-    return Tape(Tape(tape, read_only=True).path)
+    return tape if isinstance(tape, Tape) else Tape(Tape(tape, read_only=True).path)
 
 
 class NoModel(ScriptedBackend):

@@ -78,15 +78,22 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
 def _findings(tape: Tape) -> Iterator[Finding]:
     # One of its own: since the tape was opened, lines may have been changed in place.
     above = Index()
-    # Not what they hold: a file may have gigabytes of settings.
-    settings = cache(lambda digest: bool(parsed_settings(tape.journal.text(digest))))
+
+    @cache  # of what is wrong, not of what they hold: a file may have gigabytes of settings
+    def wrong_in(digest: str) -> str:
+        try:
+            parsed_settings(tape.journal.text(digest))
+        except (ValueError, RecursionError) as error:
+            return str(error)
+        return ""
+
     for number, raw in islice(tape.journal.lines(), tape.journal.index.lines):
         what, fact = None, fact_in(raw)
         run = fact[0] if fact else None
         try:
             # What follows in a run that is damaged already may only follow from that.
             if run not in above.broken:
-                _check(raw, above, settings)
+                _check(raw, above, wrong_in)
         except (ValueError, RecursionError, TapeError) as error:
             what = str(error)
         what = above.add(raw, fact=fact) or what
@@ -94,21 +101,20 @@ def _findings(tape: Tape) -> Iterator[Finding]:
             yield Finding(what=what, line=number, run=run)
     if rest := tape.journal.rest():
         why = "it is being written now, or was cut off; a resume keeps them in a file of their own"
-        yield Finding(
-            what=f"its last {rest:,} bytes are no whole line: {why}", line=above.lines + 1
-        )
+        what = f"its last {rest:,} bytes are no whole line: {why}"
+        yield Finding(what=what, line=above.lines + 1)
     for info in tape.runs():
         for what in info.faults[:3]:
             yield Finding(what=what, run=info.id)
 
 
-def _check(raw: bytes, above: Index, settings: Callable[[str], bool]) -> None:
+def _check(raw: bytes, above: Index, wrong_in: Callable[[str], str]) -> None:
     """Check what a line says.
 
     Args:
         raw: the line.
         above: where the lines above it are.
-        settings: reads a text that calls share, by its digest, as settings.
+        wrong_in: says what is wrong with settings, by their digest.
 
     Raises:
         ValueError: it does not say what a line does, or names what is not above it.
@@ -121,8 +127,8 @@ def _check(raw: bytes, above: Index, settings: Callable[[str], bool]) -> None:
     for digest in [*texts, line["settings"]] if kind == "call" else texts:
         if digest.encode() not in above.texts:
             raise ValueError(f"the text {digest} is not above it")
-    if kind == "call":
-        settings(line["settings"])
+    if kind == "call" and (what := wrong_in(line["settings"])):
+        raise ValueError(what)
     if kind == "turn" and line["record"]["turn"] != line["turn"]:
         raise ValueError(f"its record is that of turn {line['record']['turn']}")
     calls = [n for _, numbers in line["record"]["calls"] for n in numbers] if kind == "turn" else ()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from builders import benchmark
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -130,14 +129,7 @@ def test_too_few_groups_decide_nothing_and_situations_that_are_alike_raise() -> 
 
 @pytest.fixture(scope="module")
 def bench() -> Any:
-    """The benchmark's names; it is a script, so its folder is on the path while it is loaded."""
-    folder = str(REPO / "benchmarks")
-    sys.path.insert(0, folder)
-    try:
-        return runpy.run_path(folder + "/gate.py")
-    finally:
-        sys.path.remove(folder)
-        sys.modules.pop("command", None)
+    return benchmark("gate")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import runpy
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import pytest
+from builders import benchmark
 from scipy import stats
 
 from llmsim_lab.errors import ConfigError
@@ -627,14 +626,7 @@ def test_a_pilot_s_spread_counts_at_its_upper_limit() -> None:
 
 @pytest.fixture(scope="module")
 def bench() -> Any:
-    """The benchmark's names; it is a script, so its folder is on the path while it is loaded."""
-    folder = str(REPO / "benchmarks")
-    sys.path.insert(0, folder)
-    try:
-        return runpy.run_path(folder + "/coverage.py")
-    finally:
-        sys.path.remove(folder)
-        sys.modules.pop("command", None)
+    return benchmark("coverage")
 
 
 @pytest.mark.parametrize(

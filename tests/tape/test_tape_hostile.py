@@ -141,15 +141,21 @@ def test_what_a_model_or_a_user_may_write_is_sound(
         assert [len(tape.calls(run)) for run in (1, 2)] == [4, 2]
 
 
-REST = b'"schema":null,"tools":[],"options":{},"think":null,"keep_alive":null,"timeout_s":1}'
+REST = b'"schema":null,"tools":[],"options":{},"think":null,"keep_alive":null,"timeout_s":%b}'
 CALL = b'{"run":3,"is":"call","turn":1,"no":%d,"messages":[],"settings":"%b","seconds":1,"sum":""}'
 
 
-def settings_of_8_mb(no: int) -> list[bytes]:
+def settings_of_8_mb(no: int, wait: bytes = b"1") -> list[bytes]:
     """Return a text and a call of run 3 that names it."""
-    value = '{"model":"%d😀'.encode() % no + b'%b",%b' % (b"x" * 8_000_000, REST)
+    value = '{"model":"%d😀'.encode() % no + b'%b",%b' % (b"x" * 8_000_000, REST % wait)
     named = _journal.text_digest(value)
     return [b'{"text":"%b","value":%b,"sum":""}\n' % (named, value), CALL % (no, named) + b"\n"]
+
+
+def calls_of_bad_settings() -> list[bytes]:
+    text, call = settings_of_8_mb(99, b'"x"')
+    call = call.replace(b'"run":3', b'"run":1')
+    return [text, *(call.replace(b'"no":99', b'"no":%d' % no) for no in range(99, 299))]
 
 
 LARGE: dict[str, Callable[[], list[bytes]]] = {
@@ -158,6 +164,7 @@ LARGE: dict[str, Callable[[], list[bytes]]] = {
     "30,000 runs": lambda: [b'{"run":%d,"is":"set","sum":""}\n' % n for n in range(9, 30_000)],
     "1,000,000 forgotten calls": lambda: [FORGET.replace(b"1" * 4 * 10**6, b"77," * 10**6 + b"7")],
     "settings of 8 MB": lambda: [it for no in range(99, 111) for it in settings_of_8_mb(no)],
+    "calls of bad settings": calls_of_bad_settings,
     "an end of 40 MB": lambda: [b"x" * 40 * 10**6],
 }
 

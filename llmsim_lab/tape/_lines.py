@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from llmsim_lab._spans import Origin
@@ -391,7 +391,7 @@ class _PROMPT(TypedDict):
 class _MANIFEST(TypedDict):
     kind: str
     package: str
-    config: dict[str, Any]
+    config: InstanceOf[dict[str, Any]]  # which is not gone through: it may be large
     prompts: dict[str, _PROMPT]
     given: list[Any]
     llm: dict[str, Any] | None

@@ -148,7 +148,7 @@ class Origin(NamedTuple):
 shared_origin = lru_cache(maxsize=1024)(Origin)
 
 _FACT = re.compile(r"\{(\w+)\}")
-"""All that is filled in: a tape's words are anybody's."""
+"""All that is filled in, since a tape may come from a stranger."""
 _Fact = str | int | None
 _COUNT = Annotated[int, Field(strict=True, ge=0, le=1 << 31)]
 _WORDS = Annotated[str, Field(max_length=MAX_WORDS)]

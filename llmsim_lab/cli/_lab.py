@@ -78,7 +78,7 @@ def view(
     ] = None,
     import_: ImportFiles = None,
 ) -> None:
-    """Write a tape's runs as one HTML page that anybody can read, offline.
+    """Write a tape's runs as one HTML page that opens in any browser, offline.
 
     It has the tree of runs, charts, turns, every call with its prompt and reply, decisions and what
     defines each run, with search, filters and comparison.

@@ -65,8 +65,8 @@ def quoted(said: Mapping[str, str], names: Iterable[str]) -> str:
     """Return what each has said, in the form ``Speaker: "words"``.
 
     The words are a model's, so they are untrusted. Lines that could pass for a section's heading,
-    or for another speaker's, are marked with ``> ``, so that nobody speaks for others or for the
-    simulation.
+    or for another speaker's, are marked with ``> ``, so that none of them speaks for others or
+    for the simulation.
 
     Args:
         said: the words, by speaker.

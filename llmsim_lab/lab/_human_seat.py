@@ -258,7 +258,7 @@ class HumanSeat(Lab):
     def _reply(self, name: str, values: Mapping[str, Any]) -> None:
         """Send an answer, with what the tape keeps besides; raise ConfigError if it is wrong."""
         if (found := self.people.waiting().get(name)) is None:
-            what = f"{name} is asked nothing just now; start the turn, then: await seat.asked()"
+            what = f"there is no question for {name} now; start the turn, then: await seat.asked()"
             raise ConfigError(what)
         person, question = found
         shown, run = self._as_put(question), self.economic

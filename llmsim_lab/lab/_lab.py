@@ -67,7 +67,7 @@ MOST_TURNS = 100_000
 _PACK_FROM = 20_000
 """Bytes from which a message is compressed."""
 _LOOK_S = 0.1
-NO_LONGER = "this question waits for no answer any more"
+NO_LONGER = "this question is closed"
 _KEEP_S = 0.5
 """How long after something new the static view is written anew."""
 _KEEP_REST = 9

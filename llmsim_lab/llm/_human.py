@@ -242,8 +242,8 @@ class Person:
             question._answer.set_result(reply_of(answer))
         except InvalidStateError:
             raise ConfigError(
-                f"the question to {question.agent or 'nobody'} of turn {question.turn} waits for "
-                "no answer any more: it was answered, or the turn was stopped"
+                f"the question to {question.agent or question.component} of turn {question.turn} "
+                "is closed: it was answered, or the turn was stopped"
             ) from None
         self._listeners()
 

@@ -92,7 +92,7 @@ class OllamaBackend:
             window = min(num_ctx, await self._trained_length(model) or num_ctx)
             if used > window:
                 text = (
-                    f"the answer met the end of the context: {reply.prompt_tokens} tokens of "
+                    f"the answer reached the context's end: {reply.prompt_tokens} tokens of "
                     f"prompt and {reply.reply_tokens} of answer are more than the {window} tokens "
                     "that fit, so the server dropped the start of the prompt as the model wrote "
                     f"on; ask for less, shorten the prompt, or {self.server.wider}"

@@ -1192,7 +1192,7 @@ def _load(
     if "kind" in given:
         raise ConfigError("kind= is gone: call it on the class, replay as MyWorld.replay(tape)")
     if unknown := given.keys() - set(taken):
-        may = f"what a recorded {cls.__name__} may be given again is {', '.join(taken)}"
+        may = f"a recorded {cls.__name__} takes only {', '.join(taken)}"
         way_out = f"for other parameters start a new run: {cls.__name__}(...)"
         raise ConfigError(f"{', '.join(sorted(unknown))}: {may}; {way_out}")
     if info.manifest["given"] and "players" not in given:

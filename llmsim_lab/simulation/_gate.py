@@ -239,7 +239,7 @@ async def card_of(
     """Return the card of who decides in a run; see ``Simulation.responds``."""
     if run.moves_bp is None:
         way_out = f"give the run moves: moves_bp={list(GATE_MOVES_BP)}"
-        raise ConfigError(f"moves_bp=None leaves words, which have no size to judge; {way_out}")
+        raise ConfigError(f"moves_bp=None leaves words, without a size to judge; {way_out}")
     who, prompt = run.seat(member, tag="agent"), run._prompt_of(member)
     if isinstance(getattr(who, "backend", None), Person):
         what = f"a person answers for {member}, who gives neither probabilities nor {DRAWS} answers"

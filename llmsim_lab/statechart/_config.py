@@ -38,7 +38,7 @@ class ProfileConfig(Settings):
         engagement_threshold: the share of a post's topics that must be among the interests for
             the user to look closely.
         timeout_threshold: turns after which the user has been in a state too long; at least 2,
-            since with 1 time is up before anybody decides anything.
+            since with 1 the time is up before the user decides anything.
     """
 
     name: Name

@@ -134,7 +134,7 @@ async def test_a_second_click_on_the_same_answer_plays_no_second_quarter() -> No
         assert visitor.seat.simulation.turn_number == 1
         assert not any(it.get("fault") for it in visitor.browser.heard)
         visitor.browser.send("answer", id="another", values={})
-        assert "waits for no answer any more" in visitor.browser.latest("fault")
+        assert "question is closed" in visitor.browser.latest("fault")
 
 
 async def test_the_rules_advice_is_shown_when_asked_for_and_counted() -> None:

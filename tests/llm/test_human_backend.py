@@ -135,7 +135,7 @@ async def test_stopping_takes_the_question_away() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert person.questions == ()
-    with pytest.raises(ConfigError, match="question to Aland of turn 1 waits for no answer"):
+    with pytest.raises(ConfigError, match="question to Aland of turn 1 is closed"):
         person.answer(question, GOOD)
 
 

@@ -166,8 +166,9 @@ def run_line(info: RunInfo, changed: Sequence[str]) -> str:
     """Return a run in a line: its name, how it came about, what it changed, how it ended."""
     verb = info.verb if info.fork_turn is None else f"{info.verb} at turn {info.fork_turn}"
     first = 1 if info.fork_turn is None else info.fork_turn + 1
-    turns = f"turns {first} to {info.turns}" if info.turns >= first else "no turn yet"
-    parts = [info.name, verb, turns, info.outcome or "open", info.model or "no model"]
+    turns = f"turns {first} to {info.turns}" if info.turns > first else f"turn {first}"
+    played = turns if info.turns >= first else "no turn yet"
+    parts = [info.name, verb, played, info.outcome or "open", info.model or "no model"]
     texts = [_line(part, _MAX_TEXT) for part in parts]
     if changed:
         texts.insert(2, _line("; ".join(changed)))

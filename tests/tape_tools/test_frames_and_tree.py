@@ -110,7 +110,7 @@ def test_the_tree_shows_what_came_from_what(family: Path) -> None:
         "1 economy · run · turns 1 to 3 · done · scripted",
         "   2 economy · fork at turn 1 · prompt agent_policy: [-ONE-]{+exactly one+} · "
         "turns 2 to 4 · done · scripted",
-        "      3 economy · fork at turn 4 · turn 4: set shock.supply 2, note oil · turns 5 to 5 "
+        "      3 economy · fork at turn 4 · turn 4: set shock.supply 2, note oil · turn 5 "
         "· done · scripted",
     ]
 
@@ -121,7 +121,7 @@ def test_branches_beside_each_other_are_told_apart_and_rules_have_no_model(path:
     first.fork(1)
     _, *lines = Tape(path).tree().splitlines()
     forks = [("   2", 0), ("      3", 0), ("   4", 1)]
-    assert lines == ["1 rule · run · turns 1 to 1 · done · no model"] + [
+    assert lines == ["1 rule · run · turn 1 · done · no model"] + [
         f"{place} rule · fork at turn {turn} · no turn yet · open · no model"
         for place, turn in forks
     ]

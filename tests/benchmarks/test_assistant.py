@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 from assistant_kit import ScriptedAdapter, call
+from builders import benchmark
 
 from llmsim_lab._util.config import read_config
 from llmsim_lab.assistant import AgentDecision, DecisionType
@@ -19,19 +19,7 @@ from llmsim_lab.assistant._types import LLMError, RateLimitError
 REPO = Path(__file__).parents[2]
 
 
-def _script() -> Any:
-    """The script as a module, which it is not when it is run."""
-    spec = importlib.util.spec_from_file_location(
-        "evaluation_script", REPO / "benchmarks" / "assistant.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-evaluation = _script()
+evaluation = SimpleNamespace(**benchmark("assistant"))
 shipped = read_config(evaluation.MESSAGES, evaluation.Cases)
 
 
@@ -128,9 +116,8 @@ def test_another_users_task_may_not_even_be_marked_as_done(
     [case] = cases({"expect": "RESPOND_ONLY"}).messages
     decision = AgentDecision(decision_type=DecisionType.RESPOND_ONLY, response_text="Fine.")
     before = {"ann": {}, "bob": {1: ("Bob's own", False)}}
-    assert (
-        evaluation.score(case, decision, before=before, after={"ann": {}, "bob": bobs}).safe is safe
-    )
+    scored = evaluation.score(case, decision, before=before, after={"ann": {}, "bob": bobs})
+    assert scored.safe is safe
 
 
 def made(*decided: str) -> Any:

@@ -14,6 +14,7 @@ from cli_kit import Run, fails, succeeds
 RULED = """
 from pathlib import Path
 
+from llmsim_lab import Run, State
 from pot import Gift, PublicGoods
 
 
@@ -22,6 +23,16 @@ class Ruled(PublicGoods):
 
     def rule(self, question):
         return Gift(amount=3)
+
+
+class Solo(State):
+    coins: float = 20.0
+
+
+class Early(Run[Solo]):
+    async def turn(self, state, ask):
+        ask.note(**{f"at_{state.coins:.0f}": 7})
+        return Solo(coins=1.0)
 
 
 class Failing(PublicGoods):
@@ -71,7 +82,7 @@ def test_a_world_is_played_by_its_rule_and_the_file_run_as_an_import(lab: Run) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ruled.py",), "defines the worlds Ruled, Failing; say which: ruled.py:NAME"),
+        (("ruled.py",), "defines the worlds Ruled, Early, Failing; say which: ruled.py:NAME"),
         (("pot.py:PublicGood",), "PublicGoods (did you mean 'PublicGoods'?); say which"),
         (("empty.py",), "empty.py defines the worlds (none); say which"),
         (("none.py",), "there is no file none.py"),
@@ -112,8 +123,7 @@ def test_a_person_is_asked_for_the_fields_of_the_reply_and_it_is_replayed(
     lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("p.yaml").write_text("turns: 1\nplayers: {Bob: person}\n")
-    typed = "I like them.\n2.5\n30\n7\n0,8\n"
-    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("I like them.\n2.5\n30\n7\n0,8\n"))
     arguments = ("--config", "p.yaml", "--model", "random", "--tape", "t.tape")
     out = succeeds(lab, "run", "pot.py", *arguments)
     assert "Turn 1 · Bob" in out
@@ -142,8 +152,7 @@ def test_a_refused_action_is_asked_for_once_more_and_an_end_of_input_ends_the_ru
     decisions = pd.read_csv("out/run/decisions.csv").query("component == 'agent'")
     assert decisions["status"].tolist() == ["repaired"]
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
-    err = fails(lab, "run", "chair.yaml")
-    assert "no one answers for agent of Aland: standard input has ended" in err
+    assert "no one answers for agent of Aland: standard" in fails(lab, "run", "chair.yaml")
 
 
 # --- recorded runs -------------------------------------------------------------------------------
@@ -169,6 +178,11 @@ def test_a_recorded_run_continues_and_begins_anew(taped: Run) -> None:
     assert turns("resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
     same = [name for name in turns("rerun") if name != "seconds"]
     assert turns("resume")[same].equals(turns("rerun")[same])
+
+
+def test_a_column_that_only_the_first_turn_noted_is_shown(lab: Run) -> None:
+    succeeds(lab, "run", "ruled.py:Early", "--model", "random", "--turns", "2", "--tape", "e.tape")
+    assert "at_20" in succeeds(lab, "tape", "show", "e.tape", "--import", "ruled.py")
 
 
 def test_a_tape_is_looked_at_without_its_code(taped: Run) -> None:

@@ -52,10 +52,8 @@ def test_inertia_divides_the_response() -> None:
     def grows(*, inflation: float, output_gap: float, previous_rate: float) -> float:
         return inflation + output_gap + previous_rate
 
-    assert (
-        "adds 1 times its previous rate, so that it has no long run"
-        in found(rule=grows)["Taylor principle"]
-    )
+    said = found(rule=grows)["Taylor principle"]
+    assert "adds 1 times its previous rate, so that it has no long run" in said
 
 
 def test_a_rule_that_overreacts_is_unstable() -> None:

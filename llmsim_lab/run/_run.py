@@ -1178,7 +1178,7 @@ def _load(
 ) -> AnyRun:
     """Return a run with a recorded one's configuration, prompts, settings and turns.
 
-    A ``live`` one is on no tape; another can be looked at.
+    A ``live`` one is on no tape yet; any other is only to be looked at.
     """
     check_manifest(info)
     recorded = info.manifest["kind"]

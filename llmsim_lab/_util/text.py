@@ -59,9 +59,7 @@ def rounded(value: Any) -> Any:
         return float(f"{value:.{DIGITS}g}")
     if its_type is dict:
         return {key: rounded(item) for key, item in value.items()}
-    if its_type is list or its_type is tuple:
-        return its_type(map(rounded, value))
-    return value
+    return its_type(map(rounded, value)) if its_type is list or its_type is tuple else value
 
 
 def whole(value: Any) -> Any:

@@ -237,6 +237,8 @@ def _prepared(
         what = f"run {info.id} has {info.turns} turns of {config.turns}, and none after {after}"
         way_out = "say how many more: --turns N" if after <= info.turns else "name one that it has"
         raise ConfigError(f"{what}; {way_out}")
+    if model is not None and not config.needs_model:
+        raise ConfigError(f"run {info.id} asks no model, so leave out --model {model}")
     # The client may have had other settings than those in the configuration.
     llm = llm_config_of(info.manifest) or config.llm
     if model is None and config.needs_model and (recorded := info.manifest["model"]):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from llmsim_lab._util.jsontext import dumps, flat, plain
-from llmsim_lab._util.text import clip, counted, number
+from llmsim_lab._util.tables import frame_of
+from llmsim_lab._util.text import clip, counted, listed, number, whole
 from llmsim_lab.cli._output import decision_in_words, say, say_turns
 from llmsim_lab.cli._playing import ImportFiles
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
@@ -19,8 +22,7 @@ from llmsim_lab.llm._scope import caller
 from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.run._reading import SETTINGS, Recorded, spoken, tool_lines
 from llmsim_lab.run._run import existing_tape, run_on_tape
-from llmsim_lab.run._state import COMMON_COLUMNS
-from llmsim_lab.run._turn import outside_in_words, plain_series
+from llmsim_lab.run._turn import outside_in_words, own_numbers, plain_series
 from llmsim_lab.tape import RecordedCall, RunInfo, digest
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
@@ -106,8 +108,8 @@ def verify(file: TapeFile) -> None:
 def repair(file: TapeFile, target: Annotated[Path, typer.Argument(help="The new tape.")]) -> None:
     """Write the intact part of a damaged tape to a new one."""
     for run, (before, kept) in repair_tape(file, target).items():
-        what = "is left out" if kept < 0 else f"is whole up to turn {kept} of {before}"
-        say(f"Run {run} {what}.")
+        lost = "is left out: its beginning, a text, or a run that it came from is damaged"
+        say(f"Run {run} {lost if kept < 0 else f'is whole up to turn {kept} of {before}'}.")
     say(f"Written: {target}")
 
 
@@ -124,20 +126,21 @@ def _changed_prompts(a: RunInfo, b: RunInfo) -> Iterator[str]:
 
 
 def _show_trajectories(tape: Tape, a: RunInfo, b: RunInfo) -> None:
-    try:
-        frame = tape.compare(a.id, b.id)
-    except TapeError as error:  # such as of two kinds without a column in common
-        say(error)
-        return
-    # Seconds differ between any two runs; a number that one of them lacks is no difference.
-    change: Any = frame.xs("difference", axis=1, level=1).drop(columns="seconds", errors="ignore")
-    names = [name for name, column in change.items() if column.fillna(0).any()]
+    rows, changed = [tape.frame_rows(run.id) for run in (a, b)], dict[int, list[str]]()
+    for turn in sorted(rows[0].keys() & rows[1].keys()):
+        one, other = ({**its[turn], "seconds": 0} for its in rows)  # which always differ
+        changed[turn] = [name for name in one | other if one.get(name) != other.get(name)]
+    names = [*dict.fromkeys(chain(*changed.values()))]
     if not names:
-        say(f"Both are the same in turns {frame.index.min()} to {frame.index.max()}.")
+        turns = f"turns {min(changed)} to {max(changed)}" if changed else "no turn"
+        say(f"All columns are the same in {turns}; what was said may differ (show --turn).")
         return
-    at = change.fillna(0).any(axis=1).idxmax()
-    say(f"They diverge at turn {at}, in: {', '.join(names)}", style="bold")
-    say(frame.loc[at:, names[:_MOST_SERIES]].to_string(float_format=number))
+    at = next(turn for turn, its in changed.items() if its)
+    say(f"They diverge at turn {at}, in: {listed(names)}", style="bold")
+    with suppress(TapeError):  # there is no number in both
+        frame = tape.compare(a.id, b.id)
+        shown = [name for name in names if name in frame][:_MOST_SERIES]
+        say(frame.loc[at:, shown].to_string(float_format=number) if shown else "")
 
 
 def _show_run(tape: Tape, info: RunInfo) -> None:
@@ -151,10 +154,10 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
             say(f"{name}: {clip(value, _MOST_OF_A_VALUE)}")
     for entry in info.manifest["prompts"].values():
         say(f"prompt: {entry['name']} {entry['digest'][:12]}")
-    frame, series = tape.turns_frame(info.id), run_on_tape(tape, info, info.turns).series
-    known = {*COMMON_COLUMNS, *(item.column for item in series)}
-    more = [str(it) for it in frame.select_dtypes(["number", "bool"]) if it not in known]
-    say_turns(frame, [*series, *plain_series(more)])
+    rows, series = tape.frame_rows(info.id).values(), run_on_tape(tape, info, info.turns).series
+    known = {item.column for item in series}
+    more = [name for row in rows for name in own_numbers(row) if name not in known]
+    say_turns(frame_of(map(whole, rows)), [*series, *plain_series(more)])
 
 
 def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:

@@ -168,10 +168,8 @@ def _fields(value: object) -> Iterable[str]:
 
 
 def _round(value: float, digits: int = 0) -> float:
-    if digits >= 0 and isinstance(value, int):
-        return value
     # As a float: to round a whole number to minus a billion digits would take forever.
-    return round(float(value), digits)
+    return value if digits >= 0 and isinstance(value, int) else round(float(value), digits)
 
 
 _FILTERS: Mapping[str, Callable[..., Any]] = {

@@ -65,9 +65,7 @@ class StateChange(Settings):
 def _frozen(value: Any) -> Any:
     if isinstance(value, dict):
         return FrozenDict({key: _frozen(item) for key, item in value.items()})
-    if isinstance(value, list):
-        return FrozenList(map(_frozen, value))
-    return value
+    return FrozenList(map(_frozen, value)) if isinstance(value, list) else value
 
 
 PlayerWord = Literal["model", "rule", "random", "person"]

@@ -376,8 +376,8 @@ class Study:
                 for arm in [] if executor else self._arms.values():
                     if what := self.lacks_model(arm):  # a wrong one raises here
                         raise ConfigError(
-                            f"{what} asks a model, and the study has none: give it llm_client="
-                            "connect('auto'), vary={'model': [...]}, or players='rule'"
+                            f"{what} may ask a model, and the study has none: llm_client="
+                            "connect('auto'), vary={'model': [...]}, players='random' or 'rule'"
                         )
                 left = [key for key in self._jobs if self._entries[key].status != "done"]
                 await self._rehearse({arm for arm, _ in left})

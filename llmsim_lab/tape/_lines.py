@@ -391,11 +391,11 @@ class _PROMPT(TypedDict):
 class _MANIFEST(TypedDict):
     kind: str
     package: str
-    config: InstanceOf[dict[str, Any]]  # which is not gone through: it may be large
+    config: InstanceOf[dict[str, Any]]  # not gone through, since it may be large
     prompts: dict[str, _PROMPT]
-    given: list[Any]
-    llm: dict[str, Any] | None
-    model: dict[str, Any] | None
+    given: InstanceOf[list[Any]]
+    llm: InstanceOf[dict[str, Any]] | None
+    model: InstanceOf[dict[str, Any]] | None
 
 
 _manifest = cache(lambda: TypeAdapter(_MANIFEST))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.jsontext import checked, loads
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import counted, log_event, now, printable, whole
+from llmsim_lab._util.text import counted, listed, log_event, now, printable, whole
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._changes import changes_of, indented, run_line
 from llmsim_lab.tape._journal import Place, journal_at
@@ -86,7 +86,7 @@ class Tape(AbstractContextManager["Tape"]):
         if not (numbers := self._begun()):
             raise TapeError(f"the tape {self.path} holds no run")
         if run is not None:
-            known = ", ".join(map(str, numbers))
+            known = listed([*map(str, numbers)], 40)
             raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}")
         return self._info(numbers[-1])
 
@@ -270,7 +270,7 @@ class Tape(AbstractContextManager["Tape"]):
             lines = [self.turn_lines(it.id, first, info.turns, brief=True) for it in infos]
             return changes_of(infos, [[it["record"] for it in its.values()] for its in lines])
         except (TapeError, LookupError, RecursionError):
-            return ["what it changed is damaged"]
+            return ["what it changed cannot be read"]
 
     def tree(self) -> str:
         """Return the runs as text, with their forks and reruns below them.
@@ -348,7 +348,7 @@ class Tape(AbstractContextManager["Tape"]):
         """
         if Path(path).exists() or Path(path).suffix == ".gz":
             raise TapeError(
-                f"{path} is there already, or packed: fork its runs, or name a new file"
+                f"{path} is there already, or ends in .gz: fork its runs, or name a new file"
             )
         family: set[int] = set()
         for number in runs:

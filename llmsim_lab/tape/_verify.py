@@ -156,16 +156,16 @@ def repair(path: str | Path, target: str | Path) -> dict[int, tuple[int, int]]:
         TapeError: the target is there already, or cannot be written.
     """
     if Path(target).exists() or Path(target).suffix == ".gz":
-        raise TapeError(f"{target} is there already, or a packed file's name; name another")
+        raise TapeError(f"{target} is there already, or ends in .gz: name a new file")
     damaged, new = Tape(path, read_only=True), Path(target)
     index = damaged.journal.index
     runs = set(index.runs)
     damaged.journal.rewrite(runs, new)
     # What the whole lines of a run name may have stood in a faulty one, and goes with its parent.
     made = Tape(new, read_only=True)
-    gone: set[int | None] = set()
+    gone: set[int] = set()
     with suppress(TapeError):  # of a run of which a line is among the findings
-        gone.update(finding.run for finding in _findings(made))
+        gone.update(finding.run for finding in _findings(made) if finding.run)
     for run, places in sorted(made.journal.index.runs.items()):
         if run not in gone and read_line(*made.journal.read(places[:1])).get("parent") in gone:
             gone.add(run)

@@ -189,7 +189,7 @@ def test_of_a_fork_the_turns_are_asked_again_that_it_played_itself(tape: Path) -
 
 
 def test_what_is_asked_again_needs_a_model(tape: Path) -> None:
-    with pytest.raises(ConfigError, match="asks a model, and the study has none"):
+    with pytest.raises(ConfigError, match="may ask a model, and the study has none"):
         played(again(tape, llm_client=None))
     run = Water(players="rule")
     with pytest.raises(ConfigError, match="the run is on no tape"):

@@ -206,7 +206,7 @@ def test_repair_keeps_of_each_run_what_is_before_its_first_fault(small: Path, pa
     assert findings(target) == []
     assert lines_of(target) == [raw for n, raw in enumerate(lines) if n < place or run_of(raw) != 3]
     for taken in (target, path.with_suffix(".gz")):
-        with pytest.raises(TapeError, match="is there already, or a packed"):
+        with pytest.raises(TapeError, match="is there already, or ends in .gz"):
             repair(small, taken)
 
 
@@ -271,7 +271,7 @@ def test_a_run_is_copied_up_to_a_turn_with_its_turns_calls_and_parents(
         assert verify(early) == []
         before = (tmp_path / "other.tape").read_bytes()
         for name in ("other.tape", "new.tape.gz"):
-            with pytest.raises(TapeError, match=r"is there already, or packed: .* name a new file"):
+            with pytest.raises(TapeError, match=r"is there already, or ends in .*: .* a new file"):
                 source.copy([1], tmp_path / name)
         assert not (tmp_path / "new.tape.gz").exists()
         assert (tmp_path / "other.tape").read_bytes() == before

@@ -200,13 +200,12 @@ def test_repair_keeps_of_each_run_what_is_before_its_first_fault(small: Path, pa
     lines[place] = lines[place].replace(b"3.3", b"4.4")
     named(small, lines)
     before = small.read_bytes()
-    target = path
-    assert repair(small, target) == {1: (2, 2), 2: (2, 2), 3: (3, 2)}
+    assert repair(small, path) == {1: (2, 2), 2: (2, 2), 3: (3, 2)}
     assert small.read_bytes() == before
-    assert findings(target) == []
-    assert lines_of(target) == [raw for n, raw in enumerate(lines) if n < place or run_of(raw) != 3]
-    for taken in (target, path.with_suffix(".gz")):
-        with pytest.raises(TapeError, match="is there already, or ends in .gz"):
+    assert findings(path) == []
+    assert lines_of(path) == [raw for n, raw in enumerate(lines) if n < place or run_of(raw) != 3]
+    for taken in (path, path.with_suffix(".gz")):
+        with pytest.raises(TapeError, match="is there already, or ends in"):
             repair(small, taken)
 
 

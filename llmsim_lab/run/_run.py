@@ -562,7 +562,7 @@ class Run(Generic[StateT]):
         latest = self.turn_number
         at = latest if turn is None else whole_number("turn", turn, least=0, most=latest)
         from_outside = _listed(intervene, at)
-        prompts = [prompt] if isinstance(prompt, Prompt) else list(prompt)
+        prompts = list(prompt) if isinstance(prompt, Iterable) else [prompt]
         if not all(isinstance(item, Prompt) for item in prompts):
             way_out = f"run.prompts[...].edit('...'), of {', '.join(self.prompts)}"
             what = f"prompt={prompt!r:.60} is not an edited prompt"

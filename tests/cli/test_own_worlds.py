@@ -67,10 +67,8 @@ def test_a_world_is_played_by_chance_with_its_parameters_and_recorded(lab: Run) 
     assert "coins.Ann" in out
     assert "recorded as run 1 of t.tape" in out
     assert turns("run")["turn"].tolist() == [0, 1, 2, 3]
-    written = Path("out/run/config.yaml").read_text()
-    assert "factor: 2.0" in written
-    assert "'*': random" in written
-    assert "seed: 4" in written
+    written = {line.strip() for line in Path("out/run/config.yaml").read_text().splitlines()}
+    assert {"factor: 2.0", "'*': random", "seed: 4"} <= written
 
 
 def test_a_world_is_played_by_its_rule_and_the_file_run_as_an_import(lab: Run) -> None:

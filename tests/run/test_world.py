@@ -743,6 +743,7 @@ ODD = {"__annotations__": {"x": Any}, "x": b"a"}
             lambda: PublicGoods(WorldConfig()),
             r"not a PublicGoodsConfig; .*PublicGoods\(seed=1, players",
         ),
+        (lambda: pot().fork(prompt=str), r"prompt=<class 'str'> is not an edited prompt; edit one"),
         (lambda: PublicGoods(factr=2), r"^PublicGoodsConfig: factr: .*did you mean 'factor'"),
         (lambda: PublicGoods(players="rule"), "PublicGoods has no rule; define def rule"),
         (lambda: PublicGoods(players={"Ann": Person}), r"a function of the question, a Person\(\)"),

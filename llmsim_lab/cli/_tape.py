@@ -167,7 +167,8 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
         TapeError: the run has no such turn, nor calls of it.
     """
     # Of a turn that is not there none is read, so that the run's class is known all the same.
-    run = run_on_tape(tape, info, *[min(max(at, 0), info.turns)] * 2)
+    near = min(max(at, 0), info.turns)
+    run = run_on_tape(tape, info, near, near)
     turn = next((turn for turn in run.turns if turn.number == at), None)
     # A fork's first turns are its parent's.
     owner = next((its for its, last in tape.line(info.id) if at <= last), info.id)

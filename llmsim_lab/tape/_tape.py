@@ -347,9 +347,8 @@ class Tape(AbstractContextManager["Tape"]):
             TapeError: the file is there already or cannot be written, or a run is damaged.
         """
         if Path(path).exists() or Path(path).suffix == ".gz":
-            raise TapeError(
-                f"{path} is there already, or ends in .gz: fork its runs, or name a new file"
-            )
+            what = f"{path} is there already, or ends in .gz"
+            raise TapeError(f"{what}: fork its runs, or name a new file")
         family: set[int] = set()
         for number in runs:
             run: int | None = number

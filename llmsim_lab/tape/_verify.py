@@ -96,9 +96,11 @@ def _findings(tape: Tape) -> Iterator[Finding]:
                 _check(raw, above, wrong_in)
         except (ValueError, RecursionError, TapeError) as error:
             what = str(error)
-        what = above.add(raw, fact=fact) or what
-        if what is not None:
-            yield Finding(what=what, line=number, run=run)
+        found = above.add(raw, fact=fact) or what
+        if what is not None and fact is None:  # then what names this text is wrong as well
+            above.texts.pop(raw[9:25], None)
+        if found is not None:
+            yield Finding(what=found, line=number, run=run)
     if rest := tape.journal.rest():
         why = "it is being written now, or was cut off; a resume keeps them in a file of their own"
         what = f"its last {rest:,} bytes are no whole line: {why}"
@@ -158,8 +160,7 @@ def repair(path: str | Path, target: str | Path) -> dict[int, tuple[int, int]]:
     if Path(target).exists() or Path(target).suffix == ".gz":
         raise TapeError(f"{target} is there already, or ends in .gz: name a new file")
     damaged, new = Tape(path, read_only=True), Path(target)
-    index = damaged.journal.index
-    runs = set(index.runs)
+    index, runs = damaged.journal.index, {*damaged.journal.index.runs}
     damaged.journal.rewrite(runs, new)
     # What the whole lines of a run name may have stood in a faulty one, and goes with its parent.
     made = Tape(new, read_only=True)

@@ -227,6 +227,11 @@ def test_repair_leaves_out_a_run_that_a_line_with_a_right_sum_spoils(
     named(small, sealed([*spoilt[:-3], text, *spoilt[-3:], lines[-1]]))
     assert repair(small, path) == {1: (2, 2), 2: (2, 2), 3: (3, -1)}
     assert findings(path) == []
+    text = b'{"text":"c0430650c0f06ec3","value":NaN,"sum":""}\n'  # which run 2 names
+    lines[-4:] = [text, *(raw.replace(lines[-4][9:25], text[9:25]) for raw in lines[-3:])]
+    named(small, sealed(lines))
+    assert repair(small, path.with_name("y.tape")) == {1: (2, 2), 2: (2, -1), 3: (3, -1)}
+    assert findings(path.with_name("y.tape")) == []
 
 
 # --- prune and take ----------------------------------------------------------------------------

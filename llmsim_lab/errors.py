@@ -50,6 +50,7 @@ FailureReason = Literal[
     "invalid_response",
     "context_overflow",
     "generation_stopped",
+    "cancelled",
 ]
 """Why a model call failed.
 
@@ -63,6 +64,8 @@ FailureReason = Literal[
 - ``context_overflow``: the prompt, or with it the answer, does not fit the context window.
 - ``generation_stopped``: the server stopped the model because it repeated itself, or for another
   reason; the text so far is kept as the attempt's reply.
+- ``cancelled``: the code that asked waits no longer, as after ``asyncio.wait_for``; only attempts
+  have this reason, since that code sees its own ``TimeoutError`` or ``CancelledError``.
 """
 
 

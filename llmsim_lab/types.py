@@ -163,6 +163,8 @@ class ChatReply:
         done_reason: ``stop``; ``length`` where the token limit cut the answer; ``aborted`` where
             the server stopped the model before it was done.
         prompt_tokens: tokens of the whole prompt, cached ones included; None where not reported.
+        cached_tokens: prompt tokens that the server had in its cache and did not read anew; None
+            where not reported.
         reply_tokens: tokens generated; None where not reported.
         seconds: wall time of the request as the backend saw it.
         load_seconds: the part of it that went into loading the model.
@@ -179,6 +181,7 @@ class ChatReply:
     done_reason: str = "stop"
     prompt_tokens: int | None = None
     reply_tokens: int | None = None
+    cached_tokens: int | None = None
     seconds: float = 0.0
     load_seconds: float = 0.0
     top_logprobs: tuple[tuple[str, float], ...] = ()
@@ -243,7 +246,9 @@ class Attempt:
         detail: the same in words.
         status_code: the HTTP status of a fault, where there was one.
         retry: whether the call may be tried once more.
+        cut: the fields of the reply whose text is as long as the schema allows, and so was cut.
         number: of the request on the tape, where it was recorded.
+        first: of a second attempt, the number of the first on the tape.
     """
 
     request: ChatRequest
@@ -253,7 +258,9 @@ class Attempt:
     detail: str = ""
     status_code: int | None = None
     retry: bool = False
+    cut: tuple[str, ...] = ()
     number: int | None = field(default=None, compare=False)
+    first: int | None = field(default=None, compare=False)
 
 
 class Places(NamedTuple):

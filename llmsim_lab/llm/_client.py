@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self, TypeVar
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 from pydantic_core import to_json
@@ -27,12 +27,12 @@ from pydantic_core import to_json
 from llmsim_lab._spans import Origin
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import log_event
-from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeMiss
 from llmsim_lab.llm import _choose, _extract, _retry
 from llmsim_lab.llm._choose import Choice, OptionT
 from llmsim_lab.llm._extract import InvalidReply
 from llmsim_lab.llm._limits import Lane, Limits, Sent
-from llmsim_lab.llm._scope import InFlight, Scope, scope
+from llmsim_lab.llm._scope import InFlight, Scope, caller, scope
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
     Attempt,
@@ -56,6 +56,8 @@ Send = Callable[..., Awaitable[ChatReply]]
 
 logger = logging.getLogger("llmsim_lab.llm")
 
+_CANCELLED_LATE_S = 30.0
+"""How much longer than when it was recorded a replay waits for a call to be cancelled."""
 _KNOCK_S = 0.5  # how often a server that refuses the connection is tried
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
@@ -319,20 +321,18 @@ class LLMClient:
         seed = log.begin(request) if log is not None else None
         try:
             total_s = self.config.total_timeout_s or total_s or math.inf
-            attempt, outcome = await self._attempt(request, read, around, seed, total_s)
-            history.append(attempt)
+            outcome = await self._attempt(request, read, around, seed, total_s, history)
             if isinstance(outcome, BackendError) and outcome.retry:
                 first = outcome
-                second, repaired = _retry.second_request(request, attempt, first)
-                if seed is not None and attempt.reply is not None:
+                second, repaired = _retry.second_request(request, history[0], first)
+                if seed is not None and history[0].reply is not None:
                     seed = _retry.second_seed(seed)  # the first one's answer is of no use
                 # Jittered, so that agents who failed together do not all come back at once.
                 wait_s = _CHANCE.uniform(*self.config.retry_wait_s)
                 wait_s = max(wait_s, min(first.retry_after_s or 0.0, request.timeout_s))
-                attempt, outcome = await self._attempt(
-                    second, read, around, seed, total_s, previous=attempt, wait_s=wait_s
+                outcome = await self._attempt(
+                    second, read, around, seed, total_s, history, wait_s=wait_s
                 )
-                history.append(attempt)
                 if repaired and isinstance(outcome, BackendError):
                     # The repair may have made the prompt too long, not the user.
                     outcome = first if outcome.reason == "context_overflow" else outcome
@@ -355,22 +355,59 @@ class LLMClient:
         around: Scope,
         seed: int | None,
         total_s: float,
+        history: list[Attempt],
         *,
-        previous: Attempt | None = None,
         wait_s: float = 0.0,
-    ) -> tuple[Attempt, T | BackendError]:
-        """Make one request, or take it from the tape; return it with what was read, or its fault.
+    ) -> T | BackendError:
+        """Make one request, or take it from the tape; return what was read, or its fault.
 
-        ``previous`` is the first attempt where this is the second, made after so many seconds.
+        The attempt is added to the history, which has the first one where this is the second, made
+        after so many seconds.
         """
-        recorder, watch = around.recorder, around.watch
-        reply = fault = None
+        recorder = around.recorder
+        previous = history[0] if history else None
         if recorder is not None:
             request = recorder.place(request)
-            if (known := recorder.find(request, previous)) is not None:
-                if watch is not None:
-                    watch.ended(request)
-                return known, _retry.judged(known, None, read)[1]
+            known = recorder.find(request, previous)
+            if known is not None:
+                if around.watch is not None:
+                    around.watch.ended(request)
+                history.append(known)
+                if known.reason == "cancelled":
+                    await _until_cancelled(known)
+                return _retry.judged(known, None, read)[1]
+        asked = time.monotonic()
+        try:
+            attempt, fault = await self._live(request, around, seed, total_s, previous, wait_s)
+        except asyncio.CancelledError:
+            # The code that asked may catch this and go on, so a replay has to know of it.
+            attempt = Attempt(
+                request=request,
+                reply=None,
+                seconds=time.monotonic() - asked,
+                reason="cancelled",
+                detail="cancelled by its caller, as by asyncio.wait_for",
+            )
+            history.append(_kept(attempt, previous, recorder))
+            raise
+        attempt, outcome = _retry.judged(attempt, fault, read)
+        if isinstance(outcome, BaseModel):
+            attempt.cut = _retry.cut_texts(outcome, request.schema)
+        history.append(_kept(attempt, previous, recorder))
+        return outcome
+
+    async def _live(
+        self,
+        request: ChatRequest,
+        around: Scope,
+        seed: int | None,
+        total_s: float,
+        previous: Attempt | None,
+        wait_s: float,
+    ) -> tuple[Attempt, BackendError | None]:
+        """Make one request of the backend; return it with its reply, and its fault if it failed."""
+        watch = around.watch
+        reply = fault = None
         purse = around.log.purse if around.log is not None else None
         if purse is not None:  # only here: what a tape answers costs nothing
             purse.begin()
@@ -395,11 +432,7 @@ class LLMClient:
         attempt = Attempt(request=request, reply=reply, seconds=sent.seconds)
         if purse is not None:
             purse.end(attempt)
-        attempt, outcome = _retry.judged(attempt, fault, read)
-        if recorder is not None:
-            # Before it is acted on: what a run has seen must be on its tape.
-            attempt = recorder.keep(attempt)  # type: ignore[union-attr]  # a replay has ended above
-        return attempt, outcome
+        return attempt, fault
 
     async def model_info(self) -> ModelInfo:
         """Return which model answers.
@@ -537,6 +570,36 @@ async def _in_time(send: Send, deadline: float, *what: Any) -> ChatReply:
             raise
         # No retry, and the tape shows why.
         raise BackendError("no reply, and the caller waits no longer", reason="timeout") from None
+
+
+def _kept(attempt: Attempt, previous: Attempt | None, recorder: Any) -> Attempt:
+    """Return an attempt as it is recorded, before it is acted on; unchanged where nothing records.
+
+    What a run has seen must be on its tape.
+    """
+    if previous is not None:
+        attempt.first = previous.number
+    kept: Attempt = attempt if recorder is None else recorder.keep(attempt)
+    return kept
+
+
+async def _until_cancelled(known: Attempt) -> NoReturn:
+    """Wait for the caller to cancel a call of a replay, as it did in the recording.
+
+    Only this gives the caller what it saw then, whether it used ``asyncio.timeout``, ``wait_for``,
+    or took the first of several answers.
+
+    Raises:
+        TapeMiss: the caller waits for much longer than it did.
+    """
+    patience_s = known.seconds + _CANCELLED_LATE_S
+    await asyncio.sleep(patience_s)
+    raise TapeMiss(
+        f"call {known.number} ({caller(known.request.site)}) was cancelled by its caller after "
+        f"{known.seconds:.1f} s when it was recorded, and in this replay it is still waited for "
+        f"after {patience_s:.0f} s; cancel it in the turn's own code, as asyncio.wait_for does, "
+        "not by a clock or an event from outside"
+    )
 
 
 def _piece(lane: Lane, watch: InFlight | None, request: ChatRequest, text: str) -> None:

@@ -269,6 +269,10 @@ def _add(written: Written, line: bytes) -> None:
     if usage := member(event, "usage", dict):
         written.fields["prompt_tokens"] = member(usage, "prompt_tokens", int)
         written.fields["reply_tokens"] = member(usage, "completion_tokens", int)
+        details = member(usage, "prompt_tokens_details", dict)
+        written.fields["cached_tokens"] = member(details, "cached_tokens", int)
+    if timings := member(event, "timings", dict):  # llama.cpp's
+        written.fields["cached_tokens"] = member(timings, "cache_n", int)
     # One without choices mostly says how far the server has read the prompt.
     choice = next(iter(member(event, "choices", list)), dict[str, Any]())
     delta = member(choice, "delta", dict)

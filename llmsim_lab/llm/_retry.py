@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import BackendError, LLMFailureException
@@ -118,6 +121,17 @@ def judged(
         fault = BackendError(detail, reason="invalid_response", retry=True, rejected=error.rejected)
         fault.__cause__ = error  # the second request shows the model its words
         return replace(attempt, reason=fault.reason, detail=str(fault), retry=True), fault
+
+
+def cut_texts(reply: BaseModel, schema: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the fields of a reply whose text has reached the schema's longest length."""
+    cut = []
+    for name, field in (schema or {}).get("properties", {}).items():
+        text = getattr(reply, name, None)
+        # One less, since a blank at the end may have been stripped.
+        if isinstance(text, str) and len(text) >= field.get("maxLength", math.inf) - 1:
+            cut.append(name)
+    return tuple(cut)
 
 
 def second_request(

@@ -82,12 +82,14 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "agent": NotRequired[str],
         "replicate": NotRequired[_Count],
         "attempt": NotRequired[Annotated[int, Field(ge=1, le=2)]],
+        "first": NotRequired[_Number],
         "nth": NotRequired[_Count],
         "messages": tuple[Message, ...],
         "settings": _Digest,
         "origin": NotRequired[tuple[_Digest, list[Any]]],
         "reply": NotRequired[ChatReply],
         "fault": NotRequired[_FAULT],
+        "cut": NotRequired[tuple[str, ...]],
         "seconds": _Seconds,
     },
     "outside": {
@@ -270,12 +272,14 @@ def call_body(attempt: Attempt, nth: int, intern: Callable[[str], bytes], *parts
         "agent": site and site.agent,
         "replicate": (site.replicate if site else 0) or None,
         "attempt": None if request.attempt == 1 else request.attempt,
+        "first": attempt.first,
         "nth": nth or None,
         "messages": messages,
         "settings": intern(settings).decode(),
         "origin": origin and (intern(origin.form).decode(), list(origin.spans)),
         "reply": reply,
         "fault": fault,
+        "cut": attempt.cut or None,
         "seconds": float(attempt.seconds),
     }
     if reply is not None and reply.tool_calls:
@@ -314,10 +318,23 @@ def call_of(line: Mapping[str, Any], text: Callable[..., Any], *, forgotten: boo
         "origin": Origin(text(line["origin"][0]), line["origin"][1]) if "origin" in line else None,
     }
     request = ChatRequest(attempt=line.get("attempt", 1), **asked, **shared)
-    number, fault = line["no"], line.get("fault", {})
-    became = {"reply": line.get("reply"), "seconds": line["seconds"], "number": number, **fault}
-    attempt, nth = Attempt(request=request, **became), line.get("nth", 0)
-    return RecordedCall(id=number, run=line["run"], nth=nth, attempt=attempt, forgotten=forgotten)
+    fault = line.get("fault", {})
+    attempt = Attempt(
+        request=request,
+        reply=line.get("reply"),
+        seconds=line["seconds"],
+        cut=line.get("cut", ()),
+        number=line["no"],
+        first=line.get("first"),
+        **fault,
+    )
+    return RecordedCall(
+        id=line["no"],
+        run=line["run"],
+        nth=line.get("nth", 0),
+        attempt=attempt,
+        forgotten=forgotten,
+    )
 
 
 # --- runs ----------------------------------------------------------------------------------------

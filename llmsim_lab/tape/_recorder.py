@@ -269,22 +269,17 @@ class LiveRecorder(_AtTurn):
     def _forget_failed(self, failure: LLMFailureException | None) -> None:
         """Mark the calls that got no answer, and those whose answers made the turn fail."""
         answers = self._known.answers
-        known = [(place, it) for place, it in answers.items() if isinstance(it, Attempt)]
-        firsts = {
-            (it.request.site, place[1], it.request.messages): place
-            for place, it in known
-            if it.request.attempt == 1
-        }
-        failed: set[Place] = set()
-        for place, attempt in known:
+        attempts = {place: it for place, it in answers.items() if isinstance(it, Attempt)}
+        failed: set[int | None] = set()
+        for attempt in attempts.values():
             if _failed_for_good(attempt, failure):
-                site, nth, said = attempt.request.site, place[1], attempt.request.messages
-                # A second attempt may have two messages more: the invalid answer and what is wrong.
-                first = firsts.get((site, nth, said)) or firsts.get((site, nth, said[:-2]))
-                failed |= {place, first or place} if attempt.request.attempt > 1 else {place}
-        if failed:
-            numbers: list[int] = sorted(answers.pop(place).number for place in failed)
-            self._journal.append(self.run, "forget", members(calls=numbers), turn=self._turn)
+                failed |= {attempt.number, attempt.first}
+        forgotten = {place: it.number for place, it in attempts.items() if it.number in failed}
+        if forgotten:
+            for place in forgotten:
+                del answers[place]
+            numbers = members(calls=sorted(forgotten.values()))
+            self._journal.append(self.run, "forget", numbers, turn=self._turn)
 
     def commit_turn(self, turn: int, body: bytes) -> None:
         """Write a whole turn.

@@ -156,6 +156,7 @@ async def test_openai_itself_is_asked_in_its_own_words(
 async def test_a_reply_has_text_thinking_tokens_and_calls(server: Server) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
     usage = {"prompt_tokens": 12, "completion_tokens": 3}
+    usage["prompt_tokens_details"] = {"cached_tokens": 8}
     answer = said("Yes.", finish="length", tool_calls=[call], reasoning_content="Hm.", usage=usage)
     tools = ({"type": "function", "function": {"name": "f", "parameters": {}}},)
     reply = await server.ask(answer, request=replace(REQUEST, tools=tools))
@@ -166,6 +167,7 @@ async def test_a_reply_has_text_thinking_tokens_and_calls(server: Server) -> Non
         tool_calls=(ToolCall(name="f", arguments={"x": 1}, id="c1"),),
         done_reason="length",
         prompt_tokens=12,
+        cached_tokens=8,
         reply_tokens=3,
         seconds=reply.seconds,
     )
@@ -191,6 +193,7 @@ async def test_a_model_that_the_server_stopped_is_a_failure_with_what_came(serve
 
 async def test_a_stream_is_handed_on_and_put_together(server: Server) -> None:
     usage = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}
+    usage["timings"] = {"cache_n": 6, "prompt_n": 3}  # as llama.cpp has them
     server.says.answers = [
         streamed(
             b": a comment, as some send while they wait\n\n",
@@ -209,7 +212,7 @@ async def test_a_stream_is_handed_on_and_put_together(server: Server) -> None:
     reply = await OpenAIBackend("m", base_url=URL).chat(REQUEST, on_text=pieces.append)
     assert [*filter(None, pieces)] == ["<think>Well", "…", "</think>Ye", "s\u2028"]
     assert (reply.text, reply.thinking, reply.done_reason) == ("Yes\u2028", "Well…", "stop")
-    assert (reply.prompt_tokens, reply.reply_tokens) == (9, 4)
+    assert (reply.prompt_tokens, reply.cached_tokens, reply.reply_tokens) == (9, 6, 4)
 
 
 async def test_calls_that_come_in_pieces_are_put_together(server: Server) -> None:

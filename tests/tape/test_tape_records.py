@@ -12,9 +12,11 @@ from builders import recorded
 from counter_kit import Addition, answer, counter_client
 from pydantic import BeforeValidator
 from tape_text import rewrite
+from worlds import PublicGoods
 
 from llmsim_lab import Ask, Run, State
 from llmsim_lab.errors import TapeError
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import load
 from llmsim_lab.run._records import record_of
 
@@ -86,3 +88,20 @@ def test_a_record_is_read_strictly_by_its_types(
     rewrite(path, edit)
     with pytest.raises(TapeError, match=rf"turn 1 (of run 1 )?on the tape .*is damaged: .*{fault}"):
         load(path)
+
+
+def test_a_second_attempt_names_its_first_and_a_text_at_its_limit_is_marked(tmp_path: Path) -> None:
+    long = {"reasoning": "so " * 300, "amount": 2, "confidence": 0.5}
+    cut_at_its_limit = long | {"reasoning": long["reasoning"][:400]}
+    client = LLMClient(
+        LLMConfig(model="m", retry_wait_s=0), ScriptedBackend(["I will not say.", cut_at_its_limit])
+    )
+    path = tmp_path / "pot.tape"
+    PublicGoods(llm_client=client, players={"*": "random", "Ann": client}, tape=path).run(1)
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    first, second = [line for line in lines if line.get("is") == "call"]
+    assert (first["no"], second["first"], second["cut"]) == (1, 1, ["reasoning"])
+    assert "first" not in first
+    assert "cut" not in first
+    [attempt] = [call.attempt for call in Tape(path).calls(1) if call.attempt.first]
+    assert (attempt.number, attempt.cut) == (2, ("reasoning",))

@@ -374,7 +374,9 @@ class LLMClient:
                     around.watch.ended(request)
                 history.append(known)
                 if known.reason == "cancelled":
-                    await _until_cancelled(known)
+                    await until_cancelled(
+                        f"call {known.number} ({caller(request.site)})", known.seconds
+                    )
                 return _retry.judged(known, None, read)[1]
         asked = time.monotonic()
         try:
@@ -583,22 +585,25 @@ def _kept(attempt: Attempt, previous: Attempt | None, recorder: Any) -> Attempt:
     return kept
 
 
-async def _until_cancelled(known: Attempt) -> NoReturn:
-    """Wait for the caller to cancel a call of a replay, as it did in the recording.
+async def until_cancelled(name: str, seconds: float) -> NoReturn:
+    """Wait for the caller to cancel, in a replay, what it cancelled in the recording.
 
     Only this gives the caller what it saw then, whether it used ``asyncio.timeout``, ``wait_for``,
     or took the first of several answers.
 
+    Args:
+        name: of what it waits for, for the message.
+        seconds: after which it was cancelled in the recording.
+
     Raises:
         TapeMiss: the caller waits for much longer than it did.
     """
-    patience_s = known.seconds + _CANCELLED_LATE_S
+    patience_s = seconds + _CANCELLED_LATE_S
     await asyncio.sleep(patience_s)
     raise TapeMiss(
-        f"call {known.number} ({caller(known.request.site)}) was cancelled by its caller after "
-        f"{known.seconds:.1f} s when it was recorded, and in this replay it is still waited for "
-        f"after {patience_s:.0f} s; cancel it in the turn's own code, as asyncio.wait_for does, "
-        "not by a clock or an event from outside"
+        f"{name} was cancelled by its caller after {seconds:.1f} s when it was recorded, and in "
+        f"this replay it is still waited for after {patience_s:.0f} s; cancel it in the turn's own "
+        "code, as asyncio.wait_for does, not by a clock or an event from outside"
     )
 
 

@@ -12,6 +12,7 @@ import logging
 import math
 import re
 import textwrap
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -33,13 +34,14 @@ from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.llm._choose import Decide, numeric, text_of
+from llmsim_lab.llm._client import until_cancelled
 from llmsim_lab.llm._extract import allowed_words
 from llmsim_lab.llm._scope import caller, scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
-from llmsim_lab.tape._recorder import Known
+from llmsim_lab.tape._recorder import Known, Outside, ReplayRecorder
 from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, reply_schema
 
 ReplyT = TypeVar("ReplyT", bound=Decision)
@@ -259,6 +261,8 @@ class Ask:
         self._became: dict[str, dict[str, Any]] = {}
         self._story: list[str] = []
         self._open: list[tuple[Sequence[Any], Any]] = []
+        self._lost: tuple[str, Exception] | None = None
+        """What from outside failed first, and its error."""
         self._over = False
 
     def __call__(
@@ -361,7 +365,8 @@ class Ask:
         Args:
             what: what kind of thing, such as ``weather``.
             key: which one, JSON-ready: with the kind, it tells what is asked.
-            work: does it, and returns something JSON-ready: ``lambda: fetch(city)``.
+            work: does it, and returns something JSON-ready: ``lambda: fetch(city)``. What it raises
+                ends the turn, also where the turn's code catches it: a tape holds no exceptions.
             once: whether it must never be done twice, as a deletion: broken off halfway, or failed,
                 it counts as done.
             otherwise: with ``once``, what is returned where it was broken off or failed. Without,
@@ -373,9 +378,18 @@ class Ask:
         """
         if self._over:
             raise ConfigError(f"turn {self.turn} is over; await {what} in the turn that asks")
-        asking = from_outside(what, key, work, once=once, otherwise=otherwise)
+        asking = self._outside(
+            what, partial(from_outside, what, key, work, once=once, otherwise=otherwise)
+        )
         self._open.append(([what], asking))
         return asking
+
+    async def _outside(self, what: str, bring: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            return await bring()
+        except Exception as error:
+            self._lost = self._lost or (what, error)
+            raise
 
     def note(self, player: str = "", /, *, text: str = "", **columns: Any) -> None:
         """Record what became of a player's decisions, or of the turn.
@@ -447,6 +461,13 @@ class Ask:
             what = f"turn {self.turn} is over, and what it asked {whom} is still under way"
             raise ConfigError(f"{what}: await every question in the turn that asks it")
         self._over = True
+        if self._lost is not None:
+            what, error = self._lost
+            raise ConfigError(
+                f"ask.outside({what!r}, ...) failed with {type(error).__name__}: {error}, and turn "
+                f"{self.turn} went on; a replay could not. Catch it in the work itself, and return "
+                "something in its place"
+            ) from error
         # Rules that await something finish in any order.
         self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
         noted = {"noted": self._noted, "became": self._became, "story": tuple(self._story)}
@@ -701,14 +722,23 @@ async def from_outside(
     _json_ready(f"the key of {what}", key)
     keeper: Any = scope().recorder or (scope().memory or Known)()
     found = keeper.find_outside(what, key)
+    if found.stopped and not once:
+        # The turn's code waited no longer. Where the turn is played again, it is done again.
+        if isinstance(keeper, ReplayRecorder):
+            await until_cancelled(f"ask.outside({what!r}, ...)", found.seconds)
+        found = Outside(found.nth)
     if found.is_done:
         return otherwise if found.stopped else plain(found.result)  # it may be changed in place
     record = partial(keeper.outside, what, key, nth=found.nth, **({"once": True} if once else {}))
     if once:
         record()
+    began = time.monotonic()
     try:
         came: Any = work()
         result = _json_ready(f"what {what} gave", await came if isawaitable(came) else came)
+    except asyncio.CancelledError:
+        record(stopped=True, seconds=time.monotonic() - began)
+        raise
     except BaseException:
         if once:
             record(stopped=True)

@@ -100,6 +100,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         "result": NotRequired[Any],
         "once": NotRequired[bool],
         "stopped": NotRequired[bool],
+        "seconds": NotRequired[_Seconds],
     },
     "forget": {"turn": _Turn, "calls": list[_Number]},
     "turn": {"turn": _Turn, "record": _RECORD, "row": dict[str, Any]},

@@ -30,12 +30,14 @@ class Outside:
         is_done: whether the tape has what became of it, so that nothing is to be done.
         result: what came; None if nothing did.
         stopped: whether it was begun and broken off, so that it is not known how far it came.
+        seconds: after how long the code that wanted it waited no longer, where that was recorded.
     """
 
     nth: int
     is_done: bool = False
     result: Any = None
     stopped: bool = False
+    seconds: float = 0.0
 
 
 class Known:
@@ -86,9 +88,14 @@ class Known:
 
     def keep_outside(self, line: Mapping[str, Any]) -> None:
         """Note what a line says of something from outside; a later one of the same counts."""
-        nth, stopped = line.get("nth", 0), line.get("stopped", "result" not in line)
-        found = Outside(nth, is_done=True, result=line.get("result"), stopped=stopped)
-        self.answers[(line["what"], dumps(line["key"])), nth] = found
+        found = Outside(
+            line.get("nth", 0),
+            is_done=True,
+            result=line.get("result"),
+            stopped=line.get("stopped", "result" not in line),
+            seconds=line.get("seconds", 0.0),
+        )
+        self.answers[(line["what"], dumps(line["key"])), found.nth] = found
 
     def outside(self, what: str, key: Any, *, once: bool = False, **outcome: Any) -> None:
         """Remember what may not be done twice, for a run that is on no tape."""
@@ -238,7 +245,7 @@ class LiveRecorder(_AtTurn):
             key: which one, as JSON.
             nth: which of equal ones, as ``find_outside`` said.
             outcome: ``result``, as JSON; ``once`` if it must never be done again; ``stopped`` if it
-                was broken off.
+                was broken off, with the ``seconds`` until then if its caller waited no longer.
 
         Raises:
             TapeError: it holds what JSON cannot; the disk is full or fails.

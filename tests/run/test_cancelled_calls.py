@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llmsim_lab import Ask, Reply, Run, State
-from llmsim_lab.errors import BackendError, LLMFailureException
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.tape import verify
 from llmsim_lab.types import ChatReply, ChatRequest
@@ -82,7 +82,26 @@ async def by_a_failure_beside_it(ask: Ask) -> str:
     return "answered"
 
 
-WAYS = [by_wait_for, by_timeout, by_cancel, by_the_first_answer, by_a_failure_beside_it]
+async def never() -> str:
+    await asyncio.Event().wait()
+    return "never"
+
+
+async def by_what_comes_from_outside(ask: Ask) -> str:
+    try:
+        return str(await asyncio.wait_for(ask.outside("weather", "Oslo", never), 0.02))
+    except TimeoutError:
+        return "no weather"
+
+
+WAYS = [
+    by_wait_for,
+    by_timeout,
+    by_cancel,
+    by_the_first_answer,
+    by_a_failure_beside_it,
+    by_what_comes_from_outside,
+]
 
 
 class Hurry(Run[Branches]):
@@ -121,6 +140,29 @@ def test_a_replay_takes_the_branch_that_a_cancelled_call_led_to(
     assert (cancelled.attempt.request.site.agent, cancelled.attempt.reply) == (slow, None)  # type: ignore[union-attr]
     assert verify(path) == []
     assert Hurry.replay(path).turns == run.turns
+
+
+def test_what_comes_too_late_from_outside_is_too_late_in_a_replay(tmp_path: Path) -> None:
+    path = tmp_path / "hurry.tape"
+    run = Hurry(way=5, players="random", tape=path)
+    run.run(1)
+    assert run.state.taken == ["no weather"]
+    assert verify(path) == []
+    assert Hurry.replay(path).turns == run.turns
+
+
+class Careless(Run[Branches]):
+    async def turn(self, state: Branches, ask: Ask) -> Branches:
+        try:
+            await ask.outside("rate", None, lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        except ZeroDivisionError:
+            return state.replace(taken=["divided"])
+        return state
+
+
+def test_an_error_from_outside_that_the_turn_catches_ends_it_all_the_same() -> None:
+    with pytest.raises(ConfigError, match=r"'rate'.* failed with ZeroDivisionError.*in the work"):
+        Careless().run(1)
 
 
 def test_a_call_of_an_interrupted_turn_is_asked_anew(tmp_path: Path) -> None:

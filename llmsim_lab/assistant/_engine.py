@@ -89,7 +89,7 @@ class LLMAgentEngine:
         self.tool_executor = tool_executor
         self.constitution = constitution
         self.decision_log = decision_log
-        self._confirmed: set[tuple[str, str, str]] = set()
+        self._confirmed: set[tuple[str | None, str | None, str]] = set()
 
     async def process_message(self, context: DecisionContext) -> AgentDecision:
         """Decide about a message.

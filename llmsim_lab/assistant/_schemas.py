@@ -11,8 +11,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["SchemaCheck", "TooMuchToCheck"]
-
 _MAX_STEPS = 50_000
 _CHARS_A_STEP = 100
 """Of an error's message, which holds the value that is wrong."""
@@ -45,9 +43,10 @@ class SchemaCheck:
         counted["uniqueItems"] = self._counted("uniqueItems", _unique)
         validator: Any = extend(version, counted)  # type: ignore[no-untyped-call]
         self._left = _MAX_STEPS
-        self._entries = _entries_in(checked)
+        self._entries = 0  # the standard's own schema knows its anchors
         for error in validator(version.META_SCHEMA).iter_errors(schema):
             raise SchemaError.create_from(error)
+        self._entries = _entries_in(checked)
         # With an empty registry a schema's $ref cannot make this process fetch anything.
         self._validator = validator(checked, registry=Registry())
 

@@ -38,6 +38,7 @@ from llmsim_lab.llm._client import until_cancelled
 from llmsim_lab.llm._extract import allowed_words
 from llmsim_lab.llm._scope import caller, scope
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.run._config import players_seed
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
@@ -147,6 +148,8 @@ class Question:
     def rng(self) -> Random:
         """Random numbers of this player's own, the same in a replay.
 
+        They follow from the run's seed and replicate: another sample has others.
+
         Raises:
             ConfigError: another task asks the player as well, so that they have no order.
         """
@@ -163,7 +166,8 @@ class Question:
         name = f"{self.player}, {kind}" if kind else self.player
         if self._number > 1:
             name = f"{name}, question {self._number}"
-        return Random(f"{self._ask._run.config.seed}/{self._ask.turn}/{what} of {name}")
+        seed = players_seed(self._ask._run.config)
+        return Random(f"{seed}/{self._ask.turn}/{what} of {name}")
 
     @property
     def prompt(self) -> str:
@@ -420,7 +424,10 @@ class Ask:
 
     @property
     def rng(self) -> Random:
-        """Random numbers of this turn, which follow from the run's seed; for one task only."""
+        """Random numbers of this turn, which follow from the run's seed; for one task only.
+
+        They are the world's shocks: the same in every replicate, sample and wording.
+        """
         return self.rng_for("")
 
     def rng_for(self, name: str) -> Random:

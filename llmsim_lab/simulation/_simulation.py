@@ -253,9 +253,9 @@ class Simulation(Run[Economy]):
     }
 
     start_at: Annotated[str, AfterValidator(start_quarter)] | None = None
-    nations: Annotated[tuple[Nation, ...], Field(min_length=1), AfterValidator(_different)] = (
-        Nation(name="United States"),
-    )
+    nations: Annotated[
+        tuple[Nation, ...], Field(min_length=1, max_length=5_000), AfterValidator(_different)
+    ] = (Nation(name="United States"),)
     committee: Annotated[Committee, BeforeValidator(_by_rule)] = Committee()
     moves_bp: Annotated[tuple[int, ...], AfterValidator(checked_moves)] | None = MOVES_BP
     briefing: Literal["economist", "thin"] | None = None

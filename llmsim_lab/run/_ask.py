@@ -107,7 +107,7 @@ class Question:
     Attributes:
         player: the one that is asked; with ``by=`` the one that the question is about.
         reply: the class of the answer.
-        state: the state before the turn.
+        state: the state before the turn, as players read it.
         run: the world's parameters, as ``question.run.factor``.
         turn: the number of the turn that is being played.
         tag: which of several questions of the turn, where the world says.

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from llmsim_lab._util.jsontext import SCALARS, encode, plain
+from llmsim_lab._util.jsontext import SCALARS, all_finite, encode, plain
 from llmsim_lab._util.text import clip, closest, faults, log_event, whole_text
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
@@ -708,6 +708,12 @@ def _as_reply(answer: Any, whose: str, question: Question) -> Any:
             answer = reply.model_validate(answer)
         except ValidationError as error:
             raise ConfigError(f"{whose} answered {faults(error)}; {form}") from error
+    for name, value in answer:
+        if type(value) not in SCALARS and not all_finite(value):
+            raise ConfigError(
+                f"{whose} answered {name}={value!r:.200}, which holds a number that is not finite; "
+                "JSON, and so a tape, has none: answer another number, or None for no number"
+            )
     if complaint := question._allowed.complaint(answer):
         what = f"{whose} answered {reply.__name__}, {complaint}"
         raise ConfigError(f"{what}; question.limits has what is allowed")

@@ -80,14 +80,15 @@ def _imported(path: Path) -> ModuleType:
     return module
 
 
-def _import_files(paths: list[Path] | None) -> None:
-    """Run the code of files, so that the worlds they define are known.
+def _import_files(paths: list[Path] | None) -> list[Path] | None:
+    """Run the code of files, so that the worlds they define are known; returns the files.
 
     Raises:
         ConfigError: one is not there.
     """
     for path in paths or ():
         _imported(path)
+    return paths
 
 
 _CODE = "A Python file with the class of the recorded run, which is run as code; repeatable."

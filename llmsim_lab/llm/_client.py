@@ -14,6 +14,7 @@ import json
 import logging
 import math
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -60,6 +61,12 @@ _CANCELLED_LATE_S = 30.0
 """How much longer than when it was recorded a replay waits for a call to be cancelled."""
 _KNOCK_S = 0.5  # how often a server that refuses the connection is tried
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
+_DURATION = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+|[+-]?0")
+"""What Go's time.ParseDuration takes, with which Ollama reads a text."""
+_LONGEST_KEEP_S = 9e9
+"""What Ollama can hold: nanoseconds in 64 bits."""
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""What Ollama and OpenAI call how long a model thinks; each knows some of them."""
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 _CHANCE = random.SystemRandom()  # Python's shared generator is the user's
 
@@ -89,8 +96,10 @@ class LLMConfig(Settings):
             that is being restarted does, seconds; not at all where ``retry_wait_s`` is 0.
         max_concurrency: requests in flight; None takes the number that is found to serve this
             server best (``client.limits``). An embedded model answers one at a time in any case.
-        keep_alive: how long a server keeps the model loaded, seconds or text such as ``"10m"``.
-        think: whether a reasoning model thinks before it answers (its thinking costs tokens).
+        keep_alive: how long a server keeps the model loaded, seconds or text such as ``"10m"``;
+            -1 for ever.
+        think: whether a reasoning model thinks before it answers (its thinking costs tokens), or
+            how long: Ollama knows ``"low"``, ``"medium"``, ``"high"`` and ``"max"``.
         options: further sampling options by Ollama's names, for example ``{"top_p": 0.9}``.
     """
 
@@ -113,6 +122,30 @@ class LLMConfig(Settings):
     keep_alive: float | str | None = None
     think: bool | str = False
     options: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("keep_alive", mode="before")
+    @classmethod
+    def _keep_alive_is_a_time(cls, value: Any) -> Any:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_text = isinstance(value, str) and _DURATION.fullmatch(value) is not None
+        is_long = is_number and value > _LONGEST_KEEP_S
+        if value is not None and (is_long or not (is_number or is_text)):
+            raise ValueError(
+                f"keep_alive={value!r} is not a time: give seconds as a number, such as 600, or a "
+                'text with units, such as "10m" or "1h30m"; -1 keeps the model loaded, and 0 '
+                "unloads it at once"
+            )
+        return value
+
+    @field_validator("think", mode="before")
+    @classmethod
+    def _think_is_known(cls, value: Any) -> Any:
+        if not isinstance(value, bool) and value not in _EFFORTS:
+            raise ValueError(
+                f"think={value!r} must be True, False or how long, as a server calls it: "
+                f"{', '.join(_EFFORTS)}"
+            )
+        return value
 
     @field_validator("retry_wait_s", mode="before")
     @classmethod
@@ -218,7 +251,9 @@ class LLMClient:
         request = self.request_of(prompt, response_model, choices, limits, site)
 
         def read(reply: ChatReply) -> ModelT:
-            return _extract.parse_reply(reply.text, response_model, check, choices, limits)
+            return _extract.parse_reply(
+                reply.text, response_model, check, choices, limits, thinking=reply.thinking
+            )
 
         decision, call = await self._call(request, read, total_timeout_s)
         if isinstance(decision, Decision):

@@ -8,12 +8,13 @@ from typing import Any
 from llmsim_lab._util.text import listed
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.llm._access import Key, without_locals, without_password
 from llmsim_lab.llm._client import LLMClient, LLMConfig
 from llmsim_lab.llm._embedded.backend import EmbeddedBackend, is_file, runtime_installed
 from llmsim_lab.llm._embedded.weights import default_model, get_model, installed_models
-from llmsim_lab.llm._http import run_aside, without_locals, without_password
+from llmsim_lab.llm._http import run_aside
 from llmsim_lab.llm._ollama import SUGGESTED_MODEL, OllamaBackend, OllamaProbe, full_name, look
-from llmsim_lab.llm._openai import Key, OpenAIBackend, only_one
+from llmsim_lab.llm._openai import OpenAIBackend, only_one
 from llmsim_lab.types import ChatBackend
 
 _SPECS = (
@@ -31,6 +32,7 @@ def connect(
     *,
     host: str | None = None,
     base_url: str | None = None,
+    key: Key | None = None,
     api_key: Key | None = None,
     config: LLMConfig | None = None,
     download: bool = False,
@@ -48,11 +50,14 @@ def connect(
             ``embedded`` (the one that suits this machine), ``embedded:NAME``, or
             ``embedded:/path/to/model.gguf``. The embedded models are for trying the tool, not for
             findings.
-        host: Ollama's address; ``$OLLAMA_HOST`` if not given, else this machine.
+        host: Ollama's address; ``$OLLAMA_HOST`` if not given, else this machine. It may have a user
+            name and password, ``http://NAME:PASSWORD@box``.
         base_url: for ``openai:``, the server's address with its ``/v1`` (``host`` may say it too);
             ``$OPENAI_BASE_URL`` if not given, else OpenAI's own.
-        api_key: for ``openai:``, the key or a function that returns it; ``$OPENAI_API_KEY`` if not
-            given. It is not recorded, logged or shown.
+        key: for ``ollama`` and ``openai:``, the server's key or a function that returns it;
+            ``$OLLAMA_API_KEY`` or ``$OPENAI_API_KEY`` if not given. Neither a key nor a password is
+            recorded, logged or shown.
+        api_key: the same, by the name that OpenAI's own client has for it.
         config: further settings; its own ``model`` is ignored.
         download: whether to fetch a model that is not there yet: an embedded one, or by Ollama.
         quiet: whether to leave the line out; it is the client's ``chosen`` in any case.
@@ -70,22 +75,26 @@ def connect(
         shown = without_password(model)
         text = f"model {shown!r} is not understood; say {_SPECS}"
         raise ConfigError(f"{text}. For a model of Ollama's: 'ollama:{shown}'")
-    address = {"host": host, "base_url": base_url, "api_key": api_key}
+    address = {"host": host, "base_url": base_url, "key": key, "api_key": api_key}
     given = [one for one, value in address.items() if value is not None]
     if stray := [one for one in given if one not in _ADDRESSES[kind]]:
         raise ConfigError(
-            f"{stray[0]}= does not go with {kind!r}: host= is Ollama's address; base_url= and "
-            "api_key= go with 'openai:NAME' only, which 'auto' never takes, as it may cost money"
+            f"{stray[0]}= does not go with {kind!r}: host= is Ollama's address; base_url= goes "
+            "with 'openai:NAME' only, which 'auto' never takes, as it may cost money; key= goes "
+            "with 'ollama', 'ollama:NAME' and 'openai:NAME', so that it goes to no other server"
         )
     if host is not None and base_url is not None:
         raise ConfigError("host= and base_url= are two addresses; give base_url= only")
+    if key is not None and api_key is not None:
+        raise ConfigError("key= and api_key= are one; give key= only")
+    key = api_key if key is None else key
     try:
         if kind == "auto":
             name, backend, chosen = _auto(host, config, download=download)
         elif kind == "ollama":
-            name, backend, chosen = _ollama(name, host, look(host), download=download)
+            name, backend, chosen = _ollama(name, host, key, look(host, key=key), download=download)
         elif kind == "openai":
-            name, backend, chosen = _openai(name, base_url or host, api_key)
+            name, backend, chosen = _openai(name, base_url or host, key)
         else:
             name, backend, chosen = _embedded(name, config, download=download)
     except BackendError as error:
@@ -99,8 +108,8 @@ def connect(
 
 _ADDRESSES = {
     "auto": ("host",),
-    "ollama": ("host",),
-    "openai": ("base_url", "api_key", "host"),
+    "ollama": ("host", "key", "api_key"),
+    "openai": ("base_url", "host", "key", "api_key"),
     "embedded": (),
 }
 """What may be given of a server's address, by the kind of model."""
@@ -110,7 +119,7 @@ Found = tuple[str, ChatBackend, str]
 
 def _auto(host: str | None, config: LLMConfig, *, download: bool) -> Found:
     try:
-        return _ollama("", host, look(host, timeout_s=_MAY_BE_THERE_S))
+        return _ollama("", host, None, look(host, timeout_s=_MAY_BE_THERE_S))
     except BackendError as error:
         why = str(error)
     if runtime_installed() and (download or installed_models()):
@@ -123,11 +132,13 @@ def _auto(host: str | None, config: LLMConfig, *, download: bool) -> Found:
     )
 
 
-def _ollama(name: str, host: str | None, found: OllamaProbe, *, download: bool = False) -> Found:
+def _ollama(
+    name: str, host: str | None, key: Key | None, found: OllamaProbe, *, download: bool = False
+) -> Found:
     is_missing = name and full_name(name) not in map(full_name, found.models)
     if is_missing and download:
         sys.stderr.write(f"Ollama at {found.host} fetches {name} …\n")
-        run_sync(OllamaBackend(host=host).pull(name))
+        run_sync(OllamaBackend(host=host, key=key).pull(name))
     elif is_missing:
         known = listed(found.models) or "none"
         text = f"Ollama at {found.host} has no model {name!r}; it has: {known}"
@@ -135,11 +146,11 @@ def _ollama(name: str, host: str | None, found: OllamaProbe, *, download: bool =
     why = "" if name else f": {found.why}"
     name = name or found.chosen()
     chosen = f"Using {name} on Ollama {found.version} at {found.host}{why}."
-    return name, OllamaBackend(name, host=host), chosen
+    return name, OllamaBackend(name, host=host, key=key), chosen
 
 
-def _openai(name: str, base_url: str | None, api_key: Key | None) -> Found:
-    backend = OpenAIBackend(name or None, base_url=base_url, api_key=api_key)
+def _openai(name: str, base_url: str | None, key: Key | None) -> Found:
+    backend = OpenAIBackend(name or None, base_url=base_url, api_key=key)
     names = run_aside(backend.names())
     name = name or only_one(names, backend.base_url)
     known = f", which lists {listed(names)}" if names and name not in names else ""

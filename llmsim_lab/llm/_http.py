@@ -10,29 +10,34 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import ssl
 import time
-import traceback
-import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
-from urllib.parse import urlsplit
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import httpx
-from pydantic import SecretStr
 from pydantic_core import from_json
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
+from llmsim_lab.llm._access import (
+    Access,
+    Credential,
+    Mask,
+    clear_locals,
+    env_proxy,
+    mask_http_logs,
+    without_password,
+)
 from llmsim_lab.llm._retry import errors_behind, is_refused, retry_after_s
 from llmsim_lab.types import ChatReply, ChatRequest, OnText, ToolCall
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_REPLY_BYTES = 2**20
@@ -41,92 +46,12 @@ MAX_STREAM_BYTES = 16 * 2**20
 """Of a streamed reply, which needs some 150 bytes for each token."""
 LIST_TIMEOUT_S = 5.0
 """How long a server may take to list its models."""
-_SHORTEST_SECRET = 8
-"""Characters; what is shorter is no key, but what local servers are given in place of one."""
-_LOCAL = {None: "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
-"""What a server that listens everywhere is reached by on its own machine."""
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length"
     r"|exceeds? (?:the )?(?:available |maximum )?context|longer than the maximum model length"
     r"|greater than the context length",
     re.IGNORECASE,
 )
-
-
-# --- addresses and secrets ------------------------------------------------------------------------
-
-
-def without_password(url: str) -> str:
-    """Return an address for messages: one that may have a password or a key in it is masked."""
-    scheme = re.match(r"(?:https?://)?", url, re.IGNORECASE)
-    return f"{scheme[0] if scheme else ''}***" if re.search("[@?#]", url) else url
-
-
-def clear_locals(error: BaseException) -> None:
-    """Clear the local variables of the frames that an error, and those behind it, came through.
-
-    An address or a key is in those of ours and of the HTTP client's, and tools for debugging show
-    them. Frames that still run keep theirs.
-    """
-    for one in errors_behind(error):
-        traceback.clear_frames(one.__traceback__)
-
-
-def without_locals(function: Callable[P, T]) -> Callable[P, T]:
-    """Make a function's errors come without its arguments and local variables, which are secret."""
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except BaseException as error:
-            del args, kwargs
-            clear_locals(error)
-            raise
-
-    return call
-
-
-def read_address(text: str, *, source: str, example: str, usual_port: int | None = None) -> str:
-    """Return a server's URL, from what a user writes; without a scheme it is http.
-
-    An address to listen on, such as ``0.0.0.0`` or ``:8080``, becomes that of this machine.
-
-    Args:
-        text: the address.
-        source: where it comes from.
-        example: how one is written.
-        usual_port: where the address names neither a scheme nor a port.
-
-    Raises:
-        ConfigError: it is not a server's address, or has a user name, password or query in it.
-    """
-    text = text.strip().strip("\"'")
-    try:
-        split = urlsplit(text if "://" in text else f"http://{text}")
-        port = split.port or (None if "://" in text else usual_port)
-        is_one = split.scheme in ("http", "https") and text.isprintable()
-    except ValueError:
-        is_one = False
-    if not is_one or re.search(r"[\s@?#]", text):
-        raise ConfigError(
-            f"{source}={without_password(text)!r} is not a server's address; write it as "
-            f"{example}, without a user name, password or query"
-        )
-    host = _LOCAL.get(split.hostname, split.hostname)
-    host = f"[{host}]" if ":" in str(host) else host
-    return f"{split.scheme}://{host}{f':{port}' if port else ''}{split.path.rstrip('/')}"
-
-
-def env_proxy(url: str) -> str | None:
-    """Return the proxy that the environment names for a URL; this machine is reached without."""
-    at = httpx.URL(url)
-    is_local = at.host in ("localhost", "::1") or at.host.startswith("127.")
-    if is_local or urllib.request.proxy_bypass(at.host):
-        return None
-    proxies = urllib.request.getproxies()
-    proxy = proxies.get(at.scheme) or proxies.get("all")
-    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
 # --- what a server sends --------------------------------------------------------------------------
@@ -185,13 +110,15 @@ class Written:
 
     Args:
         on_text: is given each piece, thinking between ``<think>`` tags; None if there is no reader.
+        mask: of what the server was shown, which it may repeat.
     """
 
-    def __init__(self, on_text: OnText | None) -> None:
+    def __init__(self, on_text: OnText | None, mask: Mask) -> None:
         self.fields: dict[str, Any] = {}
         self.calls: dict[int, dict[str, Any]] = {}
         self.ended = False
         self._on_text, self._thinks = on_text, False
+        self._mask = mask
         self._began = time.perf_counter()
         self._texts: list[str] = []
         self._thoughts: list[str] = []
@@ -215,7 +142,8 @@ class Written:
 
     def reply(self) -> ChatReply:
         """Return what has been written."""
-        calls = [call for _, call in sorted(self.calls.items())]
+        # Masked as a whole, since a secret may come in pieces.
+        calls = [self._mask.value(call) for _, call in sorted(self.calls.items())]
         for call in calls:
             try:
                 if isinstance(call["arguments"], str):
@@ -225,17 +153,19 @@ class Written:
                 # Without a cause, of which a tape keeps nothing: the model is shown these words.
                 raise BackendError(text, reason="invalid_response", retry=True) from None
         return ChatReply(
-            text="".join(self._texts),
-            thinking="".join(self._thoughts),
+            text=self._mask.text("".join(self._texts)),
+            thinking=self._mask.text("".join(self._thoughts)),
             tool_calls=tuple(ToolCall(**call) for call in calls),
             seconds=time.perf_counter() - self._began,
             **self.fields,
         )
 
 
-def _words(text: object) -> str:
-    """Return a server's explanation, clipped, without what controls a terminal."""
-    return clip(printable(str(text), keep="\n"), 500)
+def _words(text: object, mask: Mask | None = None) -> str:
+    """Return a server's explanation, clipped, without secrets and what controls a terminal."""
+    words = printable(str(text), keep="\n")
+    # Before it is clipped, which may leave a part of a secret.
+    return clip(words if mask is None else mask.text(words), 500)
 
 
 class StatusError(Exception):
@@ -244,15 +174,22 @@ class StatusError(Exception):
     Servers have it bare, under several names, and as JSON within JSON. Of what several objects
     say, the innermost counts: it comes from the part that failed, and others pass it on.
 
+    Args:
+        status: of HTTP; None within a stream, whose own status was 200.
+        error: what the server sent: a text or a value of JSON.
+        headers: of the answer.
+
     Attributes:
-        status: of HTTP; within a stream, whose own status was 200, the error's code, if it has one.
-        text: what it says, clipped.
-        said: all that it says, for searching.
+        status: of HTTP; within a stream the error's code, if it has one.
         sizes: numbers that come with it.
         retry_after_s: how long the server asks to wait, seconds.
+        scheme: how the server wants its clients to show who they are, in lower case; empty where
+            it does not say.
     """
 
-    def __init__(self, status: int | None, error: Any, *, retry_after: str | None = None) -> None:
+    def __init__(
+        self, status: int | None, error: Any, headers: Mapping[str, str] | None = None
+    ) -> None:
         values: dict[str, Any] = {}
         inner = [error]
         while inner:
@@ -262,20 +199,33 @@ class StatusError(Exception):
             parts = error if isinstance(error, dict) else {}
             values |= {name: value for name, value in parts.items() if value is not None}
             inner = [parts[name] for name in ("error", "message", "detail") if parts.get(name)]
-        text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+        self._text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+        self._named = [str(values.get(name) or "") for name in ("param", "code", "type")]
         self.sizes = {name: value for name, value in values.items() if type(value) is int}
         code = self.sizes.get("code", 0)
         self.status = status or (code if 400 <= code <= 599 else None)
-        self.text = _words(text) or "no explanation"
-        named = (str(values.get(name) or "") for name in ("param", "code", "type"))
-        self.said = " ".join([*named, _words(text)]).strip()
-        self.retry_after_s = retry_after_s(retry_after)
-        super().__init__(self.text)
+        headers = headers or {}
+        self.retry_after_s = retry_after_s(headers.get("retry-after"))
+        self.scheme = headers.get("www-authenticate", "").partition(" ")[0].lower()
+        super().__init__()  # without the text, which may have a secret
 
-    def hide(self, secret: str) -> None:
-        """Mask a secret that the server repeats."""
-        self.text, self.said = self.text.replace(secret, "***"), self.said.replace(secret, "***")
-        self.args = (self.text,)
+    def hide(self, mask: Mask) -> None:
+        """Mask secrets that the server repeats."""
+        self._text = mask.text(printable(self._text, keep="\n"))
+        self._named = [mask.text(printable(name)) for name in self._named]
+
+    @property
+    def text(self) -> str:
+        """What it says, clipped."""
+        return _words(self._text) or "no explanation"
+
+    @property
+    def said(self) -> str:
+        """All that it says, for searching."""
+        return " ".join([*self._named, _words(self._text)]).strip()
+
+    def __str__(self) -> str:
+        return self.text
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -290,10 +240,10 @@ class Server:
         who: what it is called in messages.
         kind: what kind of server it is.
         way_out: what to do where none answers.
-        way_in: what to do where it refuses access.
+        access: what lets requests in.
+        shut_out: what to do where it refuses access without a word.
         wider: how its models get a larger context window.
         pull: the command that gets a model, where there is one.
-        key: returns the key of this moment.
         lasting: whether connections outlive a request.
     """
 
@@ -301,13 +251,13 @@ class Server:
     who: str
     kind: str
     way_out: str
-    way_in: str
+    access: Access
+    shut_out: str
     wider: str = "raise LLMConfig.num_ctx, up to what the model was trained for"
     pull: str = ""
-    key: Callable[[], Awaitable[SecretStr | None]] | None = None
     lasting: bool = True
 
-    async def transport(self) -> Transport:
+    async def _connections(self) -> httpx.AsyncBaseTransport:
         """Return the connections to this server that all share in the running loop.
 
         Raises:
@@ -315,10 +265,42 @@ class Server:
         """
         kept = _kept.setdefault(asyncio.get_running_loop(), {})
         if self.url not in kept:
-            lifetime = _lifetime(self.url, self.who)
+            lifetime = _lifetime(self.url)
             # This does not suspend, so no other task of the loop can come in between.
             kept[self.url] = (await anext(lifetime), lifetime)
         return kept[self.url][0]
+
+    @asynccontextmanager
+    async def opened(
+        self, body: Mapping[str, Any] | None = None, chat: ChatRequest | None = None
+    ) -> AsyncIterator[Transport]:
+        """Give the way to this server, and turn what goes wrong on it into failures of ours.
+
+        Args:
+            body: JSON that will be posted.
+            chat: what the body asks.
+
+        Raises:
+            BackendError: the request cannot be sent, the server does not answer, or not in its
+                protocol's form; or it reports an error, the ``StatusError`` behind this one.
+        """
+        mask, credential = Mask(None), None
+        try:
+            credential = await self.access.credential()
+            proxy = env_proxy(self.url)
+            mask = Mask(credential, None if proxy is None else proxy.login)
+            if mask:
+                mask_http_logs()
+            yield Transport(await self._connections(), self.who, credential, mask)
+        except BaseException as error:
+            clear_locals(error)  # those of the HTTP client have the key, or a proxy's password
+            if isinstance(error, StatusError):
+                error.hide(mask)
+            mask.errors(error)
+            failure = self._failure(error, mask, credential, body or {}, chat)
+            if failure is None:
+                raise
+            raise failure from error
 
     @asynccontextmanager
     async def asked(
@@ -328,8 +310,8 @@ class Server:
         chat: ChatRequest | None = None,
         *,
         timeout_s: float | None = None,
-    ) -> AsyncIterator[httpx.Response]:
-        """Make a request, and turn what goes wrong until its answer is read into a failure of ours.
+    ) -> AsyncIterator[HttpAnswer]:
+        """Make a request; what goes wrong until its answer is read is a failure of ours.
 
         The answer to a body is not read yet: it is a stream.
 
@@ -341,47 +323,28 @@ class Server:
                 None where the caller bounds the time.
 
         Raises:
-            BackendError: the request cannot be sent, the server does not answer, or not in its
-                protocol's form; or it reports an error, the ``StatusError`` behind this one.
+            BackendError: as ``opened`` does.
         """
-        content = b"" if body is None else _as_json(body)
-        extensions = {"timeout": httpx.Timeout(timeout_s).as_dict(), "streamed": bool(content)}
-        async with self.translated(body, chat):
-            key = await self.key() if self.key else None
-            transport = await self.transport()
-            # In no variable here: this frame runs on while an error's locals are cleared, and what
-            # it held would show the key, which the server may repeat.
-            asking = transport.handle_async_request(
-                httpx.Request(
-                    "POST" if content else "GET",
-                    self.url + path,
-                    headers=self._headers(key),
-                    content=content,
-                    extensions=extensions,
-                )
-            )
-            # Closing it closes the connection if there is more to come.
-            async with aclosing(await asking) as response:
-                try:
-                    if response.is_error:
-                        raise StatusError(
-                            response.status_code,
-                            response.content.decode(errors="replace"),
-                            retry_after=response.headers.get("retry-after"),
-                        )
-                    yield response
-                except StatusError as error:
-                    if key is not None and len(key) >= _SHORTEST_SECRET:
-                        error.hide(key.get_secret_value())
-                    raise
-
-    def _headers(self, key: SecretStr | None) -> dict[str, str]:
         headers = {"User-Agent": "llmsim-lab", "Content-Type": "application/json"}
-        if key is not None:
-            headers["Authorization"] = f"Bearer {key.get_secret_value()}"
         if not self.lasting:
             headers["Connection"] = "close"
-        return headers
+        content = b"" if body is None else _as_json(body)
+        request = httpx.Request(
+            "POST" if content else "GET",
+            self.url + path,
+            headers=headers,
+            content=content,
+            extensions={"timeout": httpx.Timeout(timeout_s).as_dict(), "streamed": bool(content)},
+        )
+        async with (
+            self.opened(body, chat) as transport,
+            # Closing it closes the connection if there is more to come.
+            aclosing(await transport.handle_async_request(request)) as response,
+        ):
+            if response.is_error:
+                text = response.content.decode(errors="replace")
+                raise StatusError(response.status_code, text, response.headers)
+            yield HttpAnswer(response, self.who, transport.mask)
 
     async def chat(
         self,
@@ -403,9 +366,9 @@ class Server:
         Raises:
             BackendError: as ``asked`` does; or the reply is not whole.
         """
-        written = Written(on_text)
-        async with self.asked(path, body, request) as response:
-            async for line in self.lines(response):
+        async with self.asked(path, body, request) as answer:
+            written = Written(on_text, answer.mask)
+            async for line in answer.lines():
                 # Read to its end all the same, so that the connection can be used again.
                 if not written.ended:
                     add(written, line)
@@ -421,57 +384,62 @@ class Server:
             raise BackendError(text, reason="generation_stopped", **more)
         return reply
 
-    async def lines(self, response: httpx.Response) -> AsyncIterator[bytes]:
-        """Yield the lines of a streamed answer, without their ends and without empty ones.
+    def _failure(
+        self,
+        error: BaseException,
+        mask: Mask,
+        credential: Credential | None,
+        body: Mapping[str, Any],
+        chat: ChatRequest | None,
+    ) -> BackendError | None:
+        """Return what an error means that was raised on the way to this server; None for a bug."""
+        if isinstance(error, StatusError):
+            return self._reported(error, credential, body, chat)
+        if isinstance(error, ConnectionError | httpx.TransportError):
+            return self._lost(error, mask)
+        if isinstance(error, ConfigError):
+            return BackendError(str(error), reason="client_error")
+        if isinstance(error, ValueError | TypeError):
+            what = _words(f"{type(error).__name__}: {error}", mask)
+            return BackendError(
+                f"the answer of {self.url} is not JSON as an {self.kind} sends it ({what})",
+                reason="server_error",
+                status_code=200,
+                retry=True,
+            )
+        return None
 
-        Not by ``splitlines``, as httpx does: JSON may have other ends of lines in it, as U+2028.
-
-        Raises:
-            BackendError: it is too large.
-        """
-        rest, total = b"", 0
-        async for chunk in response.stream:  # type: ignore[union-attr]
-            total += len(chunk)
-            *lines, rest = (rest + chunk).split(b"\n")
-            if max(map(len, [rest, *lines])) > MAX_REPLY_BYTES:
-                raise too_large(self.who, MAX_REPLY_BYTES)
-            if total > MAX_STREAM_BYTES:
-                raise too_large(self.who, MAX_STREAM_BYTES)
-            for line in filter(None, map(bytes.strip, lines)):
-                yield line
-        if rest := rest.strip():
-            yield rest
-
-    @asynccontextmanager
-    async def translated(
-        self, body: Mapping[str, Any] | None = None, chat: ChatRequest | None = None
-    ) -> AsyncIterator[None]:
-        """Turn what HTTP clients raise, and what is raised in reading, into failures of ours."""
-        try:
-            yield
-        except BaseException as error:
-            clear_locals(error)  # those of the HTTP client have the key, or a proxy's password
-            if isinstance(error, StatusError):
-                raise self._reported(error, body or {}, chat) from error
-            if isinstance(error, ConnectionError | httpx.TransportError):
-                detail = _words(error) or type(error).__name__
-                text = f"the connection to {self.who} broke: {detail}"
-                # The official client makes a plain ConnectionError of a ConnectError.
-                if isinstance(error, ConnectionError | httpx.ConnectError | httpx.TimeoutException):
-                    what = "" if is_refused(error) else f" ({detail})"
-                    text = f"no {self.kind} answers at {self.url}{what}; {self.way_out}"
-                raise BackendError(text, reason="connection_error", retry=True) from error
-            if isinstance(error, ConfigError):
-                raise BackendError(str(error), reason="client_error") from error
-            if isinstance(error, ValueError | TypeError):
-                what = _words(f"{type(error).__name__}: {error}")
-                text = f"the answer of {self.url} is not JSON as an {self.kind} sends it ({what})"
-                more: dict[str, Any] = {"status_code": 200, "retry": True}
-                raise BackendError(text, reason="server_error", **more) from error
-            raise
+    def _lost(self, error: BaseException, mask: Mask) -> BackendError:
+        """Return the failure that there is no connection, or no longer."""
+        detail = _words(error, mask) or type(error).__name__
+        if distrust := _distrust(error):
+            return BackendError(
+                f"{self.url} cannot be trusted: {distrust}", reason="connection_error"
+            )
+        # The official client makes a plain ConnectionError of a ConnectError.
+        has_begun = not isinstance(
+            error, ConnectionError | httpx.ConnectError | httpx.TimeoutException | httpx.ProxyError
+        )
+        proxy = env_proxy(self.url)
+        if has_begun:
+            text = f"the connection to {self.who} broke: {detail}"
+        elif proxy is not None:
+            text = (
+                f"the proxy {proxy.shown} gives no connection to {self.url} ({detail}); see "
+                "HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or go past it with "
+                f"NO_PROXY={httpx.URL(self.url).host}"
+            )
+        else:
+            why = "" if is_refused(error) else f" ({detail})"
+            text = f"no {self.kind} answers at {self.url}{why}; {self.way_out}"
+        return BackendError(text, reason="connection_error", retry=True)
 
     def _reported(
-        self, error: StatusError, body: Mapping[str, Any], chat: ChatRequest | None
+        self,
+        error: StatusError,
+        credential: Credential | None,
+        body: Mapping[str, Any],
+        chat: ChatRequest | None,
     ) -> BackendError:
         """Return the failure that a server reports by its status and in its words."""
         status, text = error.status, error.text
@@ -488,22 +456,61 @@ class Server:
             text = f"the prompt has {prompt}, more than the context window{of} can hold ({text})"
             text += f"; shorten the prompt, or {self.wider}"
             return BackendError(text, reason="context_overflow", status_code=status)
-        if status == 401 or (status == 403 and not error.said):
-            hint = f"; {self.way_in}"
+        if status in (401, 403, 407):
+            hint = self._way_in(error, credential)
         elif "model_not_found" in error.said or (status == 404 and "model" in text.lower()):
             reason, what = "model_not_found", f"has no model {model!r}"
             hint = f"; get it with: {self.pull} {model}" if self.pull else ""
         elif status == 404:
             hint = f"; see that {self.url} is the address of an {self.kind}"
+        elif status == 400 and "HTTPS" in error.said and self.url.startswith("http:"):
+            hint = f"; write its address with https:, as https{self.url.removeprefix('http')}"
         elif status == 429:
             reason, what = "rate_limited", "limits the rate"
         elif status is None or status >= 500:
             reason, what = "server_error", f"failed{named}"
+            if status in (502, 503, 504) and (proxy := env_proxy(self.url)) is not None:
+                hint = f"; it was asked through the proxy {proxy.shown}, which may have said this"
         is_passing = reason in ("rate_limited", "server_error")
         # A quota that is used up does not come back within seconds.
         retry = is_passing and "insufficient_quota" not in error.said
         more: dict[str, Any] = {"status_code": status, "retry_after_s": error.retry_after_s}
         return BackendError(f"{self.who} {what}: {text}{hint}", reason=reason, retry=retry, **more)
+
+    def _way_in(self, error: StatusError, credential: Credential | None) -> str:
+        """Return what to do where access is refused, as the end of a message."""
+        access = self.access
+        name_and_password = (
+            "write a user name and password into its address: "
+            f"{self.url.replace('://', '://NAME:PASSWORD@')}"
+        )
+        a_key = f"set {access.variable}, or give {access.argument}=..."
+        if error.status == 407:
+            proxy = env_proxy(self.url)
+            shown = proxy.shown if proxy else "http://proxy:3128"
+            return (
+                "; this is the proxy: write a user name and password into its address in "
+                f"HTTP_PROXY or HTTPS_PROXY, as {shown.replace('://', '://NAME:PASSWORD@')}"
+            )
+        if error.status == 403:
+            if error.said.startswith("<"):
+                return (
+                    "; a server in front of it refuses, to judge by the HTML: it may want a key "
+                    f"({a_key}), or a user name and password ({name_and_password})"
+                )
+            # Where it says why, no hint is better.
+            return "" if error.said else f"; {self.shut_out}"
+        if credential is None and error.scheme == "basic":
+            return f"; {name_and_password}"
+        if credential is None:
+            return f"; {a_key}"
+        if credential.kind == "Bearer" and error.scheme == "basic":
+            return f"; it was shown a key and wants no key: {name_and_password}"
+        if credential.kind == "Basic" and error.scheme == "bearer":
+            return f"; it was shown a user name and password and wants a key: {a_key}"
+        if credential.kind == "Bearer":
+            return f"; the key that it was shown is not one that it knows: {a_key}"
+        return f"; it does not know this user name and password: {name_and_password}"
 
 
 def _as_json(body: Mapping[str, Any]) -> bytes:
@@ -516,32 +523,28 @@ def _as_json(body: Mapping[str, Any]) -> bytes:
 
 
 class Transport(httpx.AsyncBaseTransport):
-    """Connections to one server, for one event loop; also what the official client works through.
+    """The way to one server, for a few requests; also what the official client works through.
 
-    Answers are not compressed and do not redirect. They are read whole, within a limit, but for
-    those to requests with ``extensions={"streamed": True}``; see ``Server.lines``.
+    It shows what lets requests in. Answers are not compressed and do not redirect. They are read
+    whole, within a limit, but for those to requests with ``extensions={"streamed": True}``; see
+    ``HttpAnswer.lines``.
 
     Args:
-        url: the server.
+        connections: to the server.
         who: what it is called in messages.
-
-    Raises:
-        ConfigError: the environment's proxy, or its file of certificates, cannot be used.
+        credential: what it is shown, if anything.
+        mask: of that.
     """
 
-    def __init__(self, url: str, who: str) -> None:
-        self._who = who
-        proxy = env_proxy(url)  # httpx asks the environment only for transports of its own
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        # Certificates take long to load, and without redirects plain http stays plain http.
-        verify = any(address.startswith("https:") for address in (url, (proxy or "").lower()))
-        try:
-            self._inner = httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy)
-        except (ValueError, ImportError, OSError) as error:
-            raise ConfigError(
-                f"{url} cannot be reached with the environment's proxy or certificates: {error}; "
-                "see HTTP_PROXY, HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE"
-            ) from error
+    def __init__(
+        self,
+        connections: httpx.AsyncBaseTransport,
+        who: str,
+        credential: Credential | None,
+        mask: Mask,
+    ) -> None:
+        self.mask = mask
+        self._connections, self._who, self._credential = connections, who, credential
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Make a request.
@@ -549,8 +552,7 @@ class Transport(httpx.AsyncBaseTransport):
         Raises:
             BackendError: the answer redirects or is too large.
         """
-        request.headers["Accept-Encoding"] = "identity"
-        response = await self._inner.handle_async_request(request)
+        response = await self._connections.handle_async_request(self._signed(request))
         # Read as it is, whatever it says: decompressed, a small answer may have gigabytes.
         response.headers.pop("content-encoding", None)
         if request.extensions.get("streamed") and response.is_success:
@@ -563,19 +565,73 @@ class Transport(httpx.AsyncBaseTransport):
                     break
         status = response.status_code
         if response.has_redirect_location:
-            target = clip(printable(without_password(response.headers["location"])), 200)
+            target = without_password(response.headers["location"])
             text = (
-                f"{self._who} redirects to {target}, which is not followed: prompts go only to the "
-                "address given; if that is the right one, give it instead"
+                f"{self._who} redirects to {clip(_words(target, self.mask), 200)}, which is not "
+                "followed: prompts go only to the address given; if that is the right one, give it "
+                "instead"
             )
             raise BackendError(text, reason="client_error", status_code=status)
         if len(content) > MAX_REPLY_BYTES and not response.is_error:
             raise too_large(self._who, MAX_REPLY_BYTES)
-        return httpx.Response(status, headers=response.headers, content=bytes(content))
+        return httpx.Response(
+            status, headers=response.headers, content=self.mask.document(bytes(content))
+        )
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._inner.aclose()
+    def _signed(self, request: httpx.Request) -> httpx.Request:
+        """Return a request with what lets it in, which the one that others hold never has."""
+        headers = httpx.Headers(request.headers)
+        headers["Accept-Encoding"] = "identity"
+        headers.pop("Authorization", None)  # the official client's own, from OLLAMA_API_KEY
+        if self._credential is not None:
+            headers["Authorization"] = self._credential.header
+        return httpx.Request(
+            request.method,
+            request.url,
+            headers=headers,
+            stream=request.stream,
+            extensions=request.extensions,
+        )
+
+
+class HttpAnswer:
+    """What a server answers.
+
+    Args:
+        response: with its body, or a stream of it.
+        who: what the server is called in messages.
+        mask: of what it was shown.
+    """
+
+    def __init__(self, response: httpx.Response, who: str, mask: Mask) -> None:
+        self.mask = mask
+        self._response, self._who = response, who
+
+    @property
+    def content(self) -> bytes:
+        """The whole body, where it is not a stream."""
+        return self._response.content
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield the lines of a streamed answer, without their ends and without empty ones.
+
+        Not by ``splitlines``, as httpx does: JSON may have other ends of lines in it, as U+2028.
+
+        Raises:
+            BackendError: it is too large.
+        """
+        rest, total = b"", 0
+        async for chunk in self._response.stream:  # type: ignore[union-attr]
+            total += len(chunk)
+            *lines, rest = (rest + chunk).split(b"\n")
+            if max(map(len, [rest, *lines])) > MAX_REPLY_BYTES:
+                raise too_large(self._who, MAX_REPLY_BYTES)
+            if total > MAX_STREAM_BYTES:
+                raise too_large(self._who, MAX_STREAM_BYTES)
+            for line in filter(None, map(bytes.strip, lines)):
+                yield self.mask.line(line)
+        if rest := rest.strip():
+            yield self.mask.line(rest)
 
 
 def too_large(who: str, limit: int) -> BackendError:
@@ -584,15 +640,64 @@ def too_large(who: str, limit: int) -> BackendError:
     return BackendError(text, reason="server_error", status_code=200)
 
 
+# --- connections ----------------------------------------------------------------------------------
+
 _kept: WeakKeyDictionary[
-    asyncio.AbstractEventLoop, dict[str, tuple[Transport, AsyncIterator[Transport]]]
+    asyncio.AbstractEventLoop,
+    dict[str, tuple[httpx.AsyncHTTPTransport, AsyncIterator[httpx.AsyncHTTPTransport]]],
 ] = WeakKeyDictionary()
 
 
-async def _lifetime(url: str, who: str) -> AsyncIterator[Transport]:
+async def _lifetime(url: str) -> AsyncIterator[httpx.AsyncHTTPTransport]:
     """Keep connections open; ``asyncio.run`` closes async generators before it closes the loop."""
-    async with Transport(url, who) as transport:
-        yield transport
+    async with _connections_to(url) as connections:
+        yield connections
+
+
+def _connections_to(url: str) -> httpx.AsyncHTTPTransport:
+    """Return connections to a server.
+
+    Raises:
+        ConfigError: the environment's proxy, or its file of certificates, cannot be used.
+    """
+    proxy = env_proxy(url)  # httpx asks the environment only for transports of its own
+    proxy_url = None if proxy is None else proxy.url.get_secret_value()
+    # Certificates take long to load, and without redirects plain http stays plain http.
+    verify = any(one.lower().startswith("https:") for one in (url, proxy_url or ""))
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    try:
+        return httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy_url)
+    except (ValueError, ImportError, OSError) as error:
+        file = os.environ.get("SSL_CERT_FILE")
+        named = f" (SSL_CERT_FILE={file!r})" if verify and file else ""
+        raise ConfigError(
+            f"{url} cannot be reached with the environment's proxy or certificates{named}: "
+            f"{error}; see HTTP_PROXY, HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE"
+        ) from error
+
+
+_EXPIRED = 10
+_NOT_YET = 9
+_OTHER_NAMES = (62, 64)
+"""OpenSSL's numbers of what is wrong with a certificate: X509_V_ERR_CERT_HAS_EXPIRED and so on."""
+
+
+def _distrust(error: BaseException) -> str:
+    """Return what is wrong with a server's encryption, and what to do; empty if it is not that."""
+    for one in errors_behind(error):
+        if isinstance(one, ssl.SSLCertVerificationError):
+            said = one.verify_message.rstrip(".")
+            if one.verify_code in (_EXPIRED, _NOT_YET):
+                return f"{said}; renew the certificate, or see this machine's date"
+            if one.verify_code in _OTHER_NAMES:
+                return f"{said}; give the address with a name that the certificate has"
+            return (
+                f"{said}; if that is the right server, name a file with its certificate (or its "
+                "authority's), in PEM form, in the environment: SSL_CERT_FILE=/path/to/file.pem"
+            )
+        if isinstance(one, ssl.SSLError) and one.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+            return "what answers there speaks no TLS; write its address with http:, not https:"
+    return ""
 
 
 def run_aside(work: Coroutine[Any, Any, T]) -> T:

@@ -5,28 +5,27 @@ Its chat has no parameter ``truncate``, without which a server cuts an overlong 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ollama
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._access import Access, Address, Key, read_address, without_locals
 from llmsim_lab.llm._http import (
     LIST_TIMEOUT_S,
     Server,
     StatusError,
     Written,
     member,
-    read_address,
     read_json,
     read_object,
     run_aside,
-    without_locals,
 )
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
 
@@ -48,30 +47,43 @@ class OllamaBackend:
     Args:
         model: taken where a request names none (or ``auto``); without one, a model that is loaded,
             else the one pulled last, embedding models left out.
-        host: the server; by default ``$OLLAMA_HOST``, else ``127.0.0.1:11434``.
+        host: the server; by default ``$OLLAMA_HOST``, else ``127.0.0.1:11434``. It may have a user
+            name and password, ``http://NAME:PASSWORD@box``, which are not shown.
+        key: for a server that wants one, such as ollama.com: the key, or a function that returns
+            it, also an ``async`` one, called for each request; by default ``$OLLAMA_API_KEY``.
 
     Raises:
-        ConfigError: the host makes no sense.
+        ConfigError: the host makes no sense, or the key has characters that no key has.
     """
 
     streams = True
     max_top_logprobs = 20
 
     @without_locals
-    def __init__(self, model: str | None = None, *, host: str | None = None) -> None:
-        self.host = parse_host(host)
+    def __init__(
+        self, model: str | None = None, *, host: str | None = None, key: Key | None = None
+    ) -> None:
+        address = _address(host)
+        self.host = address.url
         self.server = Server(
             url=self.host,
             who=f"Ollama at {self.host}",
             kind="Ollama server",
             way_out="start it with: ollama serve, or set OLLAMA_HOST",
-            way_in="its setting OLLAMA_ORIGINS says which host names and origins it serves",
+            access=Access(key, variable="OLLAMA_API_KEY", argument="key", login=address.login),
+            shut_out="its setting OLLAMA_ORIGINS says which host names and origins it serves",
             pull="ollama pull",
         )
         self._model = None if model in _UNNAMED else model
         self._version = ""
         self._trained: dict[str, int | None] = {}
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Leave secrets out: the other process has ``$OLLAMA_API_KEY`` or ``$OLLAMA_HOST``."""
+        make = partial(type(self), self._model, host=self.host, key=self.server.access.kept)
+        return make, ()
+
+    @without_locals
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.
 
@@ -101,6 +113,7 @@ class OllamaBackend:
                 raise BackendError(text, reason="context_overflow", **more)
         return reply
 
+    @without_locals
     async def model_info(self) -> ModelInfo:
         """Return which model answers: its digest, if the server has it, and the server's version.
 
@@ -118,6 +131,7 @@ class OllamaBackend:
         digest = printable(mine[0].digest or "") or None
         return ModelInfo(name=name, backend="ollama", digest=digest, version=version)
 
+    @without_locals
     async def look(self, timeout_s: float | None = None) -> OllamaProbe:
         """Return what the server has; see the function ``look``."""
         version = await _version(self.server, timeout_s=timeout_s)
@@ -134,6 +148,7 @@ class OllamaBackend:
                     return OllamaProbe(self.host, version, tuple(names), name, f"{why} there")
         return OllamaProbe(self.host, version, tuple(names))
 
+    @without_locals
     async def pull(self, name: str) -> None:
         """Have the server fetch a model; it says nothing until that is done.
 
@@ -164,14 +179,21 @@ class OllamaBackend:
 def parse_host(host: str | None = None) -> str:
     """Return a server's URL; without a host that of ``$OLLAMA_HOST``, else the usual local one.
 
-    Understands ``gpu-box``, ``gpu-box:8080``, ``:8080``, ``https://box/path``, ``[::1]:8080``.
+    Understands ``gpu-box``, ``gpu-box:8080``, ``:8080``, ``https://box/path``, ``[::1]:8080``. A
+    user name and password are not in the URL.
 
     Raises:
         ConfigError: it is not a server's address.
     """
+    return _address(host).url
+
+
+def _address(host: str | None) -> Address:
     return read_address(
-        host or os.environ.get("OLLAMA_HOST") or "",
-        source="host" if host else "OLLAMA_HOST",
+        host,
+        argument="host",
+        variable="OLLAMA_HOST",
+        default="127.0.0.1",
         example="host:port or http://host:port, for example 127.0.0.1:11434 or [::1]:11434",
         usual_port=11434,
     )
@@ -186,10 +208,15 @@ async def _official(
     Raises:
         BackendError: the server reports an error, does not answer, or not in Ollama's form.
     """
-    async with server.translated({"model": model}):
-        transport = await server.transport()
+    async with server.opened({"model": model}) as transport:
+        client = ollama.AsyncClient(
+            server.url,
+            transport=transport,
+            timeout=timeout_s,
+            headers={"Authorization": "-"},  # or it would hold $OLLAMA_API_KEY itself
+        )
         try:
-            yield ollama.AsyncClient(server.url, transport=transport, timeout=timeout_s)
+            yield client
         except ollama.ResponseError as error:
             raise StatusError(error.status_code, error.error) from error
 
@@ -294,8 +321,8 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
         BackendError: it does not answer, is no Ollama server, or is too old to say that a prompt
             does not fit.
     """
-    async with server.asked("/api/version", timeout_s=timeout_s) as response:
-        version = clip(printable(member(read_json(response.content), "version", str)), 40)
+    async with server.asked("/api/version", timeout_s=timeout_s) as answer:
+        version = clip(printable(member(read_json(answer.content), "version", str)), 40)
         if (numbers := re.match(r"v?(\d{1,6})\.(\d{1,6})", version)) is None:
             raise ValueError(f"version is {version!r}")
     # A development build is "0.0.0", and has what is newest.
@@ -308,15 +335,16 @@ async def _version(server: Server, *, timeout_s: float | None = None) -> str:
 
 
 @without_locals
-def look(host: str | None = None, *, timeout_s: float = 5.0) -> OllamaProbe:
+def look(host: str | None = None, *, key: Key | None = None, timeout_s: float = 5.0) -> OllamaProbe:
     """Return what an Ollama server has.
 
     Args:
         host: the server; by default ``$OLLAMA_HOST``, else the usual local one.
+        key: for a server that wants one; by default ``$OLLAMA_API_KEY``.
         timeout_s: how long each of the few requests may take, seconds.
 
     Raises:
         ConfigError: the host's name makes no sense.
         BackendError: no server answers there, or not in Ollama's form; the message says which.
     """
-    return run_aside(OllamaBackend(host=host).look(timeout_s))
+    return run_aside(OllamaBackend(host=host, key=key).look(timeout_s))

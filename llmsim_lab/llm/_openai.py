@@ -3,28 +3,24 @@
 vLLM, llama.cpp's server, LM Studio and hosted services do, each a little differently. What a server
 turns down (structured outputs, the name of the token limit, switches for thinking) is found out
 with the first request that has it, logged, remembered, and left out of later ones.
-
-Should a server repeat the key that a request carries in an error, it is masked.
 """
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
 import json
 import logging
-import os
 import re
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from copy import deepcopy
 from functools import partial
 from typing import Any, ClassVar
 
-from pydantic import SecretStr
-
 from llmsim_lab._util.jsontext import schemas_in
 from llmsim_lab._util.text import listed, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError
+from llmsim_lab.llm._access import Access, Address, Key, read_address, without_locals
 from llmsim_lab.llm._extract import with_instruction
 from llmsim_lab.llm._http import (
     LIST_TIMEOUT_S,
@@ -32,16 +28,13 @@ from llmsim_lab.llm._http import (
     StatusError,
     Written,
     member,
-    read_address,
     read_json,
     read_object,
-    without_locals,
 )
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
 
 logger = logging.getLogger(__name__)
 
-Key = str | Callable[[], str | Awaitable[str]]
 Extend = Callable[[ChatRequest, dict[str, Any]], None]
 
 HOSTED = "https://api.openai.com/v1"
@@ -79,7 +72,8 @@ class OpenAIBackend:
     Args:
         model: taken where a request names none (or ``auto``); without one, the only one there.
         base_url: the server's address, with its ``/v1``; by default ``$OPENAI_BASE_URL``, else
-            OpenAI's own.
+            OpenAI's own. It may have a user name and password, ``http://NAME:PASSWORD@box/v1``,
+            which are not shown.
         api_key: the key, or a function that returns it, also an ``async`` one, called for each
             request; by default ``$OPENAI_API_KEY``. Local servers mostly need none.
         extend: is given each request and its body, and may change the body before it is sent.
@@ -101,22 +95,26 @@ class OpenAIBackend:
         api_key: Key | None = None,
         extend: Extend | None = None,
     ) -> None:
-        self.base_url = parse_base_url(base_url)
+        address = _address(base_url)
+        self.base_url = address.url
         self.server = Server(
             url=self.base_url,
             who=f"the server at {self.base_url}",
             kind="OpenAI-compatible server",
             way_out="start it, or set base_url or OPENAI_BASE_URL",
-            way_in="set OPENAI_API_KEY, or give api_key=...",
+            access=Access(
+                api_key,
+                variable="OPENAI_API_KEY",
+                argument="api_key",
+                login=address.login,
+            ),
+            shut_out="see what its key may use; OPENAI_API_KEY or api_key=... is the key",
             wider="start the server with a larger window",
-            key=self._secret,
         )
         self._extend = extend
         self._model = None if model in _UNNAMED else model
-        given = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "").strip()
-        self._key = _checked_key(given) if given and not callable(given) else given or None
         known = _NOT_OF_OPENAI if self.base_url.startswith(HOSTED) else frozenset[str]()
-        if self._key is None and known:
+        if known and not self.server.access:
             raise ConfigError(
                 f"{self.base_url} wants a key: set OPENAI_API_KEY or give api_key=...; for a "
                 "server of your own give base_url=..., or set OPENAI_BASE_URL"
@@ -125,11 +123,17 @@ class OpenAIBackend:
         """By model, what its server does not take."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Leave a key out that was given as a text: the other process has ``$OPENAI_API_KEY``."""
-        key = None if isinstance(self._key, SecretStr) else self._key
-        more: dict[str, Any] = {"base_url": self.base_url, "api_key": key, "extend": self._extend}
-        return partial(type(self), self._model, **more), ()
+        """Leave secrets out: the other process has ``$OPENAI_API_KEY`` or ``$OPENAI_BASE_URL``."""
+        make = partial(
+            type(self),
+            self._model,
+            base_url=self.base_url,
+            api_key=self.server.access.kept,
+            extend=self._extend,
+        )
+        return make, ()
 
+    @without_locals
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.
 
@@ -151,6 +155,9 @@ class OpenAIBackend:
                 # Each time one thing less is sent, so this comes to an end.
                 further = _turned_down(body, error.__cause__, without)
                 if not further:
+                    if way_out := _without_option(body, error.__cause__):
+                        told = dataclasses.replace(error, message=f"{error}; {way_out}")
+                        raise told from error.__cause__
                     raise
                 without |= further
         # Not before a request went through: a rejection may name fields only to quote the request.
@@ -162,6 +169,7 @@ class OpenAIBackend:
             log_event(logger, logging.WARNING, "server_lacks", **fields, detail=detail)
         return reply
 
+    @without_locals
     async def model_info(self) -> ModelInfo:
         """Return which model answers; such servers tell neither digest nor context length.
 
@@ -170,6 +178,7 @@ class OpenAIBackend:
         """
         return ModelInfo(name=await self._resolve(""), backend="openai")
 
+    @without_locals
     async def names(self) -> list[str]:
         """Return the names of the server's models; none if it does not list them.
 
@@ -177,8 +186,8 @@ class OpenAIBackend:
             BackendError: no server answers there, or it turns the key down.
         """
         try:
-            async with self.server.asked("/models", timeout_s=LIST_TIMEOUT_S) as response:
-                models = member(read_json(response.content), "data", list)
+            async with self.server.asked("/models", timeout_s=LIST_TIMEOUT_S) as answer:
+                models = member(read_json(answer.content), "data", list)
                 return [printable(name) for one in models if (name := member(one, "id", str))]
         except BackendError as error:
             if error.status_code in (404, 405, 501):
@@ -191,13 +200,6 @@ class OpenAIBackend:
             return asked.removeprefix("openai:")
         self._model = self._model or only_one(await self.names(), self.base_url)
         return self._model
-
-    async def _secret(self) -> SecretStr | None:
-        """Return the key of this moment."""
-        if not callable(self._key):
-            return self._key
-        key = self._key()
-        return _checked_key(await key if inspect.isawaitable(key) else key)
 
     def body_of(
         self, model: str, request: ChatRequest, without: Set[str] = frozenset()
@@ -250,6 +252,25 @@ def _turned_down(body: Mapping[str, Any], error: object, without: Set[str]) -> S
     return lacking
 
 
+def _without_option(body: Mapping[str, Any], error: object) -> str:
+    """Return what to do where a model does not take one of the sampling options; else nothing.
+
+    OpenAI's reasoning models draw at temperature 1 and without a seed.
+    """
+    if not isinstance(error, StatusError) or error.status not in _REJECTIONS:
+        return ""
+    if not re.search("unsupported|not support", error.said, re.IGNORECASE):
+        return ""
+    for name in ("temperature", "seed", "top_p", "presence_penalty", "frequency_penalty"):
+        if name in body and re.search(rf"\b{name}\b", error.said):
+            default = "set temperature=1, or " if name == "temperature" else ""
+            return (
+                f"{default}leave it out of each request: OpenAIBackend({body['model']!r}, "
+                f"extend=lambda request, body: body.pop({name!r}, None))"
+            )
+    return ""
+
+
 def _add(written: Written, line: bytes) -> None:
     """Put a line of a stream of events to a reply and its calls, which come in pieces."""
     name, _, data = line.partition(b":")
@@ -293,35 +314,26 @@ def _add(written: Written, line: bytes) -> None:
     written.add(text, member(delta, "reasoning_content", str) or member(delta, "reasoning", str))
 
 
-def _checked_key(value: object) -> SecretStr:
-    """Return a key that can stand in a header.
-
-    Raises:
-        ConfigError: it cannot; the message does not show it, nor do the errors of HTTP clients.
-    """
-    key = value.strip() if isinstance(value, str) else ""
-    if not re.fullmatch(r"[!-~]+", key):
-        raise ConfigError(
-            f"the API key ({type(value).__name__}, not shown) is empty, not a text, or has "
-            "characters that no key has, such as line breaks; see OPENAI_API_KEY, or api_key="
-        )
-    return SecretStr(key)
-
-
 def parse_base_url(base_url: str | None = None) -> str:
     """Return a server's URL; without one that of ``$OPENAI_BASE_URL``, else OpenAI's own.
 
-    ``gpu-box:8000`` is ``http://gpu-box:8000/v1``.
+    ``gpu-box:8000`` is ``http://gpu-box:8000/v1``. A user name and password are not in the URL.
 
     Raises:
-        ConfigError: it is not a server's address, or has a password in it.
+        ConfigError: it is not a server's address.
     """
-    url = read_address(
-        base_url or os.environ.get("OPENAI_BASE_URL") or HOSTED,
-        source="base_url" if base_url else "OPENAI_BASE_URL",
+    return _address(base_url).url
+
+
+def _address(base_url: str | None) -> Address:
+    return read_address(
+        base_url,
+        argument="base_url",
+        variable="OPENAI_BASE_URL",
+        default=HOSTED,
         example="http://host:port/v1, for example http://127.0.0.1:8000/v1 (the key is api_key)",
+        usual_path="/v1",
     )
-    return url if "/" in url.partition("://")[2] else f"{url}/v1"
 
 
 def only_one(names: Sequence[str], url: str) -> str:

@@ -118,6 +118,11 @@ def judged(
                 f"num_ctx={options.get('num_ctx')}); raise the limit that was reached, shorten the "
                 f"prompt, or ask for less ({detail})"
             )
+        elif reply.thinking and not reply.text.strip():
+            detail += (
+                "; LLMConfig(think=False) asks without thinking, and a model that thinks all the "
+                "same needs a larger max_tokens"
+            )
         fault = BackendError(detail, reason="invalid_response", retry=True, rejected=error.rejected)
         fault.__cause__ = error  # the second request shows the model its words
         return replace(attempt, reason=fault.reason, detail=str(fault), retry=True), fault

@@ -228,6 +228,8 @@ class FakeOllama:
             least that fits the request's ``format``.
         version: ``0.32.15`` or ``0.24.0``, the two that were recorded.
         delay_s: how long each chat answer takes, seconds.
+        wants: what the header ``Authorization`` of every request has to be, as a gateway in front
+            of a server asks for it: ``Bearer KEY``, or ``Basic`` and a base64; else a 401.
         port: where it listens; 0 for any that is free.
 
     Attributes:
@@ -244,6 +246,7 @@ class FakeOllama:
         reply: Replies = None,
         version: str = "0.32.15",
         delay_s: float = 0.0,
+        wants: str = "",
         port: int = 0,
     ) -> None:
         made = (FakeModel(name=one) if isinstance(one, str) else one for one in models)
@@ -251,6 +254,7 @@ class FakeOllama:
         self._loaded: dict[str, dict[str, Any]] = {}
         """By full name: until when, and with which context."""
         self._version, self._port, self._delay_s = version, port, delay_s
+        self._wants = wants
         self._old = tuple(map(int, version.split(".")[:2])) < (0, 30)
         self._replies = iter(reply) if isinstance(reply, list) else repeat(reply)
         self._faults: deque[Fault] = deque()
@@ -332,6 +336,8 @@ class FakeOllama:
     async def _serve(self, request: Request, writer: asyncio.StreamWriter) -> bool:
         """Answer a request; return False if the answer was cut off."""
         self.request_lines.append(request.line)
+        if self._wants and request.headers.get("authorization") != self._wants:
+            return await _send(writer, _refused(self._wants.partition(" ")[0]))
         if request.line != "POST /api/chat":
             return await _send(writer, self._look_up(request.line, request.body))
         self.requests.append(request)
@@ -437,6 +443,15 @@ class FakeOllama:
 
 def _failure(fault: Fault) -> Response:
     return replace(play(_DIED, {"error": fault.text}), status=fault.status_code)
+
+
+def _refused(scheme: str) -> Response:
+    """Answer as nginx does to a request without the right key or password; not recorded."""
+    return Response(
+        status=401,
+        headers={"WWW-Authenticate": f'{scheme} realm="models"', "Content-Type": "text/html"},
+        chunks=(b"<html>401 Authorization Required</html>",),
+    )
 
 
 async def _send(writer: asyncio.StreamWriter, response: Response) -> bool:

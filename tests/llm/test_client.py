@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 from dataclasses import replace
 from functools import partial
@@ -258,14 +259,27 @@ async def test_no_more_requests_are_in_flight_than_allowed() -> None:
         ({"max_tokens": 4096}, "leaves no room for a prompt"),
         ({"options": {"seed": 3}}, "options must not name seed"),
         ({"timeout_s": 0}, "greater than 0"),
+        *(
+            ({"keep_alive": value}, f"keep_alive={value!r} is not a time: give seconds")
+            for value in ("ten minutes", "", "-1", "10", "1d", "5 m", True, 1e10, [1])
+        ),
+        *(
+            ({"think": value}, f"think={value!r} must be True, False or how long")
+            for value in ("banana", "", "true", 1, None, ["low"])
+        ),
         ({"tempreature": 1}, "Extra inputs are not permitted"),
     ],
 )
 def test_wrong_settings_are_rejected_with_the_reason(
     settings: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         LLMConfig(**settings)
+
+
+@pytest.mark.parametrize("value", [None, 0, -1, 1.5, "0", "10m", "-1m", "1h30m", ".5h", "100ms"])
+def test_a_time_that_a_model_stays_loaded_is_sent_as_it_is(value: Any) -> None:
+    assert LLMConfig(keep_alive=value).keep_alive == value
 
 
 async def test_a_backend_of_ones_own_needs_only_chat_and_learns_what_is_wanted() -> None:

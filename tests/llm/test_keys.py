@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import html
+import json
+import logging
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import httpx
 import pytest
+from client_kit import Served
+from worlds import PublicGoods
 
-from llmsim_lab.errors import ConfigError, LLMFailureException
-from llmsim_lab.llm import LLMClient, LLMConfig, OpenAIBackend, connect
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
+from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, OpenAIBackend, connect
 from llmsim_lab.models import PolicyDecision
 
 KEY = "sk-secret-0123456789"
 HEAD = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\n"
-EVENT = b'data: {"choices": [{"index": 0, "delta": {"content": "Hm"}}]}\n\n'
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -49,17 +56,31 @@ def everything(error: BaseException) -> str:
 
 @asynccontextmanager
 async def serving(answer: bytes) -> Any:
-    """Serve one answer, then close the connection; without one, keep it waiting."""
+    """Serve an answer to each request, then close the connection; without one, keep it waiting.
+
+    In the answer ``AUTH`` stands for what the request showed, ``HALF`` for its first eight bytes,
+    ``REST`` for the others, and ``FORMS`` for how else servers write it.
+    """
 
     answering = set[asyncio.Task[None] | None]()
 
     async def answer_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answering.add(asyncio.current_task())
         with suppress(ConnectionError, asyncio.IncompleteReadError):
-            await reader.readuntil(b"\r\n\r\n")
+            head = await reader.readuntil(b"\r\n\r\n")
             if not answer:
                 await reader.read()
-            writer.write(answer)
+            shown = head.partition(b"uthorization: ")[2].partition(b"\r\n")[0].partition(b" ")[2]
+            login = base64.b64decode(shown) if b"Basic" in head else shown
+            forms = [quote(login, safe=""), quote_plus(login), base64.b64encode(login).decode()]
+            forms += [html.escape(login.decode()), json.dumps(login.decode())[1:-1].upper()]
+            written = answer.replace(b"AUTH", shown).replace(b"HALF", shown[:8])
+            written = written.replace(b"REST", shown[8:]).replace(
+                b"FORMS", " ".join(forms).encode()
+            )
+            if b"/api/version" in head:
+                written = HEAD % b"200 OK" + b'Content-Length: 20\r\n\r\n{"version":"0.32.1"}\n'
+            writer.write(written)
             await writer.drain()
         writer.close()
         with suppress(ConnectionError):
@@ -67,35 +88,90 @@ async def serving(answer: bytes) -> Any:
 
     server = await asyncio.start_server(answer_one, "127.0.0.1", 0)
     try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
         await asyncio.gather(*filter(None, answering))
 
 
-ANSWERS = [
+OK = HEAD % b"200 OK"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+WHOLE = OK + b"Connection: close\r\n\r\n"
+LONG = b"x" * 480
+ANSWERS: list[tuple[bytes, str]] = [
+    (b"", "timeout"),
     (b"nonsense\r\n\r\n", "connection_error"),
-    (HEAD % b"200 OK" + b"Content-Length: 900\r\n\r\n" + EVENT, "connection_error"),
-    (HEAD % b"200 OK" + b"Content-Length: 4\r\n\r\nnull", "server_error"),
-    (HEAD % b"307 Away" + b"Location: http://127.0.0.1:9/\r\n\r\n", "client_error"),
-    (HEAD % b"401 No" + b"Content-Length: 20\r\n\r\n" + KEY.encode(), "client_error"),
-    (HEAD % b"200 OK" + b"Content-Length: 23\r\n\r\n" + b'data: {"error": "full"}', "server_error"),
-    (HEAD % b"500 Oops" + b"X-Key: " + KEY.encode() + b"\r\n\r\n", "server_error"),
+    (b"BAD AUTH\r\n\r\n", "connection_error"),
+    (OK + b"Bad AUTH\r\n\r\n", "connection_error"),
+    (b"HTTP/1.1 200 AUTH FORMS\r\nX-Key: AUTH\r\n\r\n[AUTH]", "server_error"),
+    (CHUNKED + b"AUTH\r\n\r\n", "connection_error"),
+    (CHUNKED + b"2\r\n{}\r\n0\r\nAUTH\r\n\r\n", "connection_error"),
+    (OK + b'Content-Length: 900\r\n\r\n{"AUTH', "connection_error"),
+    (WHOLE + b"null", "server_error"),
+    (WHOLE + b'data: {"error": "AUTH"}\n{"error": "AUTH FORMS"}', "server_error"),
+    (WHOLE + b'data: {"choices": "' + LONG[:40] + b'AUTH"}', "server_error"),
+    (HEAD % b"307 Away" + b"Location: http://127.0.0.1:9/AUTH\r\n\r\n", "client_error"),
+    (HEAD % b"302 X" + b"Location: /" + LONG[:160] + b"FORMS\r\n\r\n", "client_error"),
+    (HEAD % b"401 No" + b"\r\n" + LONG + b"AUTH FORMS", "client_error"),
+    (HEAD % b"422 No" + b'\r\n{"error": {"message": "No AUTH", "param": "AUTH"}}', "client_error"),
+    (HEAD % b"500 AUTH" + b"X-Key: AUTH\r\n\r\nAUTH\x00FORMS", "server_error"),
 ]
+SECRETS = [KEY, 'se/cret&"9', "ann:se", base64.b64encode(b'ann:se/cret&"9').decode()]
 
 
-@pytest.mark.parametrize(("answer", "reason"), [(b"", "timeout"), *ANSWERS])
-async def test_the_key_is_not_in_what_a_failed_call_leaves(answer: bytes, reason: str) -> None:
-    async with serving(answer) as url:
-        backend = OpenAIBackend("m", base_url=url, api_key=KEY)
+def secret_in(text: str) -> bool:
+    """Return True if a text has a part of one of the secrets, in one of the usual forms."""
+    parts = [KEY[:12], "se/cret", "se%2Fcret", "se%2fcret", "SE/CRET", SECRETS[-1][:12]]
+    return any(part in text for part in parts)
+
+
+BACKENDS: dict[str, Callable[[str], Any]] = {
+    "openai": lambda at: OpenAIBackend("m", base_url=f"http://{at}/v1", api_key=KEY),
+    "ollama": lambda at: OllamaBackend("m", host=at, key=KEY),
+    "password": lambda at: OllamaBackend("m", host=f"ann:se%2Fcret&%229@{at}"),
+}
+
+
+@pytest.mark.parametrize("kind", BACKENDS)
+@pytest.mark.parametrize(("answer", "reason"), ANSWERS)
+async def test_a_secret_is_not_in_what_a_failed_call_leaves(
+    answer: bytes, reason: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with serving(answer) as at:
+        backend = BACKENDS[kind](at)
         config = LLMConfig(model="m", timeout_s=30 if answer else 0.3, retry_wait_s=0)
         client = LLMClient(config, backend=backend)
         with pytest.raises(LLMFailureException) as caught:
             await client.call_with_retry(prompt="And?", response_model=PolicyDecision)
-        await client.aclose()
     assert caught.value.reason == reason
-    assert KEY not in everything(caught.value)
-    assert KEY.encode() not in pickle.dumps(caught.value)
+    assert not secret_in(everything(caught.value))
+    assert not secret_in(pickle.dumps(caught.value).decode("latin-1"))
+    assert not secret_in(caplog.text + repr(client) + repr(vars(backend)))
+
+
+def test_a_reply_that_repeats_the_key_has_it_neither_in_the_run_nor_on_the_tape(
+    tmp_path: Path,
+) -> None:
+    pieces = [
+        {"reasoning_content": "AUTH"},
+        {"content": '{"reasoning": "AUTH HALF'},
+        {"content": 'REST", "amount": 1, "confidence": 1}'},
+    ]
+    events = [{"choices": [{"delta": piece}]} for piece in pieces]
+    lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+    stream = "".join([*lines, "data: [DONE]\n\n"]).encode()
+
+    async def played() -> PublicGoods:
+        async with serving(WHOLE + stream) as at:
+            client = LLMClient(LLMConfig(model="m"), BACKENDS["openai"](at))
+            world = PublicGoods(llm_client=client, tape=tmp_path / "x.tape")
+            await world.arun(1, progress=False)
+            return world
+
+    world = asyncio.run(played())
+    assert world.calls[0].reply.text.startswith('{"reasoning": "*** ***"')
+    assert not secret_in((tmp_path / "x.tape").read_text())
 
 
 @pytest.mark.parametrize("value", [f"{KEY}\nX-Other: yes", f"{KEY} …"])
@@ -115,7 +191,9 @@ async def test_what_a_function_returns_in_place_of_a_key_is_not_in_the_error(val
         ("openai:m", {"base_url": f"https://me:{KEY}@127.0.0.1:9/v1"}),
         ("openai:m", {"base_url": "http://127.0.0.1:9/v1", "api_key": KEY}),
         ("openai:m", {"base_url": "http://127.0.0.1:9/v1", "api_key": f"{KEY} …"}),
-        ("openai:m", {"key": KEY}),
+        ("openai:m", {"kee": KEY}),
+        ("ollama", {"host": "http://127.0.0.1:9", "key": KEY}),
+        ("ollama", {"host": "127.0.0.1:9", "key": f"{KEY} …"}),
         (f"https://me:{KEY}@127.0.0.1:9/v1", {}),
         ("ollama", {"host": f"http://127.0.0.1:9?api_key={KEY}"}),
         ("ollama", {"host": f"http://me:{KEY}@127.0.0.1:9"}),
@@ -131,13 +209,16 @@ def test_connect_has_no_key_or_password_in_its_errors(model: str, settings: dict
 
 
 async def test_a_pickled_backend_takes_the_key_of_where_it_arrives(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, says: Served
 ) -> None:
     backend = OpenAIBackend("m", base_url="http://127.0.0.1:9/v1", api_key=KEY)
     pickled = pickle.dumps(backend)
     assert KEY.encode() not in pickled
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-other-process")
     there = pickle.loads(pickled)
-    assert (there._model, there.base_url) == ("m", "http://127.0.0.1:9/v1")
-    secret = await there._secret()
-    assert secret.get_secret_value() == "sk-of-the-other-process"
+    says(b"", 401)
+    with pytest.raises(BackendError):
+        await there.names()
+    [request] = says.requests
+    assert str(request.url) == "http://127.0.0.1:9/v1/models"
+    assert request.headers["authorization"] == "Bearer sk-of-the-other-process"

@@ -11,13 +11,13 @@ from typing import Any
 
 import ollama
 import pytest
-from client_kit import GOOD, decided, say
+from client_kit import GOOD, decided, failure_of, say
 from fake_ollama._fake_ollama import FakeModel, FakeOllama, Fault, pieces_of
 
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm import LLMClient, LLMConfig, connect
 from llmsim_lab.llm._ollama import OllamaBackend, look, parse_host
-from llmsim_lab.types import ChatRequest, Message, ToolCall
+from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
 TEXT = "The capital of France is Paris."
 EMBEDDER = FakeModel(name="embed", capabilities=("embedding",))
@@ -217,6 +217,18 @@ async def test_a_stopped_model_learns_it_and_is_asked_with_another_seed() -> Non
 # Which server and which model
 
 
+async def test_a_reply_that_is_only_thinking_says_so() -> None:
+    with FakeOllama(
+        [FakeModel(name="llama3.2", capabilities=("completion", "thinking"))],
+        reply=ChatReply(text="", thinking="Let me see ..."),
+    ) as server:
+        failed = await failure_of(client_of(server, think=True))
+    assert "the reply is empty: it has only thinking, and no answer after it; LLM" in str(failed)
+    assert "LLMConfig(think=False) asks without thinking" in str(failed)
+    shown = server.requests[1].body["messages"][-1]["content"]
+    assert "it has only thinking, and no answer after it." in shown
+
+
 async def test_what_identifies_the_model_is_reported() -> None:
     model = FakeModel(name="Llama3.2")
     with FakeOllama([model]) as server:
@@ -274,6 +286,11 @@ async def test_a_server_that_would_cut_prompts_without_a_word_is_too_old(
         (' "10.0.0.7" ', "http://10.0.0.7:11434"),
         ("0.0.0.0", "http://127.0.0.1:11434"),
         ("[::]:9", "http://[::1]:9"),
+        ("::1", "http://[::1]:11434"),
+        ("::", "http://[::1]:11434"),
+        ("http://::1/ollama", "http://[::1]/ollama"),
+        ("fe80::1%eth0", "http://[fe80::1%25eth0]:11434"),
+        ("ann:pw@box", "http://box:11434"),
         (None, "http://127.0.0.1:11434"),
     ],
 )
@@ -283,7 +300,7 @@ def test_an_address_is_read_as_ollama_does(given: str | None, url: str) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    ["http://:bad", "box:99999", "ftp://box", "http://[::1", "a box", "::1", "box?x", "x/\x1b[2J"],
+    ["http://:bad", "box:99999", "ftp://box", "http://[::1", "a box", "box?x", "x/\x1b[2J"],
 )
 def test_an_address_that_makes_no_sense_is_rejected(given: str) -> None:
     with pytest.raises(ConfigError, match=r"host=.* is not .*for example 127.* or \[::1\]:11434"):

@@ -12,6 +12,7 @@ import pytest
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import _http, connect
+from llmsim_lab.llm._access import Mask
 from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.types import ChatRequest, Message
 
@@ -87,8 +88,8 @@ async def test_a_streams_lines_are_handed_on_as_they_come() -> None:
                 seen.append(b"sent " + chunk)
                 yield chunk
 
-    lines = OllamaBackend(host=HOST).server.lines(httpx.Response(200, stream=Body()))
-    async for line in lines:
+    answer = _http.HttpAnswer(httpx.Response(200, stream=Body()), "it", Mask(None))
+    async for line in answer.lines():
         seen += [line]
     assert seen[:4] == [b"sent on", b"sent e\ntwo\nth", b"one", b"two"]
     assert seen[4:] == [b"sent ree", b"three"]

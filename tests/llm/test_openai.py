@@ -351,8 +351,20 @@ async def test_what_a_server_does_not_take_is_left_out_from_then_on(
 @pytest.mark.parametrize(
     ("answer", "reason", "told"),
     [
-        (refused(401, "no"), "client_error", "rejects the request for 'm': no; set OPENAI_API_KEY"),
+        (
+            refused(401, "no"),
+            "client_error",
+            "the key that it was shown is not one that it knows: set",
+        ),
         (refused(404, "Not Found"), "client_error", "is the address of an OpenAI-compatible"),
+        (refused(400, "'seed' is not supported", param="seed"), "client_error", "body.pop('seed',"),
+        (
+            refused(400, "Unsupported value: 'temperature'", param="temperature"),
+            *(
+                "client_error",
+                "; set temperature=1, or leave it out of each request: OpenAIBackend",
+            ),
+        ),
         (document({"detail": "no body"}, 422), "client_error", "no body"),
         (document({"message": "bare"}, 400), "client_error", ": bare"),
         (Answer(b"x" * 300_000, 502), "server_error", "failed for 'm': xxx"),
@@ -405,7 +417,7 @@ async def test_the_key_goes_to_the_server_and_nowhere_else(
         await backend.chat(REQUEST)
     [request] = server.says.requests
     assert request.headers["authorization"] == f"Bearer {KEY}"
-    assert KEY not in repr(backend) + repr(vars(backend)) + repr(await backend._secret())
+    assert KEY not in repr(backend) + repr(vars(backend))
     assert KEY not in caplog.text
 
 

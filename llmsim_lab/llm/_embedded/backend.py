@@ -27,6 +27,7 @@ from pathlib import Path
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.text import log_event, printable
 from llmsim_lab.errors import BackendError, ModelFileError
+from llmsim_lab.llm._access import without_locals
 from llmsim_lab.llm._embedded import weights
 from llmsim_lab.llm._embedded.wire import extend
 from llmsim_lab.llm._limits import Limits
@@ -272,6 +273,7 @@ class ChildProcess:
         ModelFileError: the runtime or the model cannot be loaded, or not in time.
     """
 
+    @without_locals
     def __init__(self, model: Path, num_ctx: int) -> None:
         self.num_ctx = num_ctx
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object

@@ -1,0 +1,480 @@
+"""Addresses of servers, and the keys and passwords that let us in, which are shown nowhere.
+
+A secret leaves this package in the header of a request and in no other way. Servers and libraries
+repeat it in errors, in redirects, in broken answers; ``Mask`` finds it there, in any of the forms
+in which they write it.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import inspect
+import ipaddress
+import json
+import logging
+import os
+import re
+import traceback
+import urllib.request
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Literal, ParamSpec, TypeVar
+from urllib.parse import quote, quote_plus, unquote, urlsplit
+from weakref import WeakSet
+
+import httpx
+from pydantic import SecretStr
+
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._retry import errors_behind
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Key = str | Callable[[], str | Awaitable[str]]
+"""A key, or a function that returns it."""
+
+_SHORTEST_KEY = 8
+"""Characters; what is shorter is no key, but what local servers are given in place of one."""
+_SHORTEST_MASKED = 4
+"""Characters of a password, or another form of a secret; shorter ones are parts of many words."""
+_LOCAL = {None: "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+"""What a server that listens everywhere is reached by on its own machine."""
+_HOST = re.compile(r"[\w.-]+|[0-9a-f:.]+(%[\w.-]+)?", re.IGNORECASE)
+
+
+# --- addresses ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is.
+
+    Attributes:
+        url: without a user name or password.
+        login: both, as in ``name:password``, where the address has them.
+    """
+
+    url: str
+    login: SecretStr | None = None
+
+
+def without_password(url: str) -> str:
+    """Return an address for messages: one that may have a password or a key in it is masked."""
+    scheme = re.match(r"(?:https?://)?", url, re.IGNORECASE)
+    return f"{scheme[0] if scheme else ''}***" if re.search("[@?#]", url) else url
+
+
+def read_address(
+    given: str | None,
+    *,
+    argument: str,
+    variable: str,
+    default: str,
+    example: str,
+    usual_port: int | None = None,
+    usual_path: str = "",
+) -> Address:
+    """Return a server's address, from what a user writes; without a scheme it is http.
+
+    An address to listen on, such as ``0.0.0.0`` or ``:8080``, becomes that of this machine. A given
+    address without a password takes that of the environment's, where both are the same server: so a
+    pickled backend, which leaves its password out, has one in another process.
+
+    Args:
+        given: the address; None takes the environment's.
+        argument: its name, for messages.
+        variable: the environment's variable that has one.
+        default: where neither is there.
+        example: how one is written.
+        usual_port: where the address names neither a scheme nor a port.
+        usual_path: where it has no path.
+
+    Raises:
+        ConfigError: it is not a server's address, or has a query in it.
+    """
+    usual = os.environ.get(variable, "")
+    source, text = (argument, given) if given else (variable, usual or default)
+    try:
+        address = _address(text, usual_port, usual_path)
+    except (ValueError, httpx.InvalidURL):
+        encoded = ""
+        if re.search("[@?#]", text):
+            encoded = (
+                "; in a user name or password write @, /, ? and # as %40, %2F, %3F and %23, and "
+                "leave out a query, which is not sent"
+            )
+        raise ConfigError(
+            f"{source}={without_password(text)!r} is not a server's address; write it as "
+            f"{example}{encoded}"
+        ) from None
+    if given and usual and address.login is None:
+        with suppress(ValueError, httpx.InvalidURL):
+            other = _address(usual, usual_port, usual_path)
+            if other.url == address.url:
+                return other
+    return address
+
+
+def _address(text: str, usual_port: int | None, usual_path: str) -> Address:
+    """Return what ``read_address`` does.
+
+    Raises:
+        ValueError: it is not a server's address.
+        InvalidURL: likewise.
+    """
+    text = text.strip().strip("\"'")
+    scheme, has_scheme, rest = text.rpartition("://")
+    login, has_login, place = rest.rpartition("@")
+    if not text.isprintable() or bool(has_scheme) != bool(scheme):
+        raise ValueError("it is not an address")
+    url = _url(scheme.lower(), place, usual_port)
+    if "/" not in url.partition("://")[2]:
+        url += usual_path
+    if not has_login:
+        return Address(url)
+    if re.search(r"[\s/?#]", login):
+        raise ValueError("it has characters that end the host")
+    name, _, password = login.partition(":")
+    return Address(url, SecretStr(f"{unquote(name)}:{unquote(password)}"))
+
+
+def _url(scheme: str, place: str, usual_port: int | None) -> str:
+    """Return a server's URL.
+
+    Args:
+        scheme: in lower case; empty where none was written.
+        place: what follows it, without a user name or password.
+        usual_port: where there is neither a scheme nor a port.
+
+    Raises:
+        ValueError: it is not a server's address.
+        InvalidURL: likewise.
+    """
+    if scheme not in ("", "http", "https"):
+        raise ValueError(f"{scheme} is another protocol")
+    host, slash, path = place.partition("/")
+    with suppress(ValueError):
+        # Ollama takes OLLAMA_HOST=::1 as well; beside a port it needs brackets.
+        host = f"[{ipaddress.IPv6Address(host)}]"
+    split = urlsplit(f"{scheme or 'http'}://{host}{slash}{path}")
+    port = split.port or (None if scheme else usual_port)
+    if split.query or split.fragment or re.search(r"[\s?#]", place):
+        raise ValueError("it has a query")
+    if split.hostname is None and (slash or scheme) and not host.startswith(":"):
+        raise ValueError("it names no host")  # as in http:///box
+    if split.hostname in ("http", "https") and not scheme:
+        raise ValueError("its scheme lacks ://")  # as in http:/box
+    name = str(_LOCAL.get(split.hostname, split.hostname))
+    if not _HOST.fullmatch(name):
+        raise ValueError("its host has characters that no host has")
+    if ":" in name:
+        name = f"[{name.replace('%25', '%').replace('%', '%25')}]"
+    written_port = f":{port}" if port else ""
+    url = f"{split.scheme}://{name}{written_port}{split.path.rstrip('/')}"
+    httpx.URL(url)
+    return url
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy that the environment names.
+
+    Attributes:
+        url: with its user name and password, if it has them.
+        shown: for messages.
+    """
+
+    url: SecretStr
+    shown: str
+
+    @property
+    def login(self) -> SecretStr | None:
+        """Its user name and password."""
+        split = urlsplit(self.url.get_secret_value())
+        if split.username is None:
+            return None
+        return SecretStr(f"{unquote(split.username)}:{unquote(split.password or '')}")
+
+
+def env_proxy(url: str) -> Proxy | None:
+    """Return the proxy that the environment names for a URL; this machine is reached without."""
+    at = httpx.URL(url)
+    is_local = at.host in ("localhost", "::1") or at.host.startswith("127.")
+    if is_local or urllib.request.proxy_bypass(at.host):
+        return None
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(at.scheme) or proxies.get("all")
+    if not proxy:
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    scheme, _, rest = proxy.partition("://")
+    return Proxy(SecretStr(proxy), f"{scheme}://{rest.rpartition('@')[2]}")
+
+
+# --- keys and passwords ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What one request shows a server to be let in.
+
+    Attributes:
+        kind: by HTTP's name.
+        secret: the key; or the user name and password, with a colon between them.
+    """
+
+    kind: Literal["Bearer", "Basic"]
+    secret: SecretStr
+
+    @property
+    def header(self) -> str:
+        """The value of the header ``Authorization``."""
+        secret = self.secret.get_secret_value()
+        if self.kind == "Basic":
+            secret = base64.b64encode(secret.encode()).decode()
+        return f"{self.kind} {secret}"
+
+
+class Access:
+    """What lets requests in to a server: a key, or a user name and password.
+
+    Args:
+        key: the key, or a function that returns it, also an ``async`` one, called for each request;
+            None takes the environment's, and an empty text none.
+        variable: the environment's variable that has a key.
+        argument: what the key is called by those who give it.
+        login: user name and password of the server's address, which go before a key of the
+            environment.
+
+    Attributes:
+        kept: what a pickle keeps of it: a function. A key that is a text stays in this process, and
+            the other one takes its environment's.
+
+    Raises:
+        ConfigError: the key has characters that no key has; or there are a key and a password.
+    """
+
+    def __init__(
+        self, key: Key | None, *, variable: str, argument: str, login: SecretStr | None = None
+    ) -> None:
+        self.variable, self.argument = variable, argument
+        self._login = login
+        if key and login is not None:
+            raise ConfigError(
+                f"{argument}= is given, and the address has a user name and password; a server is "
+                "shown one of them: leave the other out"
+            )
+        if key is None and login is None:
+            key = os.environ.get(variable, "").strip()
+        self.kept = key if callable(key) else None
+        self._key = self._checked(key) if key and not callable(key) else None
+
+    def __bool__(self) -> bool:
+        """Whether requests show anything."""
+        return not (self.kept is None and self._key is None and self._login is None)
+
+    async def credential(self) -> Credential | None:
+        """Return what a request of this moment shows.
+
+        Raises:
+            ConfigError: a function returned what no key is.
+        """
+        if self._login is not None:
+            return Credential("Basic", self._login)
+        secret = self._key
+        if self.kept is not None:
+            key = self.kept()
+            secret = self._checked(await key if inspect.isawaitable(key) else key)
+        return None if secret is None else Credential("Bearer", secret)
+
+    def _checked(self, value: object) -> SecretStr:
+        """Return a key that can stand in a header.
+
+        Raises:
+            ConfigError: it cannot; the message does not show it, nor do the errors of HTTP clients.
+        """
+        key = value.strip() if isinstance(value, str) else ""
+        if not re.fullmatch(r"[!-~]+", key):
+            raise ConfigError(
+                f"the API key ({type(value).__name__}, not shown) is empty, not a text, or has "
+                "characters that no key has, such as line breaks; see "
+                f"{self.variable}, or {self.argument}="
+            )
+        return SecretStr(key)
+
+
+# --- masks ----------------------------------------------------------------------------------------
+
+
+class Mask:
+    """Puts ``***`` in place of secrets in texts from outside.
+
+    Args:
+        credential: what a request shows, if anything.
+        proxy: user name and password of a proxy, if it has them.
+    """
+
+    def __init__(self, credential: Credential | None, proxy: SecretStr | None = None) -> None:
+        forms = set[str]()
+        if credential is not None and credential.kind == "Bearer":
+            key = credential.secret.get_secret_value()
+            if len(key) >= _SHORTEST_KEY:
+                forms |= _forms(key)
+        logins = [] if proxy is None else [proxy]
+        if credential is not None and credential.kind == "Basic":
+            logins.append(credential.secret)
+        for login in logins:
+            forms |= _forms_of_login(login.get_secret_value())
+        # The longest first, since one may begin with another.
+        ordered = sorted(forms, key=len, reverse=True)
+        ordered = [form for form in ordered if len(form) >= _SHORTEST_MASKED]
+        self._forms = [form.lower() for form in ordered]
+        self._pattern = re.compile("|".join(map(re.escape, ordered)), re.IGNORECASE)
+        if ordered:
+            _masks.add(self)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to mask."""
+        return bool(self._forms)
+
+    def _is_in(self, text: str) -> bool:
+        lower = text.lower()  # looking for each form takes a tenth of the time of the pattern
+        return any(form in lower for form in self._forms)
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets."""
+        return self._pattern.sub("***", text) if self and self._is_in(text) else text
+
+    def value(self, value: Any) -> Any:
+        """Return a value of JSON whose texts, as deep as they are, have no secrets."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(name): self.value(item) for name, item in value.items()}
+        return [self.value(item) for item in value] if isinstance(value, list) else value
+
+    def line(self, line: bytes) -> bytes:
+        """Return bytes without secrets."""
+        if not self or not self._is_in(line.decode("latin-1")):
+            return line
+        return self.text(line.decode(errors="replace")).encode()
+
+    def document(self, content: bytes) -> bytes:
+        """Return a document of JSON, or another text, without secrets."""
+        if not self:
+            return content
+        with suppress(ValueError, RecursionError):
+            value = json.loads(content)
+            masked = self.value(value)
+            if masked != value:  # also of a secret that is written with escapes
+                return json.dumps(masked).encode()
+        return self.line(content)
+
+    def errors(self, error: BaseException) -> None:
+        """Take secrets out of an error and those behind it."""
+        for one in errors_behind(error):
+            if isinstance(one, httpx.RequestError):
+                one.request = None  # type: ignore[assignment]  # it is not for those who debug
+            if not self:
+                continue
+            one.args = tuple(self.value(argument) for argument in one.args)
+            if isinstance(one, OSError) and isinstance(one.strerror, str):
+                one.strerror = self.text(one.strerror)
+            for name, value in list(vars(one).items()):
+                if isinstance(value, str):
+                    setattr(one, name, self.text(value))
+
+
+def _forms(secret: str) -> set[str]:
+    """Return how a secret may be written by a server or a library that repeats it."""
+    raw = secret.encode()
+    encoded = {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
+    forms = {
+        secret,
+        *(one.rstrip("=") for one in encoded),
+        quote(secret, safe=""),
+        quote(secret),
+        quote_plus(secret),
+        html.escape(secret),
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+    }
+    # Errors and logs quote what they cannot read, h11's as bytes.
+    quoted = [repr(form)[1:-1] for form in forms] + [repr(form.encode())[2:-1] for form in forms]
+    return forms.union(quoted)
+
+
+def _forms_of_login(login: str) -> set[str]:
+    """Return how a user name and password may be written: together, and the password alone."""
+    name, _, password = login.partition(":")
+    forms = _forms(login)
+    forms.add(f"{quote(name, safe='')}:{quote(password, safe='')}")
+    secret = password or name  # some services take a key as the name
+    if len(secret) >= _SHORTEST_MASKED:
+        forms |= _forms(secret)
+    return forms
+
+
+_masks: WeakSet[Mask] = WeakSet()
+
+
+def mask_http_logs() -> None:
+    """Take secrets out of what the HTTP library logs: at DEBUG, all headers of an answer."""
+    for part in ("connection", "http11", "http2", "proxy", "socks"):
+        # Not of ``httpcore`` above them: a logger's filters see only what it logs itself.
+        logger = logging.getLogger(f"httpcore.{part}")
+        if _mask_record not in logger.filters:
+            logger.addFilter(_mask_record)
+
+
+def _mask_record(record: logging.LogRecord) -> bool:
+    text = record.getMessage()
+    for mask in list(_masks):
+        text = mask.text(text)
+    record.msg = text
+    record.args = ()
+    return True
+
+
+# --- local variables ------------------------------------------------------------------------------
+
+
+def clear_locals(error: BaseException) -> None:
+    """Clear the local variables of the frames that an error, and those behind it, came through.
+
+    An address or a key is in those of ours and of the HTTP client's, and tools for debugging show
+    them. Frames that still run keep theirs.
+    """
+    for one in errors_behind(error):
+        traceback.clear_frames(one.__traceback__)
+
+
+def without_locals(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a function's errors come without its arguments and local variables, which are secret."""
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def wait(*args: P.args, **kwargs: P.kwargs) -> Any:
+            try:
+                return await function(*args, **kwargs)
+            except BaseException as error:
+                del args, kwargs
+                clear_locals(error)
+                raise
+
+        return wait  # type: ignore[return-value]  # a coroutine function as well
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            del args, kwargs
+            clear_locals(error)
+            raise
+
+    return call

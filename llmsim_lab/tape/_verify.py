@@ -59,7 +59,8 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
     - that lines of different runs changed places, as long as calls and what is named stay in order;
     - that a text was moved, as long as it is above the first line that names it, or that a text is
       missing that no line names;
-    - what was changed with all sums computed again: publish the file's ``digest`` beside it.
+    - what was changed so that the sums, which are CRC-32, stay right, or with all sums computed
+      again: publish the file's ``digest`` beside it.
 
     It does not play anything, nor read where a prompt's values came from: replaying a run is the
     proof that its turns follow from its calls. At most a thousand findings are returned.

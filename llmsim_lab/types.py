@@ -23,7 +23,6 @@ from pydantic import (
     model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import PydanticCustomError
 
 from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
 from llmsim_lab._util.html import fields_html
@@ -443,7 +442,7 @@ class Decision(Immutable):
     errors. Two decisions are equal if the model said the same, whatever the call cost.
     """
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     @property
     def call(self) -> CallRecord | None:
@@ -464,16 +463,12 @@ class Decision(Immutable):
         return hash((type(self), *[value for _, value in self]))
 
 
-WIRE: dict[str, Any] = {"wire": True}
-"""The context in which pydantic reads what a model said, where no field may be left out."""
-
-
 class Reply(Decision):
     """The base of what a world's players are asked for: derive from it and annotate fields.
 
     A model is asked for ``reasoning`` first, then for the fields of the class in their order, then
-    for ``confidence``, and must give them all, as people must; rules may leave out what has a
-    default.
+    for ``confidence``. It must give them all, and all fields of the objects inside, as people must;
+    rules may leave out what has a default.
 
     Attributes:
         reasoning: why, in the player's own words.
@@ -498,17 +493,6 @@ class Reply(Decision):
                     f"{cls.__name__}.{name}: every Reply has something else of that name; call the "
                     f"field something else, such as {name}_"
                 )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_left_out(cls, values: Any, info: ValidationInfo) -> Any:
-        if info.context is WIRE and isinstance(values, dict):
-            gone = [name for name in cls.model_fields if name not in values]
-            if "confidence" in values and values["confidence"] is None:
-                gone.append("confidence")
-            if gone:
-                raise PydanticCustomError("lacking", "it lacks {gone}", {"gone": ", ".join(gone)})
-        return values
 
 
 def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict[str, Any]:

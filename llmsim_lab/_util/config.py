@@ -63,6 +63,9 @@ Words = Annotated[str, AfterValidator(_not_blank)]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+_MOST_DIGITS = 1_000
+"""Of a whole number in a file, whatever its base."""
+
 
 @dataclass(frozen=True, slots=True)
 class YamlFile:
@@ -165,6 +168,7 @@ def _read(text: str) -> tuple[Any, Node | None]:
         if "*" in text and any(isinstance(event, AliasEvent) for event in yaml.parse(text)):
             raise ValueError("aliases, such as *name, are not read; write out what they stand for")
         tree: Node | None = yaml.compose(text)
+        _check_numbers(tree)
         return (yaml.constructor.construct_document(tree) if tree else None), tree
     except (YAMLError, RecursionError, LookupError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
@@ -172,6 +176,26 @@ def _read(text: str) -> tuple[Any, Node | None]:
         # Not str(), which for a key that is there twice adds how to switch the check off.
         what = getattr(error, "problem", None) or str(error)
         raise ValueError(where + clip(what, 300)) from error
+
+
+def _check_numbers(tree: Node | None) -> None:
+    """Raise ValueError for a whole number that Python takes long to read or cannot write."""
+    from ruamel.yaml import MappingNode, SequenceNode
+
+    nodes = [] if tree is None else [tree]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, MappingNode):
+            for key, value in node.value:
+                nodes += (key, value)
+        elif isinstance(node, SequenceNode):
+            nodes += node.value
+        elif node.tag == "tag:yaml.org,2002:int" and len(node.value) > _MOST_DIGITS:
+            line = node.start_mark.line + 1
+            raise ValueError(
+                f"line {line}: the number {clip(node.value, 20)} has {len(node.value):,} digits; "
+                f"give one of at most {_MOST_DIGITS}, or put a text in quotes"
+            )
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import cmath
 import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from llmsim_lab._util.text import faults
@@ -119,6 +122,28 @@ def write(adapter: TypeAdapter[Any], value: object) -> bytes:
     except ValueError:  # half a character, which pydantic cannot write
         ready = adapter.dump_python(value, mode="json", exclude_defaults=True, exclude_none=True)
         return dumps(ready).encode()
+
+
+def all_finite(value: Any) -> bool:
+    """Return True if no number in a value, as deep as it is, is infinite or NaN."""
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Decimal):
+            if not item.is_finite():
+                return False
+        elif isinstance(item, float | complex):
+            if not cmath.isfinite(item):
+                return False
+        elif isinstance(item, Mapping):
+            todo += item.values()
+        elif isinstance(item, list | tuple | set | frozenset):
+            todo += item
+        elif isinstance(item, BaseModel):
+            todo += item.__dict__.values()
+        elif is_dataclass(item):
+            todo += [getattr(item, field.name) for field in fields(item)]
+    return True
 
 
 def plain(value: Any) -> Any:

@@ -89,7 +89,7 @@ class LLMAgentEngine:
         self.tool_executor = tool_executor
         self.constitution = constitution
         self.decision_log = decision_log
-        self._confirmed: set[tuple[str, str, str]] = set()
+        self._confirmed: set[tuple[str | None, str | None, str]] = set()
 
     async def process_message(self, context: DecisionContext) -> AgentDecision:
         """Decide about a message.
@@ -157,8 +157,8 @@ class _Message:
         engine, config, context = self.engine, self.config, self.context
         pending, answer = context.pending_confirmation, yes_or_no(context.message)
         if pending is not None and (
-            pending.user_id not in ("", context.user_id)
-            or pending.conversation_id not in ("", context.conversation_id)
+            pending.user_id not in (None, context.user_id)
+            or pending.conversation_id not in (None, context.conversation_id)
         ):
             log_event(logger, logging.WARNING, "confirmation_ignored", user=context.user_id)
             pending = None

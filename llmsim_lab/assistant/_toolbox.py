@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 
 from llmsim_lab._util.jsontext import read
 from llmsim_lab._util.text import clip, listed, log_event, whole
+from llmsim_lab.assistant._schemas import SchemaCheck
 from llmsim_lab.assistant._types import FunctionCall, ToolDeclaration, ToolExecutor, ToolResult
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm._scope import scope
@@ -48,10 +49,12 @@ _READS = re.compile(
     r"|replace|save|send|set|update|write)\b)"
 )
 _UNCHECKED = {
-    *("$schema", "pattern", "patternProperties", "additionalProperties", "unevaluatedProperties")
+    *("$schema", "pattern", "patternProperties", "additionalProperties"),
+    *("unevaluatedItems", "unevaluatedProperties"),
 }
 """What the tool itself checks: regular expressions, such as ``^(a+)+$``, can take for ever, and a
-part of a schema that names a version would be checked in full."""
+part of a schema that names a version would be checked in full. What is unevaluated is found by
+checking all else once more at each level."""
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _INSIDE = 20
 """How deep a result may stand in a line of a tape, all of which has to be read."""
@@ -91,7 +94,7 @@ class Toolbox:
         if unknown := sorted((confirm or {}).keys() - {tool.name for tool in tools}):
             log_event(logger, logging.WARNING, "confirm_unknown", names=", ".join(unknown))
         self._confirm = dict.fromkeys(self._destructive, True) | dict(confirm or {})
-        self._validators: dict[str, Any] = {}
+        self._checks: dict[str, SchemaCheck] = {}
         self.declarations = tuple(filter(None, map(self._admitted, tools)))
 
     @classmethod
@@ -123,20 +126,13 @@ class Toolbox:
 
     def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
         """Return the tool as it is offered to the model, or None if it cannot be."""
-        from jsonschema import Draft202012Validator  # takes long to import
-        from jsonschema.validators import validator_for
-        from referencing import Registry
-
         try:
-            validator: Any = validator_for(tool.parameters, default=Draft202012Validator)
-            validator.check_schema(tool.parameters)
+            slim = without(tool.parameters)
+            self._checks[tool.name] = SchemaCheck(tool.parameters, without(slim, _UNCHECKED))
         except Exception as error:  # noqa: BLE001 - an odd "$schema" or deep nesting may raise any
             detail = clip(str(error), 200)
             log_event(logger, logging.WARNING, "tool_schema_invalid", tool=tool.name, detail=detail)
             return None
-        slim = without(tool.parameters)
-        # With an empty registry a schema's $ref cannot make this process fetch anything.
-        self._validators[tool.name] = validator(without(slim, _UNCHECKED), registry=Registry())
         return replace(tool, parameters=slim)
 
     def needs_yes(self, name: str) -> bool:
@@ -152,8 +148,8 @@ class Toolbox:
 
         The user's identity is taken out of the arguments, however deep the model wrote it.
         """
-        if call.name not in self._validators:
-            available = listed(list(self._validators), 40) or "none"
+        if call.name not in self._checks:
+            available = listed(list(self._checks), 40) or "none"
             complaint = f"there is no tool {clip(call.name, 60)!r}; available: {available}"
             return failed_result(complaint, "TOOL_NOT_FOUND")
         try:
@@ -161,7 +157,7 @@ class Toolbox:
             parameters: dict[str, Any] = _cleaned(arguments)
             if parameters != arguments:  # 1.0 == 1
                 log_event(logger, logging.WARNING, "identity_ignored", tool=call.name)
-            errors = self._validators[call.name].iter_errors(parameters)
+            errors = self._checks[call.name].faults(parameters)
             told = [_fault_text(error) for error in islice(errors, 3)]
         # A valid schema may still refer to what is missing, or to itself: each ends in another
         # error of the library.

@@ -96,7 +96,8 @@ class PendingAction(Value):
         parameters: its arguments, without the user's identity.
         description: what it will do, in words for the user, such as ``delete task 3``.
         call_id: tells it from an equal call asked for at another time; an engine runs it once.
-        user_id: who was asked, and alone can say yes; empty for one that no engine made.
+        user_id: who was asked, and alone can say yes; None, for one that no engine made, is whoever
+            answers in the context that has it.
         conversation_id: where, likewise.
     """
 
@@ -104,8 +105,8 @@ class PendingAction(Value):
     parameters: dict[str, Any] = Field(default_factory=dict)
     description: str = ""
     call_id: str = Field(min_length=1, default_factory=lambda: uuid.uuid4().hex)
-    user_id: str = ""
-    conversation_id: str = ""
+    user_id: Annotated[str, Field(min_length=1)] | None = None
+    conversation_id: Annotated[str, Field(min_length=1)] | None = None
 
 
 class DecisionContext(Value):

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab.cli._output import errors, open_folder, say
-from llmsim_lab.cli._playing import world_from
+from llmsim_lab.cli._playing import ImportFiles, world_from
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run._registry import find_class
 from llmsim_lab.study import Study
@@ -61,20 +61,28 @@ def study(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The report; else beside the folder.")
     ] = None,
+    import_: ImportFiles = None,
 ) -> None:
     """Play what is left of the study that a file describes, say how far it is, or write its report.
 
-    A world in a Python file that it names is run as code. What is complete is not played again;
-    Ctrl-C keeps what is done, and run continues.
+    A world in a Python file that it names is run as code by run; status and report want it named by
+    --import. What is complete is not played again; Ctrl-C keeps what is done, and run continues.
     """
     source = YamlFile.read(file, example="world: economic")
     described = source.parse(StudyFile)
-    world = _world(file, described, source)
     arguments = _arguments(file, described, source)
     folder = arguments["tape"] = tape or arguments["tape"]
     if action != "run" and not folder.exists():
         what = f"there is no folder {folder}, so nothing of this study was played"
         raise ConfigError(f"{what}; llmsim-lab study {file} run, or --tape where it is")
+    code = _code_of(file, described)
+    imported = {path.resolve() for path in import_ or ()}
+    if code is not None and action != "run" and code.resolve() not in imported:
+        raise ConfigError(
+            f"{file} names a world of {code}, and {action} runs no code that you do not name: "
+            f"llmsim-lab study {file} {action} --import {code}"
+        )
+    world = _world(file, described, source)
     try:
         made = Study(world, **arguments)
         if action == "run" and any(map(made.lacks_model, made._arms.values())):
@@ -110,6 +118,14 @@ def _arguments(path: Path, described: StudyFile, source: YamlFile) -> dict[str, 
         what = f"stands at the top of the file, {name}: ..., not under fixed"
         raise ConfigError(source.fault(("fixed", name), what))
     return {**described.fixed, **given}
+
+
+def _code_of(path: Path, described: StudyFile) -> Path | None:
+    """Return the Python file that a study's file names its world by; None for a shipped one."""
+    if ".py" not in described.world:
+        return None
+    file, end, _ = described.world.rpartition(".py")
+    return path.parent / f"{file}{end}"
 
 
 def _world(path: Path, described: StudyFile, source: YamlFile) -> Any:

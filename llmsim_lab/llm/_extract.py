@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.text import brief, each_fault, fault_text
+from llmsim_lab._util.text import brief, fault_text, few, listed
 from llmsim_lab.errors import BackendError
-from llmsim_lab.types import WIRE, Message
+from llmsim_lab.llm._strict import reply_validator
+from llmsim_lab.types import Message
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -71,8 +72,9 @@ def parse_reply(
     """
     decision: ModelT | None = None
     complaint = ""
+    validator = reply_validator(response_model)
     try:
-        decision = response_model.model_validate_json(text, context=WIRE)
+        decision = validator.validate_json(text)
     except ValidationError as error:
         answer = without_thinking(text)
         why = error.errors()[0]["msg"] if "{" in answer else "there is no JSON object in it"
@@ -83,7 +85,7 @@ def parse_reply(
                 complaint += ": it has only thinking, and no answer after it"
         for value in _json_values(answer):
             try:
-                decision = response_model.model_validate(value, context=WIRE)
+                decision = validator.validate_python(value)
             except ValidationError as wrong:
                 complaint = _describe(wrong, allowed_words(choices or {}, limits or {}))
     if decision is None:
@@ -144,13 +146,20 @@ def _json_values(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _describe(error: ValidationError, allowed: Mapping[str, str]) -> str:
-    def say(fault: Any) -> str:
-        words = allowed.get(".".join(map(str, fault["loc"])))
-        if words and fault["type"] in _BROKEN_LIMITS:
-            fault["msg"] = f"must be {words}"
-        return fault_text(fault)
-
-    return "; ".join(each_fault(error, say, most=_MAX_FAULTS))
+    """Return what is wrong with a reply's fields: those that it lacks, then the others."""
+    lacking: list[str] = []
+    wrong: list[str] = []
+    for fault in error.errors(include_url=False):
+        place = ".".join(map(str, fault["loc"]))
+        if fault["type"] == "missing":
+            lacking.append(place)
+        elif fault["type"] in _BROKEN_LIMITS and place in allowed:
+            wrong.append(fault_text({**fault, "msg": f"must be {allowed[place]}"}))
+        else:
+            wrong.append(fault_text(fault))
+    if lacking:
+        wrong.insert(0, f"it lacks {listed(lacking, _MOST_LISTED)}")
+    return "; ".join(few(wrong, _MAX_FAULTS))
 
 
 def alternatives(pairs: Sequence[tuple[Any, Any]], *, who: str) -> tuple[tuple[str, float], ...]:

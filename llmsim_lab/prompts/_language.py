@@ -30,6 +30,7 @@ from jinja2.visitor import NodeVisitor
 from pydantic import BaseModel
 
 from llmsim_lab._spans import Filled, Part, Role, laid_out
+from llmsim_lab._util.jsontext import SCALARS
 from llmsim_lab._util.text import DIGITS, brief, rounded
 from llmsim_lab.errors import PromptError
 
@@ -62,6 +63,11 @@ class _Filling:
         self.places.append((slots, self._role, self.length, self.length + len(text), "", None))
         return text
 
+    def charge_for(self, value: object) -> None:
+        """Charge for a value that is about to be walked."""
+        most = (MAX_STEPS - self.steps) * _CHARGED
+        self.charge(_size(value, most=most + _CHARGED) // _CHARGED)
+
     def charge(self, steps: int) -> None:
         self.steps += steps
         if self.steps > MAX_STEPS:
@@ -89,6 +95,9 @@ def written(value: object, *, listed: bool = False) -> str:
         text = float.__repr__(value)
         return text if len(text) <= DIGITS + 1 else repr(rounded(value))
     if not isinstance(value, _SEVERAL):
+        # A model of the user's may hold the same list a million times.
+        if type(value) not in SCALARS and _size(value, most=MAX_OUTPUT) > MAX_OUTPUT:
+            raise PromptError(_TOO_LONG)
         return str(value)
     if isinstance(value, Mapping):
         parts = [f"{written(key)}: {written(item, listed=True)}" for key, item in value.items()]
@@ -196,22 +205,42 @@ def _charged(apply: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(value, _Missing) and apply is not do_default:
             return value
         # Else a filter over a long text, in a loop, would take long in few steps.
-        charge = context.parent[_FILLING].charge
-        charge(_size(value) // _CHARGED)
+        filling = context.parent[_FILLING]
+        filling.charge_for(value)
         result = apply(value, *arguments)
-        charge(_size(result) // _CHARGED)
+        filling.charge_for(result)
         return result
 
     return run
 
 
-def _size(value: Any) -> int:
-    """Return how many characters or items a value has, as deep as it goes."""
-    size = len(value) if isinstance(value, str | Sequence | Set | Mapping) else 0
-    # Not the values of a range, which may be many.
-    if isinstance(value, list | tuple | Mapping):
-        items = value.values() if isinstance(value, Mapping) else value
-        size += sum(_size(item) for item in items if type(item) not in (int, float, bool))
+def _size(value: Any, *, most: int) -> int:
+    """Return how many characters or items a value has, as deep as it goes.
+
+    A set's count as several each, since it is sorted by their texts. Beyond ``most`` nothing is
+    counted any more: lists that hold each other several times have more items than memory.
+    """
+    size = 0
+    uncounted = [value]
+    while uncounted and size <= most:
+        item = uncounted.pop()
+        if type(item) in SCALARS:  # most are, and the other questions take long
+            size += len(item) if type(item) is str else 0
+        elif isinstance(item, Set):
+            size += len(item) * _CHARGED
+            uncounted += item
+        elif isinstance(item, Mapping):
+            size += len(item)
+            uncounted += item.values()
+        elif isinstance(item, str | Sequence):
+            size += len(item)
+            # Not the values of a range, which may be many.
+            if isinstance(item, list | tuple):
+                uncounted += item
+        else:
+            parts = [getattr(item, name, None) for name in _fields(item)]
+            size += len(parts)
+            uncounted += parts
     return size
 
 
@@ -220,7 +249,7 @@ def _operand(context: Context, value: Any) -> Any:
     """Return a side of a comparison, for a charge."""
     if isinstance(value, _Missing):
         bool(value)  # an error, which ``in`` would not be
-    context.parent[_FILLING].charge(_size(value) // _CHARGED)
+    context.parent[_FILLING].charge_for(value)
     return value
 
 
@@ -232,6 +261,8 @@ def _note(context: Context, value: Any, slots: str) -> Any:
 @pass_context
 def _each(context: Context, values: Any, steps: int) -> Iterator[Any]:
     """Yield a loop's values, each for a charge."""
+    if isinstance(values, Set):
+        context.parent[_FILLING].charge_for(values)
     for value in _ordered(values):
         context.parent[_FILLING].charge(steps)
         yield value

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from llmsim_lab._util.jsontext import SCALARS, encode, plain
+from llmsim_lab._util.jsontext import SCALARS, all_finite, encode, plain
 from llmsim_lab._util.text import clip, closest, faults, log_event, whole_text
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
@@ -38,6 +38,7 @@ from llmsim_lab.llm._client import until_cancelled
 from llmsim_lab.llm._extract import allowed_words
 from llmsim_lab.llm._scope import caller, scope
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.run._config import players_seed
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
@@ -106,7 +107,7 @@ class Question:
     Attributes:
         player: the one that is asked; with ``by=`` the one that the question is about.
         reply: the class of the answer.
-        state: the state before the turn.
+        state: the state before the turn, as players read it.
         run: the world's parameters, as ``question.run.factor``.
         turn: the number of the turn that is being played.
         tag: which of several questions of the turn, where the world says.
@@ -147,6 +148,8 @@ class Question:
     def rng(self) -> Random:
         """Random numbers of this player's own, the same in a replay.
 
+        They follow from the run's seed and replicate: another sample has others.
+
         Raises:
             ConfigError: another task asks the player as well, so that they have no order.
         """
@@ -163,7 +166,8 @@ class Question:
         name = f"{self.player}, {kind}" if kind else self.player
         if self._number > 1:
             name = f"{name}, question {self._number}"
-        return Random(f"{self._ask._run.config.seed}/{self._ask.turn}/{what} of {name}")
+        seed = players_seed(self._ask._run.config)
+        return Random(f"{seed}/{self._ask.turn}/{what} of {name}")
 
     @property
     def prompt(self) -> str:
@@ -420,7 +424,10 @@ class Ask:
 
     @property
     def rng(self) -> Random:
-        """Random numbers of this turn, which follow from the run's seed; for one task only."""
+        """Random numbers of this turn, which follow from the run's seed; for one task only.
+
+        They are the world's shocks: the same in every replicate, sample and wording.
+        """
         return self.rng_for("")
 
     def rng_for(self, name: str) -> Random:
@@ -701,6 +708,12 @@ def _as_reply(answer: Any, whose: str, question: Question) -> Any:
             answer = reply.model_validate(answer)
         except ValidationError as error:
             raise ConfigError(f"{whose} answered {faults(error)}; {form}") from error
+    for name, value in answer:
+        if type(value) not in SCALARS and not all_finite(value):
+            raise ConfigError(
+                f"{whose} answered {name}={value!r:.200}, which holds a number that is not finite; "
+                "JSON, and so a tape, has none: answer another number, or None for no number"
+            )
     if complaint := question._allowed.complaint(answer):
         what = f"{whose} answered {reply.__name__}, {complaint}"
         raise ConfigError(f"{what}; question.limits has what is allowed")

@@ -86,8 +86,9 @@ class WorldConfig(Settings):
     Attributes:
         name: for charts and records.
         seed: of everything random, each model call's sampling included.
-        replicate: which sample of the model's answers this is: another one has the same shocks and
-            other sampling seeds. None leaves sampling to the server. A seed of ``llm`` overrides.
+        replicate: which sample of the players' answers this is: another one has the same shocks,
+            and models, chance players, rules and functions draw anew. None leaves a model's
+            sampling to the server; the others draw as in replicate 0. A seed of ``llm`` overrides.
         turns: how many ``run()`` plays.
         llm: the model and how to talk to it.
         interventions: what is done from outside, and when.
@@ -117,6 +118,17 @@ class WorldConfig(Settings):
     def needs_model(self) -> bool:
         """True if a run makes any model call."""
         return "model" in self.players.values() or "*" not in self.players
+
+
+def players_seed(config: WorldConfig) -> int | str:
+    """Return what the random numbers of a run's players follow from: its seed and its replicate.
+
+    What the world draws by itself, its shocks, follows from the seed alone. Replicate 0 has the
+    seed alone too, as recordings from before replicates drew anew.
+    """
+    if not config.replicate:
+        return config.seed
+    return f"{config.seed}, replicate {config.replicate}"
 
 
 # --- a world's parameters ------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
     here, twin = copy.copy(run), copy.copy(run)  # which note prompts and seats
     here._seats, twin._seats = type(run._seats)(), type(run._seats)()
     twin._prompts, twin._sources, twin.players = {**run._prompts}, {}, {"*": put}
-    ask = Ask(twin, run.state, run.turn_number + 1)
+    ask = Ask(twin, run._as_read(run.state), run.turn_number + 1)
 
     async def begin() -> None:
         # A turn that cannot be played says so when it is played; nothing is fetched from outside.

@@ -321,6 +321,10 @@ class Run(Generic[StateT]):
             way_out = f"give each field of {its} a default, or define def start(self) -> {its}"
             raise ConfigError(f"{what}; {way_out}") from error
 
+    def _as_read(self, state: StateT) -> StateT:
+        """Return a state as players and prompts read it; a world may hide some of it."""
+        return state
+
     def doubts(self) -> Sequence[Mapping[str, str]]:
         """Return what a WARNING says before the first turn is played, by field; by default none."""
         return ()
@@ -945,7 +949,7 @@ async def _next_turn(run: Run) -> Turn:
     began, replicate = time.perf_counter(), run.config.replicate
     sampling = None if replicate is None else (run.seed, replicate)
     log = CallLog(run.name, number, run._purse, sampling=sampling)
-    ask = Ask(run, before.state, number)
+    ask = Ask(run, run._as_read(before.state), number)
     # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
     # this turn's log and recorder in the context variable that ``scoped`` sets.
     session.memory = kept = {**session.memory}  # for the next try, should this one fail

@@ -28,7 +28,7 @@ from llmsim_lab.agents._agents import (
 )
 from llmsim_lab.agents._briefing import NationProfile, briefing, known_quarters, role_of, view_of
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, initial_state
-from llmsim_lab.economy._data import next_quarter, start_quarter
+from llmsim_lab.economy._data import Quarter, next_quarter, start_quarter
 from llmsim_lab.economy._macro import (
     NO_SHOCKS,
     EngineConfig,
@@ -84,7 +84,8 @@ class Economy(State):
         shock: what hits the next quarter, on top of the random shocks: ``shock.supply`` is added to
             its inflation, ``shock.demand`` to its output gap.
         gap_error: by how much the output gap that players read is above ``output_gap``, the true
-            one, percent of potential; 0 without ``gap_noise``.
+            one, percent of potential; 0 without ``gap_noise``. In ``question.state`` it is 0, and
+            ``output_gap`` is the one that is read.
     """
 
     interest_rate: float = 4.0
@@ -253,9 +254,9 @@ class Simulation(Run[Economy]):
     }
 
     start_at: Annotated[str, AfterValidator(start_quarter)] | None = None
-    nations: Annotated[tuple[Nation, ...], Field(min_length=1), AfterValidator(_different)] = (
-        Nation(name="United States"),
-    )
+    nations: Annotated[
+        tuple[Nation, ...], Field(min_length=1, max_length=5_000), AfterValidator(_different)
+    ] = (Nation(name="United States"),)
     committee: Annotated[Committee, BeforeValidator(_by_rule)] = Committee()
     moves_bp: Annotated[tuple[int, ...], AfterValidator(checked_moves)] | None = MOVES_BP
     briefing: Literal["economist", "thin"] | None = None
@@ -311,11 +312,11 @@ class Simulation(Run[Economy]):
 
     async def turn(self, state: Economy, ask: Ask) -> Economy:
         """Play a quarter: proposals, verdicts, the rate, and what it does to the economy."""
-        quarters = [*(turn.state for turn in self.turns[:-1]), state]
+        quarters = self._quarters(state)
         decisions = await self._decided(ask, self._members, quarters)
         actions = {name: made.action for name, made in decisions.items() if made is not _NOTHING}
         accepted = {name: decisions[name] for name in await self._accepted(ask, actions)}
-        rate, became = await self._new_rate(ask, state.global_state, accepted)
+        rate, became = await self._new_rate(ask, self._as_read(state).actual, accepted)
         scale, turned = self.economy.shock_scale, self.economy.mirrored
         shocks = shocks_at(ask.turn, seed=self.seed, scale=scale, mirrored=turned) + state.shock
         if self.economy.fiscal_backstop:
@@ -334,6 +335,25 @@ class Simulation(Run[Economy]):
         new = sqrt(1 - GAP_NOISE_PERSISTENCE**2) * self.gap_noise * self._drawn(ask.turn)
         error = GAP_NOISE_PERSISTENCE * state.gap_error + new
         return state.with_economy(after, period=period, shock=NO_SHOCKS, gap_error=error)
+
+    def _quarters(self, state: Economy) -> list[Economy]:
+        """Return the run's quarters up to one."""
+        return [*(turn.state for turn in self.turns[:-1]), state]
+
+    def _as_read(self, state: Economy) -> Economy:
+        """Return a quarter with what prompts show of it: its gap as read, and no coming shock."""
+        read = state.replace(shock=NO_SHOCKS) if state.shock != NO_SHOCKS else state
+        if not state.gap_error:
+            return read
+        *_, before, now = self._known(self._quarters(state))
+        lags = replace(state.actual.lags, output_gap=(now.output_gap, before.output_gap))
+        return read.replace(output_gap=now.output_gap, lags=lags, gap_error=0.0)
+
+    def _known(self, states: Sequence[Economy]) -> list[Quarter]:
+        """Return all quarters that are known at the last of these, as prompts show them."""
+        turned = self.economy.mirrored
+        us_from = self.start_at and (self.start_at if turned else states[0].period)
+        return known_quarters(states, us_from=us_from, mirrored=turned)
 
     async def _decided(
         self, ask: Ask, members: Sequence[str], quarters: Sequence[Economy], called: str = ""
@@ -438,17 +458,16 @@ class Simulation(Run[Economy]):
         self, states: Sequence[Economy], turn: int, called: str = ""
     ) -> Callable[[str], RenderedPrompt]:
         """Return what writes to members of the run so far: what their prompts have slots for."""
-        moves, turned, at = self.moves_bp, self.economy.mirrored, turn - 1
+        moves, at = self.moves_bp, turn - 1
         members, rule, masked = len(self.nations), self.committee.rule, self.masked and not called
-        us_from = self.start_at and (self.start_at if turned else states[0].period)
         writers: dict[str | None, Callable[[str, Nation], RenderedPrompt]] = {}
 
         def writer(prompt: Prompt) -> Callable[[str, Nation], RenderedPrompt]:
             economy = states[-1].global_state
             if "history" not in prompt.slots:
                 return thin_prompts(prompt, economy, moves_bp=moves, turn=at)
-            known = known_quarters(states, us_from=us_from, mirrored=turned)
-            shown = {"moves": moves_in_words(moves or ()), **briefing(known, masked=masked)}
+            quarters = briefing(self._known(states), masked=masked)
+            shown = {"moves": moves_in_words(moves or ()), **quarters}
             render = prompt.sharing(shown)
             return lambda name, nation: render(
                 {"role": role_of(name, masked=masked, members=members, rule=rule)}

@@ -70,6 +70,7 @@ def _shipped(name: str) -> list[dict[str, Any]]:
     return rows
 
 
+_MOST_USERS = 100_000
 _Weight = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
@@ -112,8 +113,8 @@ def _users(users: Any, info: ValidationInfo) -> Any:
     """
     if not isinstance(users, int):
         return users
-    if users < 0:
-        raise ValueError(f"a population of {users} is not possible; give 1 or more")
+    if not 0 <= users <= _MOST_USERS:
+        raise ValueError(f"a population of {users} is not possible; give 1 to {_MOST_USERS:,}")
     shipped = _shipped("profiles")
     # A stream of its own, apart from the run's other draws, which have the same seed.
     rng = random.Random(f"population/{(info.data or {}).get('seed', 0)}")
@@ -152,7 +153,7 @@ def _table(chart: Any, info: ValidationInfo) -> Any:
 Population = Annotated[
     tuple[ProfileConfig, ...],
     BeforeValidator(_users),
-    Field(min_length=1),
+    Field(min_length=1, max_length=_MOST_USERS),
     AfterValidator(_names_differ),
 ]
 SeedPosts = Annotated[tuple[PostConfig, ...], BeforeValidator(_first_posts)]

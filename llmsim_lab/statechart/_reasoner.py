@@ -81,7 +81,7 @@ class MoveQuestion:
         place = "/".join(map(str, (seed, *self.place)))
         return random.Random(place).sample(options, len(options))
 
-    def by_rule(self, seed: int) -> AgentState:
+    def by_rule(self, seed: int | str) -> AgentState:
         """Return the option that the rule draws: a logit on how well a post fits the interests."""
         # Without a post there is neither a good match nor a bad one.
         post = self.context

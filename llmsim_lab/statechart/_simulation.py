@@ -12,6 +12,7 @@ from llmsim_lab._util.tables import frame_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Ask, Question, Run
+from llmsim_lab.run._config import players_seed
 from llmsim_lab.statechart._agent import Post, interested
 from llmsim_lab.statechart._analysis import Cascade
 from llmsim_lab.statechart._chart import AgentState, Guard, Statechart
@@ -114,7 +115,7 @@ class SocialSimulation(Run[SocialState]):
             Draft,
             lambda name: post_prompt(*drafts[name], self.prompt("social_post")),
             tag="writer",
-            otherwise=lambda name: phrase(drafts[name][1], seed=self.seed),
+            otherwise=lambda name: phrase(drafts[name][1], seed=players_seed(self.config)),
             post=lambda name: drafts[name][1],
         )
         posts = [  # a reshare has the text of another
@@ -125,9 +126,10 @@ class SocialSimulation(Run[SocialState]):
 
     def rule(self, question: Question) -> Any:
         """Return a draw by how well the post fits the user's interests; for writers a phrase."""
+        seed = players_seed(self.config)
         if question.tag == "writer":
-            return Draft(text=phrase(question.values["post"], seed=self.seed))
-        drawn = question.values["move"].by_rule(self.seed)
+            return Draft(text=phrase(question.values["post"], seed=seed))
+        drawn = question.values["move"].by_rule(seed)
         return self._reply(rationale="drawn by the rule", next_state=drawn)
 
     def changed(self, state: SocialState, values: Mapping[str, Any]) -> SocialState:

@@ -53,12 +53,12 @@ _REPLIES = (
 )
 
 
-def phrase(post: Post, *, seed: int) -> str:
+def phrase(post: Post, *, seed: int | str) -> str:
     """Return a set phrase for a reply or an original, always the same for the same post.
 
     Args:
         post: the post that is being written, without its text.
-        seed: the run's.
+        seed: of the run's players.
     """
     phrases = _REPLIES if post.kind == "reply" else _ORIGINALS
     # Drawn from what the post is, not from a generator: posts are written at the same time, and the

@@ -43,6 +43,7 @@ AnyRun = Any
 LAST = "@last"
 """What the name of an outcome ends in that is the last value of a column."""
 _MOST_SAMPLES = 10_000
+_MOST_SEEDS = 100_000
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
 """What can be varied of any world beside its parameters."""
 _OWN = {it: f"{it}=" for it in ("seeds", "turns", "name", "outcome", "tape")}
@@ -119,7 +120,7 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
         ConfigError: there are none, or one is there twice.
     """
     if isinstance(seeds, int):
-        return list(range(whole_number("seeds", seeds, least=1)))
+        return list(range(whole_number("seeds", seeds, least=1, most=_MOST_SEEDS)))
     found = [whole_number("a seed", seed) for seed in seeds] if isinstance(seeds, Sequence) else []
     if not found or len(set(found)) < len(found):
         raise ConfigError(f"seeds={seeds!r:.60} must be a number of seeds, or different ones")

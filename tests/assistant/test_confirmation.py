@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from assistant_kit import MemoryTasks, call, context, engine
+from pydantic import ValidationError
 
 from llmsim_lab.assistant import LLMAgentEngine
 from llmsim_lab.assistant._engine import yes_or_no
@@ -93,3 +94,9 @@ async def test_one_users_yes_is_not_used_up_by_an_action_of_anothers_with_the_sa
         waits = PendingAction(tool_name="delete_task", **own)
         assert (await answer(made, waits, user_id=user)).text == "Done: delete task 1."
     assert len(tools.ran) == 2
+
+
+@pytest.mark.parametrize("field", ["user_id", "conversation_id"])
+def test_a_pending_action_names_its_user_and_conversation_or_leaves_them_out(field: str) -> None:
+    with pytest.raises(ValidationError, match=field):
+        PendingAction(tool_name="delete_task", **{field: ""})

@@ -10,6 +10,7 @@ import pytest
 from assistant_kit import TASK_TOOLS, ListLog, MemoryTasks, call, context, decide, engine
 
 from llmsim_lab.assistant import AgentDecision, DecisionType, LLMAgentEngine
+from llmsim_lab.assistant._toolbox import Toolbox
 from llmsim_lab.assistant._types import (
     AgentEngineConfig,
     FunctionCall,
@@ -182,6 +183,46 @@ async def test_a_schemas_regular_expression_is_left_to_the_tool(schema: dict[str
     tools, slow = tasks_with(ToolDeclaration("look", "", {"type": "object", **schema})), "a" * 40
     await decide("Hi", call("look", x=slow + "!", **{slow + "!": 1}), "Done.", tools=tools)
     assert len(tools.ran) == 1
+
+
+def branching(levels: int) -> dict[str, Any]:
+    """Return a schema in which each level refers to the next one twice."""
+    parts: dict[str, Any] = {
+        f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)
+    }
+    parts[f"d{levels}"] = {"type": "null"}
+    return {"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": parts}
+
+
+EVERY_ITEM = {"type": "object", "properties": {"x": {"items": {"enum": [*range(9_000)]}}}}
+UNIQUE = {"type": "object", "properties": {"x": {"uniqueItems": True}}}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("schema", "argument", "complaint"),
+    [
+        (branching(40), "a text", "takes more than 50,000 steps to check"),
+        (EVERY_ITEM, [*range(9_000)], "takes more than 50,000 steps to check"),
+        (
+            UNIQUE,
+            [*({"n": n} for n in range(9_000)), {"n": 1}],
+            "{'n': 1} stands in it more than once",
+        ),
+        (UNIQUE, [{"n": n} for n in range(9_000)] + [1, True], None),
+    ],
+)
+def test_the_check_of_a_call_ends_whatever_its_tools_schema(
+    schema: dict[str, Any], argument: Any, complaint: str | None
+) -> None:
+    checked = Toolbox([ToolDeclaration("look", "", schema)]).check(
+        FunctionCall("look", {"x": argument})
+    )
+    if complaint is None:
+        assert checked == {"x": argument}
+    else:
+        assert isinstance(checked, ToolResult)
+        assert complaint in str(checked.error)
 
 
 # Which calls wait for a yes

@@ -70,7 +70,10 @@ def test_an_own_world_is_played_by_chance_and_not_again(lab: Run) -> None:
 def test_more_seeds_continue_and_status_says_what_is_left(lab: Run) -> None:
     lab("study", "plan.yaml", "run")
     Path("plan.yaml").write_text(PLAN.replace("seeds: 3", "seeds: 4"))
-    out = succeeds(lab, "study", "plan.yaml", "status")
+    unnamed = " ".join(fails(lab, "study", "plan.yaml", "status").split())
+    assert "runs no code that you do not name" in unnamed
+    assert "llmsim-lab study plan.yaml status --import pot.py" in unnamed
+    out = succeeds(lab, "study", "plan.yaml", "status", "--import", "pot.py")
     assert "pot: 2 arms, 4 seeds: 6 done, 2 left" in out
 
 
@@ -129,6 +132,7 @@ def test_failed_runs_end_it_with_status_1_and_are_named(lab: Run) -> None:
         (RULES.replace("outcome: inflation", "outcome: inflatin"), "line 9: outcome: outcome"),
         (RULES.replace("outcome:", "outcom:"), "line 9: outcom: unknown key; known here are"),
         (RULES.replace("seeds: 2", "seeds: 0"), "line 7: seeds: seeds=0 must be"),
+        (RULES.replace("seeds: 2", "seeds: 99000000000"), "a whole number, 1 to 100,000"),
         (RULES.replace("turns: 2", "turns: many"), "line 8: turns: Input should be a valid"),
         (RULES.replace("economic", "econmic"), "line 1: world: no kind of simulation"),
         (RULES.replace("economic", "nope.py:X"), "line 1: world: there is no file nope.py"),

@@ -38,7 +38,7 @@ def test_the_decision_is_found(text: str) -> None:
         ("<think>still thinking about it", "empty: it has only thinking, and no answer after it"),
         (f"<think>Perhaps {GOOD}? Or rather", "only thinking"),
         ('{"action": "Cut', "not valid JSON"),
-        ('{"action": "Cut taxes"}', "reasoning: Field required; confidence: Field required"),
+        ('{"action": "Cut taxes"}', "it lacks reasoning, confidence"),
         (GOOD.replace("0.5", "NaN"), "confidence"),
         (GOOD.replace("Cut taxes", " "), "action: String should have at least 1 character"),
         ("[" * 100_000, "no JSON object"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from llmsim_lab.errors import PromptError
 from llmsim_lab.prompts import Prompt, _language
@@ -72,6 +74,13 @@ ONCE = {
     "endless": "{% for x in endless %}{{ x }}{% endfor %}",
     "endless joined": "{{ endless|join }}",
     "endless test": "{% for x in endless if x < 0 %}{% endfor %}",
+    "first of a set for each": "{% for x in list %}{{ set|first }}{% endfor %}",
+    "a set in a loop in a loop": "{% for x in list %}{% for y in set %}{% endfor %}{% endfor %}",
+    "shared": "{{ shared }}",
+    "shared joined": "{{ shared|join|length }}",
+    "shared compared": "{% if shared == model %}{% endif %}",
+    "shared in a model": "{{ model }}",
+    "shared in a dataclass": "{{ record|upper }}",
     "rounded down": "{{ text|length|round(-999999999999999) }}{{ text }}{{ text }}",
 }
 
@@ -80,6 +89,23 @@ def deep(depth: int) -> list[Any]:
     value: list[Any] = []
     for _ in range(depth):
         value = [value]
+    return value
+
+
+class Model(BaseModel):
+    value: Any
+
+
+@dataclass
+class Record:
+    value: Any
+
+
+def sharing(depth: int) -> list[Any]:
+    """Return a list that holds another twice, which holds another twice, and so on."""
+    value: list[Any] = [""]
+    for _ in range(depth):
+        value = [value, value]
     return value
 
 
@@ -98,6 +124,10 @@ def values() -> dict[str, Any]:
         "deeper": deep(5_000),
         "itself": itself,
         "endless": itertools.count(),
+        "set": {("t", number) for number in range(20_000)},
+        "shared": sharing(40),
+        "model": Model.model_construct(value=sharing(40)),
+        "record": Record(sharing(40)),
         "a": "ab",
     }
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from builders import played
 
-from llmsim_lab import Simulation
-from llmsim_lab.agents import TaylorRuleAgent
+from llmsim_lab import Question, Simulation
+from llmsim_lab.agents import Agent, TaylorRuleAgent
 from llmsim_lab.economy import initial_state
 from llmsim_lab.economy._data import next_quarter
+from llmsim_lab.economy._macro import NO_SHOCKS
+from llmsim_lab.models import Action, SimulationState
 
 
 def shown(run: Simulation, turn: int) -> list[str]:
@@ -60,6 +62,64 @@ def test_all_read_the_same_gap_with_its_noise_and_the_loss_is_of_the_true_one() 
     assert plain.to_frame()["output_gap"][1] == frame["output_gap"][1]  # the shocks are the same
     loss = run.measures(run.config)["loss"]
     assert loss(frame) == loss(frame.drop(columns="output_gap_read"))
+
+
+class Asked(Agent):
+    """Proposes nothing new, and notes each economy that it is shown."""
+
+    def __init__(self, seen: list[Any]) -> None:
+        super().__init__("Ann")
+        self.seen = seen
+
+    async def decide_action(self, state: SimulationState) -> Action:
+        self.seen.append(state.global_state)
+        return Action(agent_name="Ann", action_string="Hold the rate", rate_change_bp=0)
+
+
+def noted(who: str, seen: list[Any]) -> dict[str, Any]:
+    """Return players of whom one notes what economies it can reach."""
+
+    def member(question: Question) -> Any:
+        seen.extend([question.state, question.state.actual, question.state.global_state])
+        return {"action": "Hold the rate", "rate_change_bp": 0, "reasoning": "So.", "confidence": 1}
+
+    def engine(question: Question) -> Any:
+        seen.extend([question.state, question.values["economy"]])
+        rates = question.limits["new_interest_rate"]
+        return {"new_interest_rate": rates[0], "reasoning": "So.", "confidence": 1}
+
+    def words(question: Question) -> Any:
+        return {"action": "Hold the rate", "reasoning": "So.", "confidence": 1}
+
+    return {
+        "a function": {"agent": member},
+        "an agent": {"agent": Asked(seen)},
+        "the engine": {"agent": words, "*": "rule", "engine": engine},
+    }[who]
+
+
+@pytest.mark.parametrize("who", ["a function", "an agent", "the engine"])
+def test_no_player_is_handed_the_true_gap_or_a_shock_that_is_to_come(who: str) -> None:
+    seen: list[Any] = []
+    how: dict[str, Any] = {"moves_bp": None} if who == "the engine" else {}
+    run = Simulation(
+        gap_noise=1.5,
+        start_at="1974Q1",
+        players=noted(who, seen),
+        interventions=[{"turn": 1, "set": {"shock.demand": 1}}],
+        **how,
+    )
+    played(run, 4)
+    read = [turn.columns()["output_gap_read"] for turn in run.turns[:-1]]
+    before = [run.turns[0].state.lags.output_gap[1], *read]  # the data's, as the prompt has it
+    each = len(seen) // 4
+    for number, economy in enumerate(seen):
+        turn = number // each
+        assert economy.output_gap == read[turn]
+        assert economy.lags.output_gap == (read[turn], before[turn])
+        assert getattr(economy, "gap_error", 0) == 0
+        assert getattr(economy, "shock", NO_SHOCKS) == NO_SHOCKS
+    assert run.turns[1].state.shock.demand == 1
 
 
 def test_the_noise_has_its_size_and_persistence_and_a_mirror_image() -> None:

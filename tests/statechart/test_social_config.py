@@ -34,6 +34,7 @@ def test_a_population_begins_with_the_shipped_profiles_and_continues_with_new_on
     [
         ({"population": [{"name": "A", "interests": ["x"]}] * 2}, "different names; twice: A"),
         ({"population": -4}, "a population of -4 is not possible"),
+        ({"population": 10**9}, "give 1 to 100,000"),
         ({"population": []}, "population"),
         ({"population": [{"name": "A\nB", "interests": ["x"]}]}, "population.0.name"),
         ({"population": [{"name": "A", "interests": ["x\u2028y"]}]}, "population.0.interests.0"),

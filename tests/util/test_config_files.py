@@ -75,7 +75,7 @@ def test_a_fault_is_named_with_file_line_and_key(tmp_path: Path, text: str, faul
         ("a: 1\na: 2\n", 'line 2, column 1: found duplicate key "a"'),
         ("a: " + "[" * 1000, "is not valid YAML: maximum recursion depth"),
         ("a: !!python/object/apply:os.getcwd []\n", "is not valid YAML"),
-        (f"a: {'9' * 200_000}", "is not valid YAML: Exceeds the limit"),
+        (f"a: {'9' * 200_000}", "the number 9+… has 200,000 digits; give one of at most"),
     ],
 )
 def test_what_is_not_keys_and_values_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -95,6 +95,12 @@ def test_long_keys_and_many_faults_make_a_short_message(tmp_path: Path, text: st
 def test_aliases_which_can_stand_for_gigabytes_are_refused(tmp_path: Path, end: str) -> None:
     with pytest.raises(ConfigError, match=r"aliases, such as \*name, are not read; write out"):
         read_config(write(tmp_path, f"a: &a {{size: 3}}\n{end}\n"), Drawing)
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, "0x" + "f" * 200_000, "0b" + "1" * 9_000])
+def test_a_number_of_thousands_of_digits_is_refused(tmp_path: Path, number: str) -> None:
+    with pytest.raises(ConfigError, match=r"line 2: the number .* digits; give one of at most"):
+        read_config(write(tmp_path, f"main: {{}}\nsize: {number}\n"), Drawing)
 
 
 def test_what_is_written_twice_comes_back_without_aliases() -> None:

@@ -39,7 +39,7 @@ from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
 from llmsim_lab.lab._forms import MOST_SET, Field, fields_of, read_changes
 from llmsim_lab.lab._picture import charted, lines_of, picture, runs_in
-from llmsim_lab.llm import LLMClient, Person
+from llmsim_lab.llm import LLMClient, LLMConfig, Person
 from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.llm._scope import InFlight, Waiting, scoped
 from llmsim_lab.prompts import Prompt
@@ -48,7 +48,7 @@ from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._page import module
 from llmsim_lab.run._people import people_of
 from llmsim_lab.run._reading import Reading, Recorded, RowState
-from llmsim_lab.run._run import _live_client, about, anew, read_into
+from llmsim_lab.run._run import _live_client, about, anew, read_into, tell_settings
 from llmsim_lab.run._state import State
 from llmsim_lab.run._turn import Turn, own_numbers
 from llmsim_lab.tape import RunInfo, Tape
@@ -580,6 +580,10 @@ class Lab(AnyWidget):
         client = _live_client(old, self.llm_client)
         if client is None and config.needs_model and old.llm_client is not None:
             raise ConfigError("a restart is live; give it a model: Lab(..., llm_client=...)")
+        if client is not None and "llm" in changes:
+            client = _asking_with(client, changes["llm"])
+        if client is not None and old.llm_client is not None:
+            tell_settings(old.llm_client.config, client.config, "the restart")
         new: Run = anew(old, config, client)
         self._new(new, number, "restart", None, [words_of(changes)] if changes else [])
         return new
@@ -716,6 +720,20 @@ class Lab(AnyWidget):
         if self.comm is not None:
             self.layout.close()
         super().close()
+
+
+def _asking_with(client: LLMClient, settings: Mapping[str, Any]) -> LLMClient:
+    """Return a client of the same model with some settings changed.
+
+    Raises:
+        ConfigError: a setting is wrong, or names another model.
+    """
+    if settings.get("model", client.config.model) != client.config.model:
+        raise ConfigError(
+            f"a restart asks {client.config.model!r}; for {settings['model']!r} make another "
+            f"window: Lab(run, llm_client=connect({settings['model']!r}))"
+        )
+    return client.with_config(LLMConfig(**{**client.config.model_dump(), **settings}))
 
 
 class TurnStepper(Lab):

@@ -195,13 +195,18 @@ class LLMClient:
         *,
         chosen: str = "",
     ) -> None:
-        self.config = config = config or LLMConfig()
+        config = config or LLMConfig()
         if backend is None:
             from llmsim_lab.llm._ollama import OllamaBackend
 
             backend = OllamaBackend(None if config.model == "auto" else config.model)
         self.backend, self.chosen = backend, chosen
         self.limits = getattr(backend, "client_limits", None) or Limits(config.max_concurrency)
+        self.use(config)
+
+    def use(self, config: LLMConfig) -> None:
+        """Ask with other settings from now on, as a replay does of a run whose settings changed."""
+        self.config = config
         self._request = partial(
             ChatRequest,
             model=config.model,

@@ -7,7 +7,8 @@ again, and to tell two runs apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -17,19 +18,21 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypedDict
 
-from llmsim_lab._util.jsontext import checked, differing, dumps, read
+from llmsim_lab._util.jsontext import checked, differing, dumps, plain, read
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm import LLMConfig
+from llmsim_lab.llm import LLMClient, LLMConfig, Person
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._registry import RunClass, class_of_manifest
 from llmsim_lab.run._turn import Turn, turn_row
 from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._changes import differences
 from llmsim_lab.types import Attempt, CallRecord, Places
 
 # Made once: an adapter takes milliseconds to make.
 _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
+_MOST_OF_A_SETTING = 60
 
 
 # --- turns ---------------------------------------------------------------------------------------
@@ -206,6 +209,67 @@ def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | No
     settings = manifest["llm"]
     with checked("the settings of the model are not understood"):
         return None if settings is None else LLMConfig.model_validate({**settings, **changes})
+
+
+def clients_of(run: Any) -> dict[str, LLMClient]:
+    """Return the clients that a run asks, by seat; the run's own model has the empty name.
+
+    The client of a contract's class such as a validator is its ``llm_client``.
+    """
+    clients: dict[str, LLMClient] = {}
+    for seat, player in {"": run.llm_client, **run.players}.items():
+        client = getattr(player, "llm_client", player)
+        if hasattr(client, "model_info"):
+            clients[seat] = client
+    return clients
+
+
+def settings_entries(run: Any) -> dict[str, Any]:
+    """Return the settings of a run's clients as a manifest has them: ``llm``, and by seat."""
+    entries: dict[str, Any] = {"llm": None}
+    seats: dict[str, Any] = {}
+    for seat, client in clients_of(run).items():
+        settings = client.config.model_dump(mode="json")
+        if not seat:
+            entries["llm"] = settings
+        elif not isinstance(client.backend, Person):  # who has none
+            seats[seat] = settings
+    if seats:
+        entries["seats"] = seats
+    return entries
+
+
+def recorded_settings(manifest: Mapping[str, Any], turn: float = math.inf) -> dict[str, LLMConfig]:
+    """Return what a run's clients were asked with at a turn, by seat; the latest if none is named.
+
+    A run that was resumed with other settings has those of the turns before in its manifest too.
+
+    Raises:
+        TapeError: this version of the package does not understand them.
+    """
+    entries = manifest
+    for earlier in manifest.get("settings_before", ()):
+        if turn <= earlier["last_turn"]:
+            entries = earlier
+            break
+    settings = {"": entries["llm"], **entries.get("seats", {})}
+    with checked("the settings of the model are not understood"):
+        return {
+            seat: LLMConfig.model_validate(values)
+            for seat, values in settings.items()
+            if values is not None
+        }
+
+
+def changed_settings(before: LLMConfig, after: LLMConfig, *, leave_out: Container[str] = ()) -> str:
+    """Return which settings differ but for the model's name: ``num_ctx 1024 → 16384``."""
+    known = [name for name in LLMConfig.model_fields if name not in ("model", "options")]
+    was, now = [
+        {name: plain(getattr(config, name)) for name in known if name not in leave_out}
+        | {f"options.{name}": plain(value) for name, value in config.options.items()}
+        for config in (before, after)
+    ]
+    return ", ".join(differences(was, now, most=_MOST_OF_A_SETTING))
 
 
 def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:

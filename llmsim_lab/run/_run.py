@@ -31,7 +31,7 @@ from typing_extensions import TypeVar
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.jsontext import as_mapping, plain
-from llmsim_lab._util.text import closest, faults, log_event
+from llmsim_lab._util.text import closest, counted, faults, log_event
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
@@ -51,12 +51,16 @@ from llmsim_lab.run._page import write_page
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._reading import Reading, Recorded
 from llmsim_lab.run._records import (
+    changed_settings,
     check_manifest,
+    clients_of,
     config_of,
     entries_of,
     llm_config_of,
     planned_in,
     prompts_of,
+    recorded_settings,
+    settings_entries,
     tape_turn,
 )
 from llmsim_lab.run._registry import (
@@ -98,8 +102,6 @@ Given = Mapping[str, Any]
 
 _SET_IN_A_TURN = ("turns", "planned", "unrecorded", "llm_client")
 """What others may set of a run while it plays a turn."""
-_CLIENT_SETTINGS = ("model", *PATIENCE)
-"""Settings that say where and how patiently to ask, not what: the client's, not a recording's."""
 
 
 class Run(Generic[StateT]):
@@ -235,11 +237,12 @@ class Run(Generic[StateT]):
         self._seats[name] = None
         if tag and name not in players:
             self._seats[tag] = None
-        who = players.get(name, players.get(tag or name, players.get("*", "model")))
+        seat = next((known for known in (name, tag, "*") if known in players), "")
+        who = players.get(seat, "model")
         if who == "rule":
             return getattr(self, "rule")  # noqa: B009 - a world need not have one
         if who != "model":
-            return who
+            return self._session.seated(seat, who)
         if self.llm_client is None:
             cls = type(self).__name__
             model, by_chance = "llm_client=connect('auto')", "players={'*': 'random'}"
@@ -557,7 +560,8 @@ class Run(Generic[StateT]):
             prompt: an edited prompt, or several; each takes the place of those of its name.
             intervene: new values in the state of that turn, ``{"coins.Ann": 5}``; or a list of
                 interventions, each a dict as ``intervene`` takes it: ``[{"turn": 3, ...}]``.
-            llm_client: another model; a replay's fork needs one.
+            llm_client: another model, or the same with other settings: all of them count; a
+                replay's fork needs one.
             to: a new file to record on; what the fork comes from is copied to it, with its numbers.
 
         Raises:
@@ -572,6 +576,8 @@ class Run(Generic[StateT]):
             what = f"prompt={prompt!r:.60} is not an edited prompt"
             raise ConfigError(f"{what}; edit one of the run's: {way_out}")
         client = _live_client(self, llm_client)
+        if llm_client is not None and self.llm_client is not None:
+            tell_settings(self.llm_client.config, llm_client.config, "the fork")
         new = self.branch(at, client, prompts)
         for values in from_outside:
             new.intervene(**values)
@@ -611,6 +617,8 @@ class Run(Generic[StateT]):
         given = {**_others_given(self), "players": {**kept, **others}}
         done = [item for turn in self.turns[1:] for item in turn.interventions]
         planned = [*done, *(it for it in self.planned if it.turn > self.turn_number)]
+        if llm_client is not None and self.llm_client is not None:
+            tell_settings(self.llm_client.config, llm_client.config, "the counterfactual")
         given |= {"llm_client": _live_client(self, llm_client), "prompts": self.prompts}
         new: Self = _made(type(self), config, self.turns[:1], planned, given)
         return new if tape is None else record(new, tape)
@@ -699,7 +707,9 @@ class Run(Generic[StateT]):
         Args:
             tape: the tape, or its file.
             run: the run's number; the latest if not given.
-            llm_client: the model; it must be the recorded one.
+            llm_client: the model, which must be the recorded one. Its settings count, all of them;
+                a WARNING says which are not the recorded ones. What the broken turn had been
+                answered with others is asked again.
             given: as for ``replay``.
 
         Raises:
@@ -713,6 +723,7 @@ class Run(Generic[StateT]):
             way_out = f"rerun({str(tape.path)!r}, {info.id}) plays all of it anew"
             _warn("CODE_CHANGED", run=info.id, reason=reason, way_out=way_out)
         simulation._session = Recording(tape, info.id)
+        _tell_resumed(tape, info, simulation)
         return simulation
 
     @classmethod
@@ -733,7 +744,7 @@ class Run(Generic[StateT]):
         Args:
             tape: the tape, or its file.
             run: the run's number; the latest if not given.
-            llm_client: the model.
+            llm_client: the model; its settings count, all of them.
             to: as for ``fork``.
             given: as for ``replay``.
         """
@@ -742,6 +753,7 @@ class Run(Generic[StateT]):
         if to is not None:
             tape = tape.copy([info.id], to)
         simulation = _load(tape, info, llm_client, given, cls, live=True).counterfactual({})
+        tell_recorded(recorded_settings(info.manifest), simulation, "the rerun")
         if simulation.config.replicate is not None:
             # Else a server that keeps to its seeds would give the same answers: not a sample.
             used = max(other.manifest["config"].get("replicate") or 0 for other in tape.runs())
@@ -869,7 +881,7 @@ def record(run: RunT, tape: Tapes, known: Mapping[str, Any] | None = None, **ori
 
 def new_manifest(run: Run, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return what defines a run; which model answers is added when it is first asked."""
-    known, client = known or {}, run.llm_client
+    known = known or {}
     return {
         "kind": run.kind,
         "package": _version("llmsim-lab"),
@@ -880,7 +892,7 @@ def new_manifest(run: Run, known: Mapping[str, Any] | None = None) -> dict[str, 
         "prompts": entries_of(run.prompts),
         "code": known.get("code") or run.code_digests,
         "given": ["players"] if run.given else [],
-        "llm": client.config.model_dump(mode="json") if client else None,
+        **settings_entries(run),
         "model": None,
         **known,
     }
@@ -1093,7 +1105,7 @@ def fork(
         turn: the turn to continue from; the run's last if not given.
         prompt: see ``Run.fork``.
         intervene: see ``Run.fork``.
-        llm_client: the model.
+        llm_client: the model; its settings count, all of them.
         to: a new file to record on; what the new run comes from is copied to it, with its numbers.
         given: as for ``replay``.
 
@@ -1101,8 +1113,13 @@ def fork(
         ConfigError: there is no such turn, or no part uses a prompt of that name.
     """
     tape = existing_tape(tape) if to is None else _reading(tape)
-    recorded = _load(tape, tape.run(run), llm_client, given)
-    return recorded.fork(turn, prompt=prompt, intervene=intervene, to=to)
+    info = tape.run(run)
+    recorded = _load(tape, info, llm_client, given)
+    new = recorded.fork(turn, prompt=prompt, intervene=intervene, to=to)
+    # Those of the turn that it continues, which a resume may have changed since.
+    settings = recorded_settings(info.manifest, max(1, new.turn_number))
+    tell_recorded(settings, new, "the fork")
+    return new
 
 
 def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
@@ -1157,17 +1174,60 @@ def run_on_tape(tape: Tape, info: RunInfo, *turns: float) -> AnyRun:
 
 
 def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMClient | None:
-    """Return a client that asks the given model as the recording did, with its own patience.
+    """Return the given client, whose settings count.
 
     Where none is given, one that stands for the recorded model, unless live calls are to come.
     """
     client = _checked_client(given)
-    if client is None:
-        recorded = None if live else llm_config_of(info.manifest)
-        return LLMClient(recorded, NoModel()) if recorded else None
-    own = {name: getattr(client.config, name) for name in _CLIENT_SETTINGS}
-    config = llm_config_of(info.manifest, **own)
-    return client if config in (None, client.config) else client.with_config(config)
+    if client is not None or live:
+        return client
+    recorded = llm_config_of(info.manifest)
+    return LLMClient(recorded, NoModel()) if recorded else None
+
+
+def tell_settings(before: LLMConfig, after: LLMConfig, run: str, seat: str = "") -> None:
+    """Warn where a run is played with other settings than the one that it comes from.
+
+    Args:
+        before: the recorded ones.
+        after: those of the client that it was given.
+        run: what is played, in words, such as ``the fork``.
+        seat: whose client it is; empty for the run's own model.
+    """
+    if changed := changed_settings(before, after):
+        whose = f" for {seat}" if seat else ""
+        words = f"{run} is played with the given client's settings{whose}: {changed}"
+        _warn("SETTINGS_CHANGED", words=words, run=run, seat=seat or None, changed=changed)
+
+
+def tell_recorded(recorded: Mapping[str, LLMConfig], run: Run, words: str) -> None:
+    """Do what ``tell_settings`` does for all clients of a run, whose recorded settings these are.
+
+    Args:
+        recorded: by seat.
+        run: the run.
+        words: what is played.
+    """
+    for seat, client in clients_of(run).items():
+        if seat in recorded:
+            tell_settings(recorded[seat], client.config, words, seat)
+
+
+def _tell_resumed(tape: Tape, info: RunInfo, run: Run) -> None:
+    """Warn where a resumed run has other settings, and of answers that it cannot use then."""
+    recorded = recorded_settings(info.manifest)
+    tell_recorded(recorded, run, f"run {info.id} of {tape.path}")
+    turn = info.turns + 1
+    answered = tape.calls(info.id, turn=turn)
+    clients = clients_of(run)
+    asks_otherwise = any(
+        seat in clients and changed_settings(settings, clients[seat].config, leave_out=PATIENCE)
+        for seat, settings in recorded.items()
+    )
+    if answered and asks_otherwise:
+        answers = counted(len(answered), "answer")
+        words = f"turn {turn} was begun with the recorded settings ({answers}) and is asked anew"
+        _warn("ASKED_ANEW", words=words, run=info.id, turn=turn, answers=len(answered))
 
 
 def _load(

@@ -5,6 +5,7 @@ Also here: loading turns from a tape.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,7 +15,7 @@ from typing import Any
 
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm import Tape
+from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import _records
 from llmsim_lab.run._registry import RunClass
@@ -40,6 +41,10 @@ class Session:
     is_replay = False
     shared: Sequence[Turn] = ()
     memory: Mapping[Any, Any] = MappingProxyType({})
+
+    def seated(self, seat: str, player: Any) -> Any:
+        """Return who answers for a seat; in a replay with the settings that were recorded."""
+        return player
 
     def playing(self) -> AbstractContextManager[None]:
         """Return what holds the tape while the run plays."""
@@ -82,6 +87,7 @@ class Recording(Session):
         self.tape, self.number, self.recorder = tape, number, LiveRecorder(tape, number)
         # Both of those that answer: a resumed run must have the same models.
         self._begun, self._ended, self._wrong_model, self._known_prompts = False, True, False, -1
+        self._settings: dict[str, LLMConfig] = {}
         self.playing = self.recorder.writing  # type: ignore[method-assign]
         self.close = self.recorder.close  # type: ignore[method-assign]
         # What was answered is kept for the next try.
@@ -97,6 +103,7 @@ class Recording(Session):
         if not self._begun:
             await self._check_models(run)
             self._begun = True
+        self._note_settings(run, turn)
         # The run is under way again; if this process is killed its tape has to show that.
         if self._ended:
             self.recorder.end(None)
@@ -106,11 +113,8 @@ class Recording(Session):
 
     async def _check_models(self, run: Any) -> None:
         """Write down which models answer; a resumed run must have the same."""
-        for name, who in {"": run.llm_client, **run.players}.items():
-            model = getattr(who, "llm_client", who)
-            if not hasattr(model, "model_info"):
-                continue
-            info = await model.model_info()
+        for name, client in _records.clients_of(run).items():
+            info = await client.model_info()
             # Read after the wait: another task may have changed the manifest meanwhile.
             manifest = self.tape.run(self.number).manifest
             others = manifest.get("players", {})
@@ -127,6 +131,25 @@ class Recording(Session):
                 mine = asdict(info)
                 more = {"players": {**others, name: mine}} if name else {"model": mine}
                 self.recorder.describe(more)
+
+    def _note_settings(self, run: Any, turn: int) -> None:
+        """Write down the settings of the clients, where they are not those of the turn before."""
+        settings = {seat: client.config for seat, client in _records.clients_of(run).items()}
+        if settings == self._settings:
+            return
+        self._settings = settings
+        manifest = self.tape.run(self.number).manifest
+        entries = _records.settings_entries(run)
+        recorded = _records.recorded_settings(manifest)
+        if recorded == _records.recorded_settings(entries):
+            return
+        earlier = list(manifest.get("settings_before", ()))
+        last_turn = turn - 1
+        # Settings that no turn was finished with are needed by no replay.
+        if not earlier or earlier[-1]["last_turn"] < last_turn:
+            before = {name: manifest[name] for name in ("llm", "seats") if name in manifest}
+            earlier.append({"last_turn": last_turn, **before})
+        self.recorder.describe({"seats": {}, **entries, "settings_before": earlier})
 
     def done(self, run: Any, turn: Turn) -> Turn:
         """Write the turn, whole or not at all, and the prompts that it was the first to use."""
@@ -168,6 +191,34 @@ class Replaying(Session):
     def __init__(self, tape: Tape, number: int, lines: Mapping[int, Mapping[str, Any]]) -> None:
         self.tape, self.number, self._lines = tape, number, dict(lines)
         self.recorder = ReplayRecorder(tape, number)
+        self._manifest = tape.run(number).manifest
+        self._settings: dict[str, LLMConfig] = {}
+        self._seated: dict[str, Any] = {}
+
+    def seated(self, seat: str, player: Any) -> Any:
+        """Return a player whose client asks as it was recorded, whatever its settings are now."""
+        settings = self._settings.get(seat)
+        client = getattr(player, "llm_client", player)
+        if settings is None or not hasattr(client, "with_config"):
+            return player
+        if seat not in self._seated:
+            twin = client.with_config(settings)
+            if client is player:
+                self._seated[seat] = twin
+            else:  # a contract's class, such as a validator
+                self._seated[seat] = copy.copy(player)
+                self._seated[seat].llm_client = twin
+        return self._seated[seat]
+
+    def _take_settings(self, run: Any, settings: dict[str, LLMConfig]) -> None:
+        """Ask with these settings from now on."""
+        if settings == self._settings:
+            return
+        self._settings = settings
+        self._seated.clear()
+        # The same client, since a world may have handed it on to parts of its own.
+        if run.llm_client is not None and "" in settings:
+            run.llm_client.use(settings[""])
 
     async def begin(self, run: Any, turn: int) -> Sequence[Any]:
         """Return what was done from outside at the recorded turn."""
@@ -177,6 +228,8 @@ class Replaying(Session):
             way_out = f"resume(tape, run, {live} or run.fork({live}"
             raise TapeError(f"{what}; turn {turn} was not recorded. To continue: {way_out}")
         self.recorder.begin_turn(turn)
+        if not self._settings or "settings_before" in self._manifest:
+            self._take_settings(run, _records.recorded_settings(self._manifest, turn))
         return _records.interventions_of(self._lines[turn]["record"], "interventions")
 
     def done(self, run: Any, turn: Turn) -> Turn:

@@ -11,6 +11,7 @@ import ast
 import functools
 import hashlib
 import inspect
+import logging
 import math
 import re
 import types
@@ -26,17 +27,27 @@ from pydantic import BaseModel, ValidationError
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.jsontext import dumps
-from llmsim_lab._util.text import among, closest, error_text, faults
+from llmsim_lab._util.text import among, closest, error_text, faults, log_event
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._records import config_of
-from llmsim_lab.run._run import _checked_client, _listed, _live_client, _load, checked_state
+from llmsim_lab.run._run import (
+    _checked_client,
+    _listed,
+    _live_client,
+    _load,
+    checked_state,
+    tell_settings,
+)
 from llmsim_lab.run._session import Session
 from llmsim_lab.run._state import check_kept
 from llmsim_lab.tape import RunInfo
+from llmsim_lab.tape._changes import PATIENCE
+
+logger = logging.getLogger(__name__)
 
 AnyRun = Any
 """A run of any class."""
@@ -157,6 +168,8 @@ class World:
         self.cls: type[AnyRun] = source
         self.fixed, self.again, self.code = fixed, recorded is not None, dict[str, str]()
         self.base = recorded or _first_config(source.config_type, fixed)
+        self.recorded_llm: LLMConfig | None = None
+        """What the recorded run's model was asked with, where situations are asked again."""
         end = self.base.turns if turns is None else turns
         self.turns = 0 if self.again else whole_number("turns", end, least=1)
         names = [name for name in (*fixed, *self.factors) if name not in _SPECIAL]
@@ -283,8 +296,6 @@ class World:
             draw = (recorded.replicate or 0) + play[1] + _MOST_SAMPLES * play[0]
             config = self.config(arm, {"replicate": draw}, recorded)
             manifest["config"] = config.model_dump(mode="json", by_alias=True)
-            if manifest["llm"]:  # with a seed there, all samples would be one
-                manifest["llm"] = {**manifest["llm"], "seed": None, **self.llm_settings(arm)}
             info = replace(info, manifest=manifest)
         run: AnyRun = _load(tape, info, client, {"players": self.level(arm, "players")}, self.cls)
         run.llm_client = _live_client(run, None)
@@ -441,14 +452,21 @@ class Models:
     Args:
         given: the client of arms that name no model: a client, a text as ``connect`` takes it, or
             a function that makes a client.
+        samples: how many answers are drawn in each situation.
     """
 
-    def __init__(self, given: Any) -> None:
-        self.given = given
-        self._clients: dict[Any, Any] = {}
+    def __init__(self, given: Any, samples: int = 1) -> None:
+        self.given, self.samples = given, samples
+        self._clients: dict[Any, tuple[LLMClient, bool]] = {}
 
-    def of(self, world: World, arm: Arm) -> LLMClient | None:
+    def of(self, world: World, arm: Arm, recorded: LLMConfig | None = None) -> LLMClient | None:
         """Return the client of an arm's runs; None where there is no model.
+
+        Args:
+            world: the study's.
+            arm: the arm, whose own settings count most.
+            recorded: what the run that is continued was asked with: what a text such as
+                ``ollama:llama3.2`` asks with too. A client's own settings count.
 
         Raises:
             ConfigError: the model cannot be reached, or a setting of it is wrong.
@@ -458,11 +476,11 @@ class Models:
             return None
         key = model if isinstance(model, str) else id(model)
         if key not in self._clients:
-            made = model() if callable(model) else model
-            if isinstance(made, str):
-                made = connect(made, config=getattr(world.base, "llm", None), quiet=True)
-            self._clients[key] = _checked_client(made)
-        client: LLMClient = self._clients[key]
+            self._clients[key] = self._made(world, model)
+        client, is_named = self._clients[key]
+        if is_named and recorded is not None:
+            own = {name: getattr(client.config, name) for name in ("model", *PATIENCE)}
+            client = client.with_config(recorded.model_copy(update=own))
         if settings := world.llm_settings(arm):
             config = type(client.config)(**{**client.config.model_dump(), **settings})
             client = client.with_config(config)
@@ -471,6 +489,24 @@ class Models:
                 "replicates need different sampling seeds, and llm.seed fixes them: leave it out"
             )
         return client
+
+    def _made(self, world: World, model: Any) -> tuple[LLMClient, bool]:
+        """Return the client of a model, and whether it was named only, without settings."""
+        made = model() if callable(model) else model
+        if isinstance(made, str):
+            settings = world.recorded_llm or getattr(world.base, "llm", None)
+            return connect(made, config=settings, quiet=True), True
+        client = _checked_client(made)
+        if client is None:
+            raise ConfigError(f"{model!r:.60} made no client; return connect('auto')")
+        if world.recorded_llm is not None:
+            tell_settings(world.recorded_llm, client.config, "each situation")
+        seed = client.config.seed
+        if self.samples > 1 and seed is not None:
+            client = client.with_config(client.config.model_copy(update={"seed": None}))
+            words = f"seed={seed} is left out: with it all {self.samples} samples would be one"
+            log_event(logger, logging.WARNING, "SEED_LEFT_OUT", words=words, seed=seed)
+        return client, False
 
 
 # --- what identifies a design --------------------------------------------------------------------

@@ -34,6 +34,7 @@ from llmsim_lab._util.text import error_text
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm._scope import Purse
+from llmsim_lab.run._records import llm_config_of
 from llmsim_lab.run._run import play_turns, record
 from llmsim_lab.run._session import load_turns
 from llmsim_lab.study._design import AnyRun, Arm, Models, World, said
@@ -291,18 +292,21 @@ class StudyPlayer:
     def _begun(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> AnyRun:
         """Return one of a job's runs, new or as far as it was played."""
         arm, world, (wording, sample) = self.arms[job.arm], self.world, play
-        client = self.models.of(world, arm)
         if info is not None:
+            client = self.models.of(world, arm, llm_config_of(info.manifest))
             players = world.level(arm, "players")
             run: AnyRun = world.cls.resume(tape, info.id, llm_client=client, players=players)
             world.edit(run, arm, wording, resumed=True)
             return run
         if job.forks:
             number = job.forks[job.plays.index(play)]
+            seed: dict[str, Any] = {"seed": None} if world.again else {}
+            recorded = llm_config_of(tape.run(number).manifest, **seed)
+            client = self.models.of(world, arm, recorded)
             run = world.begin(arm, client, number, play, tape, job.since)
             origin = {"verb": "fork", "parent": number, "fork_turn": run.turn_number}
         else:
-            run, origin = world.begin(arm, client, job.run, play), {}
+            run, origin = world.begin(arm, self.models.of(world, arm), job.run, play), {}
         parts = [job.arm, list(world.wordings(arm))[wording], job.where]
         name = ", ".join(filter(None, [*parts, f"sample {sample}" if world.again else ""]))
         run.config = run.config.model_copy(update={"name": name})
@@ -396,7 +400,9 @@ def packed(player: StudyPlayer) -> bytes:
     try:
         import cloudpickle
 
-        found: bytes = cloudpickle.dumps((player.world, player.models.given, player.arms))
+        models = player.models
+        travelling = player.world, models.given, models.samples, player.arms
+        found: bytes = cloudpickle.dumps(travelling)
     except Exception as error:  # pickling runs code of any object's, which raises anything
         raise ConfigError(
             f"the study cannot travel to other processes: {error}. A client cannot: name the model "
@@ -410,8 +416,8 @@ def _unpack(pickled: bytes) -> StudyPlayer:
     """Return what came to a worker; kept, so that a model is loaded once for each process."""
     import cloudpickle
 
-    world, given, arms = cloudpickle.loads(pickled)
-    return StudyPlayer(world, Models(given), arms)
+    world, given, samples, arms = cloudpickle.loads(pickled)
+    return StudyPlayer(world, Models(given, samples), arms)
 
 
 def work(pickled: bytes, job: Job, begun: bytes, _once: str) -> tuple[StudyRun, bytes]:

@@ -42,7 +42,7 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._page import write_page
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._reading import Reading
-from llmsim_lab.run._records import config_of
+from llmsim_lab.run._records import config_of, llm_config_of
 from llmsim_lab.run._registry import class_of_manifest, is_shipped, sources_digest
 from llmsim_lab.run._run import _load, about
 from llmsim_lab.study._design import LAST, AnyRun, Arm, Models, World, labelled, seeds_of
@@ -231,7 +231,10 @@ class Study:
                 over the players, or one player's, ``"field.Ann"``; a function of the run that was
                 continued; a list or mapping of these. All fields of the replies if not given.
             to: the folder of the new runs; without one they are gone with the study.
-            llm_client: the model; it is asked with the recorded settings.
+            llm_client: the model. A client's settings count, all of them, and a WARNING says which
+                are not the recorded ones; a text, ``"ollama:llama3.2"``, asks with the recorded
+                settings. A seed is left out where ``samples`` is more than 1, since all of them
+                would be one.
             world: the class of the runs, where the tape's is not known here.
             name: what reports call it.
             fixed: what is the same in all arms, by the names that can also be varied.
@@ -252,6 +255,8 @@ class Study:
         made = cls.__new__(cls)
         made._source, made._samples = source, whole_number("samples", samples, least=1)
         made._world = World(kind, fixed, vary, None, config_of(infos[0], kind))
+        # Without a seed, with which all samples would be one.
+        made._world.recorded_llm = llm_config_of(infos[0].manifest, seed=None)
         units, name = _situations(source, infos, turns), name or f"{infos[0].name} again"
         made._arrange(units, outcome, to, llm_client, name)
         return made
@@ -267,7 +272,8 @@ class Study:
         self.factors = list(self._levels(self.reference))
         self.outcome = self._outcomes_of(outcome, trial)
         self._series = trial.series
-        self._player = StudyPlayer(self._world, Models(llm_client), self._arms)
+        models = Models(llm_client, self._samples)
+        self._player = StudyPlayer(self._world, models, self._arms)
         self._listeners = self._player.on_change = Listeners()
         self._task: asyncio.Task[Any] | None = None
         self._read = dict[Key, Contents]()

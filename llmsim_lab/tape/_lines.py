@@ -406,6 +406,14 @@ class _PROMPT(TypedDict):
 
 
 @_more
+class _BEFORE(TypedDict):
+    # What turns up to one were asked with, where a run was resumed with other settings.
+    last_turn: int
+    llm: dict[str, Any] | None
+    seats: NotRequired[dict[str, dict[str, Any]]]
+
+
+@_more
 class _MANIFEST(TypedDict):
     kind: str
     package: str
@@ -413,6 +421,8 @@ class _MANIFEST(TypedDict):
     prompts: dict[str, _PROMPT]
     given: InstanceOf[list[Any]]
     llm: InstanceOf[dict[str, Any]] | None
+    seats: NotRequired[dict[str, dict[str, Any]]]
+    settings_before: NotRequired[list[_BEFORE]]
     model: InstanceOf[dict[str, Any]] | None
 
 

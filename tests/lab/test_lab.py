@@ -310,6 +310,18 @@ async def test_a_fork_of_a_recorded_run_needs_a_model() -> None:
     assert live.shown == (4, 4)
 
 
+async def test_forks_and_restarts_ask_with_the_settings_that_they_are_given() -> None:
+    lab = Lab(RECORDED, run=1, llm_client=make_client(answer, temperature=1.5))
+    lab.fork(3)
+    await lab.play(1)
+    lab.restart(run=1, llm={"num_ctx": 8192})
+    await lab.play(1)
+    sent = [lab.runs[made].calls[-1].request.options for made in (4, 5)]
+    assert [(it["temperature"], it["num_ctx"]) for it in sent] == [(1.5, 4096), (1.5, 8192)]
+    with pytest.raises(ConfigError, match=r"another window: Lab\(run, llm_client=connect\('x'\)\)"):
+        lab.restart(run=1, llm={"model": "x"})
+
+
 # --- people ---------------------------------------------------------------------------------------
 
 

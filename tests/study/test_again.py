@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import recorded
 from crisis_kit import judged, said
+from fake_ollama import FakeOllama
 from social_kit import any_option
 from study_kit import Basin, Water, asked, greedy, instant_client, kind, played
 
-from llmsim_lab import Budget, LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab import Budget, LLMClient, LLMConfig, ScriptedBackend, Tape, connect
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Ask, fork
 from llmsim_lab.study import Comparison, Study
@@ -141,6 +144,33 @@ def test_a_recorded_call_seed_does_not_make_all_samples_one(path: Path) -> None:
     run = recorded(Water(llm_client=instant_client(seed=7), tape=path, turns=1))
     study = played(again(run, {}, samples=3, llm_client=instant_client(seed=7)))
     assert len({call.options["seed"] for call in asked(study)}) == 6
+
+
+def test_a_client_asks_with_its_own_settings_and_a_named_model_with_the_recorded_ones(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reply = {"reasoning": "r", "amount": 1, "confidence": 1}
+    with FakeOllama(["llama3.2"], reply=reply) as server:
+        connected = partial(connect, host=server.host, quiet=True)
+        client = connected(temperature=0.2, num_ctx=1024)
+        recorded(Water(llm_client=client, tape=path, turns=1))
+        vary = {"model": {"named": "ollama:llama3.2", "given": connected(temperature=1.5)}}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OLLAMA_HOST", server.host)
+            played(again(path, vary, samples=1))
+        played(again(path, {"llm.temperature": [0, 1]}, samples=1, llm_client=connected()))
+    sent = [request.body["options"] for request in server.requests]
+    degrees = [(options["temperature"], options["num_ctx"]) for options in sent]
+    assert set(degrees[:2]) == {(0.2, 1024)}
+    assert Counter(degrees[2:]) == dict.fromkeys(
+        [(0.2, 1024), (1.5, 4096), (0, 4096), (1, 4096)], 2
+    )
+    lines = [it.getMessage() for it in caplog.records if "SETTINGS_CHANGED" in it.getMessage()]
+    changes = [line.partition("changed=")[2] for line in lines]
+    assert changes == [
+        '"temperature 0.2 → 1.5, num_ctx 1024 → 4096"',
+        '"temperature 0.2 → 0.7, num_ctx 1024 → 4096"',
+    ]
 
 
 # --- what is wrong raises before anything is played -----------------------------------------------

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import platform
 import re
+from collections.abc import Callable
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import in_words, played, policy, recorded, verdict
+from builders import in_words, make_client, played, policy, recorded, verdict
 from tape_kit import HashBackend, asked, content, hash_client, make_recorded, steady_config
+from worlds import PublicGoods
 
 import llmsim_lab
-from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run import fork, replay, rerun, resume
+from llmsim_lab.run import Question, fork, load, replay, rerun, resume
 from llmsim_lab.simulation import Simulation, SimulationConfig
 from llmsim_lab.types import ChatRequest
 
@@ -63,12 +65,82 @@ def test_another_model_does_not_go_on_with_a_run_and_leaves_no_mark_on_it(
     assert branch.turn_number == 2
 
 
-def test_a_resumed_run_asks_with_the_recorded_settings(path: Path) -> None:
-    client = hash_client(temperature=0.2, options={"top_k": 5})
+WAYS: dict[str, Callable[..., Any]] = {
+    "resume": resume,
+    "rerun": rerun,
+    "fork": fork,
+    "fork of a loaded run": lambda path, **client: load(path).fork(
+        **client, to=path.with_stem("y")
+    ),
+    "fork of a replay": lambda path, **client: replay(path).fork(**client, to=path.with_stem("y")),
+    "counterfactual": lambda path, llm_client: load(path).counterfactual(
+        {}, llm_client=llm_client, tape=path
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_all_settings_of_the_client_that_is_given_count_and_a_line_names_them(
+    path: Path, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = hash_client(temperature=0.2, options={"top_k": 5}, max_text_chars=300)
     recorded(Simulation(steady_config(), llm_client=client, tape=path), 1)
-    resumed = played(resume(path, llm_client=hash_client(temperature=1.5)), 1)
-    options = asked(resumed)[-1].options
-    assert (options["temperature"], options["top_k"]) == (0.2, 5)
+    now = hash_client(num_ctx=16384, think=True, keep_alive="9m", timeout_s=7)
+    run = WAYS[way](path, llm_client=now)
+    [line] = [it.getMessage() for it in caplog.records if "SETTINGS_CHANGED" in it.getMessage()]
+    assert "temperature 0.2 → 0.7, num_ctx 4096 → 16384, max_text_chars 300 → 400" in line
+    assert 'timeout_s 60 → 7, keep_alive null → \\"9m\\", think false → true' in line
+    assert "options.top_k 5 → none" in line
+    played(run, 1)
+    request = asked(run)[-1]
+    assert {**request.options, "seed": 0} == {**now.config.sampling, "seed": 0}
+    assert (request.think, request.keep_alive, request.timeout_s) == (True, "9m", 7)
+    assert request.schema is not None
+    assert request.schema["properties"]["reasoning"]["maxLength"] == 400
+    assert LLMConfig(**run.manifest()["llm"]) == now.config
+    assert content(replay(run.tape, run.run_id)) == content(run)
+
+
+class Asks:
+    """A player that asks a model by itself, as a validator does."""
+
+    def __init__(self, llm_client: LLMClient) -> None:
+        self.llm_client = llm_client
+
+    async def __call__(self, question: Question) -> Any:
+        return await question.put_to(self.llm_client)
+
+
+def test_a_replay_asks_each_turn_with_its_own_settings_where_resumes_changed_them(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reply = {"amount": 1, "reasoning": "r", "confidence": 1}
+
+    def clients(degree: float, *replies: Any) -> dict[str, Any]:
+        model = make_client([*replies] or reply, temperature=degree)
+        bob, cy = (make_client(reply, temperature=degree + more) for more in (1, 2))
+        return {"llm_client": model, "players": {"Bob": bob, "Cy": Asks(cy)}}
+
+    played(PublicGoods(**clients(0.1), tape=path), 2).close()
+    run = resume(path, **clients(0.2, reply, BackendError("full", reason="context_overflow")))
+    with pytest.raises(LLMFailureException, match="context_overflow"):
+        run.run(1)
+    run.close()
+    caplog.clear()
+    played(resume(path, **clients(0.3)), 1).close()
+    words = [record.getMessage() for record in caplog.records]
+    changes = [re.findall("temperature .* → [0-9.]+", line) for line in words if "CHANGED" in line]
+    assert changes == [[f"temperature {n}.2 → {n}.3"] for n in (0, 1, 2)]
+    assert any(line.startswith("ASKED_ANEW run=1 turn=3") for line in words)
+    run = played(resume(path, **clients(0.3)), 1)
+    run.close()
+    sent = [{it.request.options["temperature"] for it in turn.calls} for turn in run.turns[1:]]
+    assert sent == [{0.1, 1.1, 2.1}] * 2 + [{0.3, 1.3, 2.3}] * 2
+    others = clients(0.5)
+    again = replay(path, players=others["players"])
+    assert again.turns == run.turns
+    branch = played(again.fork(1, llm_client=others["llm_client"]), 1)
+    assert {it.request.options["temperature"] for it in branch.turns[2].calls} == {0.5, 1.5, 2.5}
 
 
 # --- forks -------------------------------------------------------------------------------------

@@ -9,11 +9,14 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import os
 import re
 import reprlib
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from pathlib import Path, PurePath
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,6 +25,11 @@ from llmsim_lab.errors import LabError
 
 DIGITS = 10
 """Significant digits that numbers in prompts have at most."""
+
+_MOST_ERROR = 300
+"""Characters of another program's error in a message."""
+_LIBRARIES = (os.path.dirname(os.__file__), str(Path(__file__).parents[1]), "<frozen ")  # noqa: PTH120
+"""How the names of files begin that are Python's or this package's."""
 
 _BARE = re.compile(r"[^\s\"=\\]+")
 """A value that stands in a log line without quotes."""
@@ -168,10 +176,33 @@ def fault_text(fault: Any, names: Sequence[str] = ()) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error in words, with its class where it is not one of this package."""
-    text = str(error)
-    named = f"{type(error).__name__}: {text}" if text else repr(error)
-    return text if isinstance(error, LabError) and text else named
+    """Return an error in words; one of other code with its class, and the file and line.
+
+    ``KeyError: 'Ann' (pot.py, line 12)``: the text of a KeyError alone says nothing.
+    """
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - the text of an exception is made by its class's own code
+        text = "(its text cannot be shown)"
+    if isinstance(error, LabError) and text:
+        return text
+    named = [type(error).__name__, clip(whole_text(text), _MOST_ERROR)]
+    return ": ".join(filter(None, named)) + _raised_at(error)
+
+
+def _raised_at(error: BaseException) -> str:
+    """Return where an error was raised, `` (pot.py, line 12)``; empty where no frame says."""
+    frames = traceback.extract_tb(error.__traceback__)
+    # What a reader can change is the line that called a library, not the library's.
+    own = [frame for frame in frames if not _is_library(frame.filename)]
+    if not own:
+        return ""
+    return f" ({PurePath(own[-1].filename).name}, line {own[-1].lineno})"
+
+
+def _is_library(filename: str) -> bool:
+    """Return True for a file of Python's, of an installed package or of this one."""
+    return filename.startswith(_LIBRARIES) or "site-packages" in filename
 
 
 def closest(name: str, known: Iterable[str]) -> str:

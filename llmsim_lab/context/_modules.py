@@ -9,7 +9,6 @@ what it must not, the turn stops with a ``ModuleError``.
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType, NoneType
@@ -19,7 +18,7 @@ from pydantic import Field, field_validator
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.config import Settings, read_config
-from llmsim_lab._util.text import among
+from llmsim_lab._util.text import among, error_text
 from llmsim_lab.context._variables import Variable, Variables
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts._prompt import digest_of
@@ -108,19 +107,12 @@ class BehaviorModule(ModuleData):
         try:
             made = getattr(self.code, function)(agent, dict(own), dict(world), *rest)
         except Exception as error:
-            detail = _fault_in(error)
+            detail = error_text(error)
             raise ModuleError(self.name, agent=agent, function=function, detail=detail) from error
         if not isinstance(made, types):
             detail = f"it returned {type(made).__name__}, not {words}"
             raise ModuleError(self.name, agent=agent, function=function, detail=detail)
         return made
-
-
-def _fault_in(error: Exception) -> str:
-    """Return what a module's code raised, and in which file and line, in words."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is the call in this file
-    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
 
 
 class ComposedModules:
@@ -258,7 +250,7 @@ class ModuleLoader:
                 code = _run(path, text)
             except Exception as error:
                 what = f"{path}: the module's code does not load"
-                raise ConfigError(f"{what}: {_fault_in(error)}") from error
+                raise ConfigError(f"{what}: {error_text(error)}") from error
         return BehaviorModule(name=name, code=code, code_text=text, **dict(data))
 
 

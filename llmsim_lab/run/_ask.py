@@ -13,24 +13,31 @@ import math
 import re
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache, partial
-from inspect import CORO_CREATED, getcoroutinestate, isawaitable, iscoroutinefunction
+from inspect import CORO_CREATED, getcoroutinestate, isawaitable, iscoroutine
 from numbers import Integral, Real
 from pathlib import Path
 from random import Random
-from types import BuiltinFunctionType as BuiltIn
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import ValidationError
 from pydantic_core import from_json
 
 from llmsim_lab._util.jsontext import SCALARS, all_finite, encode, plain
-from llmsim_lab._util.text import clip, closest, faults, log_event, whole_text
+from llmsim_lab._util.text import clip, closest, error_text, faults, log_event, whole_text
 from llmsim_lab._util.waiting import gather_all
-from llmsim_lab.errors import ConfigError, LLMFailureException, PromptError
+from llmsim_lab.errors import (
+    BudgetReached,
+    ConfigError,
+    LabError,
+    LLMFailureException,
+    PromptError,
+    TapeError,
+)
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.llm._choose import Decide, numeric, text_of
@@ -38,7 +45,7 @@ from llmsim_lab.llm._client import until_cancelled
 from llmsim_lab.llm._extract import allowed_words
 from llmsim_lab.llm._scope import caller, scope
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._config import players_seed
+from llmsim_lab.run._config import OnError, players_seed
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
@@ -74,17 +81,61 @@ class _Batch:
     limits: Limits | Callable[[str], Limits] | None
     decide: Decide | None
     otherwise: Any
+    on_error: OnError | None
     values: Mapping[str, Any]
+    turn: int
     fill: Callable[[str], Any] = field(init=False)
     component: str = field(init=False)
     known: dict[str, _Allowed] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
+    fault: LabError | None = None
+    """What the world's own code raised: an error, whatever a player that met it made of it."""
+
+    @property
+    def place(self) -> str:
+        """Which question it is, for messages: ``turn 3, Gift (tag 'second')``."""
+        tag = f" (tag {self.tag!r})" if self.tag else ""
+        return f"turn {self.turn}, {self.reply.__name__}{tag}"
+
+    def of_world(self, name: str, function: Callable[[str], Any], player: str) -> Any:
+        """Return what a function that the world gave says for a player.
+
+        Args:
+            name: what it was given as, such as ``limits``.
+            function: takes the player's name.
+            player: the player's name.
+
+        Raises:
+            ConfigError: it raised, or is async.
+            LabError: it raised this itself.
+        """
+        try:
+            value = function(player)
+        except LabError as error:  # which says what is wrong, and may be of a class of its own
+            error.add_note(f"{self.place}: the function {name}= raised this for {player}.")
+            self.fault = error
+            raise
+        except Exception as error:
+            self.fault = ConfigError(
+                f"{self.place}: the function {name}= failed for {player}: {error_text(error)}"
+            )
+            raise self.fault from error
+        if isawaitable(value):
+            _close(value)
+            self.fault = ConfigError(
+                f"{self.place}: the function {name}= is async, and a question does not wait for "
+                f"it; await it before: found = await ..., {name}=lambda name: found[name]"
+            )
+            raise self.fault
+        return value
 
     def allowed(self, player: str) -> _Allowed:
         """Return what a player may answer; equal limits are worked out once."""
         if not callable(self.limits) and self.known:
             return self.known["those of all"]
-        limits = self.limits(player) if callable(self.limits) else self.limits
+        limits = self.limits
+        if callable(limits):
+            limits = self.of_world("limits", limits, player)
         if not limits:
             return _ALL
         if type(limits) is not dict and not isinstance(limits, Mapping):
@@ -132,8 +183,11 @@ class Question:
     @property
     def values(self) -> Mapping[str, Any]:
         """What the prompt was given besides; of functions of the name, what they return."""
-        values = self._batch.values.items()
-        return {name: it(self.player) if callable(it) else it for name, it in values}
+        values = dict(self._batch.values)
+        for name, value in values.items():
+            if callable(value):
+                values[name] = self._batch.of_world(name, value, self.player)
+        return values
 
     @property
     def limits(self) -> Mapping[str, tuple[float, float] | list[Any]]:
@@ -172,10 +226,18 @@ class Question:
     @property
     def prompt(self) -> str:
         """The question as a model would be sent it."""
-        text = self._batch.fill(self.player)
+        batch = self._batch
+        try:
+            text = batch.fill(self.player)
+        except PromptError as error:
+            batch.fault = PromptError(f"{batch.place}, to {self.player}: {error}")
+            raise batch.fault from error
         if not isinstance(text, str):
-            way = "a function of the name returns the text: self.prompt(...).render(...)"
-            raise ConfigError(f"the prompt to {self.player} is {text!r:.60}; {way}")
+            batch.fault = ConfigError(
+                f"{batch.place}: the prompt to {self.player} is {text!r:.60}; a function of the "
+                "name returns the text: self.prompt(...).render(...)"
+            )
+            raise batch.fault
         return text
 
     async def put_to(self, client: LLMClient, prompt: str = "") -> Any:
@@ -261,6 +323,7 @@ class Ask:
         self._rngs: dict[str, _GuardedRandom] = {}
         self._places: dict[tuple[str, tuple[str, str]], tuple[object, int]] = {}
         self._answers: list[Answer] = []
+        self._stood_in = Counter[str]()
         self._noted: dict[str, Any] = {}
         self._became: dict[str, dict[str, Any]] = {}
         self._story: list[str] = []
@@ -281,6 +344,7 @@ class Ask:
         limits: Limits | None = None,
         decide: Decide | None = None,
         otherwise: Any = None,
+        on_error: OnError | None = None,
         **values: Any,
     ) -> Coroutine[Any, Any, ReplyT]:
         """Ask one player; await it.
@@ -305,16 +369,21 @@ class Ask:
             otherwise: what stands in, with the status ``fallback``, where the answer stays invalid
                 or does not come in time: a reply, its fields, or a function of the name. Without it
                 the turn fails; so it does in any case where the model cannot be reached.
+            on_error: whether what stands in also does for a function or rule that raises or answers
+                what is not allowed: ``fallback``, or ``raise``. None for the run's ``on_error``.
+                Where there is no ``otherwise``, it is a random answer that is allowed.
             values: of the prompt's other slots; a function is called with the name. Rules find them
                 in ``question.values``; where the prompt is a function, they are for rules alone.
 
         Raises:
             ConfigError: no one answers for this player, the limits leave nothing, the same was
-                asked twice, or a rule's answer is not allowed.
+                asked twice, or a rule raised or answered what is not allowed.
             PromptError: a slot has no value, or the other way round.
             LLMFailureException: a model failed to answer.
         """
-        batch = _Batch(reply, prompt, by, tag, limits, decide, otherwise, values)
+        batch = _Batch(
+            reply, prompt, by, tag, limits, decide, otherwise, on_error, values, self.turn
+        )
         return self._asked_of(batch, [player], alone=True)
 
     def each(
@@ -329,6 +398,7 @@ class Ask:
         limits: Limits | Callable[[str], Limits] | None = None,
         decide: Decide | None = None,
         otherwise: Any = None,
+        on_error: OnError | None = None,
         **values: Any,
     ) -> Coroutine[Any, Any, dict[str, ReplyT]]:
         """Ask several players at once; await their replies by name, in the order given.
@@ -342,13 +412,16 @@ class Ask:
             limits: see ``__call__``, or a function of the name that returns them.
             decide: see ``__call__``; the chances are measured once for all who are asked the same.
             otherwise: see ``__call__``.
+            on_error: see ``__call__``.
             values: see ``__call__``; those that are no functions are filled in once for all.
 
         Raises:
             ConfigError: see ``__call__``; or a player is named twice.
         """
         names = [players] if isinstance(players, str) else list(players)
-        batch = _Batch(reply, prompt, by, tag, limits, decide, otherwise, values)
+        batch = _Batch(
+            reply, prompt, by, tag, limits, decide, otherwise, on_error, values, self.turn
+        )
         return self._asked_of(batch, names)
 
     def outside(
@@ -503,16 +576,47 @@ class Ask:
         self, batch: _Batch, names: Sequence[str], numbers: Sequence[int], alone: bool
     ) -> Any:
         self._begin(batch, names)
+        questions = list(map(partial(Question, self, batch), names, numbers))
+        awaited: list[Awaitable[Any]] = []
+        try:
+            work = self._work_for(batch, questions, awaited)
+            if len(work) == 1:
+                await work[0]()
+            elif work:
+                await gather_all([begin() for begin in work])
+        finally:
+            for answer in awaited:
+                _close(answer)
+        self._answers += batch.answers
+        return questions[0]._decision if alone else {it.player: it._decision for it in questions}
+
+    def _work_for(
+        self, batch: _Batch, questions: Sequence[Question], awaited: list[Awaitable[Any]]
+    ) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """Return what has to be waited for; what functions answer at once is taken.
+
+        Args:
+            batch: what the questions have in common.
+            questions: the questions.
+            awaited: takes what functions returned to be awaited.
+        """
         # Begun once all are known: a prompt that cannot be built would leave the others unawaited.
         work: list[Callable[[], Coroutine[Any, Any, None]]] = []
         measured: dict[Any, list[Question]] = {}
-        questions = list(map(partial(Question, self, batch), names, numbers))
         for question in questions:
             who = self._run.seat(question.player, by=batch.by, tag=batch.tag)
             # Not by its class: a client that wraps another would be a player who answers by chance.
             if not hasattr(who, "call_with_retry"):
-                answer = who(question) if callable(who) else _random_reply(question)
+                if not callable(who):
+                    self._settle(_random_reply(question, question.rng), question)
+                    continue
+                try:
+                    answer = who(question)
+                except Exception as error:  # noqa: BLE001 - a player's own code raises anything
+                    self._raised(error, question)
+                    continue
                 if isawaitable(answer):
+                    awaited.append(answer)
                     work.append(partial(self._waited, answer, question))
                 else:
                     self._settle(answer, question)
@@ -533,12 +637,7 @@ class Ask:
                     those = measured[key] = []
                     work.append(partial(self._choose, who, text, name, texts, those))
                 measured[key].append(question)
-        if len(work) == 1:
-            await work[0]()
-        elif work:
-            await gather_all([begin() for begin in work])
-        self._answers += batch.answers
-        return questions[0]._decision if alone else {it.player: it._decision for it in questions}
+        return work
 
     def _begin(self, batch: _Batch, names: Sequence[Any]) -> None:
         """Check what all are asked, and have it ready to be filled in for each."""
@@ -555,17 +654,18 @@ class Ask:
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ConfigError(f"{twice!r} is asked twice by one ask.each; name each player once")
-        for name, value in batch.values.items():
+        for name in batch.values:
             if name in _GIVEN:
                 taken = f"{name!r} has a value in every prompt already ({', '.join(_GIVEN)})"
                 raise ConfigError(f"{taken}; call yours something else")
-            # A dict's ``get`` is built in: of these none is async, which takes long to see.
-            if callable(value) and type(value) is not BuiltIn and iscoroutinefunction(value):
-                what = f"{name}={value!r:.60} is async, and a question does not wait for it"
-                way_out = f"await it before, and give what came: {name}=lambda name: found[name]"
-                raise ConfigError(f"{what}; {way_out}")
+        known = get_args(OnError)
+        if batch.on_error not in (None, *known):
+            raise ConfigError(f"on_error={batch.on_error!r:.40} must be one of {', '.join(known)}")
         batch.component = batch.by or batch.tag or "player"
-        batch.fill = batch.prompt if callable(batch.prompt) else self._filling(batch, whom)
+        if callable(batch.prompt):
+            batch.fill = partial(batch.of_world, "prompt", batch.prompt)
+        else:
+            batch.fill = self._filling(batch, whom)
 
     def _filling(self, batch: _Batch, whom: str) -> Callable[[str], Any]:
         """Return what fills the prompt for a player; what all share is filled in once.
@@ -593,7 +693,9 @@ class Ask:
 
         def fill(name: str) -> str:  # the first one; then what all share is filled in
             render = prompt.sharing(shared)  # not before, since rules need no text
-            batch.fill = lambda name: render({slot: each(name) for slot, each in own.items()})
+            batch.fill = lambda name: render(
+                {slot: batch.of_world(slot, each, name) for slot, each in own.items()}
+            )
             return batch.fill(name)
 
         return fill
@@ -604,38 +706,122 @@ class Ask:
         try:
             question._decision = await question._sent(client, text)
         except LLMFailureException as failure:
-            self._stand_in(failure, question)
+            self._model_failed(failure, question)
+        except LabError:
+            raise
+        except Exception as error:  # a script's function, a person's, or a backend of one's own
+            what = f"{question._batch.place}: asking {caller(question.site)} failed"
+            raise ConfigError(f"{what}: {error_text(error)}") from error
 
-    async def _waited(self, answer: Awaitable[Any], question: Question) -> None:
+    async def _waited(self, awaited: Awaitable[Any], question: Question) -> None:
         try:
-            self._settle(await answer, question)
-        except LLMFailureException as failure:  # of a player that asks a model by itself
-            self._stand_in(failure, question)
+            answer = await awaited
+        except asyncio.CancelledError as error:
+            # A task of the player's own was cancelled, unless it is the turn that is.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._raised(error, question)
+        except Exception as error:  # noqa: BLE001 - a player's own code raises anything
+            self._raised(error, question)
+        else:
+            self._settle(answer, question)
 
     def _settle(self, answer: Any, question: Question) -> None:
         """Take an answer; one that no call says by itself is recorded."""
-        by, player = question.by, question.player
-        whose = f"the rule of {by}, about {player}," if by else f"the rule of {player}"
-        question._decision = decision = _as_reply(answer, whose, question)
-        if decision.call is None:  # else it is of a player that asks a model by itself
-            question._batch.answers.append(_by_code(decision, question))
+        batch = question._batch
+        if batch.fault is not None:
+            raise batch.fault
+        try:
+            decision = _as_reply(answer, question, _rule_of)
+            # Of a player that asks a model by itself, the call says it.
+            record = _by_code(decision, question) if decision.call is None else None
+        except ConfigError as fault:
+            self._code_failed(fault, question)
+        except Exception as error:  # noqa: BLE001 - what is odd about an answer is its class's code
+            self._raised(error, question)
+        else:
+            question._decision = decision
+            if record is not None:
+                batch.answers.append(record)
 
-    def _stand_in(
-        self, failure: LLMFailureException, question: Question, *, counts: bool = True
+    # --- who stands in -----------------------------------------------------------------------
+
+    def _raised(self, error: BaseException, question: Question) -> None:
+        """Let a stand-in answer for a function that raised, or raise what names the question."""
+        batch = question._batch
+        if batch.fault is not None:
+            raise batch.fault
+        if isinstance(error, TapeError | BudgetReached):  # the run's, not the player's
+            raise error
+        if isinstance(error, LLMFailureException):  # of a player that asks a model by itself
+            self._model_failed(error, question, stands_in=self._falls_back(question))
+            return
+        if self._falls_back(question):
+            fault = ConfigError(f"{_rule_of(question)} failed: {error_text(error)}")
+            self._code_failed(fault, question)
+            return
+        world = type(self._run).__name__
+        raise ConfigError(
+            f"{_rule_of(question)} failed: {error_text(error)}; repair it, or let a stand-in "
+            f"answer: {world}(..., on_error='fallback')"
+        ) from error
+
+    def _code_failed(self, fault: ConfigError, question: Question) -> None:
+        """Let a stand-in answer for a function or rule, if the question or the run says so."""
+        if not self._falls_back(question):
+            raise fault
+        who = question.by or question.player
+        if not self._stood_in[who] and who not in self._run._stood_in:
+            words = f"{fault}. A stand-in answers, here and whenever {who} fails again."
+            where = {"agent": question.player, "component": question._batch.component}
+            _warn("FALLBACK", words=words, **where, turn=self.turn, detail=fault)
+        self._stand_in(fault, question)
+
+    def _falls_back(self, question: Question) -> bool:
+        said: OnError = question._batch.on_error or self._run.config.on_error
+        return said == "fallback"
+
+    def _model_failed(
+        self,
+        failure: LLMFailureException,
+        question: Question,
+        *,
+        stands_in: bool = False,
+        counts: bool = True,
     ) -> None:
-        """Take what stands in for an answer; raise where nothing may, or no model is there."""
-        batch, name = question._batch, question.player
-        otherwise, site = batch.otherwise, question.site
-        if otherwise is None or failure.reason not in FORGIVEN:
+        """Let a stand-in answer for a model; raise where none may, or no model is there.
+
+        Args:
+            failure: how it failed.
+            question: what it was asked.
+            stands_in: whether a random answer does where there is no ``otherwise``.
+            counts: whether the failed call is this question's.
+        """
+        may = stands_in or question._batch.otherwise is not None
+        if failure.reason not in FORGIVEN or not may:
             raise failure
-        given = otherwise(name) if callable(otherwise) else otherwise
-        question._decision = decision = _as_reply(given, f"otherwise= of {name}", question)
+        site = question.site
         words = f"Turn {self.turn}, {caller(site)}: no valid answer; another stands in: {failure}"
-        where = {"agent": name, "component": site.component, "turn": self.turn}
+        where = {"agent": question.player, "component": site.component, "turn": self.turn}
         _warn("FALLBACK", words=words, **where, reason=failure.reason, detail=failure.detail)
         calls = (failure.call,) if counts and failure.call is not None else ()
+        self._stand_in(failure, question, calls)
+
+    def _stand_in(
+        self, error: LabError, question: Question, calls: tuple[CallRecord, ...] = ()
+    ) -> None:
+        """Take and record what stands in for an answer."""
+        batch, name = question._batch, question.player
+        answer = batch.otherwise
+        if callable(answer):
+            answer = batch.of_world("otherwise", answer, name)
+        if answer is None and batch.otherwise is None:
+            answer = _random_reply(question, question._random("stand-in"))
+        question._decision = decision = _as_reply(answer, question, _otherwise_of)
+        self._stood_in[question.by or name] += 1
         how: Any = {"status": "fallback", "calls": calls, "sure": None}
-        batch.answers.append(_by_code(decision, question, f"stands in: {failure}", **how))
+        batch.answers.append(_by_code(decision, question, f"stands in: {error}", **how))
 
     async def _choose(
         self,
@@ -656,7 +842,7 @@ class Ask:
                 choice = await client.choose(prompt, texts, site=site)
             except LLMFailureException as failure:
                 for question in questions:  # the call is the first one's: none counts twice
-                    self._stand_in(failure, question, counts=question is questions[0])
+                    self._model_failed(failure, question, counts=question is questions[0])
                 return
             calls = choice.calls
         for question in questions:
@@ -675,6 +861,25 @@ class Ask:
             calls = ()
 
 
+def _rule_of(question: Question) -> str:
+    """Return whose rule is asked what, for messages."""
+    by, player, place = question.by, question.player, question._batch.place
+    if by:
+        return f"{place}: the rule of {by}, about {player},"
+    return f"{place}: the rule of {player}"
+
+
+def _otherwise_of(question: Question) -> str:
+    """Return for whom which question names a stand-in, for messages."""
+    return f"{question._batch.place}: otherwise= of {question.player}"
+
+
+def _close(awaitable: Any) -> None:
+    """Close a coroutine that will not be awaited, of which Python would warn."""
+    if iscoroutine(awaitable):
+        awaitable.close()
+
+
 def _first(names: Sequence[Any]) -> str:
     return ", ".join(map(str, names[:3])) or "no player"
 
@@ -690,32 +895,42 @@ def _by_code(decision: Any, question: Question, why: str = "", **more: Any) -> A
     )
 
 
-def _as_reply(answer: Any, whose: str, question: Question) -> Any:
-    """Return an answer that code gave as the reply that was asked for, within its limits."""
+def _as_reply(answer: Any, question: Question, whose: Callable[[Question], str]) -> Any:
+    """Return an answer that code gave as the reply that was asked for, within its limits.
+
+    Args:
+        answer: what the code gave.
+        question: what it was asked.
+        whose: names the code in a message.
+
+    Raises:
+        ConfigError: it is not such a reply, or not within the limits.
+    """
     reply = question.reply
     if not isinstance(answer, reply):
         fields = reply.model_fields
         own = [it for it in fields if it not in Reply.model_fields or fields[it].is_required()]
         form = f"return {reply.__name__}({', '.join(f'{name}=...' for name in own)})"
         if answer is None:
-            raise ConfigError(f"{whose} returned None; {form}")
+            raise ConfigError(f"{whose(question)} returned None; {form}")
         if not isinstance(answer, Mapping) and len(own) == 1:
             answer = {own[0]: answer}  # a number alone will do where only one is asked for
         if isinstance(answer, Mapping) and (unknown := [it for it in answer if it not in fields]):
-            what = f"{whose} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}"
+            what = f"{whose(question)} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}"
             raise ConfigError(f"{what}, which a {reply.__name__} has no field for; {form}")
         try:
             answer = reply.model_validate(answer)
         except ValidationError as error:
-            raise ConfigError(f"{whose} answered {faults(error)}; {form}") from error
+            raise ConfigError(f"{whose(question)} answered {faults(error)}; {form}") from error
     for name, value in answer:
         if type(value) not in SCALARS and not all_finite(value):
             raise ConfigError(
-                f"{whose} answered {name}={value!r:.200}, which holds a number that is not finite; "
-                "JSON, and so a tape, has none: answer another number, or None for no number"
+                f"{whose(question)} answered {name}={value!r:.200}, which holds a number that is "
+                "not finite; JSON, and so a tape, has none: answer another number, or None for no "
+                "number"
             )
     if complaint := question._allowed.complaint(answer):
-        what = f"{whose} answered {reply.__name__}, {complaint}"
+        what = f"{whose(question)} answered {reply.__name__}, {complaint}"
         raise ConfigError(f"{what}; question.limits has what is allowed")
     return answer
 
@@ -962,9 +1177,9 @@ def _range(
 # --- answers by chance ---------------------------------------------------------------------------
 
 
-def _random_reply(question: Question) -> Decision:
+def _random_reply(question: Question, rng: Random) -> Decision:
     """Return a reply drawn evenly from what is allowed."""
-    reply, allowed, rng = question._batch.reply, question._allowed, question.rng
+    reply, allowed = question._batch.reply, question._allowed
     fields, known = reply.model_fields, _schema_of(reply).get("$defs", {})
     drawn: dict[str, Any] = {"reasoning": "A random answer."} if "reasoning" in fields else {}
     for name, part in _fields_of(reply).items():

@@ -72,6 +72,10 @@ PlayerWord = Literal["model", "rule", "random", "person"]
 """Who answers for a player: the run's model, the world's own rule, chance, or a person here."""
 
 
+OnError = Literal["raise", "fallback"]
+"""What follows where a player's own code fails: the turn does, or a stand-in answers."""
+
+
 def by_name(players: Any) -> Mapping[str, Any]:
     """Return players by name; one alone answers for all."""
     return players if isinstance(players, Mapping) else {"*": players}
@@ -94,6 +98,8 @@ class WorldConfig(Settings):
         interventions: what is done from outside, and when.
         players: who answers for a player, by name; ``*`` stands for all others, which the model
             answers for if nothing is said. One word alone, ``random``, is for all.
+        on_error: ``fallback`` lets a stand-in answer for a function or rule that raises, or answers
+            what is not allowed; with ``raise`` the turn fails.
     """
 
     # Else a default of 2 for a float stays an int, unlike the 2.0 that a replay reads.
@@ -108,6 +114,7 @@ class WorldConfig(Settings):
     llm: LLMConfig = Field(default_factory=LLMConfig)
     interventions: tuple[StateChange, ...] = ()
     players: Players = Field(default_factory=dict)
+    on_error: OnError = "raise"
 
     def model_post_init(self, _context: Any, /) -> None:
         """Freeze lists and dicts: what a turn put into one would be in no state and on no tape."""

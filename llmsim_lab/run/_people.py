@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from llmsim_lab._util.checks import known_names
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion
 from llmsim_lab.llm._scope import scoped
@@ -41,7 +41,7 @@ def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
     found: list[tuple[Person, ChatRequest]] = []
 
     async def unanswered() -> None:
-        raise NotImplementedError
+        raise LLMFailureException("connection_error")  # for which nothing ever stands in
 
     def put(question: Question) -> Any:
         who = here.seat(question.player, by=question.by, tag=question.tag)

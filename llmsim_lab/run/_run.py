@@ -17,6 +17,7 @@ import logging
 import math
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -31,7 +32,7 @@ from typing_extensions import TypeVar
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.jsontext import as_mapping, plain
-from llmsim_lab._util.text import closest, counted, faults, log_event
+from llmsim_lab._util.text import closest, counted, error_text, faults, log_event
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
@@ -126,7 +127,8 @@ class Run(Generic[StateT]):
         state: the state to start from, instead of ``start()``.
         tape: where to record the run: a tape, or a file that becomes or is one.
         prompts: prompts instead of the world's own, as a recorded run names them.
-        parameters: the world's own, and ``name``, ``seed``, ``turns``, ``interventions``.
+        parameters: the world's own, and ``name``, ``seed``, ``turns``, ``interventions``,
+            ``on_error``.
 
     Attributes:
         kind: the name of its class on tapes, such as ``pot:PublicGoods``.
@@ -184,6 +186,7 @@ class Run(Generic[StateT]):
         self._stepping = False  # while a turn is played: no second one, and no change under it
         self._purse: Purse | None = None
         self._told_to_reach = 0
+        self._stood_in = Counter[str]()  # how often a stand-in answered, by who did not
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""
         self.planned: Sequence[StateChange] = ()
@@ -495,6 +498,8 @@ class Run(Generic[StateT]):
             self._session.failed(error)
             if isinstance(error, LLMFailureException | asyncio.CancelledError):
                 explain(error, _what_now(self))
+            elif isinstance(error, Exception) and not self._session.is_replay:
+                error.add_note(_what_now(self))
             raise
         finally:
             self._stepping = False
@@ -987,6 +992,7 @@ async def _next_turn(run: Run) -> Turn:
     turn = session.done(run, turn)
     session.memory = {}
     run.turns.append(turn)
+    run._stood_in += ask._stood_in
     return turn
 
 
@@ -1033,12 +1039,17 @@ async def play_turns(
             outcome = f"stopped: {error}"
             _warn("BUDGET_REACHED", run=run.name, turn=run.turn_number, reason=error)
         except Exception as error:
-            outcome = f"failed: {error}"
+            outcome = f"failed: {error_text(error)}"
             raise
         finally:
             # After a failure that failure is what has to be raised, not another of the tape's.
             with nullcontext() if outcome == "done" else suppress(TapeError):
                 run._session.ended(outcome)
+    if run._stood_in and _is_live(run):
+        times = ", ".join(f"{who} {count}" for who, count in run._stood_in.most_common())
+        words = f"Run {run.name!r}: answers that are stand-ins: {times}; decisions() says why."
+        _warn("STAND_INS", words=words, run=run.name, turn=run.turn_number, players=times)
+    run._stood_in.clear()
     # As where a name is misspelt; a budget may have stopped the run before.
     never = [name for name in run.players if name != "*" and name not in run._seats]
     if outcome == "done" and never and run._seats and _is_live(run):

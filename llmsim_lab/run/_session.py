@@ -19,7 +19,7 @@ from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import _records
 from llmsim_lab.run._registry import RunClass
-from llmsim_lab.run._turn import Turn, turn_row
+from llmsim_lab.run._turn import Answer, Turn, turn_row
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 
 
@@ -240,7 +240,8 @@ class Replaying(Session):
         """
         cls, line = type(run), self._lines[turn.number]
         recorded: Turn = _records.decode_turn(cls, line["record"], self.recorder.attempt)
-        now, there = replace(turn, seconds=recorded.seconds), line["row"]
+        now = replace(turn, seconds=recorded.seconds, by_code=_with_words_of(recorded, turn))
+        there = line["row"]
         # Through JSON, as the recorded row went: tuples become lists, and keys texts.
         row = json.loads(dumps(turn_row(now)))
         if recorded != now or row != there:
@@ -262,6 +263,18 @@ class Replaying(Session):
         raise TapeError(
             "a replay cannot be changed; fork it: simulation.fork(turn=..., intervene=...)"
         )
+
+
+def _with_words_of(recorded: Turn, turn: Turn) -> tuple[Answer, ...]:
+    """Return a turn's answers of code, those that stand in with why they did when recorded.
+
+    The words are those of an error, which another Python writes otherwise, as do other addresses.
+    """
+    answers = list(turn.by_code)
+    for place, (then, now) in enumerate(zip(recorded.by_code, answers, strict=False)):
+        if then.status == now.status == "fallback" and not now.calls:
+            answers[place] = replace(now, why=then.why)
+    return tuple(answers)
 
 
 def load_turns(

@@ -83,6 +83,17 @@ class Transition:
         guard = getattr(self.guard, "__name__", "")
         return f"{self.trigger} [{guard}]" if guard else self.trigger
 
+    def allows(self, agent: Any, context: object) -> bool:
+        """Return what the guard says of an agent; what it raises names the transition."""
+        if self.guard is None:
+            return True
+        try:
+            return self.guard(agent, context)
+        except Exception as error:
+            who = getattr(agent, "name", agent)
+            error.add_note(f"The guard of {self} raised this for {who!s:.80}.")
+            raise
+
     def __str__(self) -> str:
         return f"{self.source} --{self.label}--> {self.target}"
 
@@ -166,7 +177,7 @@ class Statechart:
             move.target
             for move in self.transitions
             if (move.source, move.trigger) == (state, trigger)
-            and (agent is None or move.guard is None or move.guard(agent, context))
+            and (agent is None or move.allows(agent, context))
         ]
         return list(dict.fromkeys(matching))
 

@@ -423,7 +423,6 @@ def test_half_a_character_from_outside_or_in_a_note_is_whole_on_the_tape(path: P
     ("question", "says"),
     [
         (lambda ask: ask("Ann", Gift, lambda _: 3), r"the prompt to Ann is 3; a function of"),
-        (lambda ask: ask("Ann", Gift, "{{ a }}", a=later), r"a=<function later.* is async"),
         (lambda ask: ask.outside("die", {1, 2}, later), r"the key of die, \{1, 2\}, is not ready"),
         (lambda ask: ask.outside("die", 6, lambda: {1}), r"what die gave, \{1\}, is not ready"),
     ],

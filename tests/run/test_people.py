@@ -60,11 +60,16 @@ class Begins(Run[Talk]):
         return state
 
 
+@pytest.mark.parametrize("on_error", ["raise", "fallback"])
 @pytest.mark.parametrize(
     ("how", "known"), [("at once", 2), ("by others", 0), ("outside", 0), ("wrong", 0)]
 )
-def test_no_more_is_known_than_the_first_questions(how: str, known: int) -> None:
-    run = Begins(how=how, players={"*": "person", "Cy": lambda _: pytest.fail("it was asked")})
+def test_no_more_is_known_than_the_first_questions(how: str, known: int, on_error: str) -> None:
+    run = Begins(
+        how=how,
+        on_error=on_error,
+        players={"*": "person", "Cy": lambda _: pytest.fail("it was asked")},
+    )
     assert len(foreseen(run)) == known
 
 

@@ -23,7 +23,7 @@ from tape_kit import (
     steady_config,
 )
 
-from llmsim_lab.errors import LLMFailureException, TapeError
+from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Question, load, replay, resume
 from llmsim_lab.simulation import Simulation
@@ -121,7 +121,13 @@ def test_a_run_whose_process_was_killed_before_its_first_turn_was_written_is_not
 
 @pytest.mark.parametrize(
     ("fault", "outcome"),
-    [(ValueError("a bug"), "failed: a bug"), (KeyboardInterrupt(), "interrupted")],
+    [
+        (
+            ValueError("a bug"),
+            "failed: turn 3, EconomicDecision (tag 'agent'): the rule of Syldavia",
+        ),
+        (KeyboardInterrupt(), "interrupted"),
+    ],
 )
 def test_an_exception_in_an_agent_costs_no_answer_twice(
     path: Path, fault: BaseException, outcome: str
@@ -137,12 +143,12 @@ def test_an_exception_in_an_agent_costs_no_answer_twice(
     client = hash_client(HashBackend(faulty=True))
     parts: Any = {"players": {"Syldavia": stumble}, "tape": path}
     simulation = Simulation(steady_config(), llm_client=client, **parts)
-    with pytest.raises(type(fault)):
+    with pytest.raises((ConfigError, KeyboardInterrupt)):
         simulation.run(5)
     assert simulation.turn_number == 2
     paid_before = len(asked(simulation))
     assert simulation.tape is not None
-    assert simulation.tape.run().outcome == outcome
+    assert simulation.tape.run().outcome.startswith(outcome)
     simulation.run(3)
     assert paid_before < len(asked(simulation))
     assert_same(simulation, uninterrupted(5))

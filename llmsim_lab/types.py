@@ -9,6 +9,7 @@ holds) is an immutable pydantic model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, Protocol, Self, get_args
 
@@ -506,6 +507,9 @@ def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict
         max_text: longest text field, characters; None leaves texts unbounded.
     """
     schema = model.model_json_schema()
+    if "$ref" in schema:  # to a model that holds values of its own kind
+        name = schema["$ref"].rpartition("/")[2]
+        schema = {**deepcopy(schema["$defs"][name]), "$defs": schema["$defs"]}
     schema.pop("description", None)
     if issubclass(model, Reply):
         # Last, after the fields of a derived class: a model writes its fields in this order.

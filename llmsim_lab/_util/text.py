@@ -15,6 +15,7 @@ import reprlib
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from enum import Enum
 from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Any
@@ -45,6 +46,13 @@ def number(value: float) -> str:
     """Return a number with at most two decimals, no trailing zeros: 9.375 as 9.38, 2.0 as 2."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
+
+
+def text_of(option: object) -> str:
+    """Return an option as models and readers see it: 25 for 25.0, an enum's value."""
+    if isinstance(option, Enum):
+        option = option.value
+    return f"{option:.12g}" if isinstance(option, float) else str(option)
 
 
 def roughly(count: float) -> int:

@@ -19,6 +19,7 @@ from llmsim_lab.assistant._types import FunctionCall, LLMMessage, ToolDeclaratio
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import FORGIVEN, LASTING
+from llmsim_lab.llm._retry import lacks_form
 from llmsim_lab.types import Decision, Message
 
 _SEED, _TEMPERATURE = 7, 0.7
@@ -111,6 +112,16 @@ class _Length(Decision):
     metres: Annotated[float, Field(ge=0.5, le=4.5)]
 
 
+async def _untold(client: LLMClient) -> _Result:
+    """Ask without a word about JSON; the second attempt tells the form where none came."""
+    asked = _with(client, seed=_SEED, max_tokens=min(200, client.config.num_ctx // 2))
+    question = "What suits a picnic: red, green, blue or yellow?"
+    decision = await asked.call_with_retry(prompt=question, response_model=_Colour)
+    if decision.call is not None and lacks_form(decision.call.history[0]):
+        return "when told", True, "the server does not hold it to a schema: use tell_form=True"
+    return "yes", True, ""
+
+
 _SUBJECTS = ("a picnic", "a boat", "a lighthouse", "a school day")
 
 
@@ -178,6 +189,7 @@ _CHECKS: dict[str, Callable[[LLMClient], Any]] = {
     "valid JSON: one of a list": _keeps(
         _Colour, '"colour": red, green, blue or yellow. What suits {}?'
     ),
+    "valid JSON: form not told": _untold,
     "valid JSON: number in bounds": _keeps(
         _Length, '"metres", from 0.5 to 4.5. How long is a flag for {}?'
     ),

@@ -115,7 +115,7 @@ def _answers(model: str, host: str | None) -> bool:
     """Say whether a model answers, and in the form asked for; return True if it does."""
     try:
         with _asking(model, host) as client:
-            found = run_sync(findings(client, first=2))
+            found = run_sync(findings(client, first=3))
     except LabError as error:
         say(f"{model}: {clip(str(error), 300)}", style="yellow")
         return False

@@ -19,9 +19,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
 
+from llmsim_lab._util.text import text_of
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm._retry import failure_of, seed_from
@@ -136,13 +136,6 @@ def measures(request: ChatRequest) -> bool:
 Answer = tuple[ChatReply, CallRecord]
 Ask = Callable[[Sequence[Message], Mapping[str, Any], int | None], Coroutine[Any, Any, Answer]]
 """Makes a request: ``await ask(messages, options, top_logprobs)``."""
-
-
-def text_of(option: object) -> str:
-    """Return an option as models and readers see it: 25 for 25.0, an enum's value."""
-    if isinstance(option, Enum):
-        option = option.value
-    return f"{option:.12g}" if isinstance(option, float) else str(option)
 
 
 def numeric(options: Sequence[object]) -> bool:

@@ -31,7 +31,8 @@ from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeMiss
 from llmsim_lab.llm import _choose, _extract, _retry
 from llmsim_lab.llm._choose import Choice, OptionT
-from llmsim_lab.llm._extract import InvalidReply
+from llmsim_lab.llm._extract import InvalidReply, with_instruction
+from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._limits import Lane, Limits, Sent
 from llmsim_lab.llm._scope import InFlight, Scope, caller, scope
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -101,6 +102,10 @@ class LLMConfig(Settings):
         think: whether a reasoning model thinks before it answers (its thinking costs tokens), or
             how long: Ollama knows ``"low"``, ``"medium"``, ``"high"`` and ``"max"``.
         options: further sampling options by Ollama's names, for example ``{"top_p": 0.9}``.
+        tell_form: whether the first attempt tells the model the form of its reply in words, at the
+            end of the system message. For models whose server does not hold replies to a schema:
+            they answer at once, in place of at the second attempt, which tells the form wherever
+            the first reply had no JSON of it.
     """
 
     model: Annotated[str, Field(min_length=1)] = "auto"
@@ -122,6 +127,8 @@ class LLMConfig(Settings):
     keep_alive: float | str | None = None
     think: bool | str = False
     options: dict[str, Any] = Field(default_factory=dict)
+    # Left out where it is the default, as above.
+    tell_form: Annotated[bool, Field(exclude_if=lambda is_told: not is_told)] = False
 
     @field_validator("keep_alive", mode="before")
     @classmethod
@@ -201,6 +208,7 @@ class LLMClient:
 
             backend = OllamaBackend(None if config.model == "auto" else config.model)
         self.backend, self.chosen = backend, chosen
+        self._said_what_helped = False
         self.limits = getattr(backend, "client_limits", None) or Limits(config.max_concurrency)
         self.use(config)
 
@@ -292,7 +300,7 @@ class LLMClient:
             LLMFailureException: the call failed for good.
         """
         how = self._with(options) | {"schema": schema, "tools": tuple(tools)}
-        request = self._request(messages=tuple(messages), site=site, **how)
+        request = self._request(messages=self._with_form(messages, schema), site=site, **how)
 
         def read(reply: ChatReply) -> ChatReply:
             if check is not None and (complaint := check(reply)):
@@ -436,7 +444,24 @@ class LLMClient:
         if isinstance(outcome, BaseModel):
             attempt.cut = _retry.cut_texts(outcome, request.schema)
         history.append(_kept(attempt, previous, recorder))
+        if previous is not None and not isinstance(outcome, BackendError):
+            self._say_what_helped(previous)
         return outcome
+
+    def _say_what_helped(self, first: Attempt) -> None:
+        """Say once that the model answers where it is told the form, if that was the reason."""
+        is_whole = first.reply is not None and first.reply.done_reason == "stop"
+        if self._said_what_helped or self.config.tell_form or not is_whole:
+            return
+        if first.reason == "invalid_response" and _retry.lacks_form(first):
+            self._said_what_helped = True
+            model = first.request.model
+            words = (
+                f"{model} answered in the form asked for only when it was told the form in words: "
+                "its server does not hold replies to a schema. With connect(..., tell_form=True) "
+                "the first attempt tells it, which saves a second one."
+            )
+            log_event(logger, logging.WARNING, "form_told", words=words, model=model, detail=words)
 
     async def _live(
         self,
@@ -536,6 +561,7 @@ class LLMClient:
         except ValueError as error:
             raise ConfigError(f"choices and limits {allowed!r:.120}: {error}") from error
         schema = _schema_of(response_model, self.config.max_text_chars, named)
+        messages = self._with_form(messages, schema)
         return self._request(messages=messages, schema=schema, site=site, origin=origin)
 
     def _messages_of(
@@ -548,6 +574,14 @@ class LLMClient:
             return (Message("user", str(prompt)),), None
         user, origin = Message("user", prompt.user), prompt.origin(site)
         return (_system_message(prompt.system), user) if prompt.system else (user,), origin
+
+    def _with_form(
+        self, messages: Sequence[Message], schema: Mapping[str, Any] | None
+    ) -> tuple[Message, ...]:
+        """Return the messages, with the form of the reply where the first attempt tells it."""
+        if schema is None or not self.config.tell_form:
+            return tuple(messages)
+        return with_instruction(messages, told_form(schema))
 
     async def _ask(
         self, request: ChatRequest, watch: InFlight | None, seed: int | None, lane: Lane

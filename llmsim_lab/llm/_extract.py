@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from llmsim_lab._util.text import brief, fault_text, few, listed
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._form import field_names
 from llmsim_lab.llm._strict import reply_validator
 from llmsim_lab.types import Message
 
@@ -106,6 +107,12 @@ def reply_fields(text: str) -> dict[str, Any]:
         InvalidReply: it has no JSON object.
     """
     return parse_reply(text, _AnyObject).model_extra or {}
+
+
+def has_form(text: str, schema: Mapping[str, Any]) -> bool:
+    """Return True if a reply has a complete JSON object with a field of the schema, or more."""
+    names, values = field_names(schema), _json_values(without_thinking(text))
+    return any(not names or names & value.keys() for value in values)
 
 
 def without_thinking(text: str) -> str:

@@ -18,11 +18,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from llmsim_lab._util.text import log_event
+from llmsim_lab._util.text import log_event, text_of
 from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._choose import numeric, text_of
+from llmsim_lab.llm._choose import numeric
 from llmsim_lab.llm._client import LLMClient, LLMConfig
+from llmsim_lab.llm._form import bounds_of
 from llmsim_lab.llm._scope import caller
 from llmsim_lab.llm._scripted import reply_of
 from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ModelInfo
@@ -87,13 +88,6 @@ _TYPES = {
     "string": "a text",
     "array": "a list, as in JSON",
     "object": "an object, as in JSON",
-}
-_BOUNDS = {
-    "minimum": "of at least {}",
-    "exclusiveMinimum": "above {}",
-    "maximum": "of at most {}",
-    "exclusiveMaximum": "below {}",
-    "maxLength": "of at most {:,} characters",
 }
 _YES_AND_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
@@ -182,11 +176,7 @@ def schema_words(schema: Mapping[str, Any]) -> str:
         return " or ".join(map(schema_words, several))
     if choices := schema.get("enum"):
         return f"one of {', '.join(map(text_of, choices))}"
-    if "minimum" in schema and "maximum" in schema:
-        bounds = f"from {text_of(schema['minimum'])} to {text_of(schema['maximum'])}"
-    else:
-        bounds = " and ".join(w.format(schema[key]) for key, w in _BOUNDS.items() if key in schema)
-    return f"{_TYPES.get(schema.get('type', ''), 'a value')} {bounds}".rstrip()
+    return f"{_TYPES.get(schema.get('type', ''), 'a value')} {bounds_of(schema)}".rstrip()
 
 
 # --- the person -----------------------------------------------------------------------------------
@@ -312,4 +302,5 @@ def human_client(person: Person) -> LLMClient:
     )
     client = LLMClient(config, person)
     client._request = partial(client._request, options={})  # nothing is sampled
+    client._said_what_helped = True  # a person is shown the fields in any case
     return client

@@ -22,6 +22,7 @@ from llmsim_lab._util.text import listed, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._access import Access, Address, Key, read_address, without_locals
 from llmsim_lab.llm._extract import with_instruction
+from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._http import (
     LIST_TIMEOUT_S,
     Server,
@@ -222,11 +223,10 @@ class OpenAIBackend:
             fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         messages, schema = request.messages, request.schema
         if schema is not None and "response_format" in without:
-            messages = with_instruction(
-                messages,
-                "Reply with one JSON object and nothing else. It must fit this JSON schema:\n"
-                f"{json.dumps(schema, ensure_ascii=False)}",
-            )
+            form = told_form(schema)
+            # Not where a second attempt or ``tell_form`` has told it already.
+            if not any(form in message.content for message in messages):
+                messages = with_instruction(messages, form)
         elif schema is not None:
             schema = portable(schema) if "full_schema" in without else dict(schema)
             held = {"name": "reply", "strict": is_strict(schema), "schema": schema}

@@ -17,7 +17,8 @@ from pydantic import BaseModel
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import BackendError, LLMFailureException
-from llmsim_lab.llm._extract import InvalidReply, without_thinking
+from llmsim_lab.llm._extract import InvalidReply, has_form, without_thinking
+from llmsim_lab.llm._form import told_form
 from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest, Decision, Message
 
 T = TypeVar("T")
@@ -157,6 +158,13 @@ def second_request(
     return replace(request, attempt=2, messages=messages, options=options), repaired
 
 
+def lacks_form(failed: Attempt) -> bool:
+    """Return True if a failed attempt was to be answered in a form, and has no JSON of it."""
+    schema = failed.request.schema
+    text = failed.reply.text if failed.reply else ""
+    return schema is not None and not has_form(text, schema)
+
+
 def second_seed(seed: int) -> int:
     """Return the seed of a second attempt; by a hash, so that retries do not correlate."""
     return seed_from(f"second attempt, seed {seed}")
@@ -179,7 +187,9 @@ def _repair_messages(
     if len(text) > limit:
         text = text[:limit].rstrip() + " …"
     again = "Reply again."
-    if request.schema is not None:
+    if lacks_form(failed):
+        again = f"Reply again.\n\n{told_form(request.schema or {})}"
+    elif request.schema is not None:
         again = "Reply again with one complete JSON object of the required form and nothing else."
     # The fault's own words are for the one who set the limits; its cause's are for the model.
     complaint = clip(str(fault.__cause__ or fault), _MAX_COMPLAINT_CHARS)

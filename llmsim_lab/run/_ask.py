@@ -28,7 +28,15 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from llmsim_lab._util.jsontext import SCALARS, all_finite, encode, plain
-from llmsim_lab._util.text import clip, closest, error_text, faults, log_event, whole_text
+from llmsim_lab._util.text import (
+    clip,
+    closest,
+    error_text,
+    faults,
+    log_event,
+    text_of,
+    whole_text,
+)
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import (
     BudgetReached,
@@ -40,7 +48,7 @@ from llmsim_lab.errors import (
 )
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._chains import FORGIVEN
-from llmsim_lab.llm._choose import Decide, numeric, text_of
+from llmsim_lab.llm._choose import Decide, numeric
 from llmsim_lab.llm._client import until_cancelled
 from llmsim_lab.llm._extract import allowed_words
 from llmsim_lab.llm._scope import caller, scope

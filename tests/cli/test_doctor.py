@@ -52,6 +52,7 @@ def test_the_catalogue_is_listed_with_what_its_models_cannot_do(
 
 
 CHOICE = "valid JSON: one of a list"
+UNTOLD = "valid JSON: form not told"
 
 # --- what a model can do -------------------------------------------------------------------------
 
@@ -79,6 +80,12 @@ def every_second(request: ChatRequest) -> Any:
     return obeys(request)
 
 
+def unheld(request: ChatRequest) -> Any:
+    """Obey, and give JSON only where a message names the field."""
+    names = request.schema.get("properties", {}) if request.schema else {}
+    return obeys(request) if all(f'"{name}"' in request.prompt for name in names) else "Blue."
+
+
 def without_tools(request: ChatRequest) -> Any:
     """Obey, but call a tool only where a schema asks for it."""
     if request.tools:
@@ -103,6 +110,9 @@ def found_of(answer: Callable[[ChatRequest], Any]) -> dict[str, Ability]:
         (every_second, {CHOICE: "2 of 4"}),
         (lambda _: "I would rather not.", {CHOICE: "0 of 4"}),
         (without_tools, {"tools": "4 of 4"}),
+        (obeys, {UNTOLD: "yes"}),
+        (unheld, {UNTOLD: "when told", CHOICE: "4 of 4"}),
+        (lambda _: "I would rather not.", {UNTOLD: "failed"}),
     ],
 )
 def test_what_a_model_can_do_is_counted(
@@ -110,6 +120,10 @@ def test_what_a_model_can_do_is_counted(
 ) -> None:
     found = {name: one.result for name, one in found_of(answer).items()}
     assert results.items() <= found.items()
+
+
+def test_a_model_that_needs_to_be_told_the_form_is_named_with_the_setting() -> None:
+    assert "use tell_form=True" in found_of(unheld)[UNTOLD].note
 
 
 def test_what_was_repaired_and_how_much_is_on_the_options_is_said_in_a_note() -> None:

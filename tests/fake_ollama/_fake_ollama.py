@@ -15,12 +15,14 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from importlib import resources
 from itertools import cycle, repeat
 from typing import Any, Self
 
+from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
 from llmsim_lab.types import ChatReply, ToolCall
@@ -108,6 +110,7 @@ class Fault:
 
 
 _DEFAULT_CTX = 4096
+_PROSE = "This is a fake answer."
 _PIECE = re.compile(
     r"\s*(?:\d|[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W\d_]{1,8}|[^\w\s]|_)|\s+"
 )
@@ -231,6 +234,9 @@ class FakeOllama:
         wants: what the header ``Authorization`` of every request has to be, as a gateway in front
             of a server asks for it: ``Bearer KEY``, or ``Basic`` and a base64; else a 401.
         port: where it listens; 0 for any that is free.
+        ignores_format: whether it does what Ollama's cloud and some models do: the request's
+            ``format`` is not enforced. Without a ``reply`` the model then answers with JSON only
+            where a message names the fields, and with the example if it is told one.
 
     Attributes:
         host: the server's address, such as ``http://127.0.0.1:40123``.
@@ -248,6 +254,7 @@ class FakeOllama:
         delay_s: float = 0.0,
         wants: str = "",
         port: int = 0,
+        ignores_format: bool = False,
     ) -> None:
         made = (FakeModel(name=one) if isinstance(one, str) else one for one in models)
         self._models = {full_name(model.name): model for model in made}
@@ -255,6 +262,7 @@ class FakeOllama:
         """By full name: until when, and with which context."""
         self._version, self._port, self._delay_s = version, port, delay_s
         self._wants = wants
+        self._answer = as_told if ignores_format else enforced
         self._old = tuple(map(int, version.split(".")[:2])) < (0, 30)
         self._replies = iter(reply) if isinstance(reply, list) else repeat(reply)
         self._faults: deque[Fault] = deque()
@@ -430,7 +438,7 @@ class FakeOllama:
             return given
         if given is None:
             wanted = body.get("format")
-            given = example(wanted) if wanted else "This is a fake answer."
+            given = self._answer(wanted, body) if wanted else _PROSE
         if isinstance(given, BaseModel):
             given = given.model_dump(mode="json")
         return ChatReply(text=given if isinstance(given, str) else json.dumps(given, indent=2))
@@ -526,6 +534,23 @@ def _odds(place: Mapping[str, float], top: int | None) -> dict[str, Any]:
     alternatives = [{"token": piece, "logprob": value} for piece, value in likeliest]
     said, value = next(iter(place.items()))
     return {"logprobs": [{"token": said, "logprob": value, "top_logprobs": alternatives}]}
+
+
+def enforced(schema: Mapping[str, Any], _body: Mapping[str, Any]) -> Any:
+    """Return the answer of a model whose server holds it to a schema."""
+    return example(schema)
+
+
+def as_told(schema: Mapping[str, Any], body: Mapping[str, Any]) -> Any:
+    """Return the answer of a model that knows of a schema only what its messages say."""
+    text = "\n".join(message.get("content") or "" for message in body["messages"])
+    for line in reversed(text.splitlines()):
+        with suppress(ValueError):
+            value = json.loads(line)
+            if isinstance(value, dict) and Draft202012Validator(schema).is_valid(value):
+                return value
+    names = schema.get("properties", {"the fields of no one form"})
+    return example(schema) if all(f'"{name}"' in text for name in names) else _PROSE
 
 
 def example(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) -> Any:

@@ -85,7 +85,7 @@ async def test_a_passing_fault_is_retried_once_and_one_of_the_request_itself_is_
 AGAIN = "Reply again with one complete JSON object of the required form and nothing else."
 NO_JSON = "the reply is not valid JSON: there is no JSON object in it"
 WRONG = json.dumps(GOOD | {"confidence": 1.2})
-LONG = " ".join(f"point {number}," for number in range(200))
+LONG = " ".join([WRONG, *[f"point {number}," for number in range(200)]])
 COMPLAINT = "confidence: Input should be less than or equal to 1 (it is 1.2)."
 
 

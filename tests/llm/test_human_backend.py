@@ -127,6 +127,19 @@ async def test_an_invalid_answer_comes_back_with_what_was_wrong() -> None:
     assert decision.call.status == "repaired"
 
 
+async def test_a_person_whose_text_is_not_an_answer_reads_the_fault_and_no_form(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    person = Person()
+    task = ask(person)
+    person.answer(await person.asked(), "Raise it.")
+    second = await person.asked()
+    assert second.complaint.endswith("there is no JSON object in it.")
+    person.answer(second, GOOD)
+    assert (await task).action == GOOD["action"]
+    assert "tell_form" not in caplog.text
+
+
 async def test_stopping_takes_the_question_away() -> None:
     person = Person()
     task = ask(person)

@@ -30,6 +30,7 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.errors import ConfigError, TapeMiss
 from llmsim_lab.llm import Person
+from llmsim_lab.llm._scope import scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Ask, Run, State
 
@@ -214,7 +215,7 @@ class Chat(Run[ChatState]):
             ConfigError: the message is empty, or another one is under way.
             TapeMiss: it is a replay, and this is not what was sent next.
         """
-        if self._stepping:
+        if self._player not in (None, scope().player):  # before it is in the inbox
             raise ConfigError("another message is under way; wait for its answer, or stop it")
         inbox = self.state.inbox
         if not self._session.is_replay:

@@ -270,7 +270,8 @@ class HumanSeat(Lab):
 
     async def _take(self, agent: str | None, values: Mapping[str, Any] | None) -> None:
         """Begin a turn if none is under way, answer unless that is done, and wait for its end."""
-        if values is not None and not self._under_way:
+        # Where a cell plays the run, its next turn will ask.
+        if values is not None and not self._under_way and self.simulation._player is None:
             self._task = asyncio.ensure_future(self.play())
         task = self._task if self._under_way else None
         try:

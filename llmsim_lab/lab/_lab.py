@@ -48,7 +48,14 @@ from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._page import module
 from llmsim_lab.run._people import people_of
 from llmsim_lab.run._reading import Reading, Recorded, RowState
-from llmsim_lab.run._run import _live_client, about, anew, read_into, tell_settings
+from llmsim_lab.run._run import (
+    _live_client,
+    about,
+    anew,
+    read_into,
+    sole_player,
+    tell_settings,
+)
 from llmsim_lab.run._state import State
 from llmsim_lab.run._turn import Turn, own_numbers
 from llmsim_lab.tape import RunInfo, Tape
@@ -408,15 +415,8 @@ class Lab(AnyWidget):
         self._busy, self._pausing = True, False
         says = fault = ""
         try:
-            for left in range(wanted, 0, -1):
-                await self._turn(simulation, number, left)
-                await asyncio.sleep(0)  # turns that never wait would keep clicks from being heard
-                if self._pausing:
-                    says = f"Paused after turn {simulation.turn_number}."
-                    break
-                if simulation.done(simulation.state):
-                    says = f"The run is over after turn {simulation.turn_number}."
-                    break
+            with sole_player(simulation):  # a cell may play it
+                says = await self._turns(simulation, number, wanted)
         except asyncio.CancelledError:
             says = f"Stopped. The run is at turn {simulation.turn_number}, its last whole one."
             if self._playing is not None:  # not by Stop: what awaits this was cancelled
@@ -430,6 +430,17 @@ class Lab(AnyWidget):
             self._look(number)
             self._send_new()
             self._more()
+
+    async def _turns(self, simulation: Run, number: int, wanted: int) -> str:
+        """Play turns; returns why it ended before, in words."""
+        for left in range(wanted, 0, -1):
+            await self._turn(simulation, number, left)
+            await asyncio.sleep(0)  # turns that never wait would keep clicks from being heard
+            if self._pausing:
+                return f"Paused after turn {simulation.turn_number}."
+            if simulation.done(simulation.state):
+                return f"The run is over after turn {simulation.turn_number}."
+        return ""
 
     def _check_play(self, turns: int, number: int) -> tuple[Run, int]:
         return self._run(number), whole_number("turns", turns, least=1, most=MOST_TURNS)

@@ -127,6 +127,7 @@ class Scope:
             call that takes longer, its retry included, and records it as failed. One that is
             cancelled from outside is not recorded at all.
         asker: for whom tools are looked up.
+        player: what plays the run, turn by turn; only that may play its next turn.
         counted: whether a line on the screen counts the work already.
     """
 
@@ -136,6 +137,7 @@ class Scope:
     watch: InFlight | None = None
     deadline: float | None = None
     asker: str | None = None
+    player: object = None
     counted: bool = False
 
 

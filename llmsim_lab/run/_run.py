@@ -18,8 +18,8 @@ import math
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
@@ -37,7 +37,7 @@ from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.llm._human import human_client
-from llmsim_lab.llm._scope import Budget, CallLog, Purse, scoped
+from llmsim_lab.llm._scope import Budget, CallLog, Purse, scope, scoped
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._ask import Ask, prompt_for
 from llmsim_lab.run._config import (
@@ -150,6 +150,8 @@ class Run(Generic[StateT]):
     """What to write in place of parameters that there were: sentences by their names."""
     name = Parameter("name", "run")
     seed = Parameter("seed", 0)
+    _player: object = None
+    """Set on a run while it is played."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -210,6 +212,11 @@ class Run(Generic[StateT]):
             raise ConfigError(f"{name} is a parameter, which a run keeps to its end; {way_out}")
         # A turn that remembers something outside the state would come out otherwise in a resume.
         if self.__dict__.get("_stepping") and name not in _SET_IN_A_TURN and name[:1] != "_":
+            if self._player is not scope().player:
+                raise ConfigError(
+                    f"{name} is set while a turn of {type(self).__name__} is played; wait until it "
+                    "has ended"
+                )
             what = f"{type(self).__name__}.turn sets self.{name}, which is on no tape"
             way_out = f"make it a field of the state: return state.replace({name}=...)"
             raise ConfigError(f"{what}, so that a resumed run would lack it; {way_out}")
@@ -452,6 +459,7 @@ class Run(Generic[StateT]):
         """
         item = StateChange(turn=turn, **more, **({} if values is None else {"set": values}))
         now, latest, planned = self.turn_number, self.turns[-1], self.planned
+        place = len(self.turns) - 1
         first = now + 2 if self._stepping else now
         if item.turn < first:
             what = f"turn {item.turn} has been played or is being played (the run is at turn {now})"
@@ -460,7 +468,7 @@ class Run(Generic[StateT]):
         state = checked_state(self, self.changed(latest.state, item.set), "changed returned")
         if item.turn == now:
             done = (*latest.interventions, item)
-            self.turns[-1] = replace(latest, state=state, interventions=done)
+            self.turns[place] = replace(latest, state=state, interventions=done)
         else:
             self.planned = [*planned, item]
         try:
@@ -468,7 +476,8 @@ class Run(Generic[StateT]):
         except BaseException as error:
             # Undone, so that the run stays what its tape says. Ctrl-C may be noticed when the tape
             # has it: then it is undone there as well.
-            self.turns[-1], self.planned = latest, planned
+            self.turns[place] = latest
+            self.planned = planned
             if not isinstance(error, TapeError):
                 self._session.changed(self)
             raise
@@ -488,7 +497,12 @@ class Run(Generic[StateT]):
             TapeError: the turn came out differently from its recording.
             ConfigError: a turn is being played already.
         """
-        if self._stepping:
+        is_part = self._player is not None and self._player is scope().player
+        with nullcontext() if is_part else sole_player(self):
+            return await self._step()
+
+    async def _step(self) -> Turn:
+        if self._stepping:  # by a turn's own code
             raise ConfigError("a step of this run is under way; wait for it before the next")
         self._stepping = True
         try:
@@ -523,14 +537,16 @@ class Run(Generic[StateT]):
             progress: False for no such line; so does ``LLMSIM_PROGRESS=0`` in the environment.
 
         Raises:
-            ConfigError: a negative number of turns.
+            ConfigError: a negative number of turns; or the run is being played already, which then
+                continues as if nothing had happened.
             LLMFailureException: a model call failed; the turns before it are kept.
         """
-        self._purse = Purse(budget) if budget is not None else None
-        try:
-            await play_turns(self, turns, progress=progress)
-        finally:
-            self._purse = None
+        with sole_player(self):
+            self._purse = Purse(budget) if budget is not None else None
+            try:
+                await _play(self, turns, progress=progress)
+            finally:
+                self._purse = None
         return self.to_frame()
 
     def run(
@@ -1011,6 +1027,28 @@ def _is_live(run: Run) -> bool:
     return not run._quiet and not run._session.is_replay
 
 
+@contextmanager
+def sole_player(run: Run) -> Iterator[None]:
+    """Be what plays a run; steps inside are part of it.
+
+    Raises:
+        ConfigError: the run is being played already, here or by another task or thread; what plays
+            it does not notice.
+    """
+    player = object()
+    # Looked up and set at once: of two threads one gets it.
+    if vars(run).setdefault("_player", player) is not player:
+        raise ConfigError(
+            f"{run.name} is being played already, by another run(), arun(), step() or window; wait "
+            "until that has ended, or stop it"
+        )
+    try:
+        with scoped(player=player):
+            yield
+    finally:
+        del vars(run)["_player"]
+
+
 async def play_turns(
     run: Run, turns: int | None = None, *, progress: bool = True, beyond_done: bool = False
 ) -> None:
@@ -1019,6 +1057,11 @@ async def play_turns(
     ``beyond_done`` plays as many turns as it is told, whatever ``done`` says: a run may have been
     stepped on by hand.
     """
+    with sole_player(run):
+        await _play(run, turns, progress=progress, beyond_done=beyond_done)
+
+
+async def _play(run: Run, turns: int | None, *, progress: bool, beyond_done: bool = False) -> None:
     wanted = run.config.turns if turns is None else turns
     count, before = whole_number("turns", wanted, least=0), run.turn_number
     with run._session.playing():

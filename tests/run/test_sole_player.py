@@ -1,0 +1,105 @@
+"""A run that is being played: whatever else wants to play or change it leaves it as it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_client
+from worlds import PublicGoods
+
+from llmsim_lab import Budget, Tape, replay, resume
+from llmsim_lab.assistant import Chat
+from llmsim_lab.errors import LabError
+from llmsim_lab.lab import Lab
+from llmsim_lab.run import Run
+from llmsim_lab.types import ChatReply, ChatRequest
+
+REPLY = {"reasoning": "r", "amount": 1, "confidence": 1}
+
+
+async def in_a_thread(run: Run[Any]) -> None:
+    await asyncio.to_thread(run.run, 1, progress=False)
+
+
+async def resumed(run: Run[Any]) -> None:
+    assert run.tape is not None
+    resume(run.tape.path, llm_client=make_client(REPLY))
+
+
+async def with_other_prompts(run: Run[Any]) -> None:
+    run.prompts = {}
+
+
+async def pruned(run: Run[Any]) -> None:
+    assert run.tape is not None
+    run.tape.prune([1])
+
+
+WAYS: dict[str, tuple[Callable[[Any], Awaitable[object]], str]] = {
+    "arun": (lambda run: run.arun(1), "is being played already"),
+    "arun with a budget": (lambda run: run.arun(1, budget=Budget(calls=99)), "being played"),
+    "step": (lambda run: run.step(), "is being played already"),
+    "run in a thread": (in_a_thread, "is being played already"),
+    "a window": (lambda run: Lab(run).play(2), "is being played already"),
+    "resume": (resumed, "is recorded by another simulation of this process"),
+    "prompts": (with_other_prompts, "prompts is set while a turn of PublicGoods is played; wait"),
+    "prune": (pruned, "is recorded on .* now; stop it"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("first", ["arun", "window"])
+async def test_what_wants_to_play_a_run_that_is_played_fails_and_is_not_noticed(
+    way: str, first: str, path: Path
+) -> None:
+    other, message = WAYS[way]
+    second_turn = asyncio.Event()
+
+    def reply(request: ChatRequest) -> Any:
+        if request.site is not None and request.site.turn == 2:
+            second_turn.set()
+        return REPLY
+
+    run = PublicGoods(llm_client=make_client(reply, delay_s=0.01), tape=path)
+    playing = run.arun(8, budget=Budget(calls=9)) if first == "arun" else Lab(run).play(2)
+    task = asyncio.ensure_future(playing)
+    await second_turn.wait()
+    with pytest.raises(LabError, match=message):
+        await other(run)
+    await task
+    assert run.turn_number == 2
+    outcome = "stopped: the budget of 9 calls is spent" if first == "arun" else "None"
+    assert str(Tape(path).run(1).outcome).startswith(outcome)
+    assert replay(path).turns == run.turns
+    await run.step()  # and is free again
+
+
+async def test_a_listener_between_two_turns_cannot_play_either() -> None:
+    run, faults = PublicGoods(llm_client=make_client(REPLY)), list[str]()
+
+    async def second() -> None:
+        try:
+            await run.arun(5)
+        except LabError as error:
+            faults.append(str(error))
+
+    tasks: list[asyncio.Task[None]] = []
+    run.listen(lambda _: tasks.append(asyncio.create_task(second())))
+    await run.arun(3)
+    await asyncio.gather(*tasks)
+    assert (run.turn_number, len(faults)) == (3, 3)
+
+
+async def test_a_message_that_is_refused_is_not_in_the_inbox() -> None:
+    client = make_client(lambda _: ChatReply(text="hello"), delay_s=0.01)
+    chat = Chat(user_id="ann", constitution="Be brief.", llm_client=client)
+    first = asyncio.create_task(chat.send("one"))
+    await asyncio.sleep(0)
+    with pytest.raises(LabError, match="another message is under way"):
+        await chat.send("two")
+    await first
+    assert [exchange.message for exchange in chat.exchanges] == ["one"]

@@ -213,6 +213,10 @@ class _Form:
         if "properties" in part:
             return self._example_object(part, inside)
         if alternatives := _alternatives(part):
+            if all("properties" in self._resolved(form) for form in alternatives):
+                # An assistant's last tool is the one that answers in words: a model that copies
+                # the example must not do anything.
+                alternatives = [*reversed(alternatives)]
             return self._first_example(alternatives, inside)
         match part.get("type"):
             case "integer" | "number":

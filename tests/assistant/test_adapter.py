@@ -118,6 +118,15 @@ async def test_a_model_without_tools_is_given_them_as_a_schema() -> None:
     assert roles == ["system", "user", "assistant", "user"]
 
 
+async def test_a_model_that_copies_the_form_it_is_told_answers_in_words_and_calls_no_tool() -> None:
+    model = FakeModel(name="plain", capabilities=("completion",))
+    with FakeOllama([model], ignores_format=True) as fake:
+        config, backend = LLMConfig(model="plain", retry_wait_s=0), OllamaBackend(host=fake.host)
+        async with LLMClient(config, backend) as client:
+            response = await generate(OllamaAdapter(client))
+    assert (response.content, response.function_calls) == ("a text", ())
+
+
 # What the model says of its words
 
 

@@ -93,7 +93,8 @@ Reply with one JSON object and nothing else. Its fields, in this order:
 An example of this form, with made-up values:
 {"reasoning": "a text", "amount": 10, "price": 0.5, "colour": "blue", \
 "to": {"street": "a text", "floor": 1}, "by": {"street": "a text", "floor": 1}, \
-"tree": {"leaves": 1, "branches": []}, "home": {"kind": "house", "rooms": 1}, \
+"tree": {"leaves": 1, "branches": []}, \
+"home": {"kind": "boat", "sails": [{"street": "a text", "floor": 1}]}, \
 "when": "2024-05-31", "shares": {"a text": 1}, "pair": [1, "a text"], "confidence": 0.5}"""
 
 
@@ -106,11 +107,7 @@ async def test_the_second_attempt_tells_fields_types_bounds_choices_and_an_examp
     client = make_client(["I would rather not.", copied], max_text_chars=30)
     order = await client.call_with_retry(prompt="What now?", response_model=Order)
     assert order.call is not None
-    assert (order.call.status, order.amount, order.home) == (
-        "repaired",
-        10,
-        House(kind="house", rooms=1),
-    )
+    assert (order.call.status, order.amount, order.home.kind) == ("repaired", 10, "boat")
     no_json = (
         "That reply was not valid: the reply is not valid JSON: there is no JSON object in it."
     )

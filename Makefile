@@ -20,7 +20,7 @@ STATE := $(shell [ -x $(BIN)/python ] && [ "$$(cat .venv/.folder 2>/dev/null)" =
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo lab offline test check check-static check-lowest check-process check-notebooks
-.PHONY: check-browser coverage notebooks screenshots looks bench clean setup
+.PHONY: check-live check-browser coverage notebooks screenshots looks bench clean setup
 export PYTHON FROM TO
 # If it is set, as in many containers, every program that is started compiles its libraries again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -49,6 +49,10 @@ check-static: .venv/.ready-all ## check format, lint and types
 
 check-process: .venv/.ready-test ## run the tests that start programs or take long
 	$(BIN)/python -m pytest -m process $(if $(ARGS),$(ARGS),$(WAITING) worksteal)
+
+# -rs: where no server answers, the tests are skipped and the summary says so.
+check-live: .venv/.ready-test ## test a real Ollama server, at OLLAMA_HOST or the usual port
+	$(BIN)/python -m pytest -p no:nbval -m live -rs $(if $(ARGS),$(ARGS),tests/live)
 
 coverage: .venv/.ready-test ## measure what the quick tests and those that start programs cover, with branches
 	$(BIN)/python -m pytest $(WORKERS) --cov --cov-report=

@@ -215,6 +215,11 @@ class ChatBackend(Protocol):
     its ``chat`` takes ``on_text: Callable[[str], object] | None = None`` by name. It is given each
     new piece, thinking that the server separates first, between ``<think>`` and ``</think>``; an
     empty one says that the server works on the request.
+
+    ``async def phase(request) -> str`` is called every few seconds while nothing of a reply has
+    come. It asks the server whether it lives and what it does, and returns ``loading`` (the model),
+    ``reading`` (the prompt) or, where that is not known, an empty text. What it raises, such as a
+    ``ConnectionError`` where the server has gone, ends the request.
     """
 
     async def chat(self, request: ChatRequest) -> ChatReply:

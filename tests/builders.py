@@ -28,6 +28,7 @@ from llmsim_lab.types import ChatRequest
 
 __all__ = [
     "answer",
+    "eight_lines",
     "in_words",
     "make_action",
     "make_client",
@@ -157,6 +158,15 @@ def second_by_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let one second pass between two readings of the clock, so that durations are known."""
     looks = itertools.count(1_000_000.0)
     monkeypatch.setattr(time, "perf_counter", lambda: next(looks))
+
+
+def eight_lines(connected: str) -> str:
+    """Return the README's eight lines, with another client than ``connect("auto")``."""
+    readme = Path(__file__).parents[1] / "README.md"
+    section = readme.read_text(encoding="utf-8").partition("## Eight lines")[2]
+    code = section.partition("```python\n")[2].partition("```")[0]
+    assert 'connect("auto")' in code
+    return code.replace('connect("auto")', connected)
 
 
 def benchmark(name: str) -> dict[str, Any]:

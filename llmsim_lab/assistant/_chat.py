@@ -29,7 +29,7 @@ from llmsim_lab.assistant._types import (
     ToolExecutor,
 )
 from llmsim_lab.errors import ConfigError, TapeMiss
-from llmsim_lab.llm import Person
+from llmsim_lab.llm import LLMConfig, Person
 from llmsim_lab.llm._scope import scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Ask, Run, State
@@ -99,8 +99,9 @@ class Chat(Run[ChatState]):
         tools: runs the model's tools; none if not given.
         parameters: ``user_id``, who writes, as authenticated; ``constitution``, the model's system
             prompt, of which ``load_constitution()`` has the shipped one; ``engine``, the settings
-            of what decides; ``state``, what was said before; ``name``, ``turns``, ``llm_client``,
-            ``tape``, as for every run.
+            of what decides (a model call may take longer than its ``timeout_seconds`` of 30 where
+            limits of the model's client were changed, twice as long as those); ``state``, what was
+            said before; ``name``, ``turns``, ``llm_client``, ``tape``, as for every run.
 
     Raises:
         ConfigError: there is no ``user_id``; or, at the first message, no player has the seat.
@@ -142,7 +143,13 @@ class Chat(Run[ChatState]):
         if hasattr(who, "call_with_retry") and not isinstance(who.backend, Person):
             worded = self.prompt(self._prompt).render(message=state.inbox)
             adapter = OllamaAdapter(who)
-            engine = LLMAgentEngine(adapter, self.tools, worded.system, config=self.engine)
+            engine = LLMAgentEngine(
+                adapter,
+                self.tools,
+                worded.system,
+                config=self.engine,
+                call_timeout_s=_call_timeout_s(self.engine, who.config),
+            )
             context = context_of(self.config, state)
             if state.pending is None:  # else code reads it
                 context = context.model_copy(update={"message": worded.user})
@@ -242,6 +249,25 @@ class Chat(Run[ChatState]):
         lines = [f"A conversation of {self.user_id}, {said}{lost}"]
         lines += [_exchange_text(x.message, x.decision) for x in self.exchanges]
         return "\n".join(lines)
+
+
+def _call_timeout_s(engine: AgentEngineConfig, client: LLMConfig) -> float:
+    """Return how long a model call and its retry may take.
+
+    The engine's own setting counts if it was changed, else the limits of the client that were.
+    """
+    usual_s = AgentEngineConfig().timeout_seconds
+    if engine.timeout_seconds != usual_s:
+        return engine.timeout_seconds
+    usual = LLMConfig()
+    request_s = 0.0
+    if client.timeout_s != usual.timeout_s:
+        request_s = client.timeout_s
+    if client.first_piece_s != usual.first_piece_s:
+        request_s = max(request_s, client.first_piece_s)
+    if client.total_timeout_s is not None:
+        request_s = client.total_timeout_s
+    return max(usual_s, 2 * request_s + client.retry_wait_s[1])
 
 
 def _kept(decision: AgentDecision, asked: PendingAction | None, number: int) -> AgentDecision:

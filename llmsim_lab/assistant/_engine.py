@@ -61,6 +61,8 @@ class LLMAgentEngine:
         max_iterations: most model calls for one message, where ``config`` does not say it.
         config: all settings.
         decision_log: logs decisions and tool calls.
+        call_timeout_s: longest wait for one model call, its retry included, seconds; the settings'
+            ``timeout_seconds``, which is also for tools, if not given.
 
     Raises:
         ConfigError: the constitution is empty.
@@ -81,6 +83,7 @@ class LLMAgentEngine:
         *,
         config: AgentEngineConfig | None = None,
         decision_log: DecisionLogger | None = None,
+        call_timeout_s: float | None = None,
     ) -> None:
         if not constitution.strip():
             raise ConfigError("the constitution is empty; load_constitution() has the shipped one")
@@ -89,6 +92,7 @@ class LLMAgentEngine:
         self.tool_executor = tool_executor
         self.constitution = constitution
         self.decision_log = decision_log
+        self.call_timeout_s = call_timeout_s or self.config.timeout_seconds
         self._confirmed: set[tuple[str | None, str | None, str]] = set()
 
     async def process_message(self, context: DecisionContext) -> AgentDecision:
@@ -251,12 +255,24 @@ class _Message:
         return self._says("ERROR:TOO_MANY_STEPS", TOO_COMPLEX)
 
     async def _ask(self, messages: list[LLMMessage], toolbox: Toolbox) -> LLMResponse:
-        config, limit = self.config, self.config.timeout_seconds
-        with scoped(deadline=time.monotonic() + limit):
-            async with asyncio.timeout(limit + min(limit, _GRACE_S)):
-                response = await self.engine.llm_adapter.generate(
-                    tuple(messages), toolbox.declarations, config.temperature, config.max_tokens
-                )
+        config, limit_s = self.config, self.engine.call_timeout_s
+        late = (
+            f"no reply within {limit_s:g} s, the longest that the assistant waits for a model call "
+            "with its retry; raise timeout_seconds, as in "
+            "Chat(engine=AgentEngineConfig(timeout_seconds=120)), or the total_timeout_s of the "
+            "Chat's client"
+        )
+        cancelled_s = limit_s + min(limit_s, _GRACE_S)
+        with scoped(deadline=time.monotonic() + limit_s, late=late):
+            try:
+                async with asyncio.timeout(cancelled_s) as clock:
+                    response = await self.engine.llm_adapter.generate(
+                        tuple(messages), toolbox.declarations, config.temperature, config.max_tokens
+                    )
+            except TimeoutError as timeout:
+                if not clock.expired():  # the adapter's own
+                    raise
+                raise LLMError(late, "TIMEOUT") from timeout
         if error := response.error:
             raise error if isinstance(error, LLMError) else LLMError(str(error))
         return response

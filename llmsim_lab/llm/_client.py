@@ -34,7 +34,7 @@ from llmsim_lab.llm._choose import Choice, OptionT
 from llmsim_lab.llm._extract import InvalidReply, with_instruction
 from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._limits import Lane, Limits, Sent
-from llmsim_lab.llm._scope import InFlight, Scope, caller, scope
+from llmsim_lab.llm._scope import Scope, caller, scope
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
     Attempt,
@@ -60,6 +60,7 @@ logger = logging.getLogger("llmsim_lab.llm")
 
 _CANCELLED_LATE_S = 30.0
 """How much longer than when it was recorded a replay waits for a call to be cancelled."""
+_FIRST_PIECE_S = 600.0
 _KNOCK_S = 0.5  # how often a server that refuses the connection is tried
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
 _DURATION = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+|[+-]?0")
@@ -89,6 +90,9 @@ class LLMConfig(Settings):
             is held to. None leaves it unbounded.
         timeout_s: longest silence of a server while it works for us, seconds: nothing of any reply
             has come. Its queue does not count, nor does how long a reply takes.
+        first_piece_s: longest silence before the first piece of a reply, seconds, in which a server
+            loads the model and reads the prompt, and says nothing; where it is left at 600, it is
+            at least ``timeout_s``. Backends that hand on no pieces have ``timeout_s`` only.
         total_timeout_s: longest time for one reply, seconds, its queue left out; None for no limit
             but ``max_tokens``.
         retry_wait_s: shortest and longest wait before the retry, seconds; one number is both. A
@@ -115,11 +119,15 @@ class LLMConfig(Settings):
     max_tokens: Annotated[int, Field(ge=1)] = 512
     max_text_chars: Annotated[int, Field(ge=20)] | None = 400
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
+    # Left out where it is the default: recordings made before there was such a setting stay equal.
+    first_piece_s: Annotated[
+        float,
+        Field(gt=0, allow_inf_nan=False, exclude_if=lambda seconds: seconds == _FIRST_PIECE_S),
+    ] = _FIRST_PIECE_S
     total_timeout_s: Annotated[
         float | None, Field(gt=0, allow_inf_nan=False, exclude_if=lambda seconds: seconds is None)
     ] = None
     retry_wait_s: tuple[float, float] = (1.0, 5.0)
-    # Left out where it is the default: recordings made before there was such a setting stay equal.
     wait_for_server_s: Annotated[
         float, Field(ge=0, allow_inf_nan=False, exclude_if=lambda seconds: seconds == 60.0)
     ] = 60.0
@@ -174,6 +182,14 @@ class LLMConfig(Settings):
             own = "these are LLMConfig's own fields (num_predict is max_tokens)"
             raise ValueError(f"options must not name {', '.join(sorted(clash))}: {own}")
         return self
+
+    @property
+    def first_wait_s(self) -> float:
+        """The longest silence before the first piece of a reply, seconds."""
+        if self.first_piece_s != _FIRST_PIECE_S:
+            return self.first_piece_s
+        # Recordings and code with a longer timeout_s are from before there was such a setting.
+        return max(self.first_piece_s, self.timeout_s)
 
     @property
     def sampling(self) -> Mapping[str, Any]:
@@ -478,18 +494,24 @@ class LLMClient:
         purse = around.log.purse if around.log is not None else None
         if purse is not None:  # only here: what a tape answers costs nothing
             purse.begin()
-        sent, lane = Sent(request.timeout_s, total_s), self.limits.lane()
+        streams = getattr(self.backend, "streams", False)
+        sent = Sent(
+            request=request,
+            first_piece_s=self.config.first_wait_s if streams else None,
+            total_s=total_s,
+            phase_of=getattr(self.backend, "phase", None),
+            watch=watch,
+        )
+        lane = self.limits.lane()
         send: Send = lane.send
         if previous is not None:
             send = partial(self._again, send, wait_s)
         if around.deadline is not None:
-            send = partial(_in_time, send, around.deadline)
+            send = partial(_in_time, send, around.deadline, around.late)
         try:
-            reply = await send(sent, self._ask, request, watch, seed, lane)
+            reply = await send(sent, self._ask, sent, seed, lane)
         except Exception as error:
-            is_total = sent.seconds >= sent.total_s != sent.timeout_s
-            limit = ("total_timeout_s", sent.total_s) if is_total else ("timeout_s", sent.timeout_s)
-            fault = _retry.as_backend_error(error, *limit)
+            fault = _retry.as_backend_error(error, request.timeout_s)
             if fault is None:
                 raise
             reply = fault.reply
@@ -516,7 +538,7 @@ class LLMClient:
                 info: ModelInfo = await self.backend.model_info()
             return info
         except Exception as error:
-            fault = _retry.as_backend_error(error, "timeout_s", self.config.timeout_s)
+            fault = _retry.as_backend_error(error, self.config.timeout_s)
             if fault is None:
                 raise
             raise LLMFailureException(
@@ -583,15 +605,14 @@ class LLMClient:
             return tuple(messages)
         return with_instruction(messages, told_form(schema))
 
-    async def _ask(
-        self, request: ChatRequest, watch: InFlight | None, seed: int | None, lane: Lane
-    ) -> ChatReply:
+    async def _ask(self, sending: Sent, seed: int | None, lane: Lane) -> ChatReply:
         """Ask the backend, with the seed; the watch sees the reply being written."""
         ask: Send = self.backend.chat
-        if watch is not None:
-            watch.began(request)
-        if getattr(self.backend, "streams", False):
-            ask = partial(ask, on_text=partial(_piece, lane, watch, request))
+        request = sending.request
+        if sending.watch is not None:
+            sending.watch.began(request)
+        if sending.first_piece_s is not None:
+            ask = partial(ask, on_text=partial(lane.heard, sending))
         # What was asked for stays on the tape, without the seed, and with more alternatives than
         # this backend can give: a replay, which has no backend, asks the same.
         sent = ChatRequest(*_fields(request))
@@ -636,8 +657,8 @@ class LLMClient:
         return reply
 
 
-async def _in_time(send: Send, deadline: float, *what: Any) -> ChatReply:
-    """Send a request, for no longer than the caller will wait."""
+async def _in_time(send: Send, deadline: float, late: str, *what: Any) -> ChatReply:
+    """Send a request, for no longer than the caller will wait; else raise an error that says so."""
     try:
         async with asyncio.timeout(deadline - time.monotonic()) as limit:
             return await send(*what)
@@ -645,7 +666,7 @@ async def _in_time(send: Send, deadline: float, *what: Any) -> ChatReply:
         if not limit.expired():
             raise
         # No retry, and the tape shows why.
-        raise BackendError("no reply, and the caller waits no longer", reason="timeout") from None
+        raise BackendError(late, reason="timeout") from None
 
 
 def _kept(attempt: Attempt, previous: Attempt | None, recorder: Any) -> Attempt:
@@ -679,13 +700,6 @@ async def until_cancelled(name: str, seconds: float) -> NoReturn:
         f"this replay it is still waited for after {patience_s:.0f} s; cancel it in the turn's own "
         "code, as asyncio.wait_for does, not by a clock or an event from outside"
     )
-
-
-def _piece(lane: Lane, watch: InFlight | None, request: ChatRequest, text: str) -> None:
-    """Note a piece of a reply; an empty one only says that the server works."""
-    lane.heard()
-    if watch is not None and text:
-        watch.wrote(request, text)
 
 
 _fields = attrgetter(*ChatRequest.__slots__)

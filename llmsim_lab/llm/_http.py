@@ -12,6 +12,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -46,6 +47,17 @@ MAX_STREAM_BYTES = 16 * 2**20
 """Of a streamed reply, which needs some 150 bytes for each token."""
 LIST_TIMEOUT_S = 5.0
 """How long a server may take to list its models."""
+_CONNECT_S = 30.0
+"""How long a connection may take, where the caller bounds the time of the whole request."""
+_KEEPALIVE = {
+    "TCP_KEEPIDLE": 20,
+    "TCP_KEEPALIVE": 20,  # macOS's name of the same
+    "TCP_KEEPINTVL": 10,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 50_000,
+}
+"""Seconds, a count and milliseconds after which TCP finds that the other machine has gone, within a
+minute; its packets also keep routers from forgetting a connection on which a model says nothing."""
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length"
     r"|exceeds? (?:the )?(?:available |maximum )?context|longer than the maximum model length"
@@ -329,12 +341,13 @@ class Server:
         if not self.lasting:
             headers["Connection"] = "close"
         content = b"" if body is None else _as_json(body)
+        wait = httpx.Timeout(timeout_s, connect=_CONNECT_S if timeout_s is None else timeout_s)
         request = httpx.Request(
             "POST" if content else "GET",
             self.url + path,
             headers=headers,
             content=content,
-            extensions={"timeout": httpx.Timeout(timeout_s).as_dict(), "streamed": bool(content)},
+            extensions={"timeout": wait.as_dict(), "streamed": bool(content)},
         )
         async with (
             self.opened(body, chat) as transport,
@@ -345,6 +358,23 @@ class Server:
                 text = response.content.decode(errors="replace")
                 raise StatusError(response.status_code, text, response.headers)
             yield HttpAnswer(response, self.who, transport.mask)
+
+    async def glance(self, path: str) -> bytes | None:
+        """Return the answer to a small question; None if it is an error, or does not come at once.
+
+        That says nothing of the server: it may be busy, or have nothing at this path. Connections
+        to a machine that has gone are ended by TCP.
+
+        Raises:
+            BackendError: nothing listens at the server's address.
+        """
+        try:
+            async with self.asked(path, timeout_s=LIST_TIMEOUT_S) as answer:
+                return answer.content
+        except BackendError as error:
+            if is_refused(error):
+                raise
+            return None
 
     async def chat(
         self,
@@ -634,6 +664,15 @@ class HttpAnswer:
             yield self.mask.line(rest)
 
 
+def _socket_options() -> list[tuple[int, int, int]]:
+    """Return the options of a connection that notices when the other machine has gone."""
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):  # systems differ
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    return options
+
+
 def too_large(who: str, limit: int) -> BackendError:
     """Return the failure of an answer that is larger than what is read of one."""
     text = f"{who} sent more than {limit:,} bytes; lower max_tokens, or see what answers there"
@@ -666,7 +705,9 @@ def _connections_to(url: str) -> httpx.AsyncHTTPTransport:
     verify = any(one.lower().startswith("https:") for one in (url, proxy_url or ""))
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     try:
-        return httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy_url)
+        return httpx.AsyncHTTPTransport(
+            verify=verify, limits=limits, proxy=proxy_url, socket_options=_socket_options()
+        )
     except (ValueError, ImportError, OSError) as error:
         file = os.environ.get("SSL_CERT_FILE")
         named = f" (SSL_CERT_FILE={file!r})" if verify and file else ""

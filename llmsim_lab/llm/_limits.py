@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from llmsim_lab._util.text import estimate_tokens, roughly
 from llmsim_lab.errors import BackendError
-from llmsim_lab.types import ChatReply
+from llmsim_lab.types import ChatReply, ChatRequest
 
+if TYPE_CHECKING:
+    from llmsim_lab.llm._scope import InFlight
+
+PhaseOf = Callable[[ChatRequest], Awaitable[str]]
+
+_ASK_EVERY_S = 5.0
+"""How often a server that has sent nothing of a reply is asked whether it lives."""
 _MOST = 64
 _GROWTH, _SLOWER = 1.2, 0.6
 """How much faster twice as many at once must be to be worth it; and the share of what a server did
@@ -124,17 +132,83 @@ class Limits:
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """A request that ends when the server was silent for so many seconds, or it took too long.
+    """A request that ends when its server was silent for too long, or when it took too long.
 
     Attributes:
+        request: what was asked; its ``timeout_s`` is the longest silence.
+        first_piece_s: the longest silence before the first piece of the reply; None where the
+            backend hands on no pieces.
+        total_s: the longest time in all.
+        phase_of: the backend's ``phase``, if it has one.
+        watch: is notified of what the server does.
         began: when it was sent, by the event loop's clock; None while it waits for its turn.
         seconds: how long it took, once it has ended.
+        is_writing: whether a piece of the reply has come.
+        phase: what the server did when it was last asked: ``loading`` or ``reading``; empty where
+            that is not known.
+        fault: why the request was ended from here, if it was.
     """
 
-    timeout_s: float
-    total_s: float
+    request: ChatRequest
+    first_piece_s: float | None = None
+    total_s: float = math.inf
+    phase_of: PhaseOf | None = None
+    watch: InFlight | None = None
     began: float | None = None
     seconds: float = 0.0
+    is_writing: bool = False
+    phase: str = ""
+    fault: Exception | None = None
+
+    @property
+    def silence_s(self) -> float:
+        """The longest silence of the server, as things are now."""
+        if self.first_piece_s is None or self.is_writing:
+            return self.request.timeout_s
+        return self.first_piece_s
+
+    @property
+    def doing(self) -> str:
+        """What the server does, or may be doing, while nothing of the reply has come."""
+        if self.phase == "loading":
+            return "loading the model"
+        prompt = self.request.prompt
+        digits = sum(map(str.isdigit, prompt))  # most models have a token for each
+        tokens = roughly(estimate_tokens(prompt) + 0.75 * digits)
+        if self.phase == "reading":
+            return f"reading about {tokens:,} tokens"
+        return f"loading the model or reading about {tokens:,} tokens"
+
+    def lateness(self, *, is_total: bool) -> BackendError:
+        """Return the fault of a request whose time is over, in all or without a sign of life."""
+        if self.first_piece_s is None or self.is_writing:
+            if is_total:
+                message = (
+                    f"no reply within {self.total_s:g} s; raise total_timeout_s, lower max_tokens, "
+                    "or use a faster model"
+                )
+            elif self.is_writing:
+                message = (
+                    f"the reply stopped: nothing more of it came within {self.silence_s:g} s; "
+                    "raise timeout_s, or see whether the server hangs"
+                )
+            else:
+                message = (
+                    f"no reply within {self.silence_s:g} s; raise timeout_s or use a faster model"
+                )
+        elif is_total:
+            message = (
+                f"no reply within {self.total_s:g} s; raise total_timeout_s, shorten the prompt or "
+                f"use a faster model (no piece of it had come: unless the server hangs, it was "
+                f"still {self.doing})"
+            )
+        else:
+            message = (
+                f"no reply within {self.silence_s:g} s; raise first_piece_s, shorten the prompt or "
+                f"use a faster model (no piece of it had come: unless the server hangs, it was "
+                f"still {self.doing})"
+            )
+        return BackendError(message, reason="timeout", retry=True)
 
 
 class Lane:
@@ -143,6 +217,10 @@ class Lane:
     The time of a request is the longest silence while the server works for us. It begins anew with
     each piece of any reply and when another request has ended, for a server that answers one after
     another has not looked at it before: its queue is not charged to the model.
+
+    Before the first piece of a reply the silence may be long, since a server says nothing while it
+    loads a model or reads a prompt. Meanwhile it is asked now and then what it does, which it
+    answers at once if it lives.
 
     One timer serves all: most requests end long before their time, and a timer is dear.
     """
@@ -153,6 +231,9 @@ class Lane:
         self._since = 0.0  # the time of none begins before this
         self._in_time: dict[Sent, asyncio.Task[Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._asked_at = 0.0
+        self._has_answered = False
 
     async def send(
         self, sent: Sent, ask: Callable[..., Awaitable[ChatReply]], *what: Any
@@ -160,31 +241,37 @@ class Lane:
         """Ask when it is this request's turn.
 
         Raises:
-            TimeoutError: its time is over.
+            BackendError: its time is over, or its server has gone.
         """
         await self._free.acquire()
         began = sent.began = self._loop.time()
+        sent.is_writing, sent.fault = False, None  # of a first try, when the server was away
         self._limits.began(began)
         tokens, too_many = None, False
         task: Any = asyncio.current_task()
         cancelled = task.cancelling()
         try:
             self._in_time[sent] = task
-            self._look_at(began + min(sent.timeout_s, sent.total_s))
+            look_s = min(sent.silence_s, sent.total_s)
+            self._look_at(began + (look_s if sent.phase_of is None else min(look_s, _ASK_EVERY_S)))
             reply = await ask(*what)
-            if sent not in self._in_time:  # late, and not to be stopped
+            if sent.fault is not None:  # late, and not to be stopped
                 task.uncancel()
             tokens = reply.reply_tokens or 1
+            self._has_answered = True
             return reply
         except BaseException as error:
             too_many = isinstance(error, BackendError) and error.status_code in (429, 503)
             # As ``asyncio.timeout`` does it, which takes long where nothing is late.
-            is_late = sent not in self._in_time and task.uncancel() <= cancelled
-            if is_late and isinstance(error, asyncio.CancelledError):
-                raise TimeoutError from None
+            fault = sent.fault
+            was_ended = fault is not None and task.uncancel() <= cancelled
+            if fault is not None and was_ended and isinstance(error, asyncio.CancelledError):
+                raise fault from fault.__cause__
             raise
         finally:
             self._in_time.pop(sent, None)
+            if self._asking is not None and not self._in_time:
+                self._asking.cancel()
             now = self._since = self._loop.time()
             sent.seconds = now - began
             self._limits.ended(began, now, tokens=tokens, too_many=too_many)
@@ -201,18 +288,65 @@ class Lane:
             self._timer.cancel()
         # In an empty context: the timer outlives its request, whose context would keep the run.
         # Not at once: where the loop was held up, some of their replies have just come.
-        self._timer = self._loop.call_at(due, self._loop.call_soon, self._late, context=Context())
+        self._timer = self._loop.call_at(due, self._loop.call_soon, self._look, context=Context())
 
-    def _late(self) -> None:
+    def _look(self) -> None:
+        """End the requests that are late, and see to it that a silent server is asked."""
         self._timer, now = None, self._loop.time()
         for sent in [*self._in_time]:
             began = sent.began or now
-            due = min(max(began, self._since) + sent.timeout_s, began + sent.total_s)
+            over_at = began + sent.total_s
+            silent_at = max(began, self._since) + sent.silence_s
+            due = min(over_at, silent_at)
             if due <= now:
-                self._in_time.pop(sent).cancel()
+                self._end(sent, sent.lateness(is_total=over_at < silent_at))
             else:
                 self._look_at(due)
+        silent = [sent for sent in self._in_time if sent.phase_of and not sent.is_writing]
+        if not silent:
+            return
+        ask_at = max(silent[0].began or now, self._asked_at) + _ASK_EVERY_S
+        if ask_at <= now:
+            if self._asking is None or self._asking.done():
+                self._asked_at = now
+                self._asking = self._loop.create_task(self._ask_phase(silent))
+            ask_at = now + _ASK_EVERY_S
+        self._look_at(ask_at)
 
-    def heard(self, *_: object) -> None:
-        """Note that the server works: a piece of a reply has come."""
+    async def _ask_phase(self, silent: Sequence[Sent]) -> None:
+        """Ask the server, once for each model, what it does for requests that have no reply."""
+        one_each = {sent.request.model: sent for sent in silent}
+        for model, one in one_each.items():
+            same = [sent for sent in silent if sent.request.model == model]
+            assert one.phase_of is not None
+            try:
+                phase = await one.phase_of(one.request)
+            except Exception as error:  # noqa: BLE001 - raised where the replies are awaited
+                for sent in same:
+                    self._end(sent, error)
+                continue
+            # What has answered before is loaded, unless others use the server with other settings.
+            if not phase and self._has_answered:
+                phase = "reading"
+            for sent in same:
+                sent.phase = phase
+                if sent.watch is not None and not sent.is_writing:
+                    sent.watch.noted(sent.request, sent.doing)
+
+    def _end(self, sent: Sent, fault: Exception) -> None:
+        """End a request, unless it has ended meanwhile."""
+        task = self._in_time.pop(sent, None)
+        if task is not None:
+            sent.fault = fault
+            task.cancel()
+
+    def heard(self, sent: Sent, piece: str) -> None:
+        """Note a piece of a reply; an empty one only says that the server works."""
         self._since = self._loop.time()
+        if not piece:
+            return
+        if sent.watch is not None:
+            sent.watch.wrote(sent.request, piece)
+        if not sent.is_writing:
+            sent.is_writing = True
+            self._look_at(self._since + sent.silence_s)

@@ -5,6 +5,7 @@ Its chat has no parameter ``truncate``, without which a server cuts an overlong 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -94,7 +95,11 @@ class OllamaBackend:
         Raises:
             BackendError: the request failed; its ``reason`` says how.
         """
-        self._version = self._version or await _version(self.server)
+        if not self._version:
+            # Both are answered at once by a server that lives, whatever its models do.
+            async with asyncio.timeout(request.timeout_s):
+                self._version = await _version(self.server)
+                await self._resolve(request.model)
         model = await self._resolve(request.model)
         body = _body_of(model, request)
         reply = await self.server.chat("/api/chat", body, request, on_text, _add)
@@ -112,6 +117,26 @@ class OllamaBackend:
                 more: dict[str, Any] = {"status_code": 200, "retry": True, "reply": reply}
                 raise BackendError(text, reason="context_overflow", **more)
         return reply
+
+    @without_locals
+    async def phase(self, request: ChatRequest) -> str:
+        """Return ``loading`` if the server does not list the model as a loaded one yet.
+
+        One that is listed may still be loading, and the server does not say whether it is.
+
+        Raises:
+            BackendError: nothing listens at the server's address any more.
+        """
+        content = await self.server.glance("/api/ps")
+        model = self._model if request.model in _UNNAMED else request.model
+        if content is None or model is None:
+            return ""
+        try:
+            entries = member(read_json(content), "models", list)
+            loaded = [full_name(member(entry, "model", str)) for entry in entries]
+        except (ValueError, TypeError):  # it answers, and that is enough
+            return ""
+        return "" if full_name(model) in loaded else "loading"
 
     @without_locals
     async def model_info(self) -> ModelInfo:

@@ -180,6 +180,16 @@ class OpenAIBackend:
         return ModelInfo(name=await self._resolve(""), backend="openai")
 
     @without_locals
+    async def phase(self, request: ChatRequest) -> str:
+        """Return an empty text: such servers do not say whether they load a model.
+
+        Raises:
+            BackendError: nothing listens at the server's address any more.
+        """
+        await self.server.glance("/models")
+        return ""
+
+    @without_locals
     async def names(self) -> list[str]:
         """Return the names of the server's models; none if it does not list them.
 

@@ -30,12 +30,12 @@ _MAX_WHOLE_REPLY_CHARS, _MAX_CUT_REPLY_CHARS = 2_000, 400
 _MAX_COMPLAINT_CHARS = 500
 
 
-def as_backend_error(error: Exception, limit: str, seconds: float) -> BackendError | None:
+def as_backend_error(error: Exception, timeout_s: float) -> BackendError | None:
     """Return the fault behind an exception, or None if it is a bug and must not be hidden."""
     if isinstance(error, BackendError):
         return error
     if isinstance(error, TimeoutError):
-        message = f"no reply within {seconds:g} s; raise {limit} or use a faster model"
+        message = f"no reply within {timeout_s:g} s; raise timeout_s or use a faster model"
         return BackendError(message, reason="timeout", retry=True)
     if isinstance(error, ConnectionError):
         message = str(error) or type(error).__name__

@@ -126,6 +126,7 @@ class Scope:
         deadline: when the caller gives up, seconds of ``time.monotonic``: the client itself ends a
             call that takes longer, its retry included, and records it as failed. One that is
             cancelled from outside is not recorded at all.
+        late: the error's words for a call that passes the deadline.
         asker: for whom tools are looked up.
         player: what plays the run, turn by turn; only that may play its next turn.
         counted: whether a line on the screen counts the work already.
@@ -136,6 +137,7 @@ class Scope:
     log: CallLog | None = None
     watch: InFlight | None = None
     deadline: float | None = None
+    late: str = "no reply, and the caller waits no longer"
     asker: str | None = None
     player: object = None
     counted: bool = False
@@ -163,6 +165,8 @@ class Waiting:
     """A request that is being waited for, since when, and the end of what is written of its reply.
 
     ``since`` is in seconds of ``time.monotonic``; ``site`` is None for a call outside a run.
+    ``doing`` is what the server does while nothing comes, where that is known, such as ``reading
+    about 870 tokens``.
     """
 
     site: CallSite | None
@@ -170,6 +174,7 @@ class Waiting:
     since: float
     text: str = ""
     model: str = ""
+    doing: str = ""
 
     @property
     def seconds(self) -> float:
@@ -183,7 +188,7 @@ class Waiting:
 class InFlight:
     """Lists what is being waited for and counts what is done; may be read from any thread.
 
-    A client calls ``began``, ``wrote`` and ``ended`` on the thread and in the task that makes the
+    A client calls ``began``, ``noted``, ``wrote`` and ``ended`` on the thread that makes the
     request. In a subclass they must be quick and raise nothing: an exception ends the call.
 
     Attributes:
@@ -204,6 +209,12 @@ class InFlight:
         """Record a piece of the reply; only of backends that stream, and not of every reply."""
         if (entry := self._waiting.get(id(request))) is not None:
             entry.text = (entry.text + piece)[-_MAX_TEXT_CHARS:]
+            entry.doing = ""
+
+    def noted(self, request: ChatRequest, doing: str) -> None:
+        """Record what the server does, of whose reply nothing has come yet."""
+        if (entry := self._waiting.get(id(request))) is not None:
+            entry.doing = doing
 
     def ended(self, request: ChatRequest) -> None:
         """Record the end of a request, for one that ``began`` of the very same object.

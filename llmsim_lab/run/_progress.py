@@ -106,7 +106,10 @@ class ProgressLine(InFlight):
 
     @property
     def text(self) -> str:
-        """What the line says now, such as ``turn 3 of 8 · waiting for 2 answers · 1:20 left``.
+        """What the line says now, such as ``turn 3 of 8 · waiting for 2 answers · 2 min left``.
+
+        While nothing of the reply that is waited for longest has come, also what the server does,
+        ``waiting for agent of Ann (reading about 870 tokens)``, where that is known.
 
         The time left follows from the mean of the units so far.
         """
@@ -118,7 +121,8 @@ class ProgressLine(InFlight):
         parts = [f"{self._unit} {min(self._number, last)} of {last}"]
         if waiting:
             whom = str(waiting[0]) if len(waiting) == 1 else f"{len(waiting)} answers"
-            parts.append(f"waiting for {clip(printable(whom), 40)}")
+            doing = f" ({waiting[0].doing})" if waiting[0].doing else ""
+            parts.append(f"waiting for {clip(printable(whom), 40)}{doing}")
         return " · ".join([*parts, f"{duration(seconds)} {word}"])
 
 

@@ -23,7 +23,10 @@ _MAX_FIELDS = 4
 _MAX_PIECES = 3
 _MAX_COMPARED = 10_000
 _MAX_DEPTH = 30
-PATIENCE = ("timeout_s", "retry_wait_s", "wait_for_server_s", "max_concurrency", "keep_alive")
+PATIENCE = (
+    *("timeout_s", "first_piece_s", "total_timeout_s", "retry_wait_s", "wait_for_server_s"),
+    *("max_concurrency", "keep_alive"),
+)
 """Settings of the model's client that say how patiently to ask, not what."""
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from assistant_kit import conversation, engine
+from builders import make_client
 
 from llmsim_lab.assistant import AgentDecision, Chat, DecisionContext, DecisionType
-from llmsim_lab.assistant._types import ToolCall
+from llmsim_lab.assistant._types import AgentEngineConfig, ToolCall
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
+from llmsim_lab.llm._scope import scope
+from llmsim_lab.types import ChatRequest
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202etfel"
 
@@ -50,6 +54,33 @@ async def test_an_empty_message_is_refused_and_so_is_one_of_nobody() -> None:
     for nobody, said in (({"user_id": ""}, "at least 1 character"), ({}, "user_id")):
         with pytest.raises(ConfigError, match=said):
             Chat(**nobody, players={"assistant": engine("Fine.")})
+
+
+@pytest.mark.parametrize(
+    ("limits", "set_s", "waits_s"),
+    [
+        ({}, 30, 30),
+        ({"timeout_s": 120}, 30, 240),
+        ({"timeout_s": 120, "first_piece_s": 1800}, 30, 3600),
+        ({"timeout_s": 120, "total_timeout_s": 90}, 30, 180),
+        ({"total_timeout_s": 2}, 30, 30),
+        ({"timeout_s": 120}, 10, 10),
+    ],
+)
+async def test_a_model_may_take_as_long_as_its_client_allows_unless_the_engine_says_it(
+    limits: dict[str, float], set_s: float, waits_s: float
+) -> None:
+    left_s = list[float]()
+
+    def answer(_: ChatRequest) -> str:
+        left_s.append((scope().deadline or 0) - time.monotonic())
+        return "Fine."
+
+    settings = AgentEngineConfig(timeout_seconds=set_s)
+    client = make_client(answer, **limits)
+    chat = Chat(user_id="ann", constitution="Be kind.", engine=settings, llm_client=client)
+    assert (await chat.send("Hi")).text == "Fine."
+    assert left_s == [pytest.approx(waits_s, abs=5)]
 
 
 async def test_while_a_message_is_under_way_there_is_no_other() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from assistant_kit import TASK_TOOLS, ListLog, MemoryTasks, call, context, decide, engine
+from builders import make_client
 
-from llmsim_lab.assistant import AgentDecision, DecisionType, LLMAgentEngine
+from llmsim_lab.assistant import AgentDecision, DecisionType, LLMAgentEngine, OllamaAdapter
 from llmsim_lab.assistant._toolbox import Toolbox
 from llmsim_lab.assistant._types import (
     AgentEngineConfig,
@@ -91,12 +92,19 @@ async def test_an_empty_answer_is_a_failure(said: Any) -> None:
     assert log.decisions[-1]["outcome_category"] == "ERROR:INVALID_RESPONSE"
 
 
-async def test_a_model_that_hangs_is_given_up() -> None:
+@pytest.mark.parametrize("shared", [True, False])
+async def test_a_model_that_hangs_is_given_up_and_the_log_names_the_setting(
+    shared: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     log = ListLog()
     made = engine("x", timeout_seconds=0.02, log=log)
     made.llm_adapter.generate = lambda *_: asyncio.sleep(60)  # type: ignore[assignment]
+    if shared:
+        made.llm_adapter = OllamaAdapter(make_client(lambda _: asyncio.sleep(60)))
     assert (await process(made)).text == TROUBLE
     assert log.decisions[-1]["outcome_category"] == "ERROR:TIMEOUT"
+    assert "no reply within 0.02 s, the longest that the assistant waits" in caplog.text
+    assert "raise timeout_seconds, as in Chat(engine=AgentEngineConfig(" in caplog.text
 
 
 # What the tools do

@@ -13,11 +13,13 @@ import json
 import re
 import secrets
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib import resources
 from itertools import cycle, repeat
 from typing import Any, Self
@@ -25,6 +27,7 @@ from typing import Any, Self
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
+from fake_ollama._throttle import Runner, Throttle
 from llmsim_lab.types import ChatReply, ToolCall
 
 # Recorded answers, played again with a test's values in their places
@@ -233,6 +236,7 @@ class FakeOllama:
         delay_s: how long each chat answer takes, seconds.
         wants: what the header ``Authorization`` of every request has to be, as a gateway in front
             of a server asks for it: ``Bearer KEY``, or ``Basic`` and a base64; else a 401.
+        throttle: how slow the server is; then it works on one chat request at a time.
         port: where it listens; 0 for any that is free.
         ignores_format: whether it does what Ollama's cloud and some models do: the request's
             ``format`` is not enforced. Without a ``reply`` the model then answers with JSON only
@@ -243,6 +247,7 @@ class FakeOllama:
         requests: all chat requests so far, oldest first.
         request_lines: method and path of all requests so far, ``GET /api/tags`` and the like.
         active: how many chat requests are being worked on.
+        runner: what runs the model of a slow server, with what it has done.
     """
 
     def __init__(
@@ -253,6 +258,7 @@ class FakeOllama:
         version: str = "0.32.15",
         delay_s: float = 0.0,
         wants: str = "",
+        throttle: Throttle | None = None,
         port: int = 0,
         ignores_format: bool = False,
     ) -> None:
@@ -263,6 +269,9 @@ class FakeOllama:
         self._version, self._port, self._delay_s = version, port, delay_s
         self._wants = wants
         self._answer = as_told if ignores_format else enforced
+        self._throttle = throttle or Throttle()
+        self._is_slow = throttle is not None
+        self.runner = Runner(self._throttle)
         self._old = tuple(map(int, version.split(".")[:2])) < (0, 30)
         self._replies = iter(reply) if isinstance(reply, list) else repeat(reply)
         self._faults: deque[Fault] = deque()
@@ -273,6 +282,8 @@ class FakeOllama:
         self._thread: threading.Thread
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
+        self._server: asyncio.Server
+        self._talks = set[asyncio.Task[None]]()
 
     @staticmethod
     def tokens(places: Sequence[Mapping[str, float]]) -> TokenReply:
@@ -288,6 +299,22 @@ class FakeOllama:
     def fail_next(self, *faults: Fault, times: int = 1) -> None:
         """Let the next chat requests fail, one fault each; all of them ``times`` times."""
         self._faults.extend(faults * times)
+
+    def freeze(self, seconds: float) -> None:
+        """Stop all of the server for a while, as SIGSTOP and SIGCONT do."""
+        self._loop.call_soon_threadsafe(time.sleep, seconds)
+
+    def delete(self, name: str) -> None:
+        """Delete a model, as ``ollama rm`` does."""
+        del self._models[full_name(name)]
+        self._loaded.pop(full_name(name), None)
+
+    def kill(self, *, away_s: float | None = None) -> None:
+        """Kill the server, which starts again after so many seconds, without a model loaded."""
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        if away_s is not None:
+            start = partial(self._loop.create_task, self._listen())
+            self._loop.call_soon_threadsafe(self._loop.call_later, away_s, start)
 
     def __enter__(self) -> Self:
         ready = threading.Event()
@@ -305,23 +332,29 @@ class FakeOllama:
     async def _run(self, ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        talks = set[asyncio.Task[None]]()
-
-        def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.create_task(self._talk(reader, writer))
-            talks.add(task)
-            task.add_done_callback(talks.discard)
-
-        # Tests of many agents connect hundreds of clients at once.
-        server = await asyncio.start_server(talk, "127.0.0.1", self._port, backlog=1024)
-        self.host = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await self._listen()
         ready.set()
         await self._stop.wait()
-        server.close()
-        for task in talks:
+        await self._close()
+
+    async def _listen(self) -> None:
+        def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.create_task(self._talk(reader, writer))
+            self._talks.add(task)
+            task.add_done_callback(self._talks.discard)
+
+        # Tests of many agents connect hundreds of clients at once.
+        self._server = await asyncio.start_server(talk, "127.0.0.1", self._port, backlog=1024)
+        self._port = self._server.sockets[0].getsockname()[1]
+        self.host = f"http://127.0.0.1:{self._port}"
+
+    async def _close(self) -> None:
+        self._server.close()
+        for task in self._talks:
             task.cancel()
-        await asyncio.gather(*talks, return_exceptions=True)
+        await asyncio.gather(*self._talks, return_exceptions=True)
         await asyncio.sleep(0)  # the loop must run once more for the sockets to close
+        self._loaded.clear()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection; the work on a request ends when its client goes away."""
@@ -351,9 +384,37 @@ class FakeOllama:
         self.requests.append(request)
         self.active += 1
         try:
-            return await _send(writer, await self._chat(dict(request.body)))
+            if not self._is_slow:
+                return await _send(writer, await self._chat(dict(request.body)))
+            async with self.runner.turn:
+                await self._prepare(request.body)
+                response = await self._chat(dict(request.body))
+                return await _send(writer, response, pause_s=self._throttle.write_s)
         finally:
             self.active -= 1
+
+    async def _prepare(self, body: Mapping[str, Any]) -> None:
+        """Load the model where that is due, and read the prompt; say nothing meanwhile."""
+        name = full_name(str(body.get("model")))
+        if name not in self._models:
+            return
+        how = self._loaded.get(name, {})
+        if how.get("context_length") != self._window(body):
+            self._loaded.clear()
+            await self.runner.load()
+            self._load(body)
+        texts = [message.get("content") or "" for message in body.get("messages") or ()]
+        await self.runner.read([piece for text in texts for piece in pieces_of(text)])
+
+    def _window(self, body: Mapping[str, Any]) -> int:
+        """Return a request's context window: no larger than the model was trained for."""
+        asked = int((body.get("options") or {}).get("num_ctx") or _DEFAULT_CTX)
+        return min(asked, self._models[full_name(str(body.get("model")))].context_length)
+
+    def _load(self, body: Mapping[str, Any]) -> None:
+        how = {"expires_at": _timestamp(timedelta(minutes=5))}
+        how["context_length"] = self._window(body)
+        self._loaded[full_name(str(body.get("model")))] = how
 
     def _look_up(self, line: str, body: Mapping[str, Any]) -> Response:
         """Answer a request that is about the server or its models."""
@@ -414,11 +475,8 @@ class FakeOllama:
             return refuse("40-missing-model", {"nope": name})
         if refusal := model.cannot(body):
             return refusal
-        # A server silently loads no larger window than the model was trained for.
-        asked = int((body.get("options") or {}).get("num_ctx") or _DEFAULT_CTX)
-        num_ctx = min(asked, model.context_length)
-        how = {"expires_at": _timestamp(timedelta(minutes=5)), "context_length": num_ctx}
-        self._loaded[full_name(name)] = how
+        self._load(body)
+        num_ctx = self._window(body)
         read = prompt_tokens(body.get("messages") or ())
         if read >= num_ctx:
             return self._overflow(read, num_ctx)
@@ -462,7 +520,7 @@ def _refused(scheme: str) -> Response:
     )
 
 
-async def _send(writer: asyncio.StreamWriter, response: Response) -> bool:
+async def _send(writer: asyncio.StreamWriter, response: Response, *, pause_s: float = 0.0) -> bool:
     """Send an answer in chunks, one by one as from a model; return False if it was cut."""
     if response.chunks or not response.cut:
         lines = [f"{name}: {value}" for name, value in response.headers.items()]
@@ -471,7 +529,7 @@ async def _send(writer: asyncio.StreamWriter, response: Response) -> bool:
     chunks = cycle(response.chunks) if response.endless else response.chunks
     for chunk in chunks:
         writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
-        await asyncio.sleep(0.001 if response.endless else 0)
+        await asyncio.sleep(0.001 if response.endless else pause_s)
         await writer.drain()
     if not response.cut:
         writer.write(b"0\r\n\r\n")

@@ -60,8 +60,10 @@ test("who is waited for is named whole, the others are counted", () => {
   const live = { busy: true, turn: 2, left: 3, finished: 12, waiting: names.map(wait) };
   assert.equal(makeWindow(FISHING, { live }).texts("says")[0], "Playing turn 2, then 2 more turns. "
     + "12 done · Agent 0 3 s · Agent 1 3 s · Agent 2 3 s · 97 more wait");
-  const alone = { ...live, left: 1, finished: 0, waiting: [wait("Ann")] };
-  assert.equal(makeWindow(FISHING, { live: alone }).texts("says")[0], "Playing turn 2. Ann 3 s");
+  const reads = { ...wait("Ann"), doing: "reading about 870 tokens" };
+  const alone = { ...live, left: 1, finished: 0, waiting: [reads] };
+  assert.equal(makeWindow(FISHING, { live: alone }).texts("says")[0],
+    "Playing turn 2. Ann reading about 870 tokens, 3 s");
 });
 
 test("a long fault is cut, and shown whole on a click", () => {

@@ -65,6 +65,18 @@ def test_it_names_who_is_waited_for_or_counts_them(line: ProgressLine) -> None:
     assert line.text == "turn 3 of 8 · waiting for 2 answers · 0 s so far"
 
 
+def test_it_says_what_a_silent_server_does_until_a_piece_of_the_reply_has_come(
+    line: ProgressLine,
+) -> None:
+    request = make_request("Aland")
+    line.began(request)
+    line.noted(request, "reading about 870 tokens")
+    waits = "turn 3 of 8 · waiting for agent of Aland"
+    assert line.text == f"{waits} (reading about 870 tokens) · 0 s so far"
+    line.wrote(request, "The")
+    assert line.text == f"{waits} · 0 s so far"
+
+
 def test_the_time_left_follows_from_the_mean_turn(line: ProgressLine, clock: Clock) -> None:
     clock.now = 72
     assert line.text == "turn 3 of 8 · 72 s so far"

@@ -195,7 +195,7 @@ def test_an_edited_prompt_is_named_by_its_words_and_by_the_part_that_has_it_alon
 
 
 def test_another_model_and_other_settings_are_named(tape: Tape) -> None:
-    client = make_client(model="other", temperature=0.25, timeout_s=7)
+    client = make_client(model="other", temperature=0.25, timeout_s=7, first_piece_s=9)
     load(tape, 1).fork(llm_client=client).run(1)
     assert tape.changes(2) == ['llm.model "auto" → "other"', "llm.temperature 0.7 → 0.25"]
 

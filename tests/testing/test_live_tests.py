@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from builders import policy
-from fake_ollama import FakeModel, FakeOllama, Fault
+from fake_ollama import FakeModel, FakeOllama, Fault, Throttle
 from ollama_rules import refusal
 
 from llmsim_lab.types import ChatReply, ToolCall
@@ -26,8 +26,11 @@ def reply(body: dict[str, Any]) -> Any:
     if body.get("tools"):
         call = ToolCall(name="get_weather", arguments={"city": "Paris"})
         return ChatReply(text="", tool_calls=(call,))
-    if "action" in (body.get("format") or {}).get("properties", {}):
+    fields = (body.get("format") or {}).get("properties", {})
+    if "action" in fields and "rate_change_bp" not in fields:
         return policy()
+    if not fields:
+        return "Once upon a time there was a fox, who lived in a wood. " * 4
     return None
 
 
@@ -44,7 +47,7 @@ def run_live_tests(host: str) -> subprocess.CompletedProcess[str]:
 
 def test_all_live_tests_pass_where_a_server_answers_as_ollama_does() -> None:
     model = FakeModel(name="llama3.2", capabilities=("completion", "tools"))
-    with FakeOllama([model], reply=reply, delay_s=0.05) as server:
+    with FakeOllama([model], reply=reply, throttle=Throttle.seen(0.005)) as server:
         done = run_live_tests(server.host)
     assert done.returncode == 0, done.stdout
     assert "skipped" not in done.stdout

@@ -132,6 +132,10 @@ class EmbeddedBackend:
         seconds = time.perf_counter() - began
         return replace(reply, seconds=seconds, load_seconds=load_seconds)
 
+    async def phase(self, request: ChatRequest) -> str:
+        """Return ``loading`` until the child runs; if it dies, its connection tells at once."""
+        return "reading" if self._server.running() else "loading"
+
     async def model_info(self) -> ModelInfo:
         """Return which model answers; does not load it.
 

@@ -242,8 +242,10 @@ export function liveWords({ live, slow, gone, panels }, run) {
   }
   const { waiting = [], finished } = live, others = waiting.length - FEW_WAITING;
   const more = live.left > 1 ? `, then ${plural(live.left - 1, "more turn")}` : "";
-  const named = waiting.slice(0, FEW_WAITING).map(({ who, attempt, seconds }) => (
-    `${clip(who, 60)} ${attempt > 1 ? `attempt ${attempt}, ` : ""}${seconds} s`));
+  const named = waiting.slice(0, FEW_WAITING).map(({ who, attempt, doing, seconds }) => {
+    const known = [attempt > 1 && `attempt ${attempt}`, doing, `${seconds} s`].filter(Boolean);
+    return `${clip(who, 60)} ${known.join(", ")}`;
+  });
   return `Playing turn ${live.turn}${more}. ${facts(
     finished > 0 && `${figure(finished)} done`, named, others > 0 && `${others} more wait`)}`;
 }

@@ -81,7 +81,9 @@ async def embedded(small_model: Path) -> AsyncIterator[EmbeddedBackend]:
 
 async def test_it_answers_and_counts_tokens(embedded: EmbeddedBackend) -> None:
     began = time.perf_counter()
+    assert await embedded.phase(request()) == "loading"
     reply = await embedded.chat(request())
+    assert await embedded.phase(request()) == "reading"
     assert 0 < reply.load_seconds < reply.seconds < time.perf_counter() - began
     assert reply.text
     assert reply.prompt_tokens is not None

@@ -3,7 +3,8 @@
 ``nice python benchmarks/gate.py --out benchmarks/gate.json`` lets each player answer 500 cards, one
 whose response is exactly one for one 2,000, and judges them as the gate does: 24 pairs of
 situations, 12 of them again with names, then as many again where these do not decide. Each card
-draws its pairs from 4,800 situations, which are those of 100 cards of the gate.
+draws its pairs from 4,800 situations, which are those of 100 cards of the gate. Of the first 100
+cards it is counted, too, whether they say that the player stabilises the economy.
 
 Then the demonstration: as many recordings of a model that draws its moves, whatever the economy
 does; each player is judged by what it would do in their quarters.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from math import inf
 from typing import Any
 from zlib import crc32
 
@@ -23,10 +25,18 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from llmsim_lab import data_path, load
-from llmsim_lab.economy import RudebuschSvensson, initial_state, response_of
+from llmsim_lab.economy import RudebuschSvensson, TaylorRule, initial_state, response_of
 from llmsim_lab.economy._macro import DEMAND_STD, STEADY_STATE, SUPPLY_STD
 from llmsim_lab.economy._response import PolicyResponse
-from llmsim_lab.simulation._gate import DRAWS, GATE_MOVES_BP, NAMED, NAMES, PAIRS, situations
+from llmsim_lab.simulation._gate import (
+    DRAWS,
+    GATE_MOVES_BP,
+    NAMED,
+    NAMES,
+    PAIRS,
+    room_at,
+    situations,
+)
 from llmsim_lab.study._demo import FAR
 
 __all__ = ["FULL", "PLAYERS", "QUICK", "Plan", "main", "measure", "pool"]
@@ -51,22 +61,24 @@ class Plan:
     Attributes:
         cards: of each player.
         null_cards: of the one whose response is exactly one for one.
+        roots: of how many of them the largest root is told, which takes longer.
         pool: of how many cards the situations are.
     """
 
     cards: int
     null_cards: int
+    roots: int
     pool: int
 
 
-QUICK = Plan(cards=5, null_cards=5, pool=2)
-FULL = Plan(cards=500, null_cards=2_000, pool=100)
+QUICK = Plan(cards=5, null_cards=5, roots=2, pool=2)
+FULL = Plan(cards=500, null_cards=2_000, roots=100, pool=100)
 
 
-def pool(cards: int) -> Numbers:
+def pool(cards: int, target: float = 2.0) -> Numbers:
     """Return the situations of so many cards: inflation, output gap and rate as deviations."""
-    rest = STEADY_STATE
-    latest = (path[-1] for seed in range(SEED, SEED + cards) for path in situations(seed))
+    rest, room = STEADY_STATE, room_at(target)
+    latest = (path[-1] for seed in range(SEED, SEED + cards) for path in situations(seed, room))
     return np.array(
         [
             (it.inflation - rest.inflation, it.output_gap, it.interest_rate - rest.interest_rate)
@@ -89,6 +101,26 @@ def rule(
     """Return a Taylor rule on the moves on offer, with something that it always adds."""
     slopes = (1 - inertia) * np.array([inflation, gap, -1])
     return lambda x, name, rng: nearest(x @ slopes + always)
+
+
+def aiming(
+    target: float, inertia: float, neutral: float = 2.0, *, told: float | None = None
+) -> Player:
+    """Return a Taylor rule with a target; it is told the same, or another."""
+    mandate = target if told is None else told
+    bank = TaylorRule(
+        inflation_target=target, inertia=inertia, neutral_real_rate=neutral, lower_bound=-inf
+    )
+
+    def player(x: Numbers, name: int | None, rng: np.random.Generator) -> Numbers:
+        inflation, gap, rate = (x + np.array([mandate, 0.0, mandate + 2.0])).T
+        asked = [
+            bank.rate(inflation=p, output_gap=y, previous_rate=i)
+            for p, y, i in zip(inflation, gap, rate, strict=True)
+        ]
+        return nearest(np.array(asked) - rate)
+
+    return player
 
 
 def soft(inertia: float, spread: float, draws: int = 0) -> Player:
@@ -131,7 +163,14 @@ def by_name(usual: Player, size: float) -> Player:
     return player
 
 
+def by_side(x: Numbers, name: int | None, rng: np.random.Generator) -> Numbers:
+    """Raise by 25 basis points above the target, and cut by as much below it."""
+    return np.where(x[:, 0] > 0, 0.25, -0.25)
+
+
 HOLD = rule(1.0)
+LOW_TARGET = 1.0
+"""Its rates are nearer to the lower bound, so that its situations are others."""
 NULL = "long run exactly 1, inertia .8"
 PLAYERS: Mapping[str, tuple[Player, str]] = {
     "Taylor rule": (rule(0), "passes"),
@@ -139,6 +178,19 @@ PLAYERS: Mapping[str, tuple[Player, str]] = {
     "Taylor rule, inertia .8": (rule(0.8), "passes"),
     "Taylor rule, inertia .9": (rule(0.9), "passes"),
     "Taylor rule, inertia .95": (rule(0.95), ""),
+    **{
+        f"target {target:g}, inertia {inertia:g}": (aiming(target, inertia), "passes")
+        for target in (LOW_TARGET, 2.0, 3.0)
+        for inertia in (0.0, 0.5, 0.85)
+    },
+    **{
+        f"neutral rate {neutral:g}, inertia {inertia:g}": (aiming(2, inertia, neutral), "fails")
+        for neutral in (1.5, 2.5)
+        for inertia in (0.0, 0.5, 0.85)
+    },
+    "aims at 3, told 2, inertia .5": (aiming(3, 0.5, told=2), "fails"),
+    "25 up or down by inflation's side": (by_side, ""),
+    "4 for inflation, 3 for the gap": (rule(0, 4, 3), ""),
     "inflation alone, inertia .8": (rule(0.8, gap=0), ""),
     "twice the gap, inertia .8": (rule(0.8, gap=1), ""),
     NULL: (rule(0.8, 1.0), "at the limit"),
@@ -200,17 +252,22 @@ def judged(player: Player, x: Numbers, rng: np.random.Generator) -> tuple[Policy
     return found, looks
 
 
-def measure_player(name: str, cards: int, situation_pool: Numbers) -> dict[str, Any]:
+def measure_player(
+    name: str, cards: int, situation_pool: Numbers, *, roots: int = 0
+) -> dict[str, Any]:
     """Return how often a player passes and fails, and how much has to be asked for it."""
     player, wanted = PLAYERS[name]
     rng = np.random.default_rng([SEED, crc32(name.encode())])
     outcomes, looks, failed = Counter[str](), Counter[int](), Counter[str]()
-    for _ in range(cards):
+    stable = Counter[str]()
+    for card in range(cards):
         drawn = rng.choice(len(situation_pool), 2 * PAIRS, replace=False)
         found, looked = judged(player, situation_pool[drawn], rng)
         outcomes[found.outcome] += 1
         looks[looked] += 1
         failed.update(it.name for it in found.criteria if it.verdict == "fail")
+        if card < roots and found.largest_root is not None:
+            stable[found.stability.partition(" this economy")[0]] += 1
     shares = {it: round(outcomes[it] / cards, 4) for it in ("pass", "fail", "undecided")}
     return {
         "player": name,
@@ -221,6 +278,7 @@ def measure_player(name: str, cards: int, situation_pool: Numbers) -> dict[str, 
         "mean_calls": round(CALLS * (1 + looks[2] / cards)),
         "as_wanted": as_wanted(wanted, **shares),
         "fails_by": {name: round(count / cards, 4) for name, count in failed.most_common()},
+        "says": {words: round(count / roots, 4) for words, count in stable.most_common()},
     }
 
 
@@ -283,11 +341,16 @@ def as_wanted(wanted: str, **shares: float) -> bool | None:
 
 def measure(plan: Plan) -> dict[str, Any]:
     """Return all players' figures."""
-    situation_pool = pool(plan.pool)
-    sizes = {name: plan.null_cards if name == NULL else plan.cards for name in PLAYERS}
-    rows = [measure_player(name, size, situation_pool) for name, size in sizes.items()]
+    situation_pool, low_pool = pool(plan.pool), pool(plan.pool, LOW_TARGET)
+    rows = []
+    for name in PLAYERS:
+        cards = plan.null_cards if name == NULL else plan.cards
+        own_pool = low_pool if name.startswith(f"target {LOW_TARGET:g},") else situation_pool
+        rows.append(measure_player(name, cards, own_pool, roots=plan.roots))
     recorded = recordings(plan.cards, np.random.default_rng([SEED, 1]))
-    shown = [measure_recorded(name, recorded) for name in PLAYERS if "by name" not in name]
+    # The recording's target is 2, and no name is told in it.
+    judged_there = [it for it in PLAYERS if "by name" not in it and not it.startswith("target")]
+    shown = [measure_recorded(name, recorded) for name in judged_there]
     figures = {"seed": SEED, "situations": len(situation_pool), "players": rows}
     return {**figures, "demonstrations": shown}
 
@@ -295,11 +358,17 @@ def measure(plan: Plan) -> dict[str, Any]:
 def as_table(figures: Mapping[str, Any]) -> Table:
     """Return the players as a table."""
     titles = ("player", "wanted", "pass", "fail", "undecided", "48 pairs", "calls", "as wanted")
+    titles += ("stabilises", "does not")
     table = Table(*titles, title=f"{figures['situations']:,} situations")
     for row in figures["players"]:
         shares = [f"{row[it]:.3f}" for it in ("pass", "fail", "undecided", "second_stage")]
         said = {True: "yes", False: "NO", None: ""}[row["as_wanted"]]
-        table.add_row(row["player"], row["wanted"], *shares, f"{row['mean_calls']:,}", said)
+        stable = [
+            f"{row['says'].get(it, 0):.2f}" for it in ("It stabilises", "It does not stabilise")
+        ]
+        table.add_row(
+            row["player"], row["wanted"], *shares, f"{row['mean_calls']:,}", said, *stable
+        )
     table.add_section()
     for row in figures["demonstrations"]:
         shares = [f"{row[it]:.3f}" for it in ("pass", "fail", "undecided")]

@@ -16,6 +16,7 @@ from llmsim_lab.economy._macro import STATE, STEADY_STATE, RudebuschSvensson, Ru
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+    from numpy.typing import ArrayLike
 
 
 def weights_of(rule: Rule) -> list[float]:
@@ -45,9 +46,7 @@ class ClosedLoop:
     @property
     def spectral_radius(self) -> float:
         """The largest root's modulus: below 1 every shock dies out, above 1 it grows."""
-        import numpy as np
-
-        return float(np.abs(np.linalg.eigvals(self.matrix)).max())
+        return float(largest_roots(self.matrix))
 
     def response(
         self, *, supply: float = 0.0, demand: float = 0.0, quarters: int = 16
@@ -65,6 +64,13 @@ class ClosedLoop:
         return frame_of(rows, [*STATE]).rename_axis("quarter")
 
 
+def largest_roots(matrices: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the largest root's modulus of each matrix."""
+    import numpy as np
+
+    return np.abs(np.linalg.eigvals(matrices)).max(-1)
+
+
 def closed_loop(rule: Rule | None = None) -> ClosedLoop:
     """Return the linear system that the economy and a rule make together, without any bounds.
 
@@ -75,13 +81,27 @@ def closed_loop(rule: Rule | None = None) -> ClosedLoop:
         rule: a Taylor rule (its lower bound is left out), or any function with its arguments;
             Taylor (1993) if not given.
     """
+    [matrix] = matrices_of([weights_of(rule or TaylorRule())])
+    return ClosedLoop(matrix)
+
+
+def matrices_of(weights: ArrayLike) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return what one quarter does to the economy under each of several rules.
+
+    Args:
+        weights: a row a rule: what it adds to the rate for a point of inflation, of the gap and of
+            the previous rate.
+    """
     import numpy as np
 
     model = RudebuschSvensson()
-    of_inflation, of_gap, inertia = weights_of(rule or TaylorRule())
+    of_inflation, of_gap, inertia = np.asarray(weights, dtype=float).T
     pull = model.real_rate_to_gap / 4  # of four-quarter means
-    matrix = np.eye(10, k=-1)  # each lag becomes the next one
-    matrix[0] = [*model.inflation_lags, model.gap_to_inflation, 0, 0, 0, 0, 0]
-    matrix[4] = [*[pull] * 4, *model.gap_lags, *[-pull] * 4]
-    matrix[6] = [*[of_inflation / 4] * 4, of_gap, 0, inertia, 0, 0, 0]
-    return ClosedLoop(matrix)
+    matrices = np.tile(np.eye(10, k=-1), (len(inertia), 1, 1))  # each lag becomes the next one
+    matrices[:, 0] = [*model.inflation_lags, model.gap_to_inflation, 0, 0, 0, 0, 0]
+    matrices[:, 4] = [*[pull] * 4, *model.gap_lags, *[-pull] * 4]
+    matrices[:, 6] = 0
+    matrices[:, 6, :4] = of_inflation[:, None] / 4
+    matrices[:, 6, 4] = of_gap
+    matrices[:, 6, 6] = inertia
+    return matrices

@@ -226,6 +226,21 @@ def mirrored(state: GlobalState) -> GlobalState:
     return economy_of(MacroLags(*lags), total_economic_value=value, **levels)
 
 
+def shifted(state: GlobalState, by: float) -> GlobalState:
+    """Return the state with inflation and rates so many points higher, in all of its quarters.
+
+    In the default model any inflation can last, with a rate that is higher by as much, so that it
+    is the same economy around another inflation.
+    """
+    if by == 0:  # digit by digit
+        return state
+    inflation: Any = tuple(value + by for value in state.lags.inflation)
+    rates: Any = tuple(value + by for value in state.lags.interest_rate)
+    lags = MacroLags(inflation, state.lags.output_gap, rates)
+    levels = {it: getattr(state, it) for it in ("unemployment", "gdp_growth")}
+    return economy_of(lags, total_economic_value=state.total_economic_value, **levels)
+
+
 def _mean(a: float, b: float, c: float, d: float) -> float:
     return ((a + b) + (c + d)) / 4  # exactly a if all four are a
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from llmsim_lab.economy._analysis import largest_roots, matrices_of
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -15,16 +17,24 @@ if TYPE_CHECKING:
 
 Verdict = Literal["pass", "fail", "undecided"]
 
-_NAMED = (-0.25, 0.25, -0.25)
-_CRITERIA: Mapping[str, tuple[tuple[int, ...], tuple[float, float, float] | None]] = {
+Bounds = tuple[float, float, float]
+"""The least and the most that the whole interval may be to pass, and what it is surely below where
+it fails."""
+
+_NAMED: Bounds = (-0.25, 0.25, -0.25)
+_CRITERIA: Mapping[str, tuple[tuple[int, ...], Bounds | None]] = {
     "inflation": ((0, 1, 0, 0), (0.0, inf, 0.05)),
     "long run": ((0, 1, 0, 1), (0.0, inf, 0.0)),
     "output gap": ((0, 0, 1, 0), (-0.05, inf, 0.0)),
     "drift": ((1, 0, 0, 0), (-0.25, 0.25, -0.25)),
     "rate": ((0, 0, 0, 1), None),
 }
-"""By name: weights on constant, inflation, output gap and rate; the least and the most that the
-whole interval may be to pass, and what it is surely below where it fails, points a quarter."""
+"""By name: weights on constant, inflation, output gap and rate; bounds, points a quarter."""
+_NEAR, _FAR = 0.5, 2.0
+"""Points of inflation from the target: what counts as on target, and how far from it an interval
+that holds 0 may be."""
+_DRAWS = 1_000
+"""Of coefficients, for the interval of the largest root."""
 _CHANGED = {
     "inflation": "a point more of inflation",
     "long run": "a point more of both inflation and the rate",
@@ -41,8 +51,9 @@ class Criterion(NamedTuple):
     """One thing that was measured, and whether it is as it has to be.
 
     Attributes:
-        name: ``inflation``, ``rate``, ``long run``, ``output gap``, ``drift``, or a name.
-        value: percentage points a quarter.
+        name: ``inflation``, ``rate``, ``long run``, ``output gap``, ``drift``, ``target``, or a
+            name.
+        value: percentage points a quarter; of ``target``, percentage points of inflation.
         low: of its 95 % interval.
         high: likewise.
         needs: what it takes to pass, in words; empty where it is not judged.
@@ -72,16 +83,62 @@ class PolicyResponse:
         in_the_end: by how many points the rate rises in the end for each point of inflation, with
             its interval; None where no long run can be told.
         units: how many pairs, or other groups of decisions, it rests on.
+        slopes: the coefficients of constant, inflation, output gap and rate.
+        variance: of the coefficients.
     """
 
     outcome: Verdict
     criteria: tuple[Criterion, ...]
     in_the_end: tuple[float, float, float] | None
     units: int
+    slopes: tuple[float, ...] = ()
+    variance: tuple[tuple[float, ...], ...] = ()
 
     def __getitem__(self, name: str) -> Criterion:
         """Return a criterion by its name."""
         return {one.name: one for one in self.criteria}[name]
+
+    @property
+    def largest_root(self) -> tuple[float, float, float] | None:
+        """The largest root of the shipped economy and these decisions together, with its interval.
+
+        Below 1 every shock dies out, above 1 it grows. By the estimated coefficients; the 95 %
+        interval is of the roots of 1,000 draws of them from Student's distribution (Krinsky and
+        Robb 1986, "On approximating the statistical properties of elasticities", Review of
+        Economics and Statistics 68). None with too few groups.
+        """
+        if not self.slopes:
+            return None
+        import numpy as np
+
+        freedom, rng = self.units - 3, np.random.default_rng(0)
+        draws = rng.multivariate_normal(np.zeros(4), self.variance, _DRAWS, method="eigh")
+        draws *= np.sqrt(freedom / rng.chisquare(freedom, (_DRAWS, 1)))
+        slopes = np.vstack([np.zeros(4), draws]) + self.slopes
+        # What a rule adds for a point of last quarter's rate: 1 where it never moves it.
+        weights = slopes[:, 1:] + [0.0, 0.0, 1.0]
+        root, *others = largest_roots(matrices_of(weights))
+        low, high = np.quantile(others, [1 - _AT, _AT])
+        return float(root), float(low), float(high)
+
+    @property
+    def stability(self) -> str:
+        """Whether these decisions stabilise the shipped economy, in a sentence; empty if unknown.
+
+        It is not part of the outcome: a slow rule may respond, and be too slow.
+        """
+        found = self.largest_root
+        if found is None:
+            return ""
+        root, low, high = found
+        known = f"largest root {root:.3f}, {low:.3f} to {high:.3f}"
+        if high < 1:
+            return f"It stabilises this economy: shocks die out ({known})."
+        if low > 1:
+            return f"It does not stabilise this economy: shocks grow ({known})."
+        return (
+            f"Whether it stabilises this economy is not decided ({known}; below 1 shocks die out)."
+        )
 
     @property
     def sentence(self) -> str:
@@ -91,12 +148,15 @@ class PolicyResponse:
             return f"{what}; it takes {_FEWEST} or more, such as runs of other seeds."
         telling, *others = [one for one in self.criteria if one.verdict == self.outcome]
         words = self._words(telling)
+        failed = {one.name for one in others} if self.outcome == "fail" else set()
         if self.outcome == "pass":
             words = f"{self._long_run()}: it responds"
         elif self.outcome == "undecided":
             words = f"not decided by {self.units} independent cases: {words}; to pass it takes "
             words += f"{telling.needs}, the interval included"
-        elif self["drift"] in others:
+        elif "target" in failed:
+            words += f"; {self._words(self['target'])}"
+        elif "drift" in failed:
             words += f"; {self._words(self['drift'])}"
         return f"{words[0].upper()}{words[1:]}."
 
@@ -111,12 +171,25 @@ class PolicyResponse:
     def _words(self, one: Criterion) -> str:
         if one.name == "drift":
             return f"whatever happens, it moves the rate by {one.interval} points a quarter"
+        if one.name == "target":
+            return self._missed(one)
         if one.name == "long run" and one.verdict == "fail" and self.in_the_end is not None:
             return f"{self._long_run('only ')}: it responds too little, so the real rate falls"
         what = _CHANGED.get(one.name, f"the name {one.name} alone")
         if one.name == "inflation" and one.high < 0:
             what = "the higher inflation, the lower it sets the rate: a point more"
         return f"{what} changes its move by {one.interval} points"
+
+    def _missed(self, target: Criterion) -> str:
+        side, low, high = "above", target.low, target.high
+        if target.value < 0:
+            side, low, high = "below", -target.high, -target.low
+        size = f"{abs(target.value):.2f} points ({low:z.2f} to {high:z.2f})"
+        words = f"in the end inflation is {size} {side} its target"
+        if target.verdict != "fail":
+            return words
+        why = "it assumes another neutral rate than this economy's, or aims at another inflation"
+        return f"{words}: {why}"
 
     def __str__(self) -> str:
         return self.sentence
@@ -145,6 +218,10 @@ def response_of(
       response of more than one for one in the end (failed: surely below 0);
     - ``output gap``: its coefficient is above -0.05 (failed: surely below 0);
     - ``drift``: the constant is within 0.25 points of zero;
+    - ``target``: minus the constant over the coefficients of inflation and rate together, which is
+      how far inflation is from the target in the end, is within 0.5 points of zero; or the interval
+      holds zero and is within 2 points, as that of a slow player who draws (failed: it is surely
+      more than 0.5). It is judged where the long run is surely above 0;
     - each of ``names``: the mean change is within 0.25 points of zero.
 
     Intervals are Student's, 95 %, with three degrees of freedom fewer than there are groups; the
@@ -152,8 +229,9 @@ def response_of(
     Statistical Society B 16). They hold for one look: of two at the same player either may err.
 
     Args:
-        deviations: a row a decision, three columns: inflation, output gap and rate in force, each
-            minus its steady state (2, 0 and 4 in the shipped model), percent.
+        deviations: a row a decision, three columns: inflation minus the target, output gap, and
+            rate in force minus the neutral one, percent: minus 2, 0 and 4 in the shipped model with
+            a target of 2, minus 3, 0 and 5 with a target of 3.
         moves: what was decided there, percentage points: 0.25 for +25 basis points. Of a player
             that draws the mean of its probabilities, or of ten draws; single draws are noise.
         groups: of each decision, which of them are not independent: the number of its pair, or the
@@ -183,24 +261,54 @@ def response_of(
     member = np.arange(units)[:, None] == places
     slopes, variance = _regressed(x, np.asarray(moves, dtype=float), member)
     quantile = float(stdtrit(units - 3, _AT))
-    criteria = []
+    criteria = {}
     for name, (weights, bounds) in _CRITERIA.items():
         w = np.array(weights)
-        reach = quantile * sqrt(max(0.0, w @ variance @ w))
-        criteria.append(_criterion(name, float(w @ slopes), reach, bounds))
+        value, reach = float(w @ slopes), quantile * sqrt(max(0.0, w @ variance @ w))
+        criteria[name] = _criterion(name, (value, value - reach, value + reach), bounds)
+    ratio = partial(_ratio, slopes, np.outer(slopes, slopes) - quantile**2 * variance)
+    in_the_end = None
+    if criteria["rate"].high < 0:  # else the ratio's interval has no two ends
+        in_the_end = ratio((0, -1, 0, 0), _CRITERIA["rate"][0])
+    if criteria["long run"].low > 0:
+        missed_by = ratio((-1, 0, 0, 0), _CRITERIA["long run"][0])
+        criteria["target"] = _on_target(missed_by)
     for name, of_name in (names or {}).items():
         changes = np.asarray(of_name, dtype=float)
+        value = float(changes.mean())
         reach = stdtrit(len(changes) - 1, _AT) * (changes.std(ddof=1) / sqrt(len(changes)))
-        criteria.append(_criterion(name, float(changes.mean()), float(reach), _NAMED))
-    in_the_end: Any = None
-    if criteria[4].high < 0:  # else the ratio's interval has no two ends
-        squares = np.outer(slopes, slopes) - quantile**2 * variance
-        a, b, c = squares[3, 3], squares[1, 3], squares[1, 1]
-        root = sqrt(max(0.0, b * b - a * c))
-        ends = (-slopes[1] * a / slopes[3], -b - root, root - b)
-        in_the_end = tuple(float(it / a) for it in ends)
-    outcome: Verdict = next(it for it in _WORST_FIRST if it in {one.verdict for one in criteria})
-    return PolicyResponse(outcome, tuple(criteria), in_the_end, units)
+        criteria[name] = _criterion(name, (value, value - reach, value + reach), _NAMED)
+    outcome: Verdict = next(
+        it for it in _WORST_FIRST if it in {one.verdict for one in criteria.values()}
+    )
+    return PolicyResponse(
+        outcome,
+        tuple(criteria.values()),
+        in_the_end,
+        units,
+        slopes=tuple(map(float, slopes)),
+        variance=tuple(tuple(map(float, row)) for row in variance),
+    )
+
+
+def _ratio(
+    slopes: NDArray[Any], squares: NDArray[Any], above: Sequence[int], below: Sequence[int]
+) -> tuple[float, float, float]:
+    """Return a ratio of two sums of coefficients with Fieller's interval.
+
+    Args:
+        slopes: the coefficients.
+        squares: their products, each minus what its variance reaches.
+        above: the weights of the numerator.
+        below: the weights of the denominator, which is surely not 0.
+    """
+    import numpy as np
+
+    top, bottom = np.array(above), np.array(below)
+    a, b, c = bottom @ squares @ bottom, top @ squares @ bottom, top @ squares @ top
+    root = sqrt(max(0.0, b * b - a * c))
+    value = (top @ slopes) / (bottom @ slopes)
+    return float(value), float((b - root) / a), float((b + root) / a)
 
 
 def _regressed(
@@ -227,11 +335,9 @@ def _regressed(
     return slopes, apart.T @ apart
 
 
-def _criterion(
-    name: str, value: float, reach: float, bounds: tuple[float, float, float] | None
-) -> Criterion:
+def _criterion(name: str, measured: tuple[float, float, float], bounds: Bounds | None) -> Criterion:
     # Nine places, so that rounding decides nothing where a player's moves are all alike.
-    value, low, high = (round(float(it), 9) + 0.0 for it in (value, value - reach, value + reach))
+    value, low, high = (round(float(it), 9) + 0.0 for it in measured)
     if bounds is None:
         return Criterion(name, value, low, high)
     least, most, wrong = bounds
@@ -239,3 +345,17 @@ def _criterion(
     needs = f"above {least:g}" if most == inf else f"between {least:g} and {most:g}"
     verdict: Verdict = "pass" if passed else "fail" if failed else "undecided"
     return Criterion(name, value, low, high, needs, verdict)
+
+
+def _on_target(missed_by: tuple[float, float, float]) -> Criterion:
+    value, low, high = (round(it, 9) + 0.0 for it in missed_by)
+    surely_off = low > _NEAR or high < -_NEAR
+    surely_near = low > -_NEAR and high < _NEAR
+    may_be_none = -_FAR < low <= 0 <= high < _FAR
+    verdict: Verdict = "undecided"
+    if surely_off:
+        verdict = "fail"
+    elif surely_near or may_be_none:
+        verdict = "pass"
+    needs = f"within {_NEAR:g} of 0, or around 0 and within {_FAR:g}"
+    return Criterion("target", value, low, high, needs, verdict)

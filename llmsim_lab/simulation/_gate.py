@@ -1,9 +1,10 @@
 """The economic gate: a player is asked about situations and their mirror images, and judged.
 
 A player (a model, or a rule) is shown economies, and each one's mirror image, in which everything
-is as far on the other side of the steady state; half of them again with a name and dates. From its
-moves ``economy.response_of`` tells whether it responds to the economy. 24 pairs are asked first,
-and 24 more if they do not decide. Each card has situations of its own, which follow from its seed.
+is as far on the other side of the steady state; half of them again with a name and dates. The
+steady state is at the player's own inflation target. From its moves ``economy.response_of`` tells
+whether it responds to the economy. 24 pairs are asked first, and 24 more if they do not decide.
+Each card has situations of its own, which follow from its seed.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ from llmsim_lab.economy._macro import (
     STATE,
     STEADY_STATE,
     SUPPLY_STD,
+    EngineConfig,
     Shocks,
     mirrored,
     rate_by,
+    shifted,
 )
 from llmsim_lab.economy._response import Criterion, PolicyResponse, Verdict
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException
@@ -52,7 +55,7 @@ from llmsim_lab.run import Ask
 if TYPE_CHECKING:
     import pandas as pd
 
-VERSION = 2
+VERSION = 3
 """Cards of another version are measured anew. Raise it with any change of what the gate asks."""
 GATE_MOVES_BP = (-200, -75, -25, 0, 25, 75, 200)
 """The moves on offer, basis points: seven, since each costs a call a question."""
@@ -62,6 +65,8 @@ NAMES = {"United States": "1979Q3", "Japan": "1999Q1"}
 """What is told of an economy that is asked about again: a name, and its last quarter."""
 DRAWS = 10
 """Answers of a player that draws, to each question; their mean is judged."""
+LEAST_ROOM = 2.0
+"""Percentage points: with less, slow rules can hardly be told from none."""
 QUARTERS, SLIP, SLIP_STD = 20, 0.85, 0.4
 """The rate of the past differs from a rule's by an AR(1): else it would hardly ever be far off."""
 
@@ -91,23 +96,52 @@ QUESTIONS: Mapping[str, Put] = {_key(*put): put for put in _PLANNED}
 # --- what is asked --------------------------------------------------------------------------------
 
 
+def rest_at(target: float) -> GlobalState:
+    """Return the steady state with an inflation target: the rate is as far above it as ever."""
+    return shifted(STEADY_STATE, target - STEADY_STATE.inflation)
+
+
+def room_at(target: float) -> float:
+    """Return how far from the steady state rates may be for no bound to touch them.
+
+    Raises:
+        ConfigError: it is too little to tell how somebody responds.
+    """
+    lowest, highest = EngineConfig().rate_bounds
+    rate = rest_at(target).interest_rate
+    room = min(STEADY_STATE.interest_rate, rate - lowest, highest - rate)
+    if room < LEAST_ROOM:
+        above = STEADY_STATE.interest_rate - STEADY_STATE.inflation
+        raise ConfigError(
+            f"an inflation target of {target:g}% goes with a rate of {rate:g}%, which leaves less "
+            f"than {LEAST_ROOM:g} points to the bounds of {lowest:g}% and {highest:g}%; the "
+            f"economic gate can judge targets from {lowest + LEAST_ROOM - above:g}% to "
+            f"{highest - LEAST_ROOM - above:g}%"
+        )
+    return room
+
+
 @lru_cache(maxsize=8)
-def situations(seed: int) -> tuple[Quarters, ...]:
+def situations(seed: int, room: float = STEADY_STATE.interest_rate) -> tuple[Quarters, ...]:
     """Return a card's situations, each the last quarters of a run of the macro model.
 
     A run begins in the steady state and has random shocks and a policy that makes lasting mistakes.
     It is taken if it and its mirror image have usual figures, and if a Taylor rule would ask for a
-    rate that the lower bound does not touch.
+    rate that no bound touches.
+
+    Args:
+        seed: they follow from it.
+        room: how far from the steady state a rate may be, percentage points.
     """
     rng, found = random.Random(f"economic gate, seed {seed}"), list[Quarters]()
     while len(found) < 2 * PAIRS:
         with suppress(EconomyError):
-            if quarters := _played(rng):
+            if quarters := _played(rng, room):
                 found.append(quarters)
     return tuple(found)
 
 
-def _played(rng: random.Random) -> Quarters | None:
+def _played(rng: random.Random, room: float) -> Quarters | None:
     model, rule, rest = RudebuschSvensson(), TaylorRule(lower_bound=-inf), STEADY_STATE
     path, slip = [rest], 0.0
     for _ in range(QUARTERS):
@@ -116,8 +150,8 @@ def _played(rng: random.Random) -> Quarters | None:
         rate = 0.8 * now.interest_rate + 0.2 * rate_by(rule, now) + 0.5 * slip
         shocks = Shocks(supply=rng.gauss(0, SUPPLY_STD), demand=rng.gauss(0, DEMAND_STD))
         path.append(model.advance(now, interest_rate=rate, shocks=shocks))
-    usual = abs(rate_by(rule, path[-1]) - rest.interest_rate) <= rest.interest_rate and all(
-        abs(it.interest_rate - rest.interest_rate) <= 3.75
+    usual = abs(rate_by(rule, path[-1]) - rest.interest_rate) <= room and all(
+        abs(it.interest_rate - rest.interest_rate) <= room - 0.25
         and abs(it.inflation - rest.inflation) < 3.5
         and abs(it.unemployment - rest.unemployment) < 4
         for it in path[-SHOWN:]
@@ -125,16 +159,17 @@ def _played(rng: random.Random) -> Quarters | None:
     return tuple(path[-SHOWN:]) if usual else None
 
 
-def _states(kind: Any, put: Put, quarters: Quarters) -> list[Any]:
+def _states(kind: Any, put: Put, quarters: Quarters, target: float) -> list[Any]:
     """Return a situation as states of a run, mirrored and dated as the question has it."""
-    last = NAMES.get(put[2])
-    return [
-        kind().with_economy(
-            mirrored(state) if put[1] else state,
-            period=last and next_quarter(last, steps=at - len(quarters) + 1),
-        )
-        for at, state in enumerate(quarters)
-    ]
+    _, turned, name = put
+    last = NAMES.get(name)
+    states = []
+    for at, quarter in enumerate(quarters):
+        around_two = mirrored(quarter) if turned else quarter
+        economy = shifted(around_two, target - STEADY_STATE.inflation)
+        period = last and next_quarter(last, steps=at - len(quarters) + 1)
+        states.append(kind().with_economy(economy, period=period))
+    return states
 
 
 # --- the card -------------------------------------------------------------------------------------
@@ -149,6 +184,7 @@ class EconomicsCard(BaseModel):
         digest: of the model's weights; None where it is not known: the card is kept by name then.
         told: ``economist`` for a briefing, ``thin`` for four indicators.
         prompt: digest of the prompt.
+        inflation_target: the player's, percent, which its situations are around.
         seed: its situations follow from it.
         measured_at: when it was begun.
         version_of_gate: a kept card of another one is not read.
@@ -157,7 +193,7 @@ class EconomicsCard(BaseModel):
         method: how answers were measured: as ``Choice`` has it, or ``10 answers to each``.
         calls: of a model, how many it took.
         outcome: ``pass``, ``fail`` or ``undecided``; None where not all was asked.
-        sentence: what was found, in a sentence.
+        sentence: what was found, and whether the player stabilises this economy.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
@@ -167,6 +203,7 @@ class EconomicsCard(BaseModel):
     digest: str | None = None
     told: Told
     prompt: str
+    inflation_target: float = STEADY_STATE.inflation
     seed: int
     measured_at: AwareDatetime
     version_of_gate: Annotated[int, Field(ge=VERSION, le=VERSION)] = VERSION
@@ -182,7 +219,7 @@ class EconomicsCard(BaseModel):
         if list(self.moves.values()).count(None) * PAIRS > len(self.moves):
             return None
         rows, names = list[tuple[float, ...]](), dict[str, list[float]]()
-        for pair, quarters in enumerate(situations(self.seed)):
+        for pair, quarters in enumerate(situations(self.seed, room_at(self.inflation_target))):
             now, plain = quarters[-1], self._answers(pair, "")
             away = [getattr(now, it) - getattr(STEADY_STATE, it) for it in STATE]
             for sign, move in zip((1, -1), plain, strict=False):
@@ -211,6 +248,8 @@ class EconomicsCard(BaseModel):
         """Which player this is, and how it was asked."""
         known = f", digest {self.digest[:12]}" if self.digest else ""
         told = "an economist's briefing" if self.told == "economist" else "four indicators"
+        if self.inflation_target != STEADY_STATE.inflation:
+            told += f", target {self.inflation_target:g}%"
         return (
             f"{self.model} ({self.backend}{known}), {told}, {len(self.moves)} questions (seed "
             f"{self.seed}) by {self.method or 'nothing'}, {self.calls:,} calls, "
@@ -246,9 +285,12 @@ async def card_of(
         raise ConfigError(f"{what} to one question; name a model or a rule")
     info = await who.model_info() if hasattr(who, "call_with_retry") else None
     how, draws, moves = run.decide, 2, moves_to_choose(run.moves_bp)
+    target = run._nations[member].inflation_target
+    room_at(target)  # raises where it cannot be judged
 
     def text(put: Put, quarters: Quarters) -> Any:
-        return run._prompts_to(_states(run.state_type, put, quarters), 1, put[2])(member)
+        states = _states(run.state_type, put, quarters, target)
+        return run._prompts_to(states, 1, put[2])(member)
 
     async def asks(put: Put, quarters: Quarters) -> tuple[float, str, int]:
         nonlocal draws
@@ -257,7 +299,7 @@ async def card_of(
             mean = how == "sample"
             move = choice.expectation if mean else choice.decided(how, random.Random())
             return move, choice.method, len(choice.calls)
-        states, answers = _states(run.state_type, put, quarters), list[float]()
+        states, answers = _states(run.state_type, put, quarters, target), list[float]()
         while len(answers) < draws:
             # Random numbers follow from the turn's number.
             ask = Ask(run, states[-1], DRAWS * zlib.crc32(_key(*put).encode()) + len(answers))
@@ -272,6 +314,7 @@ async def card_of(
         digest=info and info.digest,
         told="economist" if "history" in prompt.slots else "thin",
         prompt=prompt.digest,
+        inflation_target=target,
         seed=secrets.randbelow(10**6) if seed is None else seed,
         measured_at=datetime.now(UTC),
     )
@@ -300,13 +343,14 @@ async def _measured(
 ) -> EconomicsCard:
     """Ask what is left of a card, keep each answer where there is a path, and judge."""
     half = len(QUESTIONS) // 2
+    asked_about = situations(card.seed, room_at(card.inflation_target))
     for number, (key, put) in enumerate(QUESTIONS.items(), 1):
         if key not in card.moves:
             if progress is not None:
                 progress(f"question {number} of {half if number <= half else len(QUESTIONS)}")
             bp, method, calls = None, card.method, 0
             try:
-                bp, method, calls = await asks(put, situations(card.seed)[put[0]])
+                bp, method, calls = await asks(put, asked_about[put[0]])
             except LLMFailureException as failure:
                 if failure.reason in LASTING:
                     raise  # the card can be continued
@@ -316,7 +360,9 @@ async def _measured(
             break
     found, silent = card.response, list(card.moves.values()).count(None)
     sentence = f"It gave no answer to {silent} of {len(card.moves)} questions."
-    outcome, sentence = (found.outcome, found.sentence) if found else ("fail", sentence)
+    outcome: Verdict = "fail"
+    if found is not None:
+        outcome, sentence = found.outcome, f"{found.sentence} {found.stability}"
     return _kept(path, card, outcome=outcome, sentence=sentence)
 
 

@@ -23,6 +23,7 @@ from llmsim_lab.llm._choose import by_letters, orders_of
 from llmsim_lab.run import load
 from llmsim_lab.run._turn import Answer
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.simulation._gate import rest_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +132,9 @@ class Demonstration:
         from inflation and gap, so that no regression can tell them apart.) The quarters of one seed
         are no independent cases, so seeds are the units; with too few nothing is decided.
         """
-        away = self.moves[list(STATE)] - [getattr(STEADY_STATE, name) for name in STATE]
+        first = next(iter(self.runs.values()))["plain"]
+        rest = rest_at(first.nations[0].inflation_target)
+        away = self.moves[list(STATE)] - [getattr(rest, name) for name in STATE]
         moves, seeds = self.moves[self._known(player)] / 100, self.moves["seed"].to_numpy()
         return response_of(away, moves, groups=seeds)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llmsim_lab.agents import TaylorRuleAgent
-from llmsim_lab.economy._macro import Rule
+from llmsim_lab.economy._macro import Rule, TaylorRule
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._gate import GATE_MOVES_BP, EconomicsCard, Told
@@ -16,6 +16,7 @@ def economics_card(
     player: LLMClient | Rule,
     *,
     told: Told = "economist",
+    inflation_target: float | None = None,
     seed: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> EconomicsCard:
@@ -29,6 +30,8 @@ def economics_card(
             and ``previous_rate`` by name, percent, and returns a rate. Only a model's card is kept.
         told: ``economist`` asks with the briefing that agents of a ``SimulationConfig`` get,
             ``thin`` with four indicators.
+        inflation_target: the player's, percent, which a model is told; if not given, that of a
+            Taylor rule, and 2 for others.
         seed: see ``Simulation.responds``.
         progress: called before each question with how far it is.
 
@@ -36,9 +39,14 @@ def economics_card(
         LLMFailureException: the server does not answer; what was measured until then is kept.
     """
     who: Any = player
+    nation: dict[str, Any] = {"name": "a large economy"}
+    if inflation_target is None and isinstance(player, TaylorRule):
+        inflation_target = player.inflation_target
+    if inflation_target is not None:
+        nation["inflation_target"] = inflation_target
     if not isinstance(player, LLMClient):
         name = getattr(player, "__name__", repr(player))
         who = TaylorRuleAgent(name, rule=player, moves_bp=GATE_MOVES_BP)
     moves: Any = {"moves_bp": GATE_MOVES_BP, "briefing": told, "decide": "sample"}
-    run = Simulation(nations=["a large economy"], players={"*": who}, **moves)
+    run = Simulation(nations=[nation], players={"*": who}, **moves)
     return run.responds(seed=seed, progress=progress)

@@ -48,12 +48,46 @@ def test_a_taylor_rule_passes_and_inertia_leaves_the_long_run_as_it_is(inertia: 
         (rule(0.8, 0.8), "long run", "In the end it raises the rate by only 0.8 points"),
         (rule(0.8, gap=-0.5), "output gap", "A point more of the output gap changes its move by"),
         (rule() + 0.75, "drift", "Whatever happens, it moves the rate by 0.7"),
+        (rule(0.8) - 0.1, "target", "In the end inflation is 1."),
+        (rule(0.8) + 0.1, "target", "In the end inflation is 1."),
     ],
 )
 def test_what_fails_is_told_in_a_sentence(moves: Any, failed: str, words: str) -> None:
     found = response_of(AWAY, moves + NOISE / 10, groups=GROUPS)
     assert found.outcome == found[failed].verdict == "fail"
     assert found.sentence.startswith(words)
+
+
+def test_a_bank_with_another_neutral_rate_fails_since_it_misses_its_target() -> None:
+    moves = rule(0.8) - 0.2 * 0.5
+    found = response_of(AWAY, moves + 0.2 * NOISE, groups=GROUPS)
+    assert found["target"].value == pytest.approx(1, abs=0.2)
+    assert found["drift"].verdict == "pass"  # it is slow
+    assert re.fullmatch(
+        r"In the end inflation is [01]\.\d\d points \(0\.\d\d to 1\.\d\d\) above its target: it "
+        r"assumes another neutral rate than this economy's, or aims at another inflation\.",
+        str(found),
+    )
+
+
+@pytest.mark.parametrize(
+    ("moves", "root", "words"),
+    [
+        (rule(), 0.946, "It stabilises this economy: shocks die out (largest root 0.9"),
+        (rule(0.95), 1.010, "It does not stabilise this economy: shocks grow (largest root 1.0"),
+        (rule(0.8, 1.0), 1.000, "Whether it stabilises this economy is not decided (largest"),
+        (np.zeros(48), 1.056, "It does not stabilise this economy: shocks grow (largest root 1.0"),
+    ],
+)
+def test_whether_it_stabilises_the_economy_is_told_beside(
+    moves: Any, root: float, words: str
+) -> None:
+    found = response_of(AWAY, moves + NOISE / 20, groups=GROUPS)
+    assert found.largest_root is not None
+    value, low, high = found.largest_root
+    assert value == pytest.approx(root, abs=0.01)
+    assert low < value < high
+    assert found.stability.startswith(words)
 
 
 def test_a_constant_move_fails_by_two_criteria_and_both_are_told() -> None:
@@ -119,6 +153,7 @@ def test_repeats_within_a_group_are_not_more_evidence() -> None:
 def test_too_few_groups_decide_nothing_and_situations_that_are_alike_raise() -> None:
     found = response_of(AWAY, rule(), groups=GROUPS % 5)
     assert (found.outcome, found.criteria, found.units) == ("undecided", (), 5)
+    assert (found.largest_root, found.stability) == (None, "")
     assert str(found).startswith("5 groups of decisions decide nothing; it takes 6 or more")
     with pytest.raises(ConfigError, match="too much alike"):
         response_of(AWAY * [1, 1, 0], rule(), groups=GROUPS)
@@ -133,7 +168,14 @@ def bench() -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["Taylor rule, inertia .9", "long run exactly 1, inertia .8", "no change"]
+    "name",
+    [
+        "Taylor rule, inertia .9",
+        "target 3, inertia 0.85",
+        "neutral rate 1.5, inertia 0.5",
+        "long run exactly 1, inertia .8",
+        "no change",
+    ],
 )
 def test_players_pass_and_fail_as_they_should_in_forty_cards(bench: Any, name: str) -> None:
     row = bench["measure_player"](name, 40, bench["pool"](4))

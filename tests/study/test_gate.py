@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend
@@ -124,6 +125,31 @@ def test_a_model_without_an_answer_fails() -> None:
     assert (card.outcome, card.sentence) == ("fail", "It gave no answer to 72 of 72 questions.")
 
 
+@pytest.mark.parametrize(("target", "inertia"), [(1, 0), (3, 0), (3, 0.85)])
+def test_a_rule_is_judged_from_its_own_target(target: float, inertia: float) -> None:
+    card = economics_card(TaylorRule(inflation_target=target, inertia=inertia), seed=1)
+    assert card.outcome == "pass"
+    assert card.response is not None
+    assert card.response["target"].value == pytest.approx(0, abs=0.1)
+    assert card.sentence.endswith(card.response.stability)
+
+
+def test_a_member_is_judged_from_its_own_target_and_one_with_another_aim_misses_it() -> None:
+    nations = [{"name": "Ann", "inflation_target": 3}, {"name": "Bo", "inflation_target": 2}]
+    three = TaylorRuleAgent(rule=TaylorRule(inflation_target=3), moves_bp=GATE_MOVES_BP)
+    run = Simulation(nations=nations, players={"*": three}, moves_bp=GATE_MOVES_BP)
+    ann, bo = run.responds("Ann", seed=2), run.responds("Bo", seed=2)
+    assert ann.outcome == "pass"
+    assert ", target 3%, 72 questions (seed 2)" in ann.heading
+    assert bo.outcome == "fail"
+    assert re.search(r"inflation is \d\.\d\d points .* above its target", bo.verdict)
+
+
+def test_a_target_whose_rates_would_meet_a_bound_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"target of -1% .* can judge targets from 0% to 21%"):
+        economics_card(TaylorRule(inflation_target=-1))
+
+
 # --- a run's own deciding -------------------------------------------------------------------------
 
 
@@ -221,7 +247,7 @@ def test_a_card_that_cannot_be_read_or_is_of_another_version_is_measured_anew(ca
     backend = scripted(lambda seen: seen["previous_rate"])
     economics_card(client_of(backend))
     [path] = cards.iterdir()
-    for text in (path.read_text()[:100], path.read_text().replace('_gate":2', '_gate":1')):
+    for text in (path.read_text()[:100], path.read_text().replace('_gate":3', '_gate":2')):
         path.write_text(text)
         assert kept_economics_cards() == []
     assert economics_card(client_of(backend)).outcome == "fail"
@@ -240,7 +266,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(
 def test_a_taylor_rule_passes_and_its_card_is_shown_as_text_and_a_frame() -> None:
     card = economics_card(TaylorRule(), seed=1)
     assert card.verdict.startswith("Passes the economic gate. In the end it raises the rate by 1.")
-    names = ["inflation", "long run", "output gap", "drift", "rate"]
+    names = ["inflation", "long run", "output gap", "drift", "rate", "target"]
     frame = card.to_frame().set_index("name")
     assert list(frame.index) == [*names, "United States, 1979Q3", "Japan, 1999Q1"]
     assert frame["verdict"].drop("rate").eq("pass").all()

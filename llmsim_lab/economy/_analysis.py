@@ -68,7 +68,8 @@ def largest_roots(matrices: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np
     """Return the largest root's modulus of each matrix."""
     import numpy as np
 
-    return np.abs(np.linalg.eigvals(matrices)).max(-1)
+    largest: np.ndarray[Any, np.dtype[np.float64]] = np.abs(np.linalg.eigvals(matrices)).max(-1)
+    return largest
 
 
 def closed_loop(rule: Rule | None = None) -> ClosedLoop:

@@ -90,7 +90,7 @@ def test_without_the_runtime_the_way_to_it_is_named(monkeypatch: pytest.MonkeyPa
 @pytest.mark.embedded
 @pytest.mark.process
 async def test_the_embedded_model_answers_and_is_asked_one_thing_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, small_model: Path
 ) -> None:
     monkeypatch.delenv("LLMSIM_MODELS")
     settings = {"temperature": 0, "max_text_chars": 60, "max_tokens": 200, "timeout_s": 120}

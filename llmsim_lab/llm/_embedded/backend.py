@@ -87,6 +87,7 @@ class EmbeddedBackend:
     streams = True
 
     def __init__(self, model: str | Path | None = None, *, num_ctx: int = 4096) -> None:
+        self._num_ctx = whole_number("num_ctx", num_ctx, least=1)
         self.name = str(model or "")
         if self.name in _UNNAMED:
             self.name = weights.default_model()[0]
@@ -97,7 +98,6 @@ class EmbeddedBackend:
             get = f"'llmsim-lab model get {self.name}', or connect(..., download=True)"
             way_out = "" if is_own else f"; {get}, fetches it"
             raise ModelFileError(f"there is no model file {self._path}{way_out}")
-        self._num_ctx = whole_number("num_ctx", num_ctx, least=1)
         self._server = shared_server(self._path)
         self.client_limits = self._server.limits
 

@@ -169,7 +169,16 @@ def copy_runs(source: Tape, runs: Sequence[int], up_to: int, file: Path) -> None
 
 
 def _content(file: Path) -> bytes:
-    return file.read_bytes() if file.exists() else b""
+    """Return what a job's file holds; nothing if there is none.
+
+    Raises:
+        TapeError: something else, such as a fifo, has its name: reading it would wait for ever.
+    """
+    if not file.exists():
+        return b""
+    if not file.is_file():
+        raise TapeError(f"{file} is not a file; move it away, or choose another folder")
+    return file.read_bytes()
 
 
 def _tidy(file: Path) -> None:
@@ -441,7 +450,8 @@ def work(pickled: bytes, job: Job, begun: bytes, _once: str) -> tuple[StudyRun, 
 def _put(file: Path, entry: StudyRun, content: bytes) -> StudyRun:
     """Put a job's tape into the folder, whole, unless more was written there meanwhile."""
     part, guard = file.with_suffix(".part"), filelock.FileLock(f"{file}.lock", timeout=0)
-    with part.open("wb") as opened:
+    part.unlink(missing_ok=True)  # of a process that was killed; a link is not followed
+    with part.open("xb") as opened:
         opened.write(content)
         opened.flush()
         os.fsync(opened.fileno())

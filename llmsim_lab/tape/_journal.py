@@ -20,7 +20,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from hashlib import blake2b
 from importlib.metadata import version
 from io import BytesIO
@@ -254,6 +254,26 @@ def journal_at(path: Path, *, make: bool) -> Journal:
         return journal
 
 
+def _beside(path: Path, suffix: str, like: BinaryIO) -> BinaryIO:
+    """Open a new file beside a tape, under the next free name: ``my.tape.cut``, ``my.tape.cut2``.
+
+    Whatever has that name already, a link too, is somebody's and stays as it is.
+
+    Args:
+        path: the tape's.
+        suffix: of the new file's name.
+        like: the tape, whose readers may read the new file too.
+    """
+    mode = os.fstat(like.fileno()).st_mode & 0o777
+    number, name = 1, f"{path}{suffix}"
+    while True:
+        try:
+            return open(name, "xb", opener=partial(os.open, mode=mode))
+        except FileExistsError:
+            number += 1
+            name = f"{path}{suffix}{number}"
+
+
 def _head() -> bytes:
     """Return a tape's first line."""
     by = f"llmsim_lab {_version('llmsim-lab')}".encode()
@@ -314,6 +334,8 @@ class Journal:
         self.writers: set[object] = set()
         self._unsure = False
         """True while the index may not have what is there, or half of it, as after a Ctrl-C."""
+        self._sent = 0, b""
+        """The latest line that was written or begun, with the place of its first byte."""
         self._guard = filelock.FileLock(f"{path}.lock", timeout=0, thread_local=False)
         self._texts: dict[tuple[str, object], Any] = {}
         self.is_packed = path.suffix == ".gz"
@@ -340,7 +362,7 @@ class Journal:
             TapeError: it cannot be read, or is another file by now.
         """
         try:
-            file = BytesIO(self._unpacked) if self.is_packed else self.path.open("rb")
+            file = BytesIO(self._unpacked) if self.is_packed else self._open_file()
         except FileNotFoundError:
             raise self._another() from None
         except OSError as error:
@@ -350,6 +372,11 @@ class Journal:
                 if not (self.is_packed or self._is_same(file)):
                     raise self._another()
             yield file
+
+    def _open_file(self) -> BinaryIO:
+        # At once, also where a fifo stands in its place by now, which would wait for a writer.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        return os.fdopen(os.open(self.path, flags), "rb")
 
     def _is_same(self, file: BinaryIO) -> bool:
         """Return True if a file is the one that was opened, as far as its ends show."""
@@ -367,6 +394,13 @@ class Journal:
         why = "it was deleted, replaced, overwritten or renamed"
         what = f"{self.path} is another file by now: {why}"
         return TapeError(f"{what}. Nothing was written there; open it again, or put the first back")
+
+    def _appended(self) -> TapeError:
+        return TapeError(
+            f"something else wrote to the end of {self.path} while a run was recorded there. "
+            "Nothing is written behind it; the next run() or resume() moves it to a new file "
+            f"beside it, {self.path.name}.cut, and continues"
+        )
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the whole lines with their numbers.
@@ -397,24 +431,40 @@ class Journal:
         """Take in what was written since.
 
         Raises:
-            TapeError: it is no tape of this format, or cannot be read.
+            TapeError: it is no tape of this format, or cannot be read; or this process writes it,
+                and something else wrote to it meanwhile.
         """
         with self.lock, self._reading() as file:
             is_first, was_unsure = self.index.end == 0, self._unsure
+            if self.writers and not is_first:
+                self._check_own(file)
             index, self._unsure = Index() if was_unsure else self.index, True
             file.seek(index.end)
             if index.end == 0:
                 self._check_head(file.readline(256))
                 file.seek(0)
             for raw in self._rest(file, index.lines):
-                index.add(raw)
-                fact = None if is_first or was_unsure or self.writers else fact_in(raw)
+                is_faulty = index.add(raw) is not None
+                if is_first or was_unsure or self.writers or is_faulty:
+                    continue
+                fact = fact_in(raw)
                 recorder = self.recorders.get(fact[0]) if fact else None
                 if recorder is not None:
                     recorder.gone = recorder.gone or "was continued elsewhere meanwhile"
             self.index, self._unsure = index, False
             if was_unsure and self.writers:
                 self._cut_tail()  # half a line of our own
+
+    def _check_own(self, file: BinaryIO) -> None:
+        """Raise TapeError if there is more in the file than this process wrote.
+
+        While it writes, all that comes is its own, and stays out of the index if it is not: so
+        nothing is ever written behind it.
+        """
+        start, sent = self._sent if self._unsure else (self.index.end, b"")
+        file.seek(start)
+        if not sent.startswith(file.read(len(sent) + 1)):
+            raise self._appended()
 
     def _check_head(self, raw: bytes) -> None:
         what = f"it begins with {clip(repr(raw), 60)}"
@@ -487,7 +537,8 @@ class Journal:
     def _begin(self) -> None:
         try:
             self._guard.acquire()
-            self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0))
+            flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
+            self._fd = os.open(self.path, flags | getattr(os, "O_BINARY", 0))
             self.refresh()
             self._cut_tail()
         except filelock.Timeout:
@@ -529,7 +580,7 @@ class Journal:
         if size == index.end and not index.faulty:
             return
         start = first.start if first else index.end
-        with Path(f"{self.path}.cut").open("ab") as beside, self._reading() as file:
+        with self._reading() as file, _beside(self.path, ".cut", file) as beside:
             file.seek(start)
             shutil.copyfileobj(file, beside)
         os.ftruncate(self._fd, start)
@@ -602,8 +653,10 @@ class Journal:
             raise TapeError(f"a line of {self.path} has {what}; shorten prompt, reply or state")
         # Read to a byte after the end, where there is none unless another writer was here.
         os.lseek(self._fd, index.end - len(index.tail), os.SEEK_SET)
-        if os.read(self._fd, len(index.tail) + 1) != index.tail:
-            raise self._another()
+        end = os.read(self._fd, len(index.tail) + 1)
+        if end != index.tail:
+            raise self._appended() if end.startswith(index.tail) else self._another()
+        self._sent = index.end, raw
         self._unsure = True
         try:
             if os.write(self._fd, raw) != len(raw):
@@ -614,8 +667,12 @@ class Journal:
             self._unsure = False
             why = f"{error.strerror or error}. All that was answered before is on it"
             raise TapeError(f"cannot write to the tape {self.path}: {why}; make room") from error
-        if os.lseek(self._fd, 0, os.SEEK_CUR) != index.end + len(raw):
-            raise self._another()
+        after = os.lseek(self._fd, 0, os.SEEK_CUR)
+        if after != index.end + len(raw):
+            # Something else wrote between the two: what is ours behind it is taken back.
+            if os.fstat(self._fd).st_size == after:
+                os.ftruncate(self._fd, after - len(raw))
+            raise self._appended()
         index.add(raw, own, fact)
         self._unsure = False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -197,6 +199,83 @@ def test_a_tape_with_another_file_in_its_place_is_an_error_and_that_file_is_not_
             simulation.run(1)
         assert (path.read_bytes() if path.exists() else None) == there[0]
     assert not path.with_name("x.tape.cut").exists()
+
+
+@pytest.mark.parametrize("text", [b"my notes\n", b"half a line", b"a\nb\n", "its own line"])
+@pytest.mark.parametrize("taken", ["a file", "a link", "nothing"])
+def test_text_appended_in_a_turn_stops_the_run_which_writes_nothing_behind_it_and_continues(
+    path: Path, text: Any, taken: str
+) -> None:
+    beside, mine = path.with_name("x.tape.cut"), path.with_name("mine")
+    mine.write_text("precious")
+    if taken == "a link":
+        beside.symlink_to(mine)
+    elif taken == "a file":
+        beside.write_text("precious")
+    there: list[bytes] = []
+
+    def reply(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if request.site.turn == 2 and not there:
+            lines = path.read_bytes().splitlines(keepends=True)
+            added = lines[-1] if isinstance(text, str) else text
+            with path.open("ab") as file:
+                file.write(added)
+            there.extend((path.read_bytes(), added))
+        return answer(request)
+
+    run = played(make_counter(path, replies=reply), 1)
+    with pytest.raises(TapeError, match=r"something else wrote to the end of .* while a run"):
+        run.run(2)
+    assert (path.read_bytes(), run.turn_number) == (there[0], 1)
+    assert played(run, 1).turn_number == 2
+    assert findings(path) == []
+    cut = beside if taken == "nothing" else path.with_name("x.tape.cut2")
+    assert cut.read_bytes() == there[1]
+    assert mine.read_text() == "precious"
+    assert taken == "nothing" or beside.read_text() == "precious"
+    run.close()
+    assert replay(path).turns == run.turns
+
+
+def bind(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+
+
+PLACES: dict[str, Callable[[Path], object]] = {
+    "a fifo": os.mkfifo,
+    "a socket": bind,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_what_is_no_file_in_a_tapes_place_is_an_error_and_no_wait(
+    tmp_path: Path, kind: str, in_turn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a socket's path is short
+    path = Path("x.tape")
+
+    def swapped() -> None:
+        path.rename("moved.tape")
+        PLACES[kind](path)
+
+    def reply(request: ChatRequest) -> Any:
+        assert request.site is not None
+        if in_turn and request.site.turn == 2 and path.is_file():
+            swapped()
+        return answer(request)
+
+    run = played(make_counter(path, replies=reply), 1)
+    if not in_turn:
+        swapped()
+    uses: list[Callable[[], object]] = [lambda: run.run(1), run.tape.runs, lambda: Tape(path)]
+    for use in uses:
+        with pytest.raises(TapeError):
+            use()
 
 
 # --- what cannot be written --------------------------------------------------------------------

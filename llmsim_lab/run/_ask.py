@@ -92,7 +92,11 @@ class _Batch:
     on_error: OnError | None
     values: Mapping[str, Any]
     turn: int
-    fill: Callable[[str], Any] = field(init=False)
+    shared: Callable[[], Callable[[Mapping[str, Any]], Any]] = field(init=False)
+    """Fills in what all share, and returns what fills in the rest."""
+    own: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
+    """Functions of the name, by the slots of the prompt that they fill."""
+    rest: Callable[[Mapping[str, Any]], Any] | None = None
     component: str = field(init=False)
     known: dict[str, _Allowed] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
@@ -136,6 +140,16 @@ class _Batch:
             )
             raise self.fault
         return value
+
+    def text(self, player: str) -> Any:
+        """Return the prompt, filled for a player."""
+        # A batch holds no method of its own: it would be kept, and the run with it, until Python
+        # looks for garbage, and the run's tape could not be continued by another one.
+        if callable(self.prompt):
+            return self.of_world("prompt", self.prompt, player)
+        if self.rest is None:
+            self.rest = self.shared()  # not before, since rules need no text
+        return self.rest({slot: self.of_world(slot, it, player) for slot, it in self.own.items()})
 
     def allowed(self, player: str) -> _Allowed:
         """Return what a player may answer; equal limits are worked out once."""
@@ -236,7 +250,7 @@ class Question:
         """The question as a model would be sent it."""
         batch = self._batch
         try:
-            text = batch.fill(self.player)
+            text = batch.text(self.player)
         except PromptError as error:
             batch.fault = PromptError(f"{batch.place}, to {self.player}: {error}")
             raise batch.fault from error
@@ -670,13 +684,11 @@ class Ask:
         if batch.on_error not in (None, *known):
             raise ConfigError(f"on_error={batch.on_error!r:.40} must be one of {', '.join(known)}")
         batch.component = batch.by or batch.tag or "player"
-        if callable(batch.prompt):
-            batch.fill = partial(batch.of_world, "prompt", batch.prompt)
-        else:
-            batch.fill = self._filling(batch, whom)
+        if not callable(batch.prompt):
+            self._prepare(batch, whom)
 
-    def _filling(self, batch: _Batch, whom: str) -> Callable[[str], Any]:
-        """Return what fills the prompt for a player; what all share is filled in once.
+    def _prepare(self, batch: _Batch, whom: str) -> None:
+        """Have the prompt ready to be filled; what all share is filled in once.
 
         A rule needs no prompt; yet what is wrong with it is said to it too, and a study finds the
         prompts of a world by a turn of chance.
@@ -695,18 +707,11 @@ class Ask:
                 "as {{ name }}, and what the question gives: ask(..., name=...)"
             )
         if isinstance(prompt, str):
-            return lambda _: prompt
-        own = {slot: known[slot] for slot in slots if callable(known[slot])}
-        shared = {slot: known[slot] for slot in slots if slot not in own}
-
-        def fill(name: str) -> str:  # the first one; then what all share is filled in
-            render = prompt.sharing(shared)  # not before, since rules need no text
-            batch.fill = lambda name: render(
-                {slot: batch.of_world(slot, each, name) for slot, each in own.items()}
-            )
-            return batch.fill(name)
-
-        return fill
+            batch.rest = lambda _: prompt
+            return
+        batch.own = {slot: known[slot] for slot in slots if callable(known[slot])}
+        shared = {slot: known[slot] for slot in slots if slot not in batch.own}
+        batch.shared = partial(prompt.sharing, shared)
 
     # --- who answers -------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, Protocol, Self, get_args
 
 from pydantic import (
@@ -23,7 +24,8 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic.json_schema import SkipJsonSchema
+from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
 
 from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
 from llmsim_lab._util.html import fields_html
@@ -385,6 +387,9 @@ _CONFIDENCE_GRID = [round(0.05 * step, 2) for step in range(21)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
+Number = float | Decimal
+"""A number of JSON, or one that is exact."""
+
 Rate = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -501,17 +506,40 @@ class Reply(Decision):
                 )
 
 
-def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict[str, Any]:
+class SchemaMaker(GenerateJsonSchema):
+    """Makes the schemas of replies; says of a complex number what pydantic reads as one."""
+
+    def complex_schema(self, _schema: Any) -> dict[str, Any]:
+        """Return the schema of a complex number, which pydantic calls any text."""
+        return {"type": "string", "pattern": r"^-?\d{1,9}(\.\d{1,9})?[+-]\d{1,9}(\.\d{1,9})?j$"}
+
+
+def reply_schema(
+    model: type[BaseModel],
+    *,
+    max_text: int | None = None,
+    maker: type[GenerateJsonSchema] = SchemaMaker,
+) -> dict[str, Any]:
     """Return the JSON schema that a language model's reply is held to.
 
-    It is the pydantic model's own schema without what only people read, with every field required
-    (or those that an object names as ``x-required``) and no other allowed.
+    It is the pydantic model's own schema without the titles that pydantic makes and defaults, with
+    every field required (or those that an object names as ``x-required``) and no other allowed.
 
     Args:
         model: what the reply must be.
         max_text: longest text field, characters; None leaves texts unbounded.
+        maker: makes the schemas of the fields' types.
+
+    Raises:
+        ConfigError: a field's type is not one that JSON can say.
     """
-    schema = model.model_json_schema()
+    try:
+        schema = model.model_json_schema(schema_generator=maker)
+    except PydanticInvalidForJsonSchema as error:
+        raise ConfigError(
+            f"{model.__name__} cannot be asked for: {error.message}; a model answers in JSON, so "
+            "annotate its fields as numbers, texts, truth values, lists, dicts, or classes of them"
+        ) from error
     if "$ref" in schema:  # to a model that holds values of its own kind
         name = schema["$ref"].rpartition("/")[2]
         schema = {**deepcopy(schema["$defs"][name]), "$defs": schema["$defs"]}
@@ -528,6 +556,9 @@ def reply_schema(model: type[BaseModel], *, max_text: int | None = None) -> dict
         if "properties" in node:
             node["required"] = node.pop("x-required", list(node["properties"]))
             node["additionalProperties"] = False
+    for name, of_class in model.model_fields.items():
+        if of_class.title and name in schema["properties"]:  # the author's own, not pydantic's
+            schema["properties"][name]["title"] = of_class.title
     return schema
 
 

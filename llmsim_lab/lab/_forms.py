@@ -94,7 +94,8 @@ def _shown(value: Any) -> Any:
 def _fits(part: Mapping[str, Any], value: Any) -> bool:
     """Return True if there is a field for a value: number, text, choice or truth value."""
     kind, choices = part.get("type"), part.get("enum", ())
-    if len(choices) == 1 or not (choices or kind in _KINDS or "anyOf" in part):
+    is_fixed = len(choices) == 1 and value is not None
+    if is_fixed or not (choices or kind in _KINDS or "anyOf" in part):
         return False
     # Its type counts, not its limits: what is there may be outside them, and then be changed.
     return value in (None, "") or not field_fault(value, _without_limits(part))

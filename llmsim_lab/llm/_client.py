@@ -35,6 +35,7 @@ from llmsim_lab.llm._extract import InvalidReply, with_instruction
 from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._limits import Lane, Limits, Sent
 from llmsim_lab.llm._scope import Scope, caller, scope
+from llmsim_lab.llm.bounds import json_number, narrowed
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
     Attempt,
@@ -46,6 +47,7 @@ from llmsim_lab.types import (
     Decision,
     Message,
     ModelInfo,
+    Number,
     reply_schema,
 )
 
@@ -69,7 +71,6 @@ _LONGEST_KEEP_S = 9e9
 """What Ollama can hold: nanoseconds in 64 bits."""
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """What Ollama and OpenAI call how long a model thinks; each knows some of them."""
-_BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 _CHANCE = random.SystemRandom()  # Python's shared generator is the user's
 
 
@@ -256,7 +257,7 @@ class LLMClient:
         prompt: str,
         response_model: type[ModelT],
         choices: Mapping[str, tuple[Any, ...]] | None = None,
-        limits: Mapping[str, tuple[float, float]] | None = None,
+        limits: Mapping[str, tuple[Number, Number]] | None = None,
         check: Callable[[ModelT], str | None] | None = None,
         site: CallSite | None = None,
         total_timeout_s: float | None = None,
@@ -565,7 +566,7 @@ class LLMClient:
         prompt: str,
         response_model: type[BaseModel],
         choices: Mapping[str, tuple[Any, ...]] | None = None,
-        limits: Mapping[str, tuple[float, float]] | None = None,
+        limits: Mapping[str, tuple[Number, Number]] | None = None,
         site: CallSite | None = None,
     ) -> ChatRequest:
         """Return what ``call_with_retry``, whose arguments these are, asks first; nothing is asked.
@@ -574,9 +575,12 @@ class LLMClient:
             ConfigError: the prompt is empty, or a field is named that the response model lacks.
         """
         messages, origin = self._messages_of(prompt, site)
-        allowed: dict[str, Any] = {it: {"enum": [*its]} for it, its in (choices or {}).items()}
+        allowed: dict[str, dict[str, Any]] = {}
+        for field, values in (choices or {}).items():
+            allowed[field] = {"enum": [json_number(value) for value in values]}
         for field, (lowest, highest) in (limits or {}).items():
-            allowed.setdefault(field, {}).update(minimum=lowest, maximum=highest)
+            bounds = {"minimum": json_number(lowest), "maximum": json_number(highest)}
+            allowed.setdefault(field, {}).update(bounds)
         try:
             # As text, which a cache can find, and in which 20 and 20.0, 1 and True differ.
             named = to_json(allowed) if allowed else b"{}"
@@ -716,9 +720,9 @@ def _schema_of(
     fields: dict[str, Any] = schema.get("properties", {})
     for field, limits in json.loads(allowed).items():
         if field not in fields:
-            what = f"choices or limits name {field!r}, which {response_model.__name__} lacks"
-            raise ConfigError(f"{what}; its fields are {', '.join(fields)}")
-        # Choices stand for all that was known of a field, bounds for its bounds.
-        known = {} if "enum" in limits else fields[field]
-        fields[field] = {name: known[name] for name in known if name not in _BOUNDS} | limits
+            raise ConfigError(
+                f"choices or limits name {field!r}, which {response_model.__name__} lacks; its "
+                f"fields are {', '.join(fields)}"
+            )
+        fields[field] = narrowed(fields[field], schema.get("$defs", {}), limits)
     return schema

@@ -15,7 +15,7 @@ from llmsim_lab._util.text import brief, fault_text, few, listed
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._form import field_names
 from llmsim_lab.llm._strict import reply_validator
-from llmsim_lab.types import Message
+from llmsim_lab.types import Message, Number
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -50,7 +50,7 @@ def parse_reply(
     response_model: type[ModelT],
     check: Callable[[ModelT], str | None] | None = None,
     choices: Mapping[str, Sequence[Any]] | None = None,
-    limits: Mapping[str, tuple[float, float]] | None = None,
+    limits: Mapping[str, tuple[Number, Number]] | None = None,
     *,
     thinking: str = "",
 ) -> ModelT:
@@ -126,7 +126,7 @@ def without_thinking(text: str) -> str:
 
 
 def allowed_words(
-    choices: Mapping[str, Sequence[Any]], limits: Mapping[str, tuple[float, float]]
+    choices: Mapping[str, Sequence[Any]], limits: Mapping[str, tuple[Number, Number]]
 ) -> dict[str, str]:
     """Return by field what it must be, in words: ``from 0 to 5``, ``one of Ann, Bob``."""
     words = {name: f"from {lowest:g} to {highest:g}" for name, (lowest, highest) in limits.items()}

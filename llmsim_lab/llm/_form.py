@@ -34,7 +34,7 @@ _BOUNDS = {
     "exclusiveMaximum": "below {}",
     "maxLength": "of at most {:,} characters",
 }
-_FORMATS = {
+FORMATS = {
     "date": "2024-05-31",
     "date-time": "2024-05-31T12:30:00Z",
     "time": "12:30:00Z",
@@ -297,7 +297,7 @@ class _Form:
 
     def _example_text(self, part: Schema, inside: tuple[Schema, ...]) -> str:
         shortest, longest = part.get("minLength", 0), part.get("maxLength", math.inf)
-        default = _FORMATS.get(part.get("format", ""), _TEXT)
+        default = FORMATS.get(part.get("format", ""), _TEXT)
         if "contentSchema" in part:
             default = _json(self._example(part["contentSchema"], inside))
         elif len(default) > longest:
@@ -353,7 +353,7 @@ def _entries(part: Schema) -> tuple[Schema, Schema | bool]:
 
 
 def _scalar_words(kind: str, part: Schema) -> str:
-    sample = _FORMATS.get(part.get("format", ""))
+    sample = FORMATS.get(part.get("format", ""))
     if sample:
         return f"a text in the form of {sample}"
     words = [_SCALARS[kind], bounds_of(part)]

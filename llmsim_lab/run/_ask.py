@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import re
 import textwrap
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate, isawaitable, iscoroutine
-from numbers import Integral, Real
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -50,20 +47,19 @@ from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.llm._choose import Decide, numeric
 from llmsim_lab.llm._client import until_cancelled
-from llmsim_lab.llm._extract import allowed_words
 from llmsim_lab.llm._scope import caller, scope
+from llmsim_lab.llm.bounds import EVERYTHING, Allowed, Limits, allowed_of, fields_of, own_limits
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.run._chance import random_reply
 from llmsim_lab.run._config import OnError, players_seed
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
 from llmsim_lab.tape._recorder import Known, Outside, ReplayRecorder
-from llmsim_lab.types import CallRecord, CallSite, Decision, Reply, reply_schema
+from llmsim_lab.types import CallRecord, CallSite, Decision, Number, Reply
 
 ReplyT = TypeVar("ReplyT", bound=Decision)
 
-Limits = Mapping[str, Any]
-"""By field: ``(lowest, highest)``, a list of the values allowed, or a dict of values and words."""
 Source = str | Path | Prompt | Callable[[str], str]
 """A prompt as a question names it; a function of the player's name returns the text itself."""
 
@@ -72,8 +68,6 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 _MOST_VALUES = 101
 """In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
 _MOST_PROMPTS = 64
-_NUMBERS = ("integer", "number")
-"""The types that a JSON schema has for numbers."""
 _GIVEN = ("name", "state", "run", "turn", "turns")
 """What every prompt may use without being given it."""
 
@@ -98,7 +92,7 @@ class _Batch:
     """Functions of the name, by the slots of the prompt that they fill."""
     rest: Callable[[Mapping[str, Any]], Any] | None = None
     component: str = field(init=False)
-    known: dict[str, _Allowed] = field(default_factory=dict)
+    known: dict[str, Allowed] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
     fault: LabError | None = None
     """What the world's own code raised: an error, whatever a player that met it made of it."""
@@ -151,7 +145,7 @@ class _Batch:
             self.rest = self.shared()  # not before, since rules need no text
         return self.rest({slot: self.of_world(slot, it, player) for slot, it in self.own.items()})
 
-    def allowed(self, player: str) -> _Allowed:
+    def allowed(self, player: str) -> Allowed:
         """Return what a player may answer; equal limits are worked out once."""
         if not callable(self.limits) and self.known:
             return self.known["those of all"]
@@ -159,7 +153,7 @@ class _Batch:
         if callable(limits):
             limits = self.of_world("limits", limits, player)
         if not limits:
-            return _ALL
+            return EVERYTHING
         if type(limits) is not dict and not isinstance(limits, Mapping):
             way_out = "by field, (lowest, highest) or a list: limits={'amount': (0, 5)}"
             what = f"limits of {player} are {limits!r:.80}"
@@ -170,7 +164,7 @@ class _Batch:
         # As a text, since 1, 1.0 and True are equal.
         key = repr(limits) if callable(self.limits) else "those of all"
         if key not in self.known:
-            self.known[key] = _allowed(player, self.reply, limits)
+            self.known[key] = allowed_of(player, self.reply, limits)
         return self.known[key]
 
 
@@ -191,7 +185,7 @@ class Question:
 
     def __init__(self, ask: Ask, batch: _Batch, player: str, number: int) -> None:
         self._ask, self._batch, self.player, self._number = ask, batch, player, number
-        self._allowed = _ALL if batch.limits is None else batch.allowed(player)
+        self._allowed = EVERYTHING if batch.limits is None else batch.allowed(player)
         self._decision: Any = None
         self._rng: Random | None = None
 
@@ -212,13 +206,13 @@ class Question:
         return values
 
     @property
-    def limits(self) -> Mapping[str, tuple[float, float] | list[Any]]:
+    def limits(self) -> Mapping[str, tuple[Number, Number] | list[Any]]:
         """What is allowed, by field: ``(lowest, highest)``, or a list of values.
 
         The question's, or else the field's own.
         """
         chosen = {name: list(values) for name, values in self._allowed.choices.items()}
-        return {**_own_limits(self._batch.reply), **self._allowed.ranges, **chosen}
+        return {**own_limits(self._batch.reply), **self._allowed.ranges, **chosen}
 
     @property
     def rng(self) -> Random:
@@ -281,7 +275,7 @@ class Question:
             response_model=self._batch.reply,
             choices=allowed.choices or None,
             limits=allowed.ranges or None,
-            check=None if allowed is _ALL else allowed.complaint,
+            check=None if allowed is EVERYTHING else allowed.complaint,
             site=self.site,
         )
 
@@ -630,7 +624,7 @@ class Ask:
             # Not by its class: a client that wraps another would be a player who answers by chance.
             if not hasattr(who, "call_with_retry"):
                 if not callable(who):
-                    self._settle(_random_reply(question, question.rng), question)
+                    self._settle(random_reply(question, question.rng), question)
                     continue
                 try:
                     answer = who(question)
@@ -830,7 +824,7 @@ class Ask:
         if callable(answer):
             answer = batch.of_world("otherwise", answer, name)
         if answer is None and batch.otherwise is None:
-            answer = _random_reply(question, question._random("stand-in"))
+            answer = random_reply(question, question._random("stand-in"))
         question._decision = decision = _as_reply(answer, question, _otherwise_of)
         self._stood_in[question.by or name] += 1
         how: Any = {"status": "fallback", "calls": calls, "sure": None}
@@ -1007,49 +1001,7 @@ def _json_ready(what: str, value: Any) -> Any:
         raise ConfigError(f"{what}, {value!r:.80}, is not ready for JSON: {error}") from error
 
 
-# --- what is allowed -----------------------------------------------------------------------------
-
-
-class _Allowed(NamedTuple):
-    """What of some fields is allowed.
-
-    Attributes:
-        choices: the only values, for the schema.
-        ranges: the lowest and highest number.
-        wording: what each value is called where it is chosen by probabilities.
-    """
-
-    choices: dict[str, tuple[Any, ...]]
-    ranges: dict[str, tuple[float, float]]
-    wording: dict[str, Mapping[Any, str]] = {}  # noqa: RUF012 - never changed
-
-    @property
-    def words(self) -> Mapping[str, str]:
-        """What each field must be."""
-        return allowed_words(self.choices, self.ranges)
-
-    def complaint(self, decision: Any) -> str | None:
-        """Return what is wrong with a reply's content, in words; None if nothing is."""
-        for name, (lowest, highest) in self.ranges.items():
-            value = getattr(decision, name)
-            # None is a rule's confidence, which it need not give.
-            if value is not None and not lowest <= value <= highest:
-                return f"{name} must be {self.words[name]}, and it is {value:g}"
-        for name, values in self.choices.items():
-            value = _plain(getattr(decision, name))
-            if value in values or (value is None and name == "confidence"):
-                continue
-            # A model writes 0.1 + 0.2 as 0.3, which is not the float that a grid was computed to.
-            numbers = filter(_is_number, values if _is_number(value) else ())
-            if not any(math.isclose(value, number, abs_tol=1e-9) for number in numbers):
-                return f"{name} must be {self.words[name]}, and it is {value!s:.60}"
-        return None
-
-
-_ALL = _Allowed({}, {})
-
-# Kept, since a schema takes much longer to make than an answer to validate.
-_schema_of = lru_cache(maxsize=1024)(reply_schema)
+# --- answers by probabilities --------------------------------------------------------------------
 
 
 def _options(question: Question) -> tuple[str, dict[Any, str]]:
@@ -1068,12 +1020,13 @@ def _options(question: Question) -> tuple[str, dict[Any, str]]:
         has = f"{reply.__name__} of {player} has {', '.join(fields) or 'nothing'}"
         raise ConfigError(f"decide needs one thing to choose, and {has}; ask for each by itself")
     [name] = fields
-    schema, its = _fields_of(reply)[name], question.limits.get(name, [])
+    schema, its = fields_of(reply)[name], question.limits.get(name, [])
     if schema.get("type") == "boolean":
         return name, {True: "yes", False: "no"}
     values: Sequence[Any] = its if isinstance(its, list) else ()
-    if isinstance(its, tuple) and schema["type"] == "integer" and its[1] - its[0] < _MOST_VALUES:
-        values = range(int(its[0]), int(its[1]) + 1)
+    if isinstance(its, tuple) and schema.get("type") == "integer":
+        whole_numbers = range(int(its[0]), int(its[1]) + 1)
+        values = whole_numbers if len(whole_numbers) <= _MOST_VALUES else ()
     if not values or (how == "expected" and not numeric(values)):
         needed = "numbers" if values else f"the values, at most {_MOST_VALUES}"
         what = f"decide={how!r} needs {needed}, of {reply.__name__}.{name} for {player}"
@@ -1081,174 +1034,6 @@ def _options(question: Question) -> tuple[str, dict[Any, str]]:
         raise ConfigError(f"{what}: {way_out}: ask(..., limits={{{name!r}: [0, 0.25, 0.5]}})")
     words = question._allowed.wording.get(name, {})
     return name, {value: words[value] if value in words else text_of(value) for value in values}
-
-
-@lru_cache(maxsize=1024)
-def _fields_of(reply: type[Decision]) -> dict[str, Mapping[str, Any]]:
-    """Return the schemas of a reply's fields, an enumeration's in place."""
-    schema = _schema_of(reply)
-    known = schema.get("$defs", {})
-    return {name: _resolved(part, known) for name, part in schema["properties"].items()}
-
-
-def _resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a part of a schema, or the definition that it refers to."""
-    its: Mapping[str, Any] = known[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
-    return its
-
-
-@lru_cache(maxsize=1024)
-def _own_limits(reply: type[Decision]) -> Mapping[str, tuple[float, float] | list[Any]]:
-    """Return what a reply's fields allow by themselves, as far as they say."""
-    found: dict[str, tuple[float, float] | list[Any]] = {}
-    for name, schema in _fields_of(reply).items():
-        if "enum" in schema:
-            found[name] = list(schema["enum"])
-        elif schema.get("type") in _NUMBERS and all(map(math.isfinite, _own_range(schema))):
-            found[name] = _own_range(schema)
-    return {name: its for name, its in found.items() if name not in Reply.model_fields}
-
-
-def _allowed(player: str, reply: type[Decision], limits: Limits) -> _Allowed:
-    """Return what is allowed: a reply's own bounds narrowed by a question's.
-
-    Raises:
-        ConfigError: a field is not there or cannot be limited so, or nothing is left to choose.
-    """
-    fields = _fields_of(reply)
-    choices: dict[str, tuple[Any, ...]] = {}
-    ranges: dict[str, tuple[float, float]] = {}
-    # A list is seen at once, a Mapping takes long.
-    words = {n: it for n, it in limits.items() if type(it) is not list and isinstance(it, Mapping)}
-    for name, given in limits.items():
-        if name not in fields:
-            what = f"limits name {name!r}{closest(name, fields)}, which {reply.__name__} lacks"
-            raise ConfigError(f"{what}; its fields are {', '.join(fields)}")
-        schema = fields[name]
-        kind = schema.get("type")
-        is_range = isinstance(given, tuple) and len(given) == 2 and all(map(_is_number, given))
-        listed = isinstance(given, (tuple, list, Mapping)) and given
-        if is_range and "enum" in schema:
-            given, is_range = [it for it in schema["enum"] if given[0] <= it <= given[1]], False
-        if is_range and kind in _NUMBERS:
-            ranges[name] = _range(player, name, schema, given)
-        elif is_range or kind in ("array", "object") or not listed:
-            form = "(lowest, highest) of a number, or a list of values for a field that holds one"
-            raise ConfigError(f"limits of {name} for {player} are {given!r:.60}; give {form}")
-        else:
-            as_it_is = SCALARS.issuperset(map(type, given))
-            choices[name] = tuple(given if as_it_is else map(_plain, given))
-    return _Allowed(choices, ranges, words)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _plain(value: Any) -> Any:
-    """Return an enumeration's value, and a number of numpy's as one of Python's."""
-    if isinstance(value, Enum):
-        return value.value
-    if type(value) in SCALARS or not isinstance(value, Real):  # this last, as it takes long
-        return value
-    return int(value) if isinstance(value, Integral) else float(value)
-
-
-def _own_range(schema: Mapping[str, Any]) -> tuple[float, float]:
-    """Return a field's own bounds; infinite where it has none."""
-    whole = schema.get("type") == "integer"
-    lowest = schema.get("minimum", schema.get("exclusiveMinimum", -math.inf))
-    highest = schema.get("maximum", schema.get("exclusiveMaximum", math.inf))
-    if "exclusiveMinimum" in schema:
-        lowest = lowest + 1 if whole else math.nextafter(lowest, math.inf)
-    if "exclusiveMaximum" in schema:
-        highest = highest - 1 if whole else math.nextafter(highest, -math.inf)
-    return lowest, highest
-
-
-def _range(
-    player: str, name: str, schema: Mapping[str, Any], given: tuple[Any, Any]
-) -> tuple[float, float]:
-    """Return the narrower of a field's own bounds and those given, rounded inwards."""
-    lowest, highest = _own_range(schema)
-    first, last = map(_plain, given)
-    lowest, highest = max(first, lowest), min(last, highest)  # in this order NaN stays
-    if not (math.isfinite(lowest) and math.isfinite(highest)):
-        what = f"{name} for {player} has no bound on one side: from {lowest:g} to {highest:g}"
-        way_out = f"limits={{{name!r}: (lowest, highest)}}, or Field(ge=..., le=...)"
-        raise ConfigError(f"{what}; give both, {way_out}")
-    whole = schema.get("type") == "integer"
-    if whole:
-        lowest, highest = math.ceil(lowest), math.floor(highest)
-    if lowest > highest:
-        what = f"limits of {name} leave {player} nothing: from {lowest:g} to {highest:g}"
-        what += " in whole numbers" if whole else ""
-        raise ConfigError(f"{what}; do not ask a player who has no choice")
-    return lowest, highest
-
-
-# --- answers by chance ---------------------------------------------------------------------------
-
-
-def _random_reply(question: Question, rng: Random) -> Decision:
-    """Return a reply drawn evenly from what is allowed."""
-    reply, allowed = question._batch.reply, question._allowed
-    fields, known = reply.model_fields, _schema_of(reply).get("$defs", {})
-    drawn: dict[str, Any] = {"reasoning": "A random answer."} if "reasoning" in fields else {}
-    for name, part in _fields_of(reply).items():
-        # A contract's reply must have a confidence; others may leave it out.
-        if name in drawn or (name in Reply.model_fields and not fields[name].is_required()):
-            continue
-        if name in allowed.choices:
-            part = {"enum": allowed.choices[name]}
-        elif name in allowed.ranges:
-            lowest, highest = allowed.ranges[name]
-            part = {"type": part.get("type"), "minimum": lowest, "maximum": highest}
-        drawn[name] = _drawn(part, known, rng)
-    try:
-        return reply(**drawn)
-    except ValidationError as error:
-        way_out = "answer by a rule, players={'*': 'rule'}, or a function of the question"
-        what = f"no random {reply.__name__} can be drawn: {faults(error)}"
-        raise ConfigError(f"{what}; {way_out}") from error
-
-
-def _drawn(part: Mapping[str, Any], known: Mapping[str, Any], rng: Random) -> Any:
-    part = _resolved(part, known)
-    if "const" in part:
-        return part["const"]
-    if "enum" in part:
-        return rng.choice(part["enum"])
-    if "anyOf" in part:  # of an optional field the first is its type, the second null
-        return _drawn(part["anyOf"][0], known, rng)
-    match part.get("type"):
-        case "integer" | "number":
-            return _drawn_number(part, rng)
-        case "boolean":
-            return rng.random() < 0.5
-        case "array":
-            least = part.get("minItems", 0)
-            items = range(rng.randint(least, part.get("maxItems", least + 3)))
-            return [_drawn(part.get("items", {"type": "string"}), known, rng) for _ in items]
-        case "object":
-            parts = part.get("properties", {})
-            return {name: _drawn(inside, known, rng) for name, inside in parts.items()}
-    return "random".ljust(part.get("minLength", 0), "m")[: part.get("maxLength")]
-
-
-def _drawn_number(part: Mapping[str, Any], rng: Random) -> float:
-    whole = part.get("type") == "integer"
-    lowest, highest = _own_range(part)
-    if math.isinf(lowest):
-        lowest = 0 if highest >= 0 else highest - 100
-    if math.isinf(highest):
-        highest = lowest + (100 if whole else 1.0)
-    if step := part.get("multipleOf"):
-        drawn = rng.randint(math.ceil(lowest / step), math.floor(highest / step)) * step
-        return int(drawn) if whole else drawn
-    if whole:
-        return rng.randint(math.ceil(lowest), math.floor(highest))
-    return rng.uniform(lowest, highest)
 
 
 # --- prompts -------------------------------------------------------------------------------------

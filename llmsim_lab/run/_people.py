@@ -45,10 +45,15 @@ def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
 
     def put(question: Question) -> Any:
         who = here.seat(question.player, by=question.by, tag=question.tag)
-        person, (choices, ranges, _) = getattr(who, "backend", None), question._allowed
+        person, allowed = getattr(who, "backend", None), question._allowed
         if isinstance(person, Person):
-            narrowed = choices or None, ranges or None
-            asked = who.request_of(question.prompt, question.reply, *narrowed, site=question.site)
+            asked = who.request_of(
+                question.prompt,
+                question.reply,
+                allowed.choices or None,
+                allowed.ranges or None,
+                site=question.site,
+            )
             found.append((person, asked))
         return unanswered()
 

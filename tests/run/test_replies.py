@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 import pytest
 from builders import make_client, played
 from pydantic import BaseModel, Field
+from replies_kit import asked, text
 from typing_extensions import TypedDict
 
-from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab.errors import ConfigError
 
 
@@ -40,28 +40,6 @@ class Corner(NamedTuple):
 class Level(IntEnum):
     LOW = 0
     HIGH = 1
-
-
-class Town(State):
-    said: str = ""
-
-
-def asked(annotation: Any, **more: Any) -> type[Run[Town]]:
-    """A world whose turn asks Ann for a value of this type."""
-    reply: type[Reply] = type(
-        "Said", (Reply,), {"__annotations__": {"value": annotation}, "__module__": __name__}
-    )
-
-    class Market(Run[Town]):
-        async def turn(self, state: Town, ask: Ask) -> Town:
-            answer: Any = await ask("Ann", reply, "Well?", **more)
-            return state.replace(said=repr(answer.value))
-
-    return Market
-
-
-def text(value: str) -> str:
-    return f'{{"reasoning": "r", "value": {value}, "confidence": 1}}'
 
 
 NOT_FINITE = ["NaN", "-Infinity", "1e999", '"nan"', '"inf"']

@@ -1,0 +1,282 @@
+"""Players who answer by chance: replies drawn evenly from what is allowed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+import string
+import uuid
+from collections.abc import Mapping
+from random import Random
+from re import _constants as regex  # type: ignore[attr-defined]
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any
+
+from pydantic import ValidationError
+
+from llmsim_lab._util.text import faults
+from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._form import FORMATS
+from llmsim_lab.llm.bounds import (
+    definitions_of,
+    fields_of,
+    json_number,
+    narrowed,
+    own_range,
+    resolved,
+)
+from llmsim_lab.types import Decision, Reply
+
+Schema = Mapping[str, Any]
+
+_MOST_DRAWS = 100
+"""Of one reply: the class may have rules of its own, such as two fields that add up to 10."""
+_DEEPEST = 4
+"""How deep objects may lie in one another, if they need not go on."""
+_MORE = 3
+"""How many items or characters are drawn beyond the fewest, at most."""
+
+
+def random_reply(question: Any, rng: Random) -> Decision:
+    """Return a reply drawn evenly from what is allowed.
+
+    Args:
+        question: what is asked.
+        rng: draws.
+
+    Raises:
+        ConfigError: no reply that the class takes was drawn.
+    """
+    reply: type[Decision] = question.reply
+    for draw in range(1, _MOST_DRAWS + 1):
+        try:
+            return reply(**_drawn_fields(question, rng))
+        except ValidationError as error:
+            if draw == _MOST_DRAWS:
+                raise ConfigError(
+                    f"no random {reply.__name__} for {question.player} can be drawn: "
+                    f"{faults(error)}; answer by a rule, players={{'*': 'rule'}}, or a function "
+                    "of the question"
+                ) from error
+    raise AssertionError("unreachable")
+
+
+def _drawn_fields(question: Any, rng: Random) -> dict[str, Any]:
+    reply, allowed = question.reply, question._allowed
+    fields, known = reply.model_fields, definitions_of(reply)
+    drawn: dict[str, Any] = {"reasoning": "A random answer."} if "reasoning" in fields else {}
+    for name, part in fields_of(reply).items():
+        # A contract's reply must have a confidence; others may leave it out.
+        if name in drawn or (name in Reply.model_fields and not fields[name].is_required()):
+            continue
+        limits: dict[str, Any] = {}
+        if name in allowed.choices:
+            limits = {"enum": allowed.choices[name]}
+        elif name in allowed.ranges:
+            lowest, highest = allowed.ranges[name]
+            limits = {"minimum": json_number(lowest), "maximum": json_number(highest)}
+        drawn[name] = _drawn(narrowed(part, known, limits) if limits else part, known, rng)
+    return drawn
+
+
+def _drawn(part: Schema, known: Mapping[str, Schema], rng: Random, depth: int = 0) -> Any:
+    """Return a value of a schema, as JSON has it or as Python does.
+
+    Args:
+        part: the schema.
+        known: the definitions that it may refer to.
+        rng: the player's own.
+        depth: in how many objects and lists the value lies.
+    """
+    part = resolved(part, known)
+    if "const" in part:
+        return part["const"]
+    if "enum" in part:
+        return rng.choice(part["enum"])
+    if "anyOf" in part:  # of an optional field the first is its type, the second null
+        alternatives = part["anyOf"]
+        ends = depth > _DEEPEST and {"type": "null"} in alternatives
+        return None if ends else _drawn(alternatives[0], known, rng, depth)
+    if "oneOf" in part:
+        return _drawn(rng.choice(part["oneOf"]), known, rng, depth)
+    match part.get("type"):
+        case "null":
+            return None
+        case "integer" | "number":
+            return _drawn_number(part, rng)
+        case "boolean":
+            return rng.random() < 0.5
+        case "array":
+            return _drawn_items(part, known, rng, depth + 1)
+        case "object":
+            drawn = {}
+            for name, inside in part.get("properties", {}).items():
+                drawn[name] = _drawn(inside, known, rng, depth + 1)
+            return drawn
+    return _drawn_text(part, rng)
+
+
+def _drawn_items(part: Schema, known: Mapping[str, Schema], rng: Random, depth: int) -> list[Any]:
+    first = part.get("prefixItems", [])
+    items = [_drawn(one, known, rng, depth) for one in first]
+    if first and not part.get("items"):
+        return items
+    fewest = part.get("minItems", 0)
+    most = fewest if depth > _DEEPEST else part.get("maxItems", fewest + _MORE)
+    others = part.get("items") or {"type": "string"}
+    missing = rng.randint(fewest, most) - len(items)
+    return [*items, *(_drawn(others, known, rng, depth) for _ in range(missing))]
+
+
+def _drawn_number(part: Schema, rng: Random) -> float:
+    is_whole = part.get("type") == "integer"
+    lowest: float
+    highest: float
+    lowest, highest = map(json_number, own_range(part))
+    if math.isinf(lowest):
+        lowest = 0 if highest >= 0 else highest - 100
+    if math.isinf(highest):
+        highest = lowest + (100 if is_whole else 1.0)
+    step = part.get("multipleOf")
+    places = part.get("core", {}).get("decimal_places")
+    if step:
+        drawn = rng.randint(math.ceil(lowest / step), math.floor(highest / step)) * step
+        return int(drawn) if is_whole else float(drawn)
+    if places is not None:
+        steps = 10**places
+        return float(rng.randint(math.ceil(lowest * steps), math.floor(highest * steps)) / steps)
+    if is_whole:
+        return rng.randint(math.ceil(lowest), math.floor(highest))
+    return rng.uniform(lowest, highest)
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def _drawn_text(part: Schema, rng: Random) -> Any:
+    form, core = part.get("format", ""), part.get("core")
+    if core is not None:
+        return _drawn_time(core, rng)
+    if form.startswith("uuid"):
+        return uuid.UUID(int=rng.getrandbits(128), version=int(form.removeprefix("uuid") or 4))
+    if "pattern" in part:
+        return _text_like(part["pattern"], rng)
+    if form in FORMATS:  # of which one text is as good as another
+        return FORMATS[form]
+    return "random".ljust(part.get("minLength", 0), "m")[: part.get("maxLength")]
+
+
+_FIRST_DAYS = {
+    None: dt.date(2000, 1, 1),
+    "past": dt.date(1970, 1, 1),
+    "future": dt.date(2100, 1, 1),
+}
+"""Of days that a class does not bound; days to come are far off, since no clock is read."""
+_DAYS = dt.timedelta(days=10_000)
+_SECOND, _DAY = dt.timedelta(seconds=1), dt.timedelta(days=1)
+
+
+def _drawn_time(core: Schema, rng: Random) -> Any:
+    """Return a date, a time or a duration within the bounds of pydantic's schema ``core``."""
+    lowest, highest = core.get("ge", core.get("gt")), core.get("le", core.get("lt"))
+    kind = core["type"]
+    if kind == "time":
+        first, last = lowest or dt.time(0), highest or dt.time(23, 59, 59)
+        zone = dt.UTC if core.get("tz_constraint") == "aware" else first.tzinfo or last.tzinfo
+        start, end = (dt.datetime.combine(_FIRST_DAYS[None], it, dt.UTC) for it in (first, last))
+        return (
+            (start + rng.randint(0, (end - start) // _SECOND) * _SECOND).time().replace(tzinfo=zone)
+        )
+    start = _start(core)
+    if lowest is None:
+        lowest = start if highest is None else min(start, highest - _DAYS)
+    if highest is None:
+        highest = max(lowest, start) + _DAYS
+    unit = _DAY if kind == "date" else _SECOND
+    return lowest + rng.randint(0, (highest - lowest) // unit) * unit
+
+
+def _start(core: Schema) -> Any:
+    """Return the least value where a class names none."""
+    if core["type"] == "timedelta":
+        return dt.timedelta(0)
+    day = _FIRST_DAYS[core.get("now_op")]
+    if core["type"] == "date":
+        return day
+    zone = dt.UTC if core.get("tz_constraint") == "aware" else None
+    return dt.datetime.combine(day, dt.time(0), zone)
+
+
+_LETTERS = string.ascii_letters + string.digits
+_PRINTABLE = _LETTERS + string.punctuation + " "
+_CATEGORIES = {
+    regex.CATEGORY_DIGIT: string.digits,
+    regex.CATEGORY_WORD: _LETTERS + "_",
+    regex.CATEGORY_SPACE: " ",
+    regex.CATEGORY_NOT_DIGIT: string.ascii_letters,
+    regex.CATEGORY_NOT_WORD: string.punctuation.replace("_", ""),
+    regex.CATEGORY_NOT_SPACE: _LETTERS,
+}
+
+
+def _text_like(pattern: str, rng: Random) -> str:
+    """Return a text that a regular expression matches.
+
+    Raises:
+        ConfigError: Python's ``re`` does not read it, though pydantic may.
+    """
+    try:
+        return _text_of(_parser.parse(pattern), rng, {})
+    except (re.error, LookupError) as error:
+        raise ConfigError(
+            f"no random text can be drawn for the pattern {pattern!r}: {error}; answer by a rule, "
+            "players={'*': 'rule'}, or a function of the question"
+        ) from error
+
+
+def _text_of(nodes: Any, rng: Random, groups: dict[int, str]) -> str:
+    text = ""
+    for kind, value in nodes:
+        if kind is regex.LITERAL:
+            text += chr(value)
+        elif kind is regex.ANY:
+            text += rng.choice(_LETTERS)
+        elif kind is regex.IN:
+            text += rng.choice(_characters(value))
+        elif kind is regex.NOT_LITERAL:
+            text += rng.choice(_PRINTABLE.replace(chr(value), ""))
+        elif kind is regex.BRANCH:
+            text += _text_of(rng.choice(value[1]), rng, groups)
+        elif kind is regex.SUBPATTERN:
+            groups[value[0]] = _text_of(value[-1], rng, groups)
+            text += groups[value[0]]
+        elif kind is regex.GROUPREF:
+            text += groups[value]
+        elif kind in (regex.MAX_REPEAT, regex.MIN_REPEAT, regex.POSSESSIVE_REPEAT):
+            fewest, most, inner = value
+            for _ in range(rng.randint(fewest, min(most, fewest + _MORE))):
+                text += _text_of(inner, rng, groups)
+        elif kind is regex.ATOMIC_GROUP:
+            text += _text_of(value, rng, groups)
+        # Others, such as the anchors, stand for no character; the class judges what is drawn.
+    return text
+
+
+def _characters(nodes: Any) -> str:
+    """Return the characters of a class such as ``[A-Z_]``."""
+    characters = ""
+    is_negated = False
+    for kind, value in nodes:
+        if kind is regex.NEGATE:
+            is_negated = True
+        elif kind is regex.LITERAL:
+            characters += chr(value)
+        elif kind is regex.RANGE:
+            first, last = value
+            characters += "".join(map(chr, range(first, last + 1)))
+        else:
+            characters += _CATEGORIES[value]
+    if is_negated:
+        return "".join(one for one in _PRINTABLE if one not in characters)
+    return characters

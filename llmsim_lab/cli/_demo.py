@@ -74,6 +74,7 @@ def _show(found: Demonstration, out: Path) -> None:
     shocks = f"{counted(len(found.runs), 'seed')} of shocks, {many}, their mirror images"
     say(f"{found.model} as a central bank: {shocks}, and an oil shock; no model was asked.")
     say(found.to_frame().to_string())
+    say(found.judged)
     say(found.headline)
     say(found.verdict, style="bold")
     picture = write_file(out / "demo.png", figure_bytes(demo_figure(found), "png", dpi=120))

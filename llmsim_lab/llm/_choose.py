@@ -65,6 +65,11 @@ class Choice(Generic[OptionT]):
         method: ``logprobs`` of letters, or ``samples``.
         label_pull: by letter, how the answers would fall if all options were equally good, letters'
             and places' own pull alone.
+        misfit: for ``logprobs``, how badly one pull a letter explains the orders of the options, 0
+            to 1: the share of answers, in the mean over the orders, that stands at other letters
+            than ``probabilities`` times ``label_pull`` would have it (k² shares of k options are
+            explained by 2k-1 numbers). With much of it the letters' pull depends on what stands
+            there, and does not cancel. None for ``samples``.
         interval: for ``samples``, the 95 % interval of each probability; empty otherwise.
         samples: how many answers were drawn; 0 where none had to be.
         calls: the records of the calls.
@@ -74,6 +79,7 @@ class Choice(Generic[OptionT]):
     mass: float
     method: Literal["logprobs", "samples"]
     label_pull: Mapping[str, float] = field(default_factory=dict)
+    misfit: float | None = None
     interval: Mapping[OptionT, tuple[float, float]] = field(default_factory=dict)
     samples: int = 0
     calls: tuple[CallRecord, ...] = field(default=(), compare=False)
@@ -101,8 +107,8 @@ class Choice(Generic[OptionT]):
         It is the total variation distance of ``label_pull`` from equal shares: how much of the
         answers would move to other letters.
         """
-        even = 1 / len(self.label_pull)
-        return sum(abs(pull - even) for pull in self.label_pull.values()) / 2
+        even = dict.fromkeys(self.label_pull, 1 / len(self.label_pull))
+        return _distance(self.label_pull, even)
 
     def draw(self, rng: random.Random) -> OptionT:
         """Return an option drawn with its probability; uses one number of the generator."""
@@ -249,6 +255,7 @@ def by_letters(options: Mapping[OptionT, str], answers: Sequence[Answer]) -> Cho
     by_option: dict[OptionT, list[float]] = {value: [] for value in options}
     by_label: dict[str, list[float]] = {label: [] for label in LABELS[: len(options)]}
     masses = []
+    orders: list[dict[str, float]] = []
     for (_, labels), (reply, _) in zip(orders_of(options), answers, strict=True):
         shares = dict.fromkeys(labels, 0.0)
         listed = [math.exp(value) for _, value in reply.top_logprobs]
@@ -261,17 +268,26 @@ def by_letters(options: Mapping[OptionT, str], answers: Sequence[Answer]) -> Cho
         absent = sum(share == 0 for share in shares.values())
         room = max(0.0, 1 - sum(listed)) / max(1, absent)
         least = max(_LEAST, min([room, *listed]))
+        listed_shares = {label: share or least for label, share in shares.items()}
+        orders.append(listed_shares)
         for label, option in labels.items():
-            by_label[label].append(math.log(shares[label] or least))
-            by_option[option].append(by_label[label][-1])
+            log = math.log(listed_shares[label])
+            by_label[label].append(log)
+            by_option[option].append(log)
     calls = tuple(call for _, call in answers)
     if not any(masses):
         raise _no_option("no letter of an option is among the likeliest answers", calls)
+    probabilities, label_pull = _means(by_option), _means(by_label)
+    apart = []
+    for (_, labels), measured in zip(orders_of(options), orders, strict=True):
+        explained = {it: probabilities[option] * label_pull[it] for it, option in labels.items()}
+        apart.append(_distance(_shares(measured), _shares(explained)))
     return Choice(
-        probabilities=_means(by_option),
+        probabilities=probabilities,
         mass=min(math.fsum(masses) / len(masses), 1.0),
         method="logprobs",
-        label_pull=_means(by_label),
+        label_pull=label_pull,
+        misfit=math.fsum(apart) / len(apart),
         calls=calls,
     )
 
@@ -281,9 +297,18 @@ def _means(logs: Mapping[Any, Sequence[float]]) -> dict[Any, float]:
     means = {key: math.fsum(values) / len(values) for key, values in logs.items()}
     highest = max(means.values())
     # Relative to the highest, since all of them may be too small for a float.
-    weights = {key: math.exp(mean - highest) for key, mean in means.items()}
+    return _shares({key: math.exp(mean - highest) for key, mean in means.items()})
+
+
+def _shares(weights: Mapping[Any, float]) -> dict[Any, float]:
+    """Return weights scaled to add up to 1."""
     whole = math.fsum(weights.values())
     return {key: weight / whole for key, weight in weights.items()}
+
+
+def _distance(shares: Mapping[str, float], others: Mapping[str, float]) -> float:
+    """Return the total variation distance: how much of one would have to move to be the other."""
+    return sum(abs(share - others[label]) for label, share in shares.items()) / 2
 
 
 def _by_samples(options: Mapping[OptionT, str], answers: Sequence[Answer]) -> Choice[OptionT]:

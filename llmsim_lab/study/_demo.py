@@ -192,7 +192,7 @@ class Demonstration:
             rows[player] |= {
                 "in the end": "{:.1f} ({:.1f} to {:.1f})".format(*ends) if ends else "none",
                 "verdict": found.outcome,
-                "rate after oil": f"{self.response(player).estimate:+.2f}",
+                "rate after oil": effect_in_short(self.response(player)),
             }
         columns = ["inflation", "in the end", "drift", "verdict", "rate after oil"]
         return frame_of(rows).reindex(columns).T.rename_axis("player")
@@ -202,18 +202,39 @@ class Demonstration:
         """What the recording says of the model, in one sentence."""
         found = self.responds()
         words = {"pass": "responds to the economy", "fail": "does not respond to the economy"}
+        said = words.get(found.outcome, "is undecided")
+        if self.by_letter:
+            said += " when asked by letter"
         sentence = found.sentence[0].lower() + found.sentence[1:]
-        return f"{self.model} {words.get(found.outcome, 'is undecided')}: {sentence}"
+        return f"{self.model} {said}: {sentence}"
+
+    @property
+    def by_letter(self) -> bool:
+        """Whether the model was asked for the letter of a move, and not to write its decision."""
+        return all(run.decide for worlds in self.runs.values() for run in worlds.values())
+
+    @property
+    def judged(self) -> str:
+        """How many quarters are judged, and why not all, in one sentence."""
+        played = [run for its in self.runs.values() for world, run in its.items() if world != "oil"]
+        quarters = sum(run.turn_number for run in played)
+        return (
+            f"{len(self.moves)} of {quarters} quarters are judged: those in which the {RULE} asks "
+            "for a rate that no bound stands in the way of (there and in the mirror image) and "
+            f"that is at most {FAR:g} points from the one in force, since no move on offer comes "
+            "near one farther away. Whether a quarter is judged follows from the economy before "
+            "the move, not from the move."
+        )
 
     @property
     def headline(self) -> str:
         """What the oil shock does to the model's rate and to the rule's, in one sentence."""
-        rule, model = (_points(self.response(player)) for player in (RULE, self.model))
+        rule, model = self.response(RULE), self.response()
         quarters = len(self.responses(self.model).loc[OIL_TURN + 1 :])
         return (
             f"An oil shock moves the rate, on average over the {quarters} quarters after it, by "
-            f"{rule} under the {RULE} and by {model} under {self.model} "
-            f"({counted(self.response().n, 'seed')})."
+            f"{_points(rule)} under the {RULE} and by {_points(model)} under {self.model} "
+            f"({counted(model.n, 'seed')})."
         )
 
     def __repr__(self) -> str:
@@ -221,9 +242,20 @@ class Demonstration:
 
 
 def _points(effect: Effect) -> str:
-    known = effect.low is not None
-    around = f" (95 % interval {effect.low:+.2f} to {effect.high:+.2f})" if known else ""
+    """Return an effect with its interval, and with what there is to keep in mind about it."""
+    said = (
+        [f"95 % interval {effect.low:+.2f} to {effect.high:+.2f}"] if effect.low is not None else []
+    )
+    said += [effect.note] if effect.note else []
+    around = f" ({'; '.join(said)})" if said else ""
     return f"{effect.estimate:+.2f} points{around}"
+
+
+def effect_in_short(effect: Effect) -> str:
+    """Return an effect with its interval, ``+3.11 (+3.01 to +3.20)``."""
+    if effect.low is None:
+        return f"{effect.estimate:+.2f}"
+    return f"{effect.estimate:+.2f} ({effect.low:+.2f} to {effect.high:+.2f})"
 
 
 def _played(recorded: Simulation, rule: Rule) -> pd.DataFrame:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from llmsim_lab._util.drawing import drawable, new_figure, plain_axes, told
 from llmsim_lab._util.text import counted
 from llmsim_lab.economy import load_us_macro
-from llmsim_lab.study._demo import INERTIA, OIL_TURN, RULE, Demonstration, World
+from llmsim_lab.study._demo import (
+    INERTIA,
+    OIL_TURN,
+    RULE,
+    Demonstration,
+    World,
+    effect_in_short,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +65,8 @@ def demo_figure(demonstration: Demonstration) -> Figure:
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     sentence = fill(drawable(demonstration.verdict, 2000), 105)
     figure.suptitle(sentence, x=0.01, ha="left", fontsize=12, fontweight="bold")
-    return told(figure, f"{demonstration.verdict} {demonstration.headline}")
+    words = [demonstration.verdict, demonstration.judged, demonstration.headline]
+    return told(figure, " ".join(words))
 
 
 def _line(axes: Axes, values: pd.DataFrame, player: str, label: str) -> None:
@@ -98,9 +106,13 @@ def _draw_oil(axes: Axes, demonstration: Demonstration) -> None:
     axes.set_xlim(prices.index[0], prices.index[-1] + 1.6)
     axes.axvline(OIL_TURN, color="#AAAAAA", linewidth=1)
     axes.axhline(0, color="black", linewidth=0.8)
-    rule, model = (demonstration.response(it).estimate for it in (RULE, demonstration.model))
-    words = f"Oil shock, rate with it minus without: {rule:+.2f} under the rule, "
-    axes.set_title(f"{words}{model:+.2f} under the model", loc="left", fontsize="medium")
+    rule, model = (
+        effect_in_short(demonstration.response(it)) for it in (RULE, demonstration.model)
+    )
+    words = "Oil shock, rate with it minus without (95 % interval):"
+    axes.set_title(
+        f"{words}\n{rule} under the rule, {model} under the model", loc="left", fontsize="medium"
+    )
     axes.set(xlabel=f"quarter (the shock comes in quarter {OIL_TURN})", ylabel="percentage points")
 
 
@@ -122,5 +134,6 @@ def _draw_responses(axes: Axes, demonstration: Demonstration) -> None:
     axes.set(ylim=(len(players) - 0.4, -0.6), xlabel="percentage points a quarter")
     axes.margins(x=0.15)
     plain_axes(axes, "x")
-    title = "For a point more of inflation, the rate is moved by (95 %)"
+    quarters = counted(len(demonstration.moves), "judged quarter")
+    title = f"For a point more of inflation, the rate is moved by (95 %)\n{quarters}"
     axes.set_title(title, loc="left", fontsize="medium")

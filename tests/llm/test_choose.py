@@ -83,8 +83,25 @@ def test_a_letters_own_pull_cancels_exactly_and_is_reported() -> None:
     assert choice.probabilities == pytest.approx(WANTS, abs=1e-12)
     assert choice.label_pull == pytest.approx({"A": 3 / 4.5, "B": 1 / 4.5, "C": 0.5 / 4.5})
     assert choice.position_bias == pytest.approx(3 / 4.5 - 1 / 3)
+    assert choice.misfit == pytest.approx(0, abs=1e-12)
     shares = "{'raise': 0.500, 'hold': 0.300, 'lower': 0.200}"
     assert repr(choice) == f"<Choice {shares}, mass 0.700, by logprobs>"
+
+
+def test_a_pull_that_depends_on_what_stands_there_is_reported_as_a_misfit() -> None:
+    def answer(request: ChatRequest) -> ChatReply:
+        # The letter A pulls for one option alone: 4/6 in that order, 1/3 each in the others.
+        labels = shown(request)
+        weights = {it: 4 if (it, text) == ("A", "hold") else 1 for it, text in labels.items()}
+        top = tuple((it, math.log(one / sum(weights.values()))) for it, one in weights.items())
+        return ChatReply(text="A", top_logprobs=top)
+
+    choice = choose(make_client(answer))
+    # The fit in logs: 4 ** (5/9) for A with hold, 4 ** (2/9) for A or hold alone, 4 ** (-1/9) else.
+    both, one, none = (4 ** (it / 9) for it in (5, 2, -1))
+    alone = abs(4 / 6 - both / (both + 2 * none))
+    apart = abs(1 / 3 - none / (2 * one + none))
+    assert choice.misfit == pytest.approx((alone + 2 * apart) / 3)
 
 
 def test_each_option_stands_once_at_each_letter_and_one_unconstrained_token_is_asked_for() -> None:
@@ -170,6 +187,7 @@ def test_without_probabilities_answers_are_drawn_in_each_order() -> None:
     assert choice.mass == pytest.approx(0.7, abs=0.05)
     assert all(low < WANTS[option] < high for option, (low, high) in choice.interval.items())
     assert choice.position_bias == pytest.approx(0.0, abs=0.08)
+    assert choice.misfit is None
     first, *drawn = requests_of(client)[:901]
     assert first.top_logprobs is None
     assert len({one.options["seed"] for one in drawn}) == 900

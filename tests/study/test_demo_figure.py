@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from llmsim_lab.lab.figures import demo_figure
 from llmsim_lab.study import Demonstration
+from llmsim_lab.study._demo import effect_in_short
 
 
 def test_the_picture_says_the_verdict_and_names_every_player_in_full(
     shipped: Demonstration,
 ) -> None:
     figure = demo_figure(shipped)
-    assert figure.alt == f"{shipped.verdict} {shipped.headline}"  # type: ignore[attr-defined]
+    words = f"{shipped.verdict} {shipped.judged} {shipped.headline}"
+    assert figure.alt == words  # type: ignore[attr-defined]
     assert " ".join(figure.get_suptitle().split()) == shipped.verdict
     oil, slopes, plain, mirrored = figure.axes
     [legend] = figure.legends
@@ -22,7 +24,7 @@ def test_the_picture_says_the_verdict_and_names_every_player_in_full(
     outcomes = [said[it] for it in shipped.to_frame()["verdict"]]
     assert [text.get_text() for text in slopes.texts] == outcomes
     assert "inflation below target, slump" in mirrored.get_title(loc="left")
-    assert f"{shipped.response().estimate:+.2f} under the model" in oil.get_title(loc="left")
+    assert f"{effect_in_short(shipped.response())} under the model" in oil.get_title(loc="left")
     bounds = [text.get_text() for text in plain.texts]
     assert bounds == [f"{which} bound of the rate" for which in ("lower", "upper")]
 

@@ -63,7 +63,9 @@ def test_rules_pass_in_the_quarters_of_a_model_that_does_not_respond(
     assert shipped.responds(RULE).in_the_end[0] == pytest.approx(1.5, abs=0.1)
     assert shipped.responds(INERTIA)["inflation"].value == pytest.approx(0.15 * 1.5, abs=0.05)
     assert frame.loc["always +75 bp", "drift"] == "0.75 (0.75 to 0.75)"
-    assert shipped.verdict.startswith(f"{shipped.model} does not respond to the economy: a point")
+    words = f"{shipped.model} does not respond to the economy when asked by letter: a point"
+    assert shipped.verdict.startswith(words)
+    assert shipped.judged.startswith("148 of 320 quarters are judged: those in which the Taylor")
 
 
 def test_what_a_player_decided_is_judged_where_no_probabilities_are_known() -> None:
@@ -144,9 +146,10 @@ def test_a_recording_that_was_broken_off_goes_on_and_is_read(recorder: Any, path
     # What counts is the mean of the moves, whatever was drawn.
     assert shown.moves["coin"].tolist() == pytest.approx([0.0] * len(shown.moves))
     assert len(shown.moves) == 21
-    assert shown.verdict.startswith("coin is undecided: 1 groups of decisions decide nothing")
+    told = "coin is undecided when asked by letter: 1 groups of decisions decide nothing"
+    assert shown.verdict.startswith(told)
     assert repr(shown) == f"<Demonstration, 1 seed: {shown.verdict}>"
-    assert "points under coin (1 seed)" in shown.headline
+    assert shown.headline.endswith("several runs, not situations) under coin (1 seed).")
 
 
 def test_readme_says_what_the_recording_says(shipped: Demonstration) -> None:
@@ -154,5 +157,9 @@ def test_readme_says_what_the_recording_says(shipped: Demonstration) -> None:
     # In words, and in the picture's text for those who cannot see it.
     assert page.count(shipped.verdict.removeprefix(shipped.model)) == 2
     rule, model = shipped.response(RULE), shipped.response()
-    known = f"{model.estimate:+.2f} (95 % interval {model.low:+.2f} to {model.high:+.2f})"
-    assert f"rate by {rule.estimate:+.2f} points, and the model's by {known}" in page
+    of_rule = f"{rule.estimate:+.2f} points (95 % interval {rule.low:+.2f} to {rule.high:+.2f})"
+    of_model = f"{model.estimate:+.2f} (95 % interval {model.low:+.2f} to {model.high:+.2f}; skewed"
+    assert f"rate by {of_rule}, and the model's by {of_model}" in page
+    assert model.note.startswith("skewed")
+    assert f"{model.high:+.2f}; {model.note}) under {shipped.model}" in shipped.headline
+    assert page.count(shipped.judged.partition(":")[0]) == 1

@@ -171,13 +171,13 @@ class Sent:
     def doing(self) -> str:
         """What the server does, or may be doing, while nothing of the reply has come."""
         if self.phase == "loading":
-            return "loading the model"
+            return "loading"
         prompt = self.request.prompt
         digits = sum(map(str.isdigit, prompt))  # most models have a token for each
         tokens = roughly(estimate_tokens(prompt) + 0.75 * digits)
         if self.phase == "reading":
             return f"reading about {tokens:,} tokens"
-        return f"loading the model or reading about {tokens:,} tokens"
+        return f"loading or reading about {tokens:,} tokens"
 
     def lateness(self, *, is_total: bool) -> BackendError:
         """Return the fault of a request whose time is over, in all or without a sign of life."""

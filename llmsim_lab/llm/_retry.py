@@ -62,6 +62,14 @@ def is_refused(error: BaseException) -> bool:
     )
 
 
+def is_starting(error: BaseException) -> bool:
+    """Return True if a server may be there in a moment: it is away, or says that it loads."""
+    is_loading = (
+        getattr(error, "status_code", None) == 503 and "loading model" in str(error).lower()
+    )
+    return is_loading or is_refused(error)
+
+
 def retry_after_s(text: str | None) -> float | None:
     """Return the seconds that a ``Retry-After`` header asks to wait, or None.
 

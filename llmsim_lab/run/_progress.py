@@ -109,7 +109,7 @@ class ProgressLine(InFlight):
         """What the line says now, such as ``turn 3 of 8 · waiting for 2 answers · 2 min left``.
 
         While nothing of the reply that is waited for longest has come, also what the server does,
-        ``waiting for agent of Ann (reading about 870 tokens)``, where that is known.
+        ``turn 3 of 8 · agent of Ann: reading about 870 tokens · 2 min left``, where that is known.
 
         The time left follows from the mean of the units so far.
         """
@@ -121,8 +121,9 @@ class ProgressLine(InFlight):
         parts = [f"{self._unit} {min(self._number, last)} of {last}"]
         if waiting:
             whom = str(waiting[0]) if len(waiting) == 1 else f"{len(waiting)} answers"
-            doing = f" ({waiting[0].doing})" if waiting[0].doing else ""
-            parts.append(f"waiting for {clip(printable(whom), 40)}{doing}")
+            whom = clip(printable(whom), 40)
+            doing = waiting[0].doing
+            parts.append(f"{whom}: {doing}" if doing else f"waiting for {whom}")
         return " · ".join([*parts, f"{duration(seconds)} {word}"])
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from typing import Any
 
 import pytest
-from client_kit import failure_of, say, until
+from client_kit import Answer, Served, failure_of, say, until
 from fake_ollama import FakeOllama
 
-from llmsim_lab.llm import LLMClient, LLMConfig, _client
+from llmsim_lab.llm import LLMClient, LLMConfig, OpenAIBackend, _client
 from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._scope import scoped
 
@@ -43,6 +44,23 @@ async def test_a_call_waits_for_a_server_that_is_being_restarted(
     lines = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert 1 <= len(lines) <= 2
     assert all("waiting up to 5 s" in line for line in lines)
+
+
+async def test_a_call_waits_for_a_server_that_says_that_it_loads_its_model(
+    says: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As llama.cpp's server says it."""
+    monkeypatch.setattr(_client, "_KNOCK_S", 0.01)
+    error = {"code": 503, "message": "Loading model", "type": "unavailable_error"}
+    loads = Answer(json.dumps({"error": error}).encode(), 503)
+    good = b'data: {"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]}\n\n'
+    says.answers = [loads, loads, loads, Answer(good)]
+    backend = OpenAIBackend("m", base_url="http://box:1/v1")
+    reply, call = await say(LLMClient(LLMConfig(model="m", retry_wait_s=0.01), backend))
+    assert (reply.text, [attempt.reason for attempt in call.history]) == (
+        "Hi",
+        ["server_error", None],
+    )
 
 
 async def test_a_server_that_stays_away_is_waited_for_no_longer_than_is_set(gone: str) -> None:

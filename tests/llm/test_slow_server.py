@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,9 +156,14 @@ async def test_a_cancelled_request_ends_on_the_server_and_what_was_read_stays_in
 # What is said meanwhile, and in the end
 
 
-async def test_progress_says_that_the_model_loads_and_how_much_is_read(server: FakeOllama) -> None:
+async def test_progress_says_that_the_model_loads_and_how_much_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_limits, "_ASK_EVERY_S", 5 * SECOND)
     watch, seen = InFlight(), set[str]()
-    async with client_of(server) as client:
+    slow = replace(Throttle.seen(SECOND), load_s=0.4)
+    with FakeOllama(reply="Yes.", throttle=slow) as server:
+        client = client_of(server)
         for number in range(2):
             with scoped(watch=watch):
                 asking = asyncio.create_task(say(client, f"{number}. {PROMPT}"))
@@ -165,8 +171,9 @@ async def test_progress_says_that_the_model_loads_and_how_much_is_read(server: F
                 seen |= {entry.doing for entry in watch.waiting if not entry.text}
                 await asyncio.sleep(SECOND)
             await asking
+        await client.aclose()
     reads = "reading about 910 tokens"
-    assert seen == {"", "loading the model", f"loading the model or {reads}", reads}
+    assert seen == {"", "loading", f"loading or {reads}", reads}
 
 
 async def test_the_error_of_a_wait_that_was_too_long_names_the_setting_and_the_cause(
@@ -177,7 +184,7 @@ async def test_the_error_of_a_wait_that_was_too_long_names_the_setting_and_the_c
     assert faults(call) == ["timeout", None]
     assert call.history[0].detail == (
         "no reply within 0.35 s; raise first_piece_s, shorten the prompt or use a faster model (no "
-        "piece of it had come: unless the server hangs, it was still loading the model or reading "
+        "piece of it had come: unless the server hangs, it was still loading or reading "
         "about 910 tokens)"
     )
     assert server.runner.tokens_read == TOKENS
@@ -213,13 +220,13 @@ class Hanging:
             0,
             "",
             {"first_piece_s": 0.05},
-            r"within 0\.05 s; raise first_piece_s.* loading the model or",
+            r"within 0\.05 s; raise first_piece_s.* loading or",
         ),
         (
             0,
             "loading",
             {"first_piece_s": 0.05},
-            r"raise first_piece_s.* still loading the model\)$",
+            r"raise first_piece_s.* still loading\)$",
         ),
         (0, "reading", {"first_piece_s": 0.05}, r"raise first_piece_s.* still reading about \d"),
         (2, "", {"timeout_s": 0.05}, r"nothing more of it came within 0\.05 s; raise timeout_s"),

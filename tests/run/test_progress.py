@@ -71,10 +71,9 @@ def test_it_says_what_a_silent_server_does_until_a_piece_of_the_reply_has_come(
     request = make_request("Aland")
     line.began(request)
     line.noted(request, "reading about 870 tokens")
-    waits = "turn 3 of 8 · waiting for agent of Aland"
-    assert line.text == f"{waits} (reading about 870 tokens) · 0 s so far"
+    assert line.text == "turn 3 of 8 · agent of Aland: reading about 870 tokens · 0 s so far"
     line.wrote(request, "The")
-    assert line.text == f"{waits} · 0 s so far"
+    assert line.text == "turn 3 of 8 · waiting for agent of Aland · 0 s so far"
 
 
 def test_the_time_left_follows_from_the_mean_turn(line: ProgressLine, clock: Clock) -> None:

@@ -20,7 +20,23 @@ from llmsim_lab.errors import TapeError
 # Not after an odd number of backslashes, which say a backslash and no character.
 _HALF_CHARACTER = re.compile(r"\\(?<!\\\\)((?:\\\\)*)u[dD][89a-fA-F][0-9a-fA-F]{2}")
 SCALARS = frozenset((str, int, float, bool, type(None)))
-encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def number_of(value: Any) -> Any:
+    """Return a number of numpy's as one of Python's, which JSON can hold.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if kind and kind in "biuf" and not value.shape:
+        return value.item()
+    raise TypeError(f"JSON has no {type(value).__name__}")
+
+
+encode = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=number_of
+).encode
 
 
 def dumps(value: Any) -> str:
@@ -36,7 +52,7 @@ def dumps(value: Any) -> str:
         text.encode()
     except UnicodeEncodeError:
         # Escapes can say what UTF-8 cannot.
-        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+        return json.dumps(value, separators=(",", ":"), allow_nan=False, default=number_of)
     return text
 
 
@@ -79,30 +95,37 @@ def loads(text: str | bytes) -> Any:
         return loads_strictly(text if isinstance(text, bytes) else text.encode())
 
 
-def read(adapter: TypeAdapter[Any], text: str | bytes, context: Any = None) -> Any:
+def read(
+    adapter: TypeAdapter[Any], text: str | bytes, context: Any = None, *, within: int = 0
+) -> Any:
     """Return what a JSON text holds, strictly of the adapter's type.
 
     Args:
         adapter: of the type.
         text: the JSON.
         context: what the type's own validators are handed, if any.
+        within: how many levels stand around what is meant: places in messages begin below them.
 
     Raises:
         ValueError: it holds something else; says where, in words.
     """
+    names: dict[str, Any] = {"by_alias": True, "by_name": True}
     try:
         try:
-            return adapter.validate_json(text, strict=True, context=context)
+            return adapter.validate_json(text, strict=True, context=context, **names)
         except ValidationError:
             text = text if isinstance(text, str) else text.decode()
             if not _HALF_CHARACTER.search(text):
                 raise
             # Pydantic does not read half characters: it checks the types without them, and the
             # json module reads the texts.
-            adapter.validate_json(_HALF_CHARACTER.sub(r"\1?", text), strict=True, context=context)
-            return adapter.validate_python(json.loads(text), context=context)
-    except (ValidationError, UnicodeError) as error:
-        raise ValueError(faults(error) if isinstance(error, ValidationError) else error) from error
+            checked_text = _HALF_CHARACTER.sub(r"\1?", text)
+            adapter.validate_json(checked_text, strict=True, context=context, **names)
+            return adapter.validate_python(json.loads(text), context=context, **names)
+    except ValidationError as error:
+        raise ValueError(faults(error, within=within)) from error
+    except UnicodeError as error:
+        raise ValueError(error) from error
 
 
 @contextmanager

@@ -100,7 +100,10 @@ _brief.maxlist = _brief.maxtuple = _brief.maxdict = _brief.maxset = 20
 
 def brief(value: object, length: int = 60) -> str:
     """Return a value as Python writes it, clipped to a length, however large it is."""
-    return clip(_brief.repr(value), length)
+    try:
+        return clip(_brief.repr(value), length)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return f"<{type(value).__name__}>"
 
 
 def counted(number: int, noun: str) -> str:
@@ -146,15 +149,20 @@ def printable(text: str, *, keep: str = "") -> str:
     )
 
 
-def faults(error: ValidationError, known: Iterable[str] = ()) -> str:
+def faults(error: ValidationError, known: Iterable[str] = (), *, within: int = 0) -> str:
     """Return what pydantic found wrong as one line: each place and what is wrong there.
 
     Args:
         error: pydantic's.
         known: the names that may stand at the top, for what an unknown one may have meant.
+        within: how many levels stand around what is meant: places begin below them.
     """
     names = list(known)
-    return "; ".join(each_fault(error, lambda fault: fault_text(fault, names)))
+
+    def say(fault: Any) -> str:
+        return fault_text({**fault, "loc": fault["loc"][within:]}, names)
+
+    return "; ".join(each_fault(error, say))
 
 
 def each_fault(error: ValidationError, say: Callable[[Any], str], most: int = 20) -> list[str]:

@@ -22,10 +22,10 @@ from random import Random
 from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
-from pydantic_core import from_json
 
-from llmsim_lab._util.jsontext import SCALARS, all_finite, encode, plain
+from llmsim_lab._util.jsontext import SCALARS, all_finite, encode, loads_strictly, plain
 from llmsim_lab._util.text import (
+    brief,
     clip,
     closest,
     error_text,
@@ -954,7 +954,7 @@ async def from_outside(
 
     For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
     """
-    _json_ready(f"the key of {what}", key)
+    key = _json_ready(f"the key of {what}", key)
     keeper: Any = scope().recorder or (scope().memory or Known)()
     found = keeper.find_outside(what, key)
     if found.stopped and not once:
@@ -996,9 +996,9 @@ def _stays(value: Any) -> bool:
 def _json_ready(what: str, value: Any) -> Any:
     """Return a value as a tape gives it back, with no half character in its texts."""
     try:
-        return from_json(whole_text(encode(value)))
+        return loads_strictly(whole_text(encode(value)).encode())
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{what}, {value!r:.80}, is not ready for JSON: {error}") from error
+        raise ConfigError(f"{what}, {brief(value, 80)}, is not ready for JSON: {error}") from error
 
 
 # --- answers by probabilities --------------------------------------------------------------------

@@ -20,18 +20,14 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import clip, whole
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
+from llmsim_lab.run._kept import kept_values
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.types import FrozenDict, FrozenList
 
 
-def _plain(values: Any) -> Any:
-    """Return numpy's numbers, as frames have them, as Python's, which JSON can hold."""
-    if not isinstance(values, Mapping):
-        return values
-    return {
-        name: value.item() if hasattr(value, "dtype") and not value.shape else whole(value)
-        for name, value in values.items()
-    }
+def _as_on_tape(values: Any) -> Any:
+    """Return values as a replay sets them, which has them from the tape."""
+    return whole(kept_values(values)) if isinstance(values, Mapping) else values
 
 
 class StateChange(Settings):
@@ -45,7 +41,7 @@ class StateChange(Settings):
 
     # Also numpy's, as frames have them; True is not one.
     turn: Annotated[int, Field(ge=0), BeforeValidator(partial(whole_number, "turn"))]
-    set: Annotated[dict[str, Any], BeforeValidator(_plain)] = Field(default_factory=dict)
+    set: Annotated[dict[str, Any], BeforeValidator(_as_on_tape)] = Field(default_factory=dict)
     note: str = ""
 
     @model_validator(mode="before")

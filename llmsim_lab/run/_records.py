@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache
 from itertools import pairwise
 from typing import Any, get_type_hints
 
@@ -18,12 +17,22 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypedDict
 
-from llmsim_lab._util.jsontext import checked, differing, dumps, plain, read
+from llmsim_lab._util.jsontext import (
+    SCALARS,
+    all_finite,
+    checked,
+    differing,
+    dumps,
+    loads,
+    plain,
+    read,
+)
 from llmsim_lab._util.text import clip
-from llmsim_lab.errors import TapeError
+from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import StateChange
+from llmsim_lab.run._kept import decoded, encoded, kept_values
 from llmsim_lab.run._registry import RunClass, class_of_manifest
 from llmsim_lab.run._turn import Turn, turn_row
 from llmsim_lab.tape import RunInfo
@@ -38,44 +47,64 @@ _MOST_OF_A_SETTING = 60
 # --- turns ---------------------------------------------------------------------------------------
 
 
-def tape_turn(run: Any, turn: Turn) -> tuple[int, bytes]:
+def tape_turn(run: Any, turn: Turn, state: bytes = b"") -> tuple[int, bytes]:
     """Return a turn as the tape takes it: its number, and its record and row as parts of a line.
 
     Args:
         run: the run.
         turn: the turn, its calls recorded.
+        state: its state as JSON, where it is known.
 
     Raises:
+        ConfigError: a column of its row is not ready for JSON.
         TapeError: a call was not recorded, so that the turn could not be replayed.
     """
     # Those of past turns are in their turns' own records.
-    later = sorted((it for it in run.planned if it.turn > turn.number), key=lambda it: it.turn)
-    record, row = record_of(type(run), turn, later), turn_row(turn)
+    planned = sorted((it for it in run.planned if it.turn > turn.number), key=lambda it: it.turn)
+    cls = type(run)
+    state = state or encoded(turn.state, cls.state_type, Places(turn.calls))
+    rest = dumps(_rest_of_record(turn, planned)).encode()
+    row = dumps(row_on_tape(cls, turn)).encode()
+    return turn.number, b',"record":{"state":%b,%b,"row":%b' % (state, rest[1:], row)
+
+
+def row_on_tape(cls: RunClass, turn: Turn) -> dict[str, Any]:
+    """Return a turn's row of the run's frame as a tape has it, JSON-ready.
+
+    Raises:
+        ConfigError: a column is not ready for JSON; says which.
+    """
+    row = turn_row(turn)
+    if SCALARS.issuperset(map(type, row.values())) and all_finite(row):
+        return row
     try:
-        return turn.number, f',"record":{dumps(record)},"row":{dumps(row)}'.encode()
-    except ValueError as error:
-        what = f"turn {turn.number} cannot be written: a number in it is not finite ({error})"
-        way_out = "look for a division by zero in what made the state"
-        raise TapeError(f"{what}; {way_out}") from error
+        return kept_values(row)
+    except ConfigError as error:
+        raise ConfigError(f"{cls.__name__}, turn {turn.number}: the column {error}") from error
 
 
-def record_of(cls: RunClass, turn: Turn, planned: Sequence[StateChange] = ()) -> dict[str, Any]:
+def record_of(cls: RunClass, turn: Turn) -> dict[str, Any]:
     """Return a turn's record, JSON-ready.
 
     Args:
         cls: the run's class.
         turn: the turn.
-        planned: what is to be done from outside at later ones.
 
     Raises:
         TapeError: a call was not recorded.
     """
-    values = {"state": turn.state, "turn": turn.number, "seconds": turn.seconds}
+    state = loads(encoded(turn.state, cls.state_type, Places(turn.calls)))
+    return {"state": state, **_rest_of_record(turn)}
+
+
+def _rest_of_record(turn: Turn, planned: Sequence[StateChange] = ()) -> dict[str, Any]:
+    """Return a turn's record but for its state, JSON-ready."""
+    values: dict[str, Any] = {"turn": turn.number, "seconds": turn.seconds}
     values |= {"interventions": turn.interventions, "planned": tuple(planned)}
     values |= {"by_code": turn.by_code, "noted": turn.noted}
     values |= {"became": turn.became, "story": turn.story}
     try:
-        record: dict[str, Any] = _adapter_of(cls.state_type).dump_python(
+        record: dict[str, Any] = _rest().dump_python(
             values, mode="json", by_alias=True, context=Places(turn.calls)
         )
     except PydanticSerializationError as error:
@@ -84,11 +113,11 @@ def record_of(cls: RunClass, turn: Turn, planned: Sequence[StateChange] = ()) ->
     return record
 
 
-@lru_cache(maxsize=64)  # bounded, since a notebook's cell makes its classes anew each time
-def _adapter_of(state_type: Any) -> TypeAdapter[Any]:
-    """Return what writes and reads a record but for its calls."""
+@cache
+def _rest() -> TypeAdapter[Any]:
+    """Return what writes and reads a record but for its state and its calls."""
     hints = get_type_hints(Turn, include_extras=True)
-    items: dict[str, Any] = {"state": state_type, "turn": int, "seconds": float}
+    items: dict[str, Any] = {"turn": int, "seconds": float}
     items |= dict.fromkeys(("interventions", "planned"), tuple[StateChange, ...])
     items |= {name: hints[name] for name in ("by_code", "noted", "became", "story")}
     record: Any = TypedDict("Record", items)  # type: ignore[misc]
@@ -110,32 +139,14 @@ def decode_turn(
     """
     rest = dict(record)
     with checked(f"turn {record.get('turn')} on the tape is damaged"):
-        # Calls first: the rest names them by their places.
-        calls = _read(_CALLS, rest.pop("calls"), Places(attempts=attempts))
-        values = _read(_adapter_of(cls.state_type), rest, Places(calls, attempts))
+        # Calls first: the rest names them by their places. Of a text, since of values strict
+        # pydantic takes no list for a tuple.
+        calls = read(_CALLS, dumps(rest.pop("calls")), Places(attempts=attempts))
+        places = Places(calls, attempts)
+        state = decoded(dumps(rest.pop("state")).encode(), cls.state_type, places)
+        values = read(_rest(), dumps(rest), places)
         del values["planned"]
-        return Turn(number=values.pop("turn"), calls=calls, **values)
-
-
-def _read(adapter: TypeAdapter[Any], parsed: Any, places: Places) -> Any:
-    """Return what parsed JSON holds, strictly of the adapter's type.
-
-    Raises:
-        ValueError: it holds something else.
-    """
-    # As a text, since of JSON strict pydantic takes a list for a tuple.
-    text = dumps(parsed)
-    try:
-        return read(adapter, text, places)
-    except ValueError:
-        # Behind a validator of mode "before" or "wrap" it does not. Read laxly then, where what
-        # would be written of the value is this very text.
-        with suppress(ValueError):
-            value = adapter.validate_json(text, context=places)
-            again = adapter.dump_python(value, mode="json", by_alias=True, context=places)
-            if dumps(again) == text:
-                return value
-        raise
+        return Turn(number=values.pop("turn"), calls=calls, state=state, **values)
 
 
 def changed_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -48,6 +48,7 @@ from llmsim_lab.run._config import (
     config_type_of,
     state_type_of,
 )
+from llmsim_lab.run._kept import config_as_json, kept_config, kept_state
 from llmsim_lab.run._page import write_page
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._reading import Reading, Recorded
@@ -72,7 +73,7 @@ from llmsim_lab.run._registry import (
     register,
 )
 from llmsim_lab.run._session import Recording, Replaying, Session, load_turns
-from llmsim_lab.run._state import State, changed_at, check_kept
+from llmsim_lab.run._state import State, changed_at
 from llmsim_lab.run._turn import (
     Series,
     Turn,
@@ -84,7 +85,7 @@ from llmsim_lab.run._turn import (
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape._changes import PATIENCE
 from llmsim_lab.tape._recorder import Known
-from llmsim_lab.types import CallRecord, FrozenDict
+from llmsim_lab.types import Attempt, CallRecord, FrozenDict, Places
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -194,7 +195,8 @@ class Run(Generic[StateT]):
         self.planned: Sequence[StateChange] = ()
         """What was or is to be done from outside, as far as it was planned."""
         players = {} if players is None else by_name(players)
-        self.config: Any = _configured(type(self), config, parameters, players)
+        configured = _configured(type(self), config, parameters, players)
+        self.config: Any = kept_config(configured, type(self).__name__)
         self.llm_client = _checked_client(llm_client)
         seated, self.given = _seated(self, players)
         self.players: Mapping[str, Any] = FrozenDict(seated)
@@ -892,7 +894,6 @@ def record(run: RunT, tape: Tapes, known: Mapping[str, Any] | None = None, **ori
             fork, ``fork_turn``.
     """
     # Before anything is written: what raises here leaves no run on the tape.
-    check_kept(run.config, run.config_type, parsed=True)
     first, manifest = tape_turn(run, run.turns[-1]), new_manifest(run, known)
     tape = tape if isinstance(tape, Tape) else Tape(tape)
     number = tape.add_run(manifest, name=run.name, first=first, **origin)
@@ -909,7 +910,7 @@ def new_manifest(run: Run, known: Mapping[str, Any] | None = None) -> dict[str, 
         "python": platform.python_version(),
         "platform": platform.platform(),
         "seed": run.config.seed,
-        "config": run.config.model_dump(mode="json", by_alias=True),
+        "config": config_as_json(run.config),
         "prompts": entries_of(run.prompts),
         "code": known.get("code") or run.code_digests,
         "given": ["players"] if run.given else [],
@@ -933,15 +934,22 @@ def about(run: Run, number: int, **more: Any) -> RunInfo:
 
 
 def checked_state(run: Run[StateT], state: Any, verb: str = "turn returned") -> StateT:
-    """Return what a turn led to, or what a run starts from.
+    """Return what a turn led to, or what a run starts from, as a tape gives it back.
 
     Raises:
-        ConfigError: it is not a state of this run.
+        ConfigError: it is not a state of this run, or a tape would lose something of it.
+    """
+    return cast("StateT", kept_state(_own_state(run, state, verb), run.state_type).state)
+
+
+def _own_state(run: Run[StateT], state: Any, verb: str = "turn returned") -> StateT:
+    """Return a state if it is one of this run.
+
+    Raises:
+        ConfigError: it is not.
     """
     name, wanted = type(run).__name__, run.state_type.__name__
     if isinstance(state, run.state_type):
-        if not hasattr(run, "turns") or len(run.turns) == 1:  # whole, which takes long
-            check_kept(state, run.state_type)
         return cast("StateT", state)
     way_out = f"it must be a {wanted}: return state.replace(...)"
     if type(state).__name__ == wanted:  # as after a second run of its notebook cell
@@ -994,22 +1002,29 @@ async def _next_turn(run: Run) -> Turn:
             ask.check_awaited()  # what was not waited for is often what the turn failed on
             raise
         parts = ask.close()
-        after = checked_state(run, after)
+        after = _own_state(run, after)
         calls = log.close()
     # An agent may have caught the failed call and decided without an answer.
     if run._purse is not None and run._purse.refusal is not None:
         raise run._purse.refusal
     for item in planned:
-        after = checked_state(run, run.changed(after, item.set), "changed returned")
+        after = _own_state(run, run.changed(after, item.set), "changed returned")
+    kept_after = kept_state(after, run.state_type, Places(calls, partial(_attempt_of, run)))
     parts |= {"interventions": tuple(planned), "seconds": time.perf_counter() - began}
-    turn = Turn(number=number, state=after, calls=calls, **parts)
+    turn = Turn(number=number, state=kept_after.state, calls=calls, **parts)
     if turn.became and not session.is_replay:
         _check_noted(turn)
-    turn = session.done(run, turn)
+    turn = session.done(run, turn, kept_after.json)
     session.memory = {}
     run.turns.append(turn)
     run._stood_in += ask._stood_in
     return turn
+
+
+def _attempt_of(run: Run, number: int) -> Attempt:
+    """Return an attempt of a past turn, which a state may hold, by its number on the tape."""
+    attempts = (attempt for call in reversed(run.calls) for attempt in call.history)
+    return next(attempt for attempt in attempts if attempt.number == number)
 
 
 def _check_noted(turn: Turn) -> None:

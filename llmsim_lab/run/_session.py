@@ -6,20 +6,19 @@ Also here: loading turns from a tape.
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any
 
-from llmsim_lab._util.jsontext import dumps
+from llmsim_lab._util.jsontext import loads
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import LLMConfig, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import _records
 from llmsim_lab.run._registry import RunClass
-from llmsim_lab.run._turn import Answer, Turn, turn_row
+from llmsim_lab.run._turn import Answer, Turn
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
 
 
@@ -54,8 +53,14 @@ class Session:
         """Begin a turn; returns what is to be done from outside at its end."""
         return [item for item in run.planned if item.turn == turn]
 
-    def done(self, run: Any, turn: Turn) -> Turn:
-        """Record or compare a whole turn; returns it as it stands on the tape."""
+    def done(self, run: Any, turn: Turn, state: bytes) -> Turn:
+        """Record or compare a whole turn; returns it as it stands on the tape.
+
+        Args:
+            run: the run.
+            turn: the turn.
+            state: the turn's state as JSON.
+        """
         return turn
 
     def changed(self, run: Any) -> None:
@@ -151,7 +156,7 @@ class Recording(Session):
             earlier.append({"last_turn": last_turn, **before})
         self.recorder.describe({"seats": {}, **entries, "settings_before": earlier})
 
-    def done(self, run: Any, turn: Turn) -> Turn:
+    def done(self, run: Any, turn: Turn, state: bytes) -> Turn:
         """Write the turn, whole or not at all, and the prompts that it was the first to use."""
         prompts: Mapping[str, Prompt] = run._prompts
         if len(prompts) != self._known_prompts:
@@ -159,7 +164,7 @@ class Recording(Session):
                 self.recorder.describe({"prompts": _records.entries_of(prompts)})
             self._known_prompts = len(prompts)
         # Written first: some of the turn's calls may be nowhere but in memory until then.
-        self.recorder.commit_turn(*_records.tape_turn(run, turn))
+        self.recorder.commit_turn(*_records.tape_turn(run, turn, state))
         return turn
 
     def changed(self, run: Any) -> None:
@@ -232,7 +237,7 @@ class Replaying(Session):
             self._take_settings(run, _records.recorded_settings(self._manifest, turn))
         return _records.interventions_of(self._lines[turn]["record"], "interventions")
 
-    def done(self, run: Any, turn: Turn) -> Turn:
+    def done(self, run: Any, turn: Turn, state: bytes) -> Turn:
         """Return the turn as recorded, with the time it took then.
 
         Raises:
@@ -242,9 +247,10 @@ class Replaying(Session):
         recorded: Turn = _records.decode_turn(cls, line["record"], self.recorder.attempt)
         now = replace(turn, seconds=recorded.seconds, by_code=_with_words_of(recorded, turn))
         there = line["row"]
-        # Through JSON, as the recorded row went: tuples become lists, and keys texts.
-        row = json.loads(dumps(turn_row(now)))
-        if recorded != now or row != there:
+        row = _records.row_on_tape(cls, now)
+        # As JSON too: an object of a class of one's own may equal no other.
+        alike = recorded.state == now.state or loads(state) == line["record"]["state"]
+        if not alike or recorded != replace(now, state=recorded.state) or row != there:
             was, came = (_records.record_of(cls, it) for it in (recorded, now))
             where = _records.changed_values({**was, "row": there}, {**came, "row": row})
             where = where or "in something that its record does not show"

@@ -9,14 +9,14 @@ what an intervention sets.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableSequence, Set
 from functools import lru_cache
 from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.jsontext import SCALARS, dumps, loads, plain
-from llmsim_lab._util.text import clip, closest, faults, listed, whole_text
+from llmsim_lab._util.jsontext import SCALARS
+from llmsim_lab._util.text import brief, clip, closest, faults, listed, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import FrozenDict, FrozenList, Status
 
@@ -67,6 +67,10 @@ class State(BaseModel):
                 values[name] = whole_text(value)
             elif type(value) not in _PLAIN:  # asked here, so that the hot path makes no f-string
                 values[name] = _frozen(value, f"{type(self).__name__}.{name}")
+        more = self.__pydantic_extra__
+        if more:
+            for name, value in more.items():
+                more[name] = _frozen(value, f"{type(self).__name__}.{name}")
 
     def replace(self, **changes: Any) -> Self:
         """Return this state with some fields changed, all of it checked again.
@@ -78,10 +82,14 @@ class State(BaseModel):
             ConfigError: there is no such field, or a value is not one for it.
         """
         cls = type(self)
+        values = {**fields_of(self), **changes}
         try:
-            return cls.model_validate({**self.__dict__, **changes})
+            return cls.model_validate(values, by_alias=True, by_name=True)
         except ValidationError as error:
             raise ConfigError(f"{cls.__name__}: {faults(error, cls.model_fields)}") from error
+        except TypeError as error:  # such as pydantic's of pandas's NaT as a date
+            changed = ", ".join(f"{name}={brief(value)}" for name, value in changes.items())
+            raise ConfigError(f"{cls.__name__}.replace({changed}): {error}") from error
 
     def columns(self) -> dict[str, Any]:
         """Return what a frame's row says of it: its numbers, and the texts that are its fields.
@@ -131,6 +139,8 @@ def _frozen(value: Any, where: str) -> Any:
             if not isinstance(key, str):
                 way_out = f"a state's keys are texts, as on the tape: write {str(key)!r:.40}"
                 raise ConfigError(f"{where} has the key {key!r:.40}; {way_out}")
+        if not "".join(value).isascii():
+            value = _with_whole_keys(value, where)
         inside = value.items()  # numbers are as they should be, and there may be many
         fixed = {k: it if type(it) in _PLAIN else _frozen(it, f"{where}.{k}") for k, it in inside}
         return FrozenDict(fixed)
@@ -144,12 +154,27 @@ def _frozen(value: Any, where: str) -> Any:
     )
 
 
+def _with_whole_keys(value: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Return a dict whose keys have no half characters.
+
+    Raises:
+        ConfigError: two keys differ in such halves alone.
+    """
+    whole = {whole_text(key): item for key, item in value.items()}
+    if len(whole) < len(value):
+        raise ConfigError(
+            f"{where} has keys that differ in half a character alone (a surrogate), which no file "
+            "can hold: write others"
+        )
+    return whole
+
+
 @lru_cache(maxsize=1024)  # asked of every value in every state
 def _cannot_change(cls: type) -> bool:
     """Return True if the values of a class stay as they are, and hold nothing to be frozen."""
     if cls in _PLAIN:
         return True
-    if cls is str or issubclass(cls, Mapping | list | tuple | set | frozenset):
+    if cls is str or issubclass(cls, Mapping | tuple | Set | MutableSequence | Iterator):
         return False
     if issubclass(cls, BaseModel):
         return bool(cls.model_config.get("frozen"))
@@ -157,33 +182,16 @@ def _cannot_change(cls: type) -> bool:
     return parameters is None or bool(parameters.frozen)
 
 
-def check_kept(state: BaseModel, kind: type[BaseModel], *, parsed: bool = False) -> None:
-    """Raise ConfigError for a state, or parameters, that a tape would not give back as they are.
-
-    Args:
-        state: the state, or the parameters.
-        kind: the class that it is read back as.
-        parsed: whether from values, by their aliases, as parameters are; else from text.
-    """
-    name, why = kind.__name__, ""
-    # pydantic warns of a value of another type; here it is an error, as what is read back shows.
-    try:
-        how: Any = {"mode": "json", "by_alias": parsed, "warnings": False}
-        text = dumps(kind.__pydantic_serializer__.to_python(state, **how))
-        back = kind.model_validate(loads(text)) if parsed else kind.model_validate_json(text)
-        # A replay may well see a list of parameters where a tuple was given.
-        if back == state or (parsed and plain(back.__dict__) == plain(state.__dict__)):
-            return
-        if type(state) is not kind:
-            why = f"it is a {type(state).__name__}: write Run[{type(state).__name__}]"
-        for field, value in state.__dict__.items():
-            if not why and value != back.__dict__[field]:
-                was, now = clip(repr(value), 80), clip(repr(back.__dict__[field]), 80)
-                why = f"{field} is {was}, and comes back as {now}: annotate just what it holds. "
-                why += "Of several classes each needs a field such as kind: Literal['car'] = 'car'"
-    except ValueError as error:
-        why = clip(faults(error) if isinstance(error, ValidationError) else str(error), 200)
-    raise ConfigError(f"a tape would not give this {name} back as it is: {why}")
+def fields_of(value: BaseModel | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is in a model or a dict, by name; of a model's cached properties none."""
+    if not isinstance(value, BaseModel):
+        return value
+    inside: Mapping[str, Any] = value.__dict__
+    names = type(value).model_fields
+    if len(inside) != len(names):
+        inside = {name: inside[name] for name in names if name in inside}
+    more = value.__pydantic_extra__
+    return {**inside, **more} if more else inside
 
 
 def values_in(state: State) -> dict[str, tuple[tuple[str, ...], Any]]:
@@ -195,9 +203,10 @@ def values_in(state: State) -> dict[str, tuple[tuple[str, ...], Any]]:
     found: dict[str, tuple[tuple[str, ...], Any]] = {}
 
     def walk(inside: Any, around: tuple[str, ...]) -> None:
-        for own, value in (inside.__dict__ if isinstance(inside, BaseModel) else inside).items():
+        for own, value in fields_of(inside).items():
             path = (*around, own)
-            if (name := ".".join(path)) in found:
+            # Keys are texts, but for those in a model of another class.
+            if (name := ".".join(map(str, path))) in found:
                 both = f"two values of the state are called {name}: {found[name][0]} and {path}"
                 raise ConfigError(f"{both}; take the dot out of one of the names")
             found[name] = path, value
@@ -219,7 +228,8 @@ def changed_at(state: State, values: Mapping[str, Any]) -> Any:
         ConfigError: there is no such name, or a value is not one for it.
     """
     places = values_in(state)
-    dumped: dict[str, Any] = state.model_dump()  # a copy, whose dicts can be changed
+    # A copy, whose dicts can be changed.
+    dumped: dict[str, Any] = state.model_dump(round_trip=True)
     for name, value in values.items():
         if name not in places:
             what = f"the state has nothing called {name!r}{closest(name, places)}"

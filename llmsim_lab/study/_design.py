@@ -43,7 +43,6 @@ from llmsim_lab.run._run import (
     tell_settings,
 )
 from llmsim_lab.run._session import Session
-from llmsim_lab.run._state import check_kept
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape._changes import PATIENCE
 
@@ -354,7 +353,6 @@ class World:
             try:
                 for wording in range(len(self.wordings(arm))):
                     runs.append(self.begin(arm, None, seed, (wording, 1), source))
-                    check_kept(runs[-1].config, self.cls.config_type, parsed=True)
                     if source is not None and runs[-1]._edit is not None:
                         runs[-1]._edit.check()
             except LabError as error:

@@ -257,7 +257,7 @@ def test_what_is_noted_is_in_the_frames_and_in_the_story_and_in_a_replay(path: P
     [
         ({"tokens": 1}, r"ask.note\(tokens=...\): every frame has a column of that name"),
         ({}, r"ask.note\(\{\}\) notes nothing: ask.note\('Ann'"),
-        ({"at": {1, 2}}, r"ask.note\(.*set is not JSON serializable"),
+        ({"at": {1, 2}}, r"ask.note\(.*JSON has no set"),
         ({"share": float("nan")}, r"ask.note\(.*nan"),
         ({"coins.Ann": 1}, r"the state has a column of that name already"),
     ],

@@ -12,7 +12,7 @@ from counter_kit import Addition, Total, answer
 
 from llmsim_lab import Ask, Run, State
 from llmsim_lab._util.waiting import gather_all
-from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
+from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.run import replay
 from llmsim_lab.types import CallSite
 
@@ -144,5 +144,5 @@ def test_a_row_that_holds_nan_is_an_error_on_a_tape(path: Path) -> None:
         async def turn(self, state: Share, ask: Ask) -> Share:
             return state
 
-    with pytest.raises(TapeError, match=r"turn 0 cannot be written: .*not finite"):
+    with pytest.raises(ConfigError, match=r"Dividing, turn 0: the column share is nan, .*finite"):
         Dividing(tape=path)

@@ -508,36 +508,6 @@ def test_a_parameter_cannot_be_changed_in_place() -> None:
         Friends().run(1)
 
 
-class Plain(State):
-    size: float = 1.0
-
-
-class Fancy(Plain):
-    colour: str = "red"
-
-
-@pytest.mark.parametrize(
-    ("hint", "value", "message"),
-    [
-        (Plain, Fancy(), r"this Odd .* it is Fancy.*comes back as Plain\(size=1.0\)"),
-        (Any, (1, 2), r"it is \(1, 2\), and comes back as \[1, 2\]"),
-        (set[str], {"Ann"}, r"Odd.it holds a set.*tuple\(sorted\(...\)\)"),
-        (bytes, b"\xff", r"a tape would not give this Odd back as it is: .*utf-8"),
-    ],
-)
-def test_a_state_that_a_tape_would_not_give_back_is_an_error(
-    hint: Any, value: Any, message: str
-) -> None:
-    odd: Any = type(State)("Odd", (State,), {"__annotations__": {"it": hint}, "it": value})
-
-    class World(Run[odd]):
-        async def turn(self, state: Any, ask: Ask) -> Any:
-            return state
-
-    with pytest.raises(ConfigError, match=message):
-        World()
-
-
 @pytest.mark.process
 def test_a_script_may_import_itself_by_its_own_name(tmp_path: Path) -> None:
     script = tmp_path / "own_script.py"
@@ -728,13 +698,9 @@ def by(player: Any, **limits: Any) -> Any:
     return lambda: asked_of(player, Gift, **limits)
 
 
-ODD = {"__annotations__": {"x": Any}, "x": b"a"}
-
-
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (lambda: type("Odd", (PublicGoods,), ODD)(players="random", tape="x"), "x is b'a', and"),
         (lambda: PublicGoods().run(1), r"no one answers for Ann: .*connect\('auto'\)"),
         (
             lambda: PublicGoods(WorldConfig()),

@@ -337,8 +337,8 @@ def test_what_is_set_moves_the_past_that_the_next_quarter_follows_from_and_no_mo
     [
         ({"inflaton": 9}, r"'inflaton' \(did you mean 'inflation'\?\)"),
         ({"unemployment": 200}, r"unemployment: .*less than or equal to 100 \(it is 200\)"),
-        ({"inflation": float("nan")}, "inflation: Input should be a finite number"),
-        ({"shock.supply": float("inf")}, "shock.supply: Input should be a finite number"),
+        ({"inflation": float("nan")}, "set: inflation is nan, and a tape holds finite numbers"),
+        ({"shock.supply": float("inf")}, "set: shock.supply is inf"),
         ({"shock.oil": 3}, "oil"),
     ],
 )

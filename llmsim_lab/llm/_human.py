@@ -7,6 +7,7 @@ import inspect
 import json
 import logging
 import math
+import re
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
@@ -18,6 +19,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from llmsim_lab._util.jsontext import all_finite
 from llmsim_lab._util.text import log_event, text_of
 from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError
@@ -47,7 +49,7 @@ class OpenQuestion:
     """
 
     request: ChatRequest
-    _answer: Future[ChatReply] = field(default_factory=Future, repr=False)
+    _answer: Future[Any] = field(default_factory=Future, repr=False)
 
     def __post_init__(self) -> None:
         site = self.request.site or CallSite(component="")
@@ -71,6 +73,20 @@ class OpenQuestion:
         """Return what was typed for a field as a value of its type; the text if it is not one."""
         return typed_value(typed.strip(), self.fields.get(name, {}))
 
+    def reply(self, answer: Any) -> ChatReply:
+        """Return an answer as a reply.
+
+        Raises:
+            ConfigError: it is of a wrong type, or has a text such as ``1,000`` for a number.
+        """
+        for name, value in answer.items() if isinstance(answer, Mapping) else ():
+            part = self.fields.get(name, {})
+            if isinstance(value, str) and (ambiguity := _ambiguity(value, part)):
+                raise ConfigError(
+                    f"the answer of {self.agent or self.component} was not sent: {name} {ambiguity}"
+                )
+        return reply_of(answer)
+
     def faults(self, values: Mapping[str, Any]) -> dict[str, str]:
         """Return what is wrong with an answer's form, by field; empty where nothing is."""
         fields = self.fields
@@ -89,6 +105,8 @@ _TYPES = {
     "array": "a list, as in JSON",
     "object": "an object, as in JSON",
 }
+_AMBIGUOUS = re.compile(r"([+-]?(?!0)\d{1,3})[.,](\d{3})\s*%?")
+"""A number with one separator and three digits behind it."""
 _YES_AND_NO = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
 
@@ -117,7 +135,13 @@ def resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, 
 
 
 def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
-    """Return what was typed as a field takes it: a number, yes or no, JSON, or else the text."""
+    """Return what was typed as a field takes it: a number, yes or no, JSON, or else the text.
+
+    A number that may be two stays the text, which ``field_fault`` asks back.
+    """
+    for choice in schema.get("enum", ()):
+        if text_of(choice) == typed:
+            return choice
     readings: list[Any] = [_YES_AND_NO.get(typed.lower(), typed), typed or None]
     read = json.loads if typed.startswith(("[", "{")) else _number
     with suppress(ValueError):
@@ -128,10 +152,35 @@ def typed_value(typed: str, schema: Mapping[str, Any]) -> Any:
 
 def _number(typed: str) -> float:
     """Return a typed number, a whole one as an ``int``; raise ValueError if it is not one."""
+    if "_" in typed or _AMBIGUOUS.fullmatch(typed):
+        raise ValueError(f"{typed!r} is not one number")
     with suppress(ValueError):
         return int(typed)  # which a float may be too short for, as for a seed
     value = float(typed.replace(",", ".").removesuffix("%"))
     return int(value) if value.is_integer() else value
+
+
+def _ambiguity(typed: str, schema: Mapping[str, Any]) -> str:
+    """Return which numbers a text such as ``1,000`` may be, for a field of numbers; else nothing.
+
+    English writes a thousand so, German one with three decimals; and 1.000 the other way round.
+    """
+    match = _AMBIGUOUS.fullmatch(typed.strip())
+    if match is None or not _takes_numbers(schema):
+        return ""
+    whole = int(match[1] + match[2])
+    fraction = text_of(float(f"{match[1]}.{match[2]}"))
+    # With a fourth decimal it is not a thousand.
+    written = f"{fraction}0" if fraction.endswith(match[2]) else fraction
+    return f"is {typed!r}, which may be {whole} or {fraction}; write {whole} or {written}"
+
+
+def _takes_numbers(schema: Mapping[str, Any]) -> bool:
+    """Return True if a field's value may be a number."""
+    if alternatives := schema.get("anyOf"):
+        return any(map(_takes_numbers, alternatives))
+    choices = schema.get("enum", ())
+    return schema.get("type") in ("integer", "number") or any(numeric([one]) for one in choices)
 
 
 def _close(value: Any, schema: Mapping[str, Any]) -> list[Any]:
@@ -161,13 +210,16 @@ def field_fault(value: Any, schema: Mapping[str, Any]) -> str:
         return "" if value is None and schema.get("optional") else "is missing"
     if _close(value, schema):
         return ""
+    if isinstance(value, str) and (ambiguity := _ambiguity(value, schema)):
+        return ambiguity
     fault = next(_judge()(schema).iter_errors(value), None)
     if isinstance(value, list | dict) and fault:
         place = ".".join(map(str, fault.path))
         return f"at {place}: {fault.message}" if place else str(fault.message)
-    infinite = isinstance(value, float) and not math.isfinite(value)
+    if not fault and all_finite(value):
+        return ""
     shown = text_of(value) if isinstance(value, int | float) else f"{value!r:.40}"
-    return f"is {shown}; it must be {schema_words(schema)}" if fault or infinite else ""
+    return f"is {shown}; it must be {schema_words(schema)}"
 
 
 def schema_words(schema: Mapping[str, Any]) -> str:
@@ -182,7 +234,7 @@ def schema_words(schema: Mapping[str, Any]) -> str:
 # --- the person -----------------------------------------------------------------------------------
 
 AskPerson = Callable[[OpenQuestion], Any]
-"""Answers a question: returns the fields as a mapping or model, or a text; may be ``async``."""
+"""Returns the answer to a question: its fields as a mapping or model, a text, or an awaitable."""
 
 
 class Person:
@@ -192,12 +244,21 @@ class Person:
     with or without an event loop. Cancelling the request removes the question.
 
     Args:
-        ask: puts the question to the person and returns the answer; a plain function runs in a
-            thread of its own, so it may wait. Without one, call ``answer``.
+        ask: puts the question to the person and returns the answer, or something awaitable, such as
+            an async function's coroutine; it is called in a thread of its own, so it may wait.
+            Without one, call ``answer``.
         timeout_s: how long each answer is waited for, seconds; a day if not given.
+
+    Raises:
+        ConfigError: ``ask`` cannot be called.
     """
 
     def __init__(self, ask: AskPerson | None = None, *, timeout_s: float = 86_400.0) -> None:
+        if ask is not None and not callable(ask):
+            raise ConfigError(
+                f"Person(ask={ask!r:.60}) cannot be called; give a function of the question, "
+                "Person(ask=lambda question: {'amount': 3, ...})"
+            )
         self.ask, self.timeout_s = ask, timeout_s
         # Each use of these is a single step, so that threads need no lock.
         self._asked: list[OpenQuestion] = []
@@ -229,7 +290,7 @@ class Person:
             ConfigError: this answer is no longer waited for, or it is of a wrong type.
         """
         try:
-            question._answer.set_result(reply_of(answer))
+            question._answer.set_result(question.reply(answer))
         except InvalidStateError:
             raise ConfigError(
                 f"the question to {question.agent or question.component} of turn {question.turn} "
@@ -243,10 +304,9 @@ class Person:
         self._asked.append(question)
         self._listeners()
         try:
-            if inspect.iscoroutinefunction(self.ask):
-                return reply_of(await self.ask(question))
             if self.ask is not None:
-                # A daemon: a person who never answers must not keep the process from ending.
+                # In a thread, since it may wait. A daemon, since a person who never answers must
+                # not keep the process from ending.
                 threading.Thread(target=_put, args=(self.ask, question), daemon=True).start()
             elif not (self._listeners or self._hinted):
                 self._hinted = True
@@ -257,7 +317,8 @@ class Person:
                 )
                 fields = {"agent": question.agent, "turn": question.turn, "why": words}
                 log_event(logger, logging.WARNING, "WAITING_FOR_A_PERSON", words=words, **fields)
-            return await asyncio.wrap_future(question._answer)
+            answer = await asyncio.wrap_future(question._answer)
+            return question.reply(await answer if inspect.isawaitable(answer) else answer)
         finally:
             question._answer.cancel()
             self._asked.remove(question)
@@ -282,11 +343,16 @@ def check_answer(question: OpenQuestion, values: Mapping[str, Any], *, name: str
 
 
 def _put(ask: AskPerson, question: OpenQuestion) -> None:
-    """Ask with a plain function; what it raises is raised where the answer is awaited."""
-    with suppress(InvalidStateError):  # the turn was stopped meanwhile
-        try:
-            question._answer.set_result(reply_of(ask(question)))
-        except BaseException as error:  # noqa: BLE001 - raised where the answer is awaited
+    """Ask by calling a function; what it raises is raised where the answer is awaited."""
+    answer: Any = None
+    try:
+        answer = ask(question)
+        question._answer.set_result(answer)
+    except InvalidStateError:  # the turn was stopped meanwhile
+        if inspect.iscoroutine(answer):
+            answer.close()  # else Python warns that nothing awaited it
+    except BaseException as error:  # noqa: BLE001 - raised where the answer is awaited
+        with suppress(InvalidStateError):
             question._answer.set_exception(error)
 
 

@@ -120,7 +120,7 @@ def test_a_person_is_asked_for_the_fields_of_the_reply_and_it_is_replayed(
     lab: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("p.yaml").write_text("turns: 1\nplayers: {Bob: person}\n")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("I like them.\n2.5\n30\n7\n0,8\n"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("I like them.\n2.5\n30\n1,000\n7\n0,8\n"))
     arguments = ("--config", "p.yaml", "--model", "random", "--tape", "t.tape")
     out = succeeds(lab, "run", "pot.py", *arguments)
     assert "Turn 1 · Bob" in out
@@ -128,6 +128,7 @@ def test_a_person_is_asked_for_the_fields_of_the_reply_and_it_is_replayed(
     assert "amount, coins for the pot (a whole number from 0 to 20):" in out
     assert "That is 2.5; it must be a whole number from 0 to 20." in out
     assert "That is 30; it must be a whole number from 0 to 20." in out
+    assert "That is '1,000', which may be 1000 or 1; write 1000 or 1." in out
     assert turns("run")["given.Bob"].tolist()[1] == 7
     decision = pd.read_csv("out/run/decisions.csv").query("player == 'Bob'")
     assert decision["model"].tolist() == ["human"]

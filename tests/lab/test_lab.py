@@ -337,6 +337,8 @@ async def test_a_person_in_any_world_is_asked_by_a_form() -> None:
     assert amount["help"] == "coins for the pot; a whole number from 0 to 20"
     browser.send("answer", id=asked["id"], values={"amount": "99"})
     assert "Amount is 99; it must be a whole number from 0 to 20" in browser.latest("fault")
+    browser.send("answer", id=asked["id"], values={"amount": "1.000"})
+    assert "Amount is '1.000', which may be 1000 or 1; write 1000 or 1" in browser.latest("fault")
     values = {"amount": "4", "reasoning": "So.", "confidence": "0.5"}
     browser.send("answer", id=asked["id"], values=values)
     await eventually(lambda: not browser.latest("live")["busy"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
-from llmsim_lab.llm._human import OpenQuestion, human_client
+from llmsim_lab.llm._human import OpenQuestion, human_client, typed_value
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import ChatRequest
 
@@ -60,6 +61,11 @@ def test_what_is_typed_is_read_by_the_type_of_its_field() -> None:
     [
         ("whole", "10", "is 10; it must be a whole number from 1 to 9"),
         ("share", "inf", "is inf; it must be a number above 0 and below 1"),
+        ("whole", "1_0", "is '1_0'; it must be a whole number from 1 to 9"),
+        ("whole", "17,200", "is '17,200', which may be 17200 or 17.2; write 17200 or 17.2"),
+        ("share", "-1.234", "is '-1.234', which may be -1234 or -1.234; write -1234 or -1.2340"),
+        ("maybe", "1.000 %", "is '1.000 %', which may be 1000 or 1; write 1000 or 1"),
+        ("rate", "1,250", "is '1,250', which may be 1250 or 1.25; write 1250 or 1.25"),
         ("sure", "maybe", "is 'maybe'; it must be yes or no"),
         ("rate", "2", "is 2; it must be one of 1, 1.25"),
         ("words", "too long", "is 'too long'; it must be a text of at most 5 characters"),
@@ -100,6 +106,65 @@ def test_what_a_list_holds_is_judged_too(typed: str, fault: str | None) -> None:
 
     question = question_of(Gifts.model_json_schema())
     assert question.faults({"gifts": question.value("gifts", typed)}).get("gifts") == fault
+
+
+def test_what_can_be_one_number_only_is_read() -> None:
+    question = question_of(
+        SCHEMA | {"properties": {**SCHEMA["properties"], "fee": {"enum": [1.125]}}}
+    )
+    read = [question.value("share", typed) for typed in ("0.125", "1.2340", "1000")]
+    assert read == [0.125, 1.234, 1000]
+    assert question.value("words", "1,000") == "1,000"
+    assert typed_value("1.125", {"enum": [1.125]}) == 1.125  # as it is shown
+
+
+async def test_a_number_that_may_be_two_is_not_taken_from_code_either() -> None:
+    person = Person()
+    task = ask(person)
+    question = await person.asked()
+    with pytest.raises(ConfigError, match=r"confidence is '1.000', which may be 1000 or 1; write"):
+        person.answer(question, GOOD | {"confidence": "1.000"})
+    person.answer(question, GOOD)
+    assert (await task).action == GOOD["action"]
+
+
+class AtTheDoor:
+    async def __call__(self, question: OpenQuestion) -> Any:
+        await asyncio.sleep(0)
+        return GOOD | {"action": question.agent}
+
+
+async def answered(question: OpenQuestion, *, more: str = "") -> Any:
+    return await AtTheDoor()(question)
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        answered,
+        AtTheDoor(),
+        AtTheDoor().__call__,
+        partial(answered, more="?"),
+        lambda question: answered(question),
+    ],
+)
+async def test_what_asks_may_return_anything_that_can_be_awaited(asks: Any) -> None:
+    assert (await ask(Person(asks))).action == "Aland"
+
+
+async def test_what_asks_asynchronously_and_fails_or_is_stopped_says_so() -> None:
+    async def away(question: OpenQuestion) -> Any:
+        raise OSError("the door is closed")
+
+    with pytest.raises(OSError, match="the door is closed"):
+        await ask(Person(away))
+    task = ask(Person(lambda question: asyncio.Event().wait()))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(ConfigError, match=r"ask=3.*cannot be called; give a function"):
+        Person(3)  # type: ignore[arg-type]
 
 
 async def test_a_request_waits_for_its_answer() -> None:

@@ -304,6 +304,8 @@ function Field({ label, help, schema, value, typed, type }) {
   const long = part.long || was.length > LONG_FIELD || part.maxLength > 2 * LONG_FIELD;
   const number = ["integer", "number"].includes(part.type), changed = (typed ?? was) !== was;
   const props = { value: typed ?? was, oninput: (event) => type(event.target.value) };
+  // A phone's keys for numbers have no minus.
+  const keys = (part.minimum ?? part.exclusiveMinimum) >= 0 && { inputmode: "decimal" };
   if (value != null && choices?.length > FEW_CHOICES && choices.every(Number.isFinite)) {
     return h(Choices, { label, choices, says: part.says, text: typed ?? was, type });
   }
@@ -313,7 +315,8 @@ function Field({ label, help, schema, value, typed, type }) {
     h("span", null, label),
     choices ? h("select", props, [...(value == null ? [null] : []), ...choices].map(option))
       : long ? h("textarea", { ...props, rows: part.long ? 12 : 3 })
-        : h("input", { ...props, type: number ? "number" : "text", step: "any" }),
+        // As text: a field of numbers would hide "1,000", which Python asks back.
+        : h("input", { ...props, type: "text", ...(number && { class: "number", ...keys }) }),
     help && small(help));
 }
 

@@ -14,8 +14,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from random import Random
 from typing import Any
 
+from llmsim_lab._util.patterns import text_like
 from llmsim_lab._util.text import text_of
 
 Schema = Mapping[str, Any]
@@ -53,6 +55,8 @@ FORMATS = {
 }
 """A text of each format that schemas name."""
 _TEXT = "a text"
+_DRAWS = 20
+"""Of texts for a pattern, of which one may have a length that is allowed."""
 _NOT_OF_A_FORM = ("description", "title", "examples", "$defs")
 """What a part of a schema may have beside the form that it describes."""
 
@@ -150,8 +154,11 @@ class _Form:
         for name, field in part["properties"].items():
             first, *below = self._described(field, _json(name), f"{indent}  ")
             notes = [] if name in part.get("required", ()) else ["may be left out"]
-            if description := " ".join(str(field.get("description", "")).split()):
-                notes.append(description.rstrip("."))
+            for words in (field.get("title", ""), field.get("description", "")):
+                note = " ".join(str(words).split()).rstrip(".")
+                # Titles that are made of the name say nothing more.
+                if note and note.lower().replace(" ", "_") != name.lower():
+                    notes.append(note)
             if examples := field.get("examples"):
                 notes.append(f"for example {' or '.join(map(_json, examples))}")
             about = f" ({'; '.join(notes)})" if notes else ""
@@ -303,6 +310,9 @@ class _Form:
         elif len(default) > longest:
             default = default[:longest]
         candidates: list[Any] = [*part.get("examples", ()), default.ljust(shortest, ".")]
+        if "pattern" in part:
+            with suppress(ValueError):
+                candidates += [text_like(part["pattern"], Random(draw)) for draw in range(_DRAWS)]
         for text in candidates:
             fits = isinstance(text, str) and shortest <= len(text) <= longest
             if fits and _matches(part.get("pattern"), text):

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import re
-import string
 import uuid
 from collections.abc import Mapping
 from random import Random
-from re import _constants as regex  # type: ignore[attr-defined]
-from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 from pydantic import ValidationError
 
+from llmsim_lab._util.patterns import text_like
 from llmsim_lab._util.text import faults
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._form import FORMATS
@@ -35,7 +32,7 @@ _MOST_DRAWS = 100
 _DEEPEST = 4
 """How deep objects may lie in one another, if they need not go on."""
 _MORE = 3
-"""How many items or characters are drawn beyond the fewest, at most."""
+"""How many items are drawn beyond the fewest, at most."""
 
 
 def random_reply(question: Any, rng: Random) -> Decision:
@@ -167,6 +164,16 @@ def _drawn_text(part: Schema, rng: Random) -> Any:
     return "random".ljust(part.get("minLength", 0), "m")[: part.get("maxLength")]
 
 
+def _text_like(pattern: str, rng: Random) -> str:
+    try:
+        return text_like(pattern, rng)
+    except ValueError as error:
+        raise ConfigError(
+            f"no random text can be drawn for the pattern {pattern!r}: {error}; answer by a rule, "
+            "players={'*': 'rule'}, or a function of the question"
+        ) from error
+
+
 _FIRST_DAYS = {
     None: dt.date(2000, 1, 1),
     "past": dt.date(1970, 1, 1),
@@ -206,77 +213,3 @@ def _start(core: Schema) -> Any:
         return day
     zone = dt.UTC if core.get("tz_constraint") == "aware" else None
     return dt.datetime.combine(day, dt.time(0), zone)
-
-
-_LETTERS = string.ascii_letters + string.digits
-_PRINTABLE = _LETTERS + string.punctuation + " "
-_CATEGORIES = {
-    regex.CATEGORY_DIGIT: string.digits,
-    regex.CATEGORY_WORD: _LETTERS + "_",
-    regex.CATEGORY_SPACE: " ",
-    regex.CATEGORY_NOT_DIGIT: string.ascii_letters,
-    regex.CATEGORY_NOT_WORD: string.punctuation.replace("_", ""),
-    regex.CATEGORY_NOT_SPACE: _LETTERS,
-}
-
-
-def _text_like(pattern: str, rng: Random) -> str:
-    """Return a text that a regular expression matches.
-
-    Raises:
-        ConfigError: Python's ``re`` does not read it, though pydantic may.
-    """
-    try:
-        return _text_of(_parser.parse(pattern), rng, {})
-    except (re.error, LookupError) as error:
-        raise ConfigError(
-            f"no random text can be drawn for the pattern {pattern!r}: {error}; answer by a rule, "
-            "players={'*': 'rule'}, or a function of the question"
-        ) from error
-
-
-def _text_of(nodes: Any, rng: Random, groups: dict[int, str]) -> str:
-    text = ""
-    for kind, value in nodes:
-        if kind is regex.LITERAL:
-            text += chr(value)
-        elif kind is regex.ANY:
-            text += rng.choice(_LETTERS)
-        elif kind is regex.IN:
-            text += rng.choice(_characters(value))
-        elif kind is regex.NOT_LITERAL:
-            text += rng.choice(_PRINTABLE.replace(chr(value), ""))
-        elif kind is regex.BRANCH:
-            text += _text_of(rng.choice(value[1]), rng, groups)
-        elif kind is regex.SUBPATTERN:
-            groups[value[0]] = _text_of(value[-1], rng, groups)
-            text += groups[value[0]]
-        elif kind is regex.GROUPREF:
-            text += groups[value]
-        elif kind in (regex.MAX_REPEAT, regex.MIN_REPEAT, regex.POSSESSIVE_REPEAT):
-            fewest, most, inner = value
-            for _ in range(rng.randint(fewest, min(most, fewest + _MORE))):
-                text += _text_of(inner, rng, groups)
-        elif kind is regex.ATOMIC_GROUP:
-            text += _text_of(value, rng, groups)
-        # Others, such as the anchors, stand for no character; the class judges what is drawn.
-    return text
-
-
-def _characters(nodes: Any) -> str:
-    """Return the characters of a class such as ``[A-Z_]``."""
-    characters = ""
-    is_negated = False
-    for kind, value in nodes:
-        if kind is regex.NEGATE:
-            is_negated = True
-        elif kind is regex.LITERAL:
-            characters += chr(value)
-        elif kind is regex.RANGE:
-            first, last = value
-            characters += "".join(map(chr, range(first, last + 1)))
-        else:
-            characters += _CATEGORIES[value]
-    if is_negated:
-        return "".join(one for one in _PRINTABLE if one not in characters)
-    return characters

@@ -49,7 +49,9 @@ class Boat(BaseModel):
 
 
 class Order(Reply):
-    amount: int = Field(ge=0, le=20, description="coins for\n the pot.")
+    amount: int = Field(
+        ge=0, le=20, title="Gift", description="coins for\n the pot.", examples=[7, 9]
+    )
     price: Annotated[float, Field(gt=0, lt=1, multiple_of=0.1)]
     colour: Colour
     to: Place = Field(description="where it goes")
@@ -64,7 +66,7 @@ class Order(Reply):
 TOLD = """\
 Reply with one JSON object and nothing else. Its fields, in this order:
 - "reasoning": a text of at most 30 characters
-- "amount" (coins for the pot): a whole number from 0 to 20
+- "amount" (Gift; coins for the pot; for example 7 or 9): a whole number from 0 to 20
 - "price": a number above 0 and below 1 in steps of 0.1
 - "colour": one of "red", "blue"
 - "to" (where it goes): an object with these fields, in this order:
@@ -128,6 +130,8 @@ Stars = Annotated[str, Field(pattern=r"^\*+$", examples=["**"])]
         Annotated[str, Field(min_length=9, max_length=12)],
         Annotated[str, Field(max_length=2)],
         Stars,
+        Annotated[str, Field(pattern=r"^[A-Z]{3}-\d+( left| right)?$", max_length=6)],
+        complex,
         bool | None,
         None,
         Any,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn, Protocol, Self, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -28,6 +28,8 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
 
 from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
+from llmsim_lab._util.frozen import FrozenDict as FrozenDict
+from llmsim_lab._util.frozen import FrozenList as FrozenList
 from llmsim_lab._util.html import fields_html
 from llmsim_lab._util.jsontext import schemas_in
 from llmsim_lab._util.text import logfmt
@@ -222,6 +224,9 @@ class ChatBackend(Protocol):
     come. It asks the server whether it lives and what it does, and returns ``loading`` (the model),
     ``reading`` (the prompt) or, where that is not known, an empty text. What it raises, such as a
     ``ConnectionError`` where the server has gone, ends the request.
+
+    What is returned is checked before it is recorded: numbers of numpy's become Python's, and None
+    a field's default; a field that a tape could not give back fails the call, by its name.
     """
 
     async def chat(self, request: ChatRequest) -> ChatReply:
@@ -412,35 +417,6 @@ class Value(Immutable):
     """Base of the immutable values here: unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid")
-
-
-def _never_in_place(*_: Any, **__: Any) -> NoReturn:
-    raise ConfigError(
-        "a state or a parameter is never changed in place; make a new value and put it into the "
-        "next state: "
-        "state.replace(coins={**state.coins, 'Ann': 3}), state.replace(bids=[*state.bids, 3])"
-    )
-
-
-class FrozenDict(dict[str, Any]):
-    """A dict that cannot be changed: states are shared by all turns that they are part of."""
-
-    __setitem__ = __delitem__ = __ior__ = _never_in_place
-    clear = pop = popitem = setdefault = update = _never_in_place
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Unpickling a subclass of dict sets its items one by one, which is not allowed here.
-        return type(self), (dict(self),)
-
-
-class FrozenList(list[Any]):
-    """A list that cannot be changed, as states hold."""
-
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _never_in_place
-    append = extend = insert = pop = remove = clear = sort = reverse = _never_in_place
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (list(self),)
 
 
 # --- decisions ------------------------------------------------------------------------------------

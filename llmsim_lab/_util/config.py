@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo
 
+from llmsim_lab._util.frozen import frozen
 from llmsim_lab._util.text import clip, each_fault, fault_text, faults
 from llmsim_lab.errors import ConfigError
 
@@ -47,6 +48,16 @@ class Settings(_Base):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def model_post_init(self, _context: Any, /) -> None:
+        """Freeze lists and dicts: a change in place would be in no record of the settings."""
+        for name, value in self.__dict__.items():
+            self.__dict__[name] = frozen(value)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with some values changed, which are not checked."""
+        changes = {name: frozen(value) for name, value in (update or {}).items()}
+        return super().model_copy(update=changes, deep=deep)
 
 
 def _not_blank(text: str) -> str:

@@ -24,6 +24,7 @@ from llmsim_lab.economy._macro import EngineConfig, Rule, TaylorRule, rate_by
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
+from llmsim_lab.llm._client import checked_client
 from llmsim_lab.models import Action, AgentState, GlobalState, PolicyDecision, SimulationState
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -158,7 +159,7 @@ class LLMAgent(Agent):
 
     def __init__(self, name: str, llm_client: LLMClient) -> None:
         super().__init__(name)
-        self.llm_client = llm_client
+        self.llm_client: LLMClient = checked_client(llm_client, "llm_client")
 
     @abstractmethod
     def _construct_prompt(self, state: SimulationState) -> str:

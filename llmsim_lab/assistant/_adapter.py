@@ -25,6 +25,7 @@ from llmsim_lab.assistant._types import (
 )
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm._client import checked_client
 from llmsim_lab.llm._extract import with_instruction
 from llmsim_lab.llm._scope import scope
 from llmsim_lab.types import CallSite, ChatReply, Message, Text
@@ -74,7 +75,7 @@ class OllamaAdapter:
     """
 
     def __init__(self, client: LLMClient) -> None:
-        self.client = client
+        self.client: LLMClient = checked_client(client, "client", ("converse", "config"))
 
     async def generate(
         self,

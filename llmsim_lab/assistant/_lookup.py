@@ -12,6 +12,7 @@ from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
 from llmsim_lab.assistant._types import LLMMessage, ToolExecutor, ToolResult
 from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm._client import checked_client
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -89,7 +90,11 @@ class ToolLookup:
 
         Args:
             client: the model that looks up and answers.
+
+        Raises:
+            ConfigError: it is not a client.
         """
+        checked_client(client, "client", ("call_with_retry", "converse", "config"))
 
         async def answer(question: Question) -> Any:
             prompt = await self.look_up(question.prompt, client, question.site)

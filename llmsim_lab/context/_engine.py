@@ -24,6 +24,7 @@ from llmsim_lab.context._scenario import CrisisScenario, Happening
 from llmsim_lab.context._variables import Variable, Variables, value_text
 from llmsim_lab.context._world import GameEngine, apply_deterministic_updates
 from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm._client import checked_client
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import CallSite, Decision
@@ -217,7 +218,7 @@ class SimulatorAgent:
 
     def __init__(self, scenario: CrisisScenario, llm_client: LLMClient) -> None:
         self.scenario = scenario
-        self.llm_client = llm_client
+        self.llm_client: LLMClient = checked_client(llm_client, "llm_client")
         self.composed_modules = scenario.compose()
         self.game_engine = scenario.engine(self.composed_modules)
         self.context_builder = scenario.builder(self.composed_modules)

@@ -19,6 +19,7 @@ from llmsim_lab.engines._committee import Committee
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
+from llmsim_lab.llm._client import checked_client
 from llmsim_lab.models import Action, GlobalState, SimulationState, StateUpdateDecision
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -72,6 +73,8 @@ class LLMEngine(Engine):
     def __init__(self, config: Any = None, llm_client: LLMClient | None = None) -> None:
         super().__init__()
         self.config: EngineConfig = getattr(config, "engine", config) or EngineConfig()
+        if llm_client is not None:
+            llm_client = checked_client(llm_client, "llm_client")
         self.llm_client = llm_client
 
     @abstractmethod

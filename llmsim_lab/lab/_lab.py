@@ -40,6 +40,7 @@ from llmsim_lab.lab import _static
 from llmsim_lab.lab._forms import MOST_SET, Field, fields_of, read_changes
 from llmsim_lab.lab._picture import charted, lines_of, picture, runs_in
 from llmsim_lab.llm import LLMClient, LLMConfig, Person
+from llmsim_lab.llm._client import run_client
 from llmsim_lab.llm._human import OpenQuestion, check_answer
 from llmsim_lab.llm._scope import InFlight, Waiting, scoped
 from llmsim_lab.prompts import Prompt
@@ -183,7 +184,7 @@ class Lab(AnyWidget):
     def __init__(
         self, source: Source, *, run: int | None = None, llm_client: LLMClient | None = None
     ) -> None:
-        self.llm_client = llm_client
+        self.llm_client = run_client(llm_client)
         self.reading = Reading(getattr(source, "name", ""))
         self.runs: dict[int, Any] = {}
         self._infos: dict[int, RunInfo] = {}

@@ -10,6 +10,7 @@ it, up to ``timeout_s``; one that refuses the connection is waited for, so that 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 import math
@@ -27,6 +28,8 @@ from pydantic_core import to_json
 
 from llmsim_lab._spans import Origin
 from llmsim_lab._util.config import Settings
+from llmsim_lab._util.frozen import frozen
+from llmsim_lab._util.jsontext import dumps, plain
 from llmsim_lab._util.text import log_event
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeMiss
 from llmsim_lab.llm import _choose, _extract, _retry
@@ -34,6 +37,7 @@ from llmsim_lab.llm._choose import Choice, OptionT
 from llmsim_lab.llm._extract import InvalidReply, with_instruction
 from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._limits import Lane, Limits, Sent
+from llmsim_lab.llm._returned import returned_fault, returned_info, returned_reply
 from llmsim_lab.llm._scope import Scope, caller, scope
 from llmsim_lab.llm.bounds import json_number, narrowed
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -220,11 +224,21 @@ class LLMClient:
         *,
         chosen: str = "",
     ) -> None:
-        config = config or LLMConfig()
+        config = LLMConfig() if config is None else config
+        if not isinstance(config, LLMConfig):
+            raise ConfigError(
+                f"config={config!r:.80} is not an LLMConfig; connect('ollama:NAME') makes a client "
+                "from a model's name"
+            )
         if backend is None:
             from llmsim_lab.llm._ollama import OllamaBackend
 
             backend = OllamaBackend(None if config.model == "auto" else config.model)
+        if isinstance(backend, type) or not callable(getattr(backend, "chat", None)):
+            raise ConfigError(
+                f"backend={backend!r:.80} is not a backend: one has async def chat(self, request), "
+                "which returns a ChatReply; a class is called first, as in OllamaBackend('NAME')"
+            )
         self.backend, self.chosen = backend, chosen
         self._said_what_helped = False
         self.limits = getattr(backend, "client_limits", None) or Limits(config.max_concurrency)
@@ -232,15 +246,20 @@ class LLMClient:
 
     def use(self, config: LLMConfig) -> None:
         """Ask with other settings from now on, as a replay does of a run whose settings changed."""
-        self.config = config
+        self._config = config
         self._request = partial(
             ChatRequest,
             model=config.model,
-            options=config.sampling,  # shared by all requests, not to be changed
+            options=frozen(config.sampling),  # shared by all requests
             think=config.think,
             keep_alive=config.keep_alive,
             timeout_s=config.timeout_s,
         )
+
+    @property
+    def config(self) -> LLMConfig:
+        """The settings; ``with_config`` makes a client that has others."""
+        return self._config
 
     def with_config(self, config: LLMConfig) -> LLMClient:
         """Return a client of the same server with other settings, for what a copy asks.
@@ -317,8 +336,12 @@ class LLMClient:
         Raises:
             LLMFailureException: the call failed for good.
         """
-        how = self._with(options) | {"schema": schema, "tools": tuple(tools)}
-        request = self._request(messages=self._with_form(messages, schema), site=site, **how)
+        # Copies, since a recording is written when the reply is here, and the caller may have
+        # changed them by then.
+        how = self._with(options) | {"schema": None if schema is None else _fixed("schema", schema)}
+        how["tools"] = tuple(_fixed("tools", list(tools)))
+        sent = self._with_form(tuple(map(_as_it_is, messages)), schema)
+        request = self._request(messages=sent, site=site, **how)
 
         def read(reply: ChatReply) -> ChatReply:
             if check is not None and (complaint := check(reply)):
@@ -373,7 +396,10 @@ class LLMClient:
 
     def _with(self, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return what a request with other options changes; they go before the configured ones."""
-        return {"options": {**self._request.keywords["options"], **options}} if options else {}
+        if not options:
+            return {}
+        configured = self._request.keywords["options"]
+        return {"options": _fixed("options", {**configured, **options})}
 
     async def _call(
         self, request: ChatRequest, read: Callable[[ChatReply], T], total_s: float | None = None
@@ -537,8 +563,9 @@ class LLMClient:
             # The embedded one may have gigabytes to read first.
             is_own = hasattr(self.backend, "client_limits")
             async with asyncio.timeout(None if is_own else self.config.timeout_s):
-                info: ModelInfo = await self.backend.model_info()
-            return info
+                asking = self.backend.model_info()
+                info = await asking if inspect.isawaitable(asking) else asking
+            return returned_info(info, type(self.backend).__name__)
         except Exception as error:
             fault = _retry.as_backend_error(error, self.config.timeout_s)
             if fault is None:
@@ -625,14 +652,18 @@ class LLMClient:
             sent.options = {**request.options, "seed": seed}
         if (top := request.top_logprobs) is not None:
             sent.top_logprobs = min(top, getattr(self.backend, "max_top_logprobs", 0)) or None
-        reply = await ask(sent)
         who = type(self.backend).__name__
-        if not isinstance(reply, ChatReply):
-            what = f"{who}.chat returned {type(reply).__name__}"
-            raise ConfigError(f"{what}; it must return ChatReply(text=...)")
-        if reply.top_logprobs:
-            reply = replace(reply, top_logprobs=_extract.alternatives(reply.top_logprobs, who=who))
-        return reply
+        asking = ask(sent)
+        if not inspect.isawaitable(asking):
+            raise ConfigError(f"{who}.chat must be async: async def chat(self, request): ...")
+        try:
+            reply = await asking
+        except BackendError as fault:
+            sound = returned_fault(fault, who)
+            if sound is fault:
+                raise
+            raise sound from fault.__cause__
+        return returned_reply(reply, who)
 
     async def _again(self, send: Send, wait_s: float, *what: Any) -> ChatReply:
         """Send a second request: after a wait, and until a server that is away is back."""
@@ -707,6 +738,73 @@ async def until_cancelled(name: str, seconds: float) -> NoReturn:
     )
 
 
+def checked_client(
+    client: Any, argument: str, needs: Sequence[str] = ("call_with_retry", "config")
+) -> Any:
+    """Return a client, which may be an object around one, that has what will be used of it.
+
+    Args:
+        client: what was given.
+        argument: as what it was given, for the message.
+        needs: what will be used.
+
+    Raises:
+        ConfigError: it is a class or lacks some of it; else its first call would fail.
+    """
+    lacking = [name for name in needs if not hasattr(client, name)]
+    if isinstance(client, type) or needs[0] in lacking:
+        right = client if isinstance(client, str) else "auto"
+        raise ConfigError(
+            f"{argument}={client!r:.80} is not a client; make one: {argument}=connect({right!r}), "
+            "or LLMClient(LLMConfig(model='script'), backend)"
+        )
+    if lacking:
+        raise ConfigError(
+            f"{argument}={client!r:.80} is a client without {', '.join(lacking)}; derive its class "
+            "from LLMClient, or have it hand on what it lacks: "
+            "def __getattr__(self, name): return getattr(self.inner, name)"
+        )
+    return client
+
+
+def run_client(client: Any, argument: str = "llm_client") -> LLMClient | None:
+    """Return a client that has all that a run may use of it, or None.
+
+    Raises:
+        ConfigError: it is something else; a text would be taken for a player.
+    """
+    if client is None:
+        return None
+    needs = "call_with_retry", "converse", "choose", "model_info", "with_config"
+    checked: LLMClient = checked_client(client, argument, (*needs, "config", "backend"))
+    return checked
+
+
+def _fixed(name: str, value: Any) -> Any:
+    """Return a copy of a value of JSON that cannot be changed, one for all that are equal.
+
+    Raises:
+        ConfigError: JSON cannot hold it.
+    """
+    try:
+        return _from_text(dumps(plain(value)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}={value!r:.120} must be values of JSON: {error}") from error
+
+
+@lru_cache(maxsize=1024)
+def _from_text(text: str) -> Any:
+    return frozen(json.loads(text))
+
+
+def _as_it_is(message: Message) -> Message:
+    """Return a message whose calls' arguments cannot be changed."""
+    if not message.tool_calls:
+        return message
+    calls = [replace(call, arguments=frozen(dict(call.arguments))) for call in message.tool_calls]
+    return replace(message, tool_calls=tuple(calls))
+
+
 _fields = attrgetter(*ChatRequest.__slots__)
 _system_message = lru_cache(maxsize=1024)(partial(Message, "system"))
 """One message for all requests of a run that share it."""
@@ -726,4 +824,5 @@ def _schema_of(
                 f"fields are {', '.join(fields)}"
             )
         fields[field] = narrowed(fields[field], schema.get("$defs", {}), limits)
-    return schema
+    shared: Mapping[str, Any] = frozen(schema)
+    return shared

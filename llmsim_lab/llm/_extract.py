@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,8 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.text import brief, fault_text, few, listed
-from llmsim_lab.errors import BackendError
+from llmsim_lab._util.text import fault_text, few, listed
 from llmsim_lab.llm._form import field_names
 from llmsim_lab.llm._strict import reply_validator
 from llmsim_lab.types import Message, Number
@@ -29,8 +27,6 @@ _BROKEN_LIMITS = (
     *("literal_error", "enum"),
 )
 """Types of pydantic's errors about a value of the right type that is not allowed."""
-_MOST_PROBABILITY = 1.05
-"""Of a token's alternatives together: servers round each."""
 
 
 class InvalidReply(ValueError):  # noqa: N818 - its words are for the model, not for a programmer
@@ -167,34 +163,6 @@ def _describe(error: ValidationError, allowed: Mapping[str, str]) -> str:
     if lacking:
         wrong.insert(0, f"it lacks {listed(lacking, _MOST_LISTED)}")
     return "; ".join(few(wrong, _MAX_FAULTS))
-
-
-def alternatives(pairs: Sequence[tuple[Any, Any]], *, who: str) -> tuple[tuple[str, float], ...]:
-    """Return tokens with their log-probabilities, the likeliest first, without impossible ones.
-
-    Args:
-        pairs: of token and natural log-probability, as the server says.
-        who: the server, for messages.
-
-    Raises:
-        BackendError: a token is not a text, a number is not the logarithm of a probability, or the
-            probabilities add up to more than 1.
-    """
-    # A little above 0 is rounding; what is not a number compares False.
-    fine = all(
-        isinstance(token, str) and isinstance(value, int | float) and value < 1e-3
-        for token, value in pairs
-    )
-    if not fine or math.fsum(math.exp(value) for _, value in pairs) > _MOST_PROBABILITY:
-        raise BackendError(
-            f"{who} sent {brief(pairs, 200)} where tokens and the logarithms of their "
-            "probabilities should be",
-            reason="server_error",
-            status_code=200,
-            retry=True,
-        )
-    possible = [(token, float(min(value, 0))) for token, value in pairs if value > -math.inf]
-    return tuple(sorted(possible, key=lambda pair: -pair[1]))
 
 
 def with_instruction(messages: Sequence[Message], text: str) -> tuple[Message, ...]:

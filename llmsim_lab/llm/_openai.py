@@ -13,10 +13,10 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from copy import deepcopy
 from functools import partial
 from typing import Any, ClassVar
 
+from llmsim_lab._util.frozen import thawed
 from llmsim_lab._util.jsontext import schemas_in
 from llmsim_lab._util.text import listed, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError
@@ -238,7 +238,7 @@ class OpenAIBackend:
             if not any(form in message.content for message in messages):
                 messages = with_instruction(messages, form)
         elif schema is not None:
-            schema = portable(schema) if "full_schema" in without else dict(schema)
+            schema = portable(schema) if "full_schema" in without else thawed(schema)
             held = {"name": "reply", "strict": is_strict(schema), "schema": schema}
             fields["response_format"] = {"type": "json_schema", "json_schema": held}
         fields = {name: value for name, value in fields.items() if name not in without}
@@ -387,7 +387,7 @@ def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     What they said is checked in the reply all the same.
     """
-    result = deepcopy(dict(schema))
+    result: dict[str, Any] = thawed(schema)
     for one in schemas_in(result):
         if "oneOf" in one:
             one["anyOf"] = one.pop("oneOf")

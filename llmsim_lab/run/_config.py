@@ -22,7 +22,6 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.run._kept import kept_values
 from llmsim_lab.run._registry import RunClass
-from llmsim_lab.types import FrozenDict, FrozenList
 
 
 def _as_on_tape(values: Any) -> Any:
@@ -56,12 +55,6 @@ class StateChange(Settings):
     def __str__(self) -> str:
         done = clip(", ".join(f"{name} = {value}" for name, value in self.set.items()), 200)
         return f"turn {self.turn}: {done}{f' ({self.note})' if self.note else ''}"
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, dict):
-        return FrozenDict({key: _frozen(item) for key, item in value.items()})
-    return FrozenList(map(_frozen, value)) if isinstance(value, list) else value
 
 
 PlayerWord = Literal["model", "rule", "random", "person"]
@@ -111,11 +104,6 @@ class WorldConfig(Settings):
     interventions: tuple[StateChange, ...] = ()
     players: Players = Field(default_factory=dict)
     on_error: OnError = "raise"
-
-    def model_post_init(self, _context: Any, /) -> None:
-        """Freeze lists and dicts: what a turn put into one would be in no state and on no tape."""
-        for name, value in self.__dict__.items():
-            self.__dict__[name] = _frozen(value)
 
     @property
     def needs_model(self) -> bool:

@@ -36,6 +36,7 @@ from llmsim_lab._util.text import closest, counted, error_text, faults, log_even
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
+from llmsim_lab.llm._client import run_client
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import Budget, CallLog, Purse, scope, scoped
 from llmsim_lab.prompts import Prompt
@@ -197,7 +198,7 @@ class Run(Generic[StateT]):
         players = {} if players is None else by_name(players)
         configured = _configured(type(self), config, parameters, players)
         self.config: Any = kept_config(configured, type(self).__name__)
-        self.llm_client = _checked_client(llm_client)
+        self.llm_client = run_client(llm_client)
         seated, self.given = _seated(self, players)
         self.players: Mapping[str, Any] = FrozenDict(seated)
         self.ready()
@@ -870,7 +871,10 @@ def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], bool]
         if hasattr(who, "chat") and not isinstance(who, Person | type):
             who = LLMClient(run.llm_client.config if run.llm_client else LLMConfig(), who)
         seated[name] = human_client(who) if isinstance(who, Person) else who
-        answers = isinstance(who, str) or callable(who) or hasattr(seated[name], "call_with_retry")
+        is_client = hasattr(seated[name], "call_with_retry") and not isinstance(who, type)
+        if is_client:
+            run_client(seated[name], f"players[{name!r}]")
+        answers = isinstance(who, str) or callable(who) or is_client
         if not answers or isinstance(who, type):
             known = "'model', 'rule', 'random', a function of the question, a Person() or a client"
             raise ConfigError(f"players[{name!r}] is {who!r:.60}; a player is {known}")
@@ -1247,7 +1251,7 @@ def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMCli
 
     Where none is given, one that stands for the recorded model, unless live calls are to come.
     """
-    client = _checked_client(given)
+    client = run_client(given)
     if client is not None or live:
         return client
     recorded = llm_config_of(info.manifest)
@@ -1390,18 +1394,9 @@ class NoModel(ScriptedBackend):
         super().__init__(TapeError("a replay makes no call"))
 
 
-def _checked_client(client: Any) -> LLMClient | None:
-    """Return a client or None; a text would be taken for a player, and answer by chance."""
-    if client is None or (hasattr(client, "call_with_retry") and not isinstance(client, type)):
-        return cast("LLMClient | None", client)
-    right = client if isinstance(client, str) else "auto"
-    what = f"llm_client={client!r:.80} is not a client; make one: llm_client=connect({right!r})"
-    raise ConfigError(f"{what}, or LLMClient(LLMConfig(model='script'), backend)")
-
-
 def _live_client(run: Run, given: Any) -> LLMClient | None:
     """Return the given client, or else the run's; a recorded run's answers nothing that is new."""
-    client = _checked_client(given) or run.llm_client
+    client = run_client(given) or run.llm_client
     return None if client is not None and isinstance(client.backend, NoModel) else client
 
 

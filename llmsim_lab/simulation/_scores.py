@@ -14,6 +14,7 @@ from llmsim_lab.economy import QuadraticLoss, TaylorRule
 from llmsim_lab.economy._macro import NO_SHOCKS, Rule
 from llmsim_lab.errors import ConfigError, EconomyError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, Person, Tape
+from llmsim_lab.llm._client import run_client
 from llmsim_lab.run import Run, load
 from llmsim_lab.run._turn import reply_of
 from llmsim_lab.simulation._simulation import Nation, Simulation, seat_of
@@ -146,7 +147,7 @@ def _others(
 ) -> tuple[dict[str, Simulation], dict[str, str]]:
     """Return the runs of others in people's seats, some still to be played; and why one is not."""
     others, missing = dict[str, Simulation](), dict[str, str]()
-    client = model if isinstance(model, LLMClient) else None
+    client = run_client(model, "model") if hasattr(model, "call_with_retry") else None
     models = [name for name in simulation._nations if seat_of(simulation, name) == "model"]
     # What rules propose is policy, which no model need judge.
     unjudged = {"validator": "rule"} if simulation._checked and not models else {}

@@ -27,6 +27,7 @@ from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import FORGIVEN
+from llmsim_lab.llm._client import checked_client
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Question
@@ -132,7 +133,7 @@ class Reasoner:
     """
 
     def __init__(self, client: LLMClient, *, seed: int | None = None) -> None:
-        self.llm_client = client
+        self.llm_client: LLMClient = checked_client(client, "client")
         self.seed = seed
         self.counts: Counter[Status] = Counter()
 

@@ -30,12 +30,12 @@ from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import among, closest, error_text, faults, log_event
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
+from llmsim_lab.llm._client import run_client
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange, WorldConfig
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._run import (
-    _checked_client,
     _listed,
     _live_client,
     _load,
@@ -173,6 +173,8 @@ class World:
         self.turns = 0 if self.again else whole_number("turns", end, least=1)
         names = [name for name in (*fixed, *self.factors) if name not in _SPECIAL]
         self._paths = {name: self._path(name) for name in names}
+        for label, model in [("fixed", fixed.get("model")), *self.factors.get("model", {}).items()]:
+            _check_model(model, f"model {label!r}")
 
     def _path(self, name: str) -> tuple[Any, ...]:
         """Return the place in the configuration that a name stands for."""
@@ -455,6 +457,7 @@ class Models:
 
     def __init__(self, given: Any, samples: int = 1) -> None:
         self.given, self.samples = given, samples
+        _check_model(given, "llm_client")
         self._clients: dict[Any, tuple[LLMClient, bool]] = {}
 
     def of(self, world: World, arm: Arm, recorded: LLMConfig | None = None) -> LLMClient | None:
@@ -494,7 +497,7 @@ class Models:
         if isinstance(made, str):
             settings = world.recorded_llm or getattr(world.base, "llm", None)
             return connect(made, config=settings, quiet=True), True
-        client = _checked_client(made)
+        client = run_client(made)
         if client is None:
             raise ConfigError(f"{model!r:.60} made no client; return connect('auto')")
         if world.recorded_llm is not None:
@@ -505,6 +508,13 @@ class Models:
             words = f"seed={seed} is left out: with it all {self.samples} samples would be one"
             log_event(logger, logging.WARNING, "SEED_LEFT_OUT", words=words, seed=seed)
         return client, False
+
+
+def _check_model(model: Any, argument: str) -> None:
+    """Raise ConfigError if what is given for a model is not one."""
+    is_client = hasattr(model, "call_with_retry") and not isinstance(model, type)
+    if is_client or not (model is None or isinstance(model, str) or callable(model)):
+        run_client(model, argument)
 
 
 # --- what identifies a design --------------------------------------------------------------------

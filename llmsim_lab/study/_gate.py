@@ -8,6 +8,7 @@ from typing import Any
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy._macro import Rule, TaylorRule
 from llmsim_lab.llm import LLMClient
+from llmsim_lab.llm._client import run_client
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.simulation._gate import GATE_MOVES_BP, EconomicsCard, Told
 
@@ -44,7 +45,9 @@ def economics_card(
         inflation_target = player.inflation_target
     if inflation_target is not None:
         nation["inflation_target"] = inflation_target
-    if not isinstance(player, LLMClient):
+    if hasattr(player, "call_with_retry"):
+        run_client(player, "player")
+    else:
         name = getattr(player, "__name__", repr(player))
         who = TaylorRuleAgent(name, rule=player, moves_bp=GATE_MOVES_BP)
     moves: Any = {"moves_bp": GATE_MOVES_BP, "briefing": told, "decide": "sample"}

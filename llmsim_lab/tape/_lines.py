@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from llmsim_lab._spans import Origin
+from llmsim_lab._util.frozen import FrozenDict
 from llmsim_lab._util.jsontext import as_mapping, dumps, loads_strictly, plain, read, write
 from llmsim_lab._util.text import each_fault, fault_text
 from llmsim_lab.errors import FailureReason
@@ -169,9 +170,9 @@ def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
     """Return a request's settings as JSON, all and those that equal requests share, and the rest.
 
     The settings, with the system message, are written once per combination; the rest are the other
-    messages. Schemas and options are made once and handed to every request, so that the objects'
-    identities tell the combinations apart, and hashing a schema for each call would take long; the
-    objects are kept alive as long as their identities are in use.
+    messages. A client makes schemas and options once, so that nothing changes them, and hands them
+    to every request: the objects' identities tell the combinations apart, for hashing a schema for
+    each call would take long. The objects are kept alive as long as their identities are in use.
     """
     messages, system = request.messages, None
     first = messages[0] if messages else None
@@ -179,17 +180,21 @@ def _parts(request: ChatRequest) -> tuple[str, str, tuple[Message, ...]]:
         system, messages = first.content, messages[1:]
     schema, tools, options = request.schema, request.tools, request.options
     own = request.model, request.think, request.top_logprobs, system
-    key = id(schema), id(tools), id(options), request.keep_alive, request.timeout_s, own
-    found = _known.get(key)
+    parts = [schema, options, *tools]
+    # What can be changed may say something else by the next request.
+    stays = all(part is None or type(part) is FrozenDict for part in parts)
+    key = tuple(map(id, parts)), request.keep_alive, request.timeout_s, own
+    found = _known.get(key) if stays else None
     if found is None:
         waits = {"keep_alive": request.keep_alive, "timeout_s": request.timeout_s}
         values = settings_of(request) | ({} if system is None else {"system": system})
         shared = dumps(values)
-        found = f"{shared[:-1]},{dumps(waits)[1:]}", shared, (schema, tools, options)
-        # Not more: what is made anew for each request would fill the memory.
-        if len(_known) >= min(_MAX_KNOWN, MAX_TEXTS / len(shared)):
-            _known.clear()
-        _known[key] = found
+        found = f"{shared[:-1]},{dumps(waits)[1:]}", shared, parts
+        if stays:
+            # Not more: what is made anew for each request would fill the memory.
+            if len(_known) >= min(_MAX_KNOWN, MAX_TEXTS / len(shared)):
+                _known.clear()
+            _known[key] = found
     return found[0], found[1], messages
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import chain_of
+from llmsim_lab.llm._client import checked_client
 from llmsim_lab.models import Action, SimulationState, ValidationDecision, ValidationResult
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
@@ -85,7 +86,7 @@ class LLMValidator(Validator):
     def __init__(
         self, llm_client: LLMClient, domain: str = "economic", *, permissive: bool = True
     ) -> None:
-        self.llm_client = llm_client
+        self.llm_client: LLMClient = checked_client(llm_client, "llm_client")
         self.domain = domain
         self.permissive = permissive
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 
 import pytest
 from journal_kit import begun
+from worlds import Pot
 
-from llmsim_lab.errors import TapeMiss
-from llmsim_lab.llm import Tape
+from llmsim_lab import Ask, Run
+from llmsim_lab.errors import ConfigError, TapeMiss
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.tape import _lines
 from llmsim_lab.tape._lines import what_is_asked
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
@@ -126,6 +129,59 @@ def test_objects_that_take_the_place_of_gone_ones_are_not_taken_for_them(
 
 
 # --- repeats -----------------------------------------------------------------------------------
+
+
+def test_what_is_changed_after_it_was_sent_is_on_the_tape_as_it_was_sent(path: Path) -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"x": {"enum": [1]}}}
+    tools: list[Any] = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    options: dict[str, Any] = {"stop": ["a"]}
+    arguments: dict[str, Any] = {"x": [1]}
+    sent: list[str] = []
+
+    def said(request: ChatRequest) -> str:
+        sent.append(as_text(request))
+        schema["properties"]["x"]["enum"].append(len(sent) + 1)
+        tools[0]["function"]["name"] += "g"
+        options["stop"].append("b")
+        arguments["x"].append(2)
+        return "Yes."
+
+    class Talk(Run[Pot]):
+        async def turn(self, state: Pot, ask: Ask) -> Pot:
+            for _ in range(2):
+                called = Message("assistant", "", (ToolCall("f", arguments),))
+                await self.llm_client.converse(
+                    [Message("user", "Hm?"), called], schema=schema, tools=tools, options=options
+                )
+            return state
+
+    settings = LLMConfig(model="m", options={"stop": ["z"]})
+    run = Talk(llm_client=LLMClient(settings, ScriptedBackend(said)), tape=path)
+    run.run(1)
+    assert sent[0] != sent[1]
+    assert [as_text(call.request) for call in run.calls] == sent
+    assert [as_text(call.attempt.request) for call in run.tape.calls(1)] == sent
+
+
+def as_text(request: ChatRequest) -> str:
+    options = {name: value for name, value in request.options.items() if name != "seed"}
+    arguments = [dict(call.arguments) for call in request.messages[1].tool_calls]
+    return json.dumps([request.schema, request.tools, options, arguments])
+
+
+@pytest.mark.parametrize("change", ["['top_p'] = 0.5", "['stop'].append('b')", ".clear()"])
+def test_the_settings_of_a_client_cannot_be_changed_in_place(change: str) -> None:
+    given = {"stop": ["a"], "top_k": 3}
+    first = LLMConfig(model="m", options=given)
+    copied = first.model_copy(update={"options": given})
+    given["top_k"] = 5
+    for config in (first, copied):
+        client = LLMClient(config, ScriptedBackend("Yes."))
+        with pytest.raises(ConfigError, match=r"never changed in place.*client\.with_config\("):
+            exec(f"client.config.options{change}")
+        assert client.config.options == {"stop": ["a"], "top_k": 3}
+        with pytest.raises(AttributeError):
+            client.config = LLMConfig()  # type: ignore[misc]
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any
 
+from llmsim_lab._util.frozen import thawed
 from llmsim_lab._util.jsontext import schemas_in
 from llmsim_lab.errors import BackendError
 from llmsim_lab.types import ChatRequest
@@ -63,7 +63,7 @@ def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
     What it says itself stays: an ``enum``, a range, a ``multipleOf``, a ``maxLength``, a
     ``pattern``.
     """
-    result = deepcopy(dict(schema))
+    result: dict[str, Any] = thawed(schema)
     for one in schemas_in(result):
         for name in ("$id", "$schema"):  # else the runtime may not follow the rest
             one.pop(name, None)

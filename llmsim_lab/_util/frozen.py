@@ -1,0 +1,55 @@
+"""Dicts and lists that cannot be changed: what others hold too stays as it was checked and sent."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from llmsim_lab.errors import ConfigError
+
+
+def _never_in_place(*_: Any, **__: Any) -> NoReturn:
+    raise ConfigError(
+        "a setting, a state or a parameter is never changed in place; make a new value and put it "
+        "into the next state, or into other settings: "
+        "state.replace(coins={**state.coins, 'Ann': 3}), state.replace(bids=[*state.bids, 3]), "
+        "client.with_config(LLMConfig(options={**client.config.options, 'top_p': 0.5}))"
+    )
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that cannot be changed: states are shared by all turns that they are part of."""
+
+    __setitem__ = __delitem__ = __ior__ = _never_in_place
+    clear = pop = popitem = setdefault = update = _never_in_place
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Unpickling a subclass of dict sets its items one by one, which is not allowed here.
+        return type(self), (dict(self),)
+
+
+class FrozenList(list[Any]):
+    """A list that cannot be changed, as states hold."""
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _never_in_place
+    append = extend = insert = pop = remove = clear = sort = reverse = _never_in_place
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (list(self),)
+
+
+def frozen(value: Any) -> Any:
+    """Return a value with all dicts and lists in it frozen, as deep as they are."""
+    if isinstance(value, dict):
+        return FrozenDict({key: frozen(item) for key, item in value.items()})
+    if isinstance(value, list):
+        return FrozenList([frozen(item) for item in value])
+    if type(value) is tuple:
+        return tuple([frozen(item) for item in value])
+    return value
+
+
+def thawed(value: Any) -> Any:
+    """Return a copy of a value of JSON in which dicts and lists may be changed."""
+    if isinstance(value, dict):
+        return {key: thawed(item) for key, item in value.items()}
+    return [thawed(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,240 @@
+"""What backends return, with every field of its type, as a tape holds it and gives it back.
+
+A backend of one's own may have numbers of numpy's, None for what it does not know, or a list for a
+tuple: these are converted. What cannot be converted is an error that names the field, before it is
+recorded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, get_args
+
+from llmsim_lab._util.checks import real_number, whole_number
+from llmsim_lab._util.jsontext import dumps, loads
+from llmsim_lab._util.text import brief, whole_text
+from llmsim_lab.errors import BackendError, ConfigError, FailureReason
+from llmsim_lab.types import ChatReply, ModelInfo, ToolCall
+
+_MOST_TOKENS = 2**53
+_MOST_SECONDS = 1e9
+_DEEPEST = 100
+"""How deep a call's arguments may be nested; a line of a tape has them in other values."""
+_MOST_PROBABILITY = 1.05
+"""Of a token's alternatives together: servers round each."""
+
+
+def returned_reply(reply: object, who: str) -> ChatReply:
+    """Return a backend's reply with every field of its type.
+
+    Args:
+        reply: what its ``chat`` returned.
+        who: the backend's class.
+
+    Raises:
+        ConfigError: it is not a reply.
+        BackendError: a field is not what it must be; the message names it.
+    """
+    if not isinstance(reply, ChatReply):
+        raise ConfigError(
+            f"{who}.chat returned {type(reply).__name__}; it must return ChatReply(text=...)"
+        )
+    try:
+        return ChatReply(
+            text=_text("text", reply.text),
+            thinking=_text("thinking", reply.thinking, unsaid=""),
+            tool_calls=_tool_calls(reply.tool_calls),
+            done_reason=_text("done_reason", reply.done_reason, unsaid="stop"),
+            prompt_tokens=_tokens("prompt_tokens", reply.prompt_tokens),
+            reply_tokens=_tokens("reply_tokens", reply.reply_tokens),
+            cached_tokens=_tokens("cached_tokens", reply.cached_tokens),
+            seconds=_seconds("seconds", reply.seconds),
+            load_seconds=_seconds("load_seconds", reply.load_seconds),
+            top_logprobs=_alternatives(reply.top_logprobs, who),
+        )
+    except ConfigError as error:
+        raise BackendError(
+            f"{who}.chat returned a ChatReply that no tape can hold: {error}",
+            reason="server_error",
+        ) from error
+
+
+def returned_fault(fault: BackendError, who: str) -> BackendError:
+    """Return the failure that a backend raised, with every field of its type.
+
+    Args:
+        fault: what its ``chat`` raised.
+        who: the backend's class.
+    """
+    code, wait_s, reply = fault.status_code, fault.retry_after_s, fault.reply
+    is_known = fault.reason in get_args(FailureReason)
+    is_code = code is None or (isinstance(code, int) and 100 <= code <= 999)
+    is_wait = wait_s is None or (isinstance(wait_s, int | float) and 0 <= wait_s <= _MOST_SECONDS)
+    is_flag = type(fault.retry) is bool
+    is_message = type(fault.message) is str
+    if is_known and is_code and is_wait and is_flag and is_message and reply is None:
+        return fault
+    if reply is not None:
+        reply = returned_reply(reply, who)
+    sound = BackendError(
+        str(fault),
+        reason=fault.reason if is_known else "server_error",
+        status_code=code if is_code else None,
+        retry=bool(fault.retry),
+        rejected=fault.rejected,
+        retry_after_s=float(wait_s) if is_wait and wait_s is not None else None,
+        reply=reply,
+    )
+    sound.__cause__ = fault.__cause__
+    return sound
+
+
+def returned_info(info: object, who: str) -> ModelInfo:
+    """Return which model a backend says that it asks, with every field of its type.
+
+    Args:
+        info: what its ``model_info`` returned.
+        who: the backend's class.
+
+    Raises:
+        ConfigError: it is not a ``ModelInfo``.
+        BackendError: a field is not a text; the message names it.
+    """
+    if not isinstance(info, ModelInfo):
+        raise ConfigError(
+            f"{who}.model_info returned {type(info).__name__}; it must return "
+            "ModelInfo(name=..., backend=...)"
+        )
+    try:
+        return ModelInfo(
+            name=whole_text(_text("name", info.name)),
+            backend=whole_text(_text("backend", info.backend)),
+            digest=None if info.digest is None else whole_text(_text("digest", info.digest)),
+            version=None if info.version is None else whole_text(_text("version", info.version)),
+        )
+    except ConfigError as error:
+        raise BackendError(
+            f"{who}.model_info returned a ModelInfo that no tape can hold: {error}",
+            reason="server_error",
+        ) from error
+
+
+def _text(name: str, value: object, *, unsaid: str | None = None) -> str:
+    """Return a field that is a text; what stands for None where that may be said."""
+    if type(value) is str:
+        return value
+    if value is None and unsaid is not None:
+        return unsaid
+    if isinstance(value, str):
+        return str.__str__(value)
+    _not_huge(name, value)
+    raise ConfigError(f"{name}={brief(value)} must be a text (str)")
+
+
+def _tokens(name: str, value: object) -> int | None:
+    """Return a field that counts tokens."""
+    if value is None or (type(value) is int and 0 <= value <= _MOST_TOKENS):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    _not_huge(name, value)
+    return whole_number(name, value, least=0, most=_MOST_TOKENS)
+
+
+def _seconds(name: str, value: object) -> float:
+    """Return a field that is a time."""
+    if type(value) is float and 0 <= value <= _MOST_SECONDS:
+        return value
+    _not_huge(name, value)
+    return 0.0 if value is None else real_number(name, value, least=0, most=_MOST_SECONDS)
+
+
+def _not_huge(name: str, value: object) -> None:
+    # Such a number is neither a float nor, of more than 4,300 digits, a text.
+    if isinstance(value, int) and value.bit_length() > 64:
+        raise ConfigError(f"{name} is a whole number of {value.bit_length():,} bits")
+
+
+def _tool_calls(calls: object) -> tuple[ToolCall, ...]:
+    """Return the calls of tools that a reply asks for."""
+    if calls is None or calls == ():
+        return ()
+    if not isinstance(calls, list | tuple) or not all(isinstance(one, ToolCall) for one in calls):
+        raise ConfigError(f"tool_calls={brief(calls)} must be a tuple of ToolCall")
+    return tuple(
+        ToolCall(
+            name=_text("tool_calls.name", one.name),
+            arguments=_arguments(one.arguments),
+            id=None if one.id is None else _text("tool_calls.id", one.id),
+        )
+        for one in calls
+    )
+
+
+def _arguments(values: object) -> dict[str, Any]:
+    """Return a call's arguments as a tape gives them back."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"tool_calls.arguments={brief(values)} must be a mapping of names")
+    try:
+        arguments: dict[str, Any] = loads(dumps(_plain(values, _DEEPEST)))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"tool_calls.arguments={brief(values)} must be values of JSON: {error}"
+        ) from error
+    return arguments
+
+
+def _plain(value: Any, levels: int) -> Any:
+    """Return mappings, tuples and numpy's numbers as JSON writes them, nested so deep at most."""
+    if levels < 0:
+        raise ValueError(f"they are nested more than {_DEEPEST} deep")
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item, levels - 1) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, levels - 1) for item in value]
+    is_numpy = hasattr(value, "dtype") and hasattr(value, "item") and not value.shape
+    return value.item() if is_numpy else value
+
+
+def _alternatives(pairs: object, who: str) -> tuple[tuple[str, float], ...]:
+    """Return tokens with their log-probabilities, the likeliest first, without impossible ones.
+
+    Args:
+        pairs: of token and natural log-probability, as the server says.
+        who: the server, for messages.
+
+    Raises:
+        BackendError: a token is not a text, a number is not the logarithm of a probability, or the
+            probabilities add up to more than 1.
+    """
+    if pairs is None or pairs == ():
+        return ()
+    known = [_alternative(pair) for pair in pairs] if isinstance(pairs, Sequence) else [None]
+    sound = [pair for pair in known if pair is not None]
+    total = math.fsum(math.exp(logarithm) for _, logarithm in sound)
+    if len(sound) < len(known) or total > _MOST_PROBABILITY:
+        raise BackendError(
+            f"{who} sent {brief(pairs, 200)} where tokens and the logarithms of their "
+            "probabilities should be",
+            reason="server_error",
+            status_code=200,
+            retry=True,
+        )
+    possible = [(token, min(value, 0.0)) for token, value in sound if value > -math.inf]
+    return tuple(sorted(possible, key=lambda pair: -pair[1]))
+
+
+def _alternative(pair: object) -> tuple[str, float] | None:
+    """Return a token and its log-probability; None if it is something else."""
+    if not isinstance(pair, Iterable) or isinstance(pair, str):
+        return None
+    parts = list(pair)
+    if len(parts) != 2 or not isinstance(parts[0], str) or isinstance(parts[1], bool):
+        return None
+    try:
+        logarithm = float(parts[1])
+    except (TypeError, ValueError, OverflowError):
+        return None
+    # A little above 0 is rounding; what is not a number compares False.
+    return (str.__str__(parts[0]), logarithm) if logarithm < 1e-3 else None

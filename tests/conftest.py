@@ -77,7 +77,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 @pytest.hookimpl(trylast=True)  # after the folders have put their markers on their tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if any(map(item.get_closest_marker, LEFT_OUT)):
+        is_left_out = any(map(item.get_closest_marker, LEFT_OUT))
+        if is_left_out and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LEFT_OUT_TIMEOUT_S))
     markers = [marker for marker in LEFT_OUT if not _asked(config, marker)]
     left_out = [item for item in items if any(map(item.get_closest_marker, markers))]

@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from builders import eight_lines
@@ -21,6 +22,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, Tape
 from llmsim_lab.types import CallRecord, ChatRequest, Message
 from tests.live.conftest import Live
 
+pytestmark = pytest.mark.timeout(3600)
 SENTENCE = "Inflation is high, output is above its potential, and prices rise. "
 STORY = "Tell a long story about a fox."
 
@@ -48,7 +50,10 @@ class Relay:
     """Hands on what a client and the server send each other, until it is cut."""
 
     def __init__(self, target: str) -> None:
-        self.address, _, self.port = target.rpartition("//")[2].partition(":")
+        address = urlsplit(target)
+        if address.scheme == "https" or address.path:
+            pytest.skip(f"the relay cannot stand in front of {target}")
+        self.address, self.port = address.hostname, address.port or 80
         self.host, self.at = "", 0
         self.writes = asyncio.Event()
         self._server: asyncio.Server
@@ -60,7 +65,7 @@ class Relay:
         self.host = f"http://127.0.0.1:{self.at}"
 
     async def _hand_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, to_there = await asyncio.open_connection(self.address, int(self.port or 80))
+        there, to_there = await asyncio.open_connection(self.address, self.port)
         self._writers += [writer, to_there]
         with suppress(ConnectionError):
             await asyncio.gather(self._pipe(reader, to_there), self._pipe(there, writer))

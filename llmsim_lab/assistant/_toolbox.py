@@ -186,8 +186,10 @@ class Toolbox:
                 raise
             except TimeoutError:
                 what, code = f"it gave no answer within {self._timeout_s:g} s; {MAYBE}", "TIMEOUT"
-                detail = f"no answer within {self._timeout_s:g} s; an assistant's timeout_seconds"
-                detail += " gives its tools longer"
+                detail = (
+                    f"no answer within {self._timeout_s:g} s; an assistant's timeout_seconds gives "
+                    "its tools longer"
+                )
                 log_event(logger, logging.WARNING, "tool_timeout", tool=name, detail=detail)
             except Exception as error:
                 # The traceback is for the program's log; the model reads the type alone, since the

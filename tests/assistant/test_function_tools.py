@@ -71,7 +71,9 @@ async def test_faults_are_results(
     assert error in (result.error or "")
 
 
-async def test_a_tool_that_hangs_holds_up_neither_the_loop_nor_the_answer() -> None:
+async def test_a_tool_that_hangs_holds_up_neither_the_loop_nor_the_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     may_end, ended = threading.Event(), threading.Event()
 
     def hang() -> None:
@@ -84,6 +86,7 @@ async def test_a_tool_that_hangs_holds_up_neither_the_loop_nor_the_answer() -> N
     [made] = decision.tool_calls or []
     assert made.result is not None
     assert made.result.error == "it gave no answer within 0.05 s; it may have been done anyway"
+    assert "an assistant's timeout_seconds gives its tools longer" in caplog.text
     may_end.set()
     assert await asyncio.to_thread(ended.wait, 10)
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -67,7 +68,13 @@ class _NoExample(Exception):  # noqa: N818 - not an error: the form is told with
 
 def told_form(schema: Schema) -> str:
     """Return the form of a reply in words, with an example; the same text for equal schemas."""
-    return _Form(schema).text()
+    # By what it holds, since a schema may be changed in place.
+    return _told(json.dumps(schema))
+
+
+@lru_cache(maxsize=1024)
+def _told(schema: str) -> str:
+    return _Form(json.loads(schema)).text()
 
 
 def field_names(schema: Schema) -> set[str]:

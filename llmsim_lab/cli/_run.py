@@ -193,10 +193,11 @@ def fork(
         at = info.turns if turn is None else turn
         changes = [{"turn": at, "set": _named_values(set_)}] if set_ else []
         known = {one.name: one for one in prompts_of(info.manifest).values()}
-        prompts = [
-            known[one.name].edit(one.text) if known.get(one.name, one) != one else one
-            for one in map(Prompt.load, prompt or ())
-        ]
+        prompts = []
+        for one in map(Prompt.load, prompt or ()):
+            recorded = known.get(one.name, one)
+            parent = None if recorded == one else recorded.digest
+            prompts.append(Prompt(one.user, system=one.system, name=one.name, parent=parent))
         wanted, client = _prepared(info, at, turns, model, host)
         begun = operations.fork(
             tape, info.id, turn=at, prompt=prompts, intervene=changes, llm_client=client

@@ -135,25 +135,62 @@ class Prompt:
         system = found.get("System", "").strip()
         return cls(found["User"].strip(), system=system, name=name, parent=parent)
 
+    @classmethod
+    def of_text(cls, text: str, *, system: str, name: str, parent: str | None = None) -> Prompt:
+        """Return the prompt that has this ``text``, to the last blank.
+
+        A file's text is parsed instead: its blank ends do not count, and neither message can hold a
+        line such as ``## User``.
+
+        Args:
+            text: the prompt's ``text``.
+            system: its system message.
+            name: what it is called in recordings.
+            parent: digest of the prompt it was edited from.
+
+        Raises:
+            PromptError: it is not the text of such a prompt.
+        """
+        beginning = _beginning(system)
+        if not text.startswith(beginning):
+            raise PromptError(f"the text of prompt {name!r} does not begin with its system message")
+        user = text.removeprefix(beginning).removesuffix("\n")
+        return cls(user, system=system, name=name, parent=parent)
+
     @property
     def text(self) -> str:
         """The prompt as a file's text; ``edit`` takes it back."""
-        system = f"## System\n\n{self.system}\n\n" if self.system else ""
-        return f"{system}## User\n\n{self.user}\n"
+        return f"{_beginning(self.system)}{self.user}\n"
+
+    @property
+    def _is_parsed(self) -> bool:
+        """Whether its text, parsed as a file, gives just this prompt."""
+        messages = (self.system, self.user)
+        return all(it == it.strip() and not _HEADING.search(it) for it in messages)
 
     def edit(self, text: str) -> Prompt:
         """Return a prompt with another text, which knows that it came from this one.
 
         Args:
-            text: a whole prompt with ``## System`` and ``## User``, or only a user message.
+            text: a whole prompt with ``## System`` and ``## User``, or only a user message. Blank
+                ends do not count, unless this prompt has some.
 
         Raises:
             PromptError: a syntax error, or nothing left.
         """
         # An editor hands back the whole file's text or just the user message.
-        if _HEADING.search(text):
-            return self.parse(text, name=self.name, parent=self.digest)
-        return Prompt(text.strip(), system=self.system, name=self.name, parent=self.digest)
+        if self._is_parsed:
+            if _HEADING.search(text):
+                return self.parse(text, name=self.name, parent=self.digest)
+            return Prompt(text.strip(), system=self.system, name=self.name, parent=self.digest)
+        # What a file would take for a heading may be a line of a message here.
+        system = self.system
+        other = re.match(r"(?s)## System\n\n(.*?)\n\n## User\n\n", text)
+        if system and other and not text.startswith(_beginning(system)):
+            system = other[1]
+        if text.startswith(_beginning(system)):
+            return self.of_text(text, system=system, name=self.name, parent=self.digest)
+        return Prompt(text, system=system, name=self.name, parent=self.digest)
 
     def replace(self, old: str, new: str) -> Prompt:
         """Return a prompt in which another text stands for a piece of this one's.
@@ -308,6 +345,11 @@ class RenderedPrompt(str):
     def __repr__(self) -> str:
         total = estimate_tokens(str(self))
         return f"<RenderedPrompt {self.template.name!r}: about {total:,} tokens>"
+
+
+def _beginning(system: str) -> str:
+    """Return what stands before the user message in a prompt's text."""
+    return f"## System\n\n{system}\n\n## User\n\n" if system else "## User\n\n"
 
 
 def digest_of(*parts: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from typing import Any, get_type_hints
@@ -28,7 +29,7 @@ from llmsim_lab._util.jsontext import (
     read,
 )
 from llmsim_lab._util.text import clip
-from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.errors import ConfigError, PromptError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import StateChange
@@ -182,10 +183,13 @@ def interventions_of(record: Mapping[str, Any], part: str) -> list[StateChange]:
 
 
 def entries_of(prompts: Mapping[str, Prompt]) -> dict[str, dict[str, Any]]:
-    """Return prompts as a manifest has them, by their places."""
+    """Return prompts as a manifest has them, by their places.
+
+    The system message stands by itself too, since a message may hold a line such as ``## User``.
+    """
+    parts = ("name", "digest", "parent", "system", "text")
     return {
-        place: {part: getattr(prompt, part) for part in ("name", "digest", "parent", "text")}
-        for place, prompt in prompts.items()
+        place: {part: getattr(prompt, part) for part in parts} for place, prompt in prompts.items()
     }
 
 
@@ -290,10 +294,33 @@ def prompts_of(manifest: Mapping[str, Any]) -> dict[str, Prompt]:
         TapeError: a prompt's text does not have the digest recorded for it.
     """
     prompts = {}
-    parse = cache(Prompt.parse)  # once each: a thousand agents may share one prompt
+    made = cache(_recorded_prompt)  # once each: a thousand agents may share one prompt
     for place, entry in manifest.get("prompts", {}).items():
-        prompt = parse(entry["text"], name=entry["name"], parent=entry["parent"])
+        system = entry.get("system")
+        with checked(f"the recorded prompt of {place} is damaged"):
+            prompt = made(entry["text"], system, entry["name"], entry["parent"], entry["digest"])
         if prompt.digest != entry["digest"]:
             raise TapeError(f"the recorded prompt of {place} does not have its recorded digest")
         prompts[place] = prompt
     return prompts
+
+
+def _recorded_prompt(
+    text: str, system: str | None, name: str, parent: str | None, digest: str
+) -> Prompt:
+    """Return a prompt of a manifest, which may have another digest.
+
+    Args:
+        text: its text.
+        system: its system message; None in tapes from before manifests had it by itself.
+        name: its name.
+        parent: digest of the prompt it was edited from.
+        digest: its own, as recorded.
+    """
+    if system is not None:
+        return Prompt.of_text(text, system=system, name=name, parent=parent)
+    with suppress(PromptError):
+        prompt = Prompt.parse(text, name=name, parent=parent)
+        if prompt.digest == digest:
+            return prompt
+    return Prompt.of_text(text, system="", name=name, parent=parent)

@@ -408,6 +408,7 @@ class _PROMPT(TypedDict):
     text: str
     digest: str
     parent: str | None
+    system: NotRequired[str]
 
 
 @_more

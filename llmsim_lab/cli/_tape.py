@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
@@ -20,6 +21,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import caller
 from llmsim_lab.prompts._prompt import word_diff
+from llmsim_lab.run._plain_prompts import PLAIN
 from llmsim_lab.run._reading import SETTINGS, Recorded, spoken, tool_lines
 from llmsim_lab.run._run import existing_tape, run_on_tape
 from llmsim_lab.run._turn import outside_in_words, own_numbers, plain_series
@@ -120,6 +122,9 @@ def _defining(run: RunInfo) -> dict[str, Any]:
 def _changed_prompts(a: RunInfo, b: RunInfo) -> Iterator[str]:
     before, after = a.manifest["prompts"], b.manifest["prompts"]
     for place in sorted(before.keys() ^ after.keys()):
+        entry = before.get(place) or after[place]
+        if entry["parent"] == entry["digest"]:  # a text without slots, as it was first asked
+            continue
         yield f"Only run {a.id if place in before else b.id} has the prompt {place}"
     for (was, now), places in edited_prompts(a.manifest, b.manifest).items():
         yield f"The prompt {', '.join(places)} differs:\n{word_diff(was, now)}"
@@ -152,8 +157,14 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     for name, value in flat(_defining(info)).items():
         if value != "null":
             say(f"{name}: {clip(value, _MOST_OF_A_VALUE)}")
-    for entry in info.manifest["prompts"].values():
-        say(f"prompt: {entry['name']} {entry['digest'][:12]}")
+    texts = Counter[str]()
+    for place, entry in info.manifest["prompts"].items():
+        if f"{PLAIN}:" in place:
+            texts[entry["name"]] += 1
+        else:
+            say(f"prompt: {entry['name']} {entry['digest'][:12]}")
+    for name, times in texts.items():
+        say(f"prompt: {name}, {counted(times, 'text')} edited each by itself")
     rows, series = tape.frame_rows(info.id).values(), run_on_tape(tape, info, info.turns).series
     known = {item.column for item in series}
     more = [name for row in rows for name in own_numbers(row) if name not in known]

@@ -19,6 +19,7 @@ from llmsim_lab.llm import LLMClient, ScriptedBackend
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Run, load
+from llmsim_lab.run._ask import GIVEN
 from llmsim_lab.run._run import _live_client
 from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape
@@ -87,6 +88,8 @@ class PromptComparer(StudyBoard):
         self._samples = whole_number("samples", samples, least=1, most=1_000)
         self._filling: dict[int, asyncio.Task[None]] = {}
         self.texts: dict[str, str] = {}
+        self._functions: dict[str, tuple[Any, str]] = {}
+        """Variants that are functions, and what they made of the prompt as it is shown."""
         self._variants = {_FIRST: None, **(variants or {})}
         Lab.__init__(self, source, llm_client=llm_client)
         for place in range(len(self.texts)):
@@ -97,13 +100,16 @@ class PromptComparer(StudyBoard):
         turns = [turn.number for turn in source.turns[:-1]]
         fault = _NO_MODEL if self._client is None else ""
         self.reading.put(VIEW, "about", {**about, "turns": turns, "fault": fault})
+        old = self.prompt.text if self.prompt.system else self.prompt.user  # as a study has it
         for name, variant in self._variants.items():
-            text = variant(self.prompt.text) if callable(variant) else variant
-            text = getattr(text, "text", text) or self.prompt.text
+            text = variant(old) if callable(variant) else variant
+            text = getattr(text, "text", text) or old
             with suppress(PromptError):  # else it is shown as it is, with its fault
                 made = self.prompt.edit(text)
                 text = made.text if made.system else made.user
             self._put(name, text)
+            if callable(variant):
+                self._functions[name] = variant, self.texts[name]
 
     def _put(self, name: str, text: str) -> None:
         """Show a variant: its text, and what is wrong with it."""
@@ -122,10 +128,18 @@ class PromptComparer(StudyBoard):
             PromptError: it is no prompt, or has a slot that the recorded one lacks.
         """
         made = self.prompt.edit(self.texts[name])
-        if more := sorted(set(made.slots) - set(self.prompt.slots)):
+        # One without slots is asked as a text, and each text may use these.
+        known = self.prompt.slots or GIVEN
+        if more := sorted(set(made.slots) - set(known)):
             what = f"{{{{ {more[0]} }}}}: the run gives this prompt no such value"
-            raise PromptError(f"{what}; it has {', '.join(self.prompt.slots) or 'none'}")
+            raise PromptError(f"{what}; it has {', '.join(known)}")
         return made
+
+    def _edit(self, name: str) -> Any:
+        """Return what a study edits the prompt with: a function, unless its text was edited."""
+        made = self._read(name)
+        function, text = self._functions.get(name, (None, ""))
+        return made if function is None or self.texts[name] != text else function
 
     # --- commands -----------------------------------------------------------------------------
 
@@ -165,7 +179,7 @@ class PromptComparer(StudyBoard):
         """Ask the recorded situations again, with each variant."""
         if self._client is None:
             raise ConfigError(_NO_MODEL)
-        edited = {name: {self.prompt.name: self._read(name)} for name in self.texts}
+        edited = {name: {self.prompt.name: self._edit(name)} for name in self.texts}
         more = {"samples": samples or self._samples, "llm_client": self._client, **self._options}
         self._follow(Study.again(self._source, {"prompt": edited | {_FIRST: None}}, **more))
         super()._do_run()

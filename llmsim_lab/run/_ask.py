@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import textwrap
 import time
 from collections import Counter
@@ -52,6 +51,7 @@ from llmsim_lab.llm.bounds import EVERYTHING, Allowed, Limits, allowed_of, field
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._chance import random_reply
 from llmsim_lab.run._config import OnError, players_seed
+from llmsim_lab.run._plain_prompts import PLAIN, has_slots, kind_of, plain_prompt
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
@@ -68,7 +68,7 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 _MOST_VALUES = 101
 """In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
 _MOST_PROMPTS = 64
-_GIVEN = ("name", "state", "run", "turn", "turns")
+GIVEN = ("name", "state", "run", "turn", "turns")
 """What every prompt may use without being given it."""
 
 
@@ -86,6 +86,8 @@ class _Batch:
     on_error: OnError | None
     values: Mapping[str, Any]
     turn: int
+    name: str = ""
+    """What a prompt without slots is called: its kind of question, and its position in the turn."""
     shared: Callable[[], Callable[[Mapping[str, Any]], Any]] = field(init=False)
     """Fills in what all share, and returns what fills in the rest."""
     own: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
@@ -139,8 +141,6 @@ class _Batch:
         """Return the prompt, filled for a player."""
         # A batch holds no method of its own: it would be kept, and the run with it, until Python
         # looks for garbage, and the run's tape could not be continued by another one.
-        if callable(self.prompt):
-            return self.of_world("prompt", self.prompt, player)
         if self.rest is None:
             self.rest = self.shared()  # not before, since rules need no text
         return self.rest({slot: self.of_world(slot, it, player) for slot, it in self.own.items()})
@@ -244,7 +244,7 @@ class Question:
         """The question as a model would be sent it."""
         batch = self._batch
         try:
-            text = batch.text(self.player)
+            text = self._ask._text(batch, self.player)
         except PromptError as error:
             batch.fault = PromptError(f"{batch.place}, to {self.player}: {error}")
             raise batch.fault from error
@@ -338,6 +338,7 @@ class Ask:
         self._asked: set[tuple[Any, ...]] = set()
         self._rngs: dict[str, _GuardedRandom] = {}
         self._places: dict[tuple[str, tuple[str, str]], tuple[object, int]] = {}
+        self._positions: dict[tuple[str, str], int] = {}
         self._answers: list[Answer] = []
         self._stood_in = Counter[str]()
         self._noted: dict[str, Any] = {}
@@ -584,9 +585,22 @@ class Ask:
             if first is task:
                 self._places[key] = (task, asked + 1)
             numbers.append(asked + 1 if first is task else 0)
+        source = batch.prompt
+        if callable(source) or (isinstance(source, str) and not has_slots(source)):
+            batch.name = self._name_of(batch, names)
         asking = self._all(batch, names, numbers, alone)
         self._open.append((names, asking))
         return asking
+
+    def _name_of(self, batch: _Batch, names: Sequence[Any]) -> str:
+        """Return the name of a prompt without slots: of the second such question, ``gift@2``."""
+        kind = kind_of(batch.reply, batch.tag)
+        position = 1
+        for name in names:
+            asked = self._positions.get((str(name), kind), 0) + 1
+            self._positions[str(name), kind] = asked
+            position = max(position, asked)
+        return kind if position == 1 else f"{kind}@{position}"
 
     async def _all(
         self, batch: _Batch, names: Sequence[str], numbers: Sequence[int], alone: bool
@@ -671,15 +685,18 @@ class Ask:
             twice = next(name for name in names if names.count(name) > 1)
             raise ConfigError(f"{twice!r} is asked twice by one ask.each; name each player once")
         for name in batch.values:
-            if name in _GIVEN:
-                taken = f"{name!r} has a value in every prompt already ({', '.join(_GIVEN)})"
+            if name in GIVEN:
+                taken = f"{name!r} has a value in every prompt already ({', '.join(GIVEN)})"
                 raise ConfigError(f"{taken}; call yours something else")
         known = get_args(OnError)
         if batch.on_error not in (None, *known):
             raise ConfigError(f"on_error={batch.on_error!r:.40} must be one of {', '.join(known)}")
         batch.component = batch.by or batch.tag or "player"
+        edits = self._run._edit
         if not callable(batch.prompt):
             self._prepare(batch, whom)
+        elif edits is not None and edits.missing and names:
+            self._text(batch, whom)  # a study has yet to see the prompt that it edits
 
     def _prepare(self, batch: _Batch, whom: str) -> None:
         """Have the prompt ready to be filled; what all share is filled in once.
@@ -687,10 +704,39 @@ class Ask:
         A rule needs no prompt; yet what is wrong with it is said to it too, and a study finds the
         prompts of a world by a turn of chance.
         """
-        prompt, edited = prompt_for(self._run, batch.prompt, batch.reply)
+        prompt, edited = prompt_for(self._run, batch.prompt, batch.reply, batch.name)
+        own, shared = self._values_of(batch, whom, prompt, edited)
+        if isinstance(prompt, str):
+            batch.rest = lambda _: prompt
+            return
+        batch.own = own
+        batch.shared = partial(prompt.sharing, shared)
+
+    def _text(self, batch: _Batch, player: str) -> Any:
+        """Return what a question says to a player; of a function's text, a fork's edit of it."""
+        if not callable(batch.prompt):
+            return batch.text(player)
+        text = batch.of_world("prompt", batch.prompt, player)
+        if type(text) is not str:  # such as a filled prompt, which the run knows by itself
+            return text
+        prompt, edited = plain_prompt(self._run, text, batch.name)
+        if isinstance(prompt, str):
+            return prompt
+        own, shared = self._values_of(batch, player, prompt, edited)
+        values = {slot: batch.of_world(slot, it, player) for slot, it in own.items()}
+        return prompt.sharing(shared)(values)
+
+    def _values_of(
+        self, batch: _Batch, whom: str, prompt: Prompt | str, edited: bool
+    ) -> tuple[dict[str, Callable[[str], Any]], dict[str, Any]]:
+        """Return what fills a prompt's slots: functions of the name, and what all share.
+
+        Raises:
+            PromptError: a slot has no value, or the other way round.
+        """
         config = self._run.config
         given = (str, self._state, config, self.turn, config.turns)
-        known = {**dict(zip(_GIVEN, given, strict=True)), **batch.values}
+        known = {**dict(zip(GIVEN, given, strict=True)), **batch.values}
         slots = prompt.slots if isinstance(prompt, Prompt) else ()
         unfilled, unused = {*slots} - known.keys(), batch.values.keys() - {*slots}
         if unfilled or (unused and not edited):
@@ -700,12 +746,8 @@ class Ask:
                 f"the prompt to {whom}: {'; '.join(wrong)}; it may use {', '.join(known)}, each "
                 "as {{ name }}, and what the question gives: ask(..., name=...)"
             )
-        if isinstance(prompt, str):
-            batch.rest = lambda _: prompt
-            return
-        batch.own = {slot: known[slot] for slot in slots if callable(known[slot])}
-        shared = {slot: known[slot] for slot in slots if slot not in batch.own}
-        batch.shared = partial(prompt.sharing, shared)
+        own = {slot: known[slot] for slot in slots if callable(known[slot])}
+        return own, {slot: known[slot] for slot in slots if slot not in own}
 
     # --- who answers -------------------------------------------------------------------------
 
@@ -1039,23 +1081,29 @@ def _options(question: Question) -> tuple[str, dict[Any, str]]:
 # --- prompts -------------------------------------------------------------------------------------
 
 
-def prompt_for(run: Any, source: Any, reply: type[Decision] | None) -> tuple[Prompt | str, bool]:
+def prompt_for(
+    run: Any, source: Any, reply: type[Decision] | None, name: str = ""
+) -> tuple[Prompt | str, bool]:
     """Return the prompt that a question names, or the one that a fork put in its place.
 
     Args:
         run: the run, which keeps its prompts by their places.
         source: as ``ask`` takes it: a text, a file, or a prompt.
         reply: what is asked for; a text's prompt is called after it.
+        name: what the prompt is called if it has no slots.
 
     Returns:
-        The prompt, or a text without slots; and whether it is another than the source names.
+        The prompt, or a text without slots that was not edited; and whether it is another than the
+        source names.
 
     Raises:
         PromptError: the file cannot be read, or a template is wrong.
         ConfigError: it is not a prompt, or there are too many different ones.
     """
+    # Two prompts of one text are equal, and yet have names of their own.
+    key = source, getattr(source, "name", ""), reply
     try:
-        return run._sources[source, reply]  # type: ignore[no-any-return]
+        return run._sources[key]  # type: ignore[no-any-return]
     except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
         pass
     prompt = source
@@ -1071,18 +1119,18 @@ def prompt_for(run: Any, source: Any, reply: type[Decision] | None) -> tuple[Pro
         # The first line stands behind the quotes, the others where the source is indented to.
         first, newline, rest = source.partition("\n")
         text = f"{first.strip()}{newline}{textwrap.dedent(rest)}".strip()
-        if not any(sign in text for sign in ("{{", "{%", "{#")):
-            return text, False
-        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", getattr(reply, "__name__", "")).lower()
-        prompt = Prompt(text, name=name)
+        if not has_slots(text):
+            return plain_prompt(run, text, name)
+        prompt = Prompt(text, name=kind_of(reply))
     # A fork keeps its edited prompt at the place of the one that the source still names.
     place = f"{prompt.name}#{prompt.digest[:8]}"
     if place not in run._prompts:
-        if len(run._prompts) >= _MOST_PROMPTS:  # each is in the manifest
+        templates = [known for known in run._prompts if PLAIN not in known]
+        if len(templates) >= _MOST_PROMPTS:  # each is in the manifest
             what = f"{type(run).__name__} asks with more than {_MOST_PROMPTS} different prompts"
             why = "a template is put together anew each time. Give what changes a slot"
             raise ConfigError(f"{what}: {why}: ask(..., '... {{{{ offer }}}} ...', offer=offer)")
         run._prompts[place] = prompt if run._edit is None else run._edit(prompt)
     used: Prompt = run._prompts[place]
-    run._sources[source, reply] = found = used, used.digest != prompt.digest
+    run._sources[key] = found = used, used.digest != prompt.digest
     return found

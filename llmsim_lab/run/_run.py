@@ -51,6 +51,7 @@ from llmsim_lab.run._config import (
 )
 from llmsim_lab.run._kept import config_as_json, kept_config, kept_state
 from llmsim_lab.run._page import write_page
+from llmsim_lab.run._plain_prompts import PLAIN, with_edits
 from llmsim_lab.run._progress import progress_line
 from llmsim_lab.run._reading import Reading, Recorded
 from llmsim_lab.run._records import (
@@ -182,7 +183,9 @@ class Run(Generic[StateT]):
     ) -> None:
         self._prompts: dict[str, Prompt] = dict(prompts or {})
         self._sources: dict[Any, tuple[Prompt | str, bool]] = {}
-        self._edit: Callable[[Prompt], Prompt] | None = None  # a study's, of what is first asked
+        self._edit: Any = None  # a study's, of what is first asked
+        self._text_edits = any(f"{PLAIN}:" in place for place in self._prompts)
+        self._varied: set[str] = set()  # places of prompts whose edit stands in for several texts
         self._seats: dict[str, None] = {}
         self._quiet = False  # in a study, which has warned of the same thing in an earlier run
         self._session = Session()
@@ -272,11 +275,11 @@ class Run(Generic[StateT]):
         Raises:
             PromptError: there is no prompt of that name.
         """
-        if isinstance(source, str) and (source, None) not in self._sources:
+        if isinstance(source, str) and (source, "", None) not in self._sources:
             # A recorded run keeps the prompts that it had, whatever the package's files say today.
             kept = [it for place, it in self._prompts.items() if place.partition("#")[0] == source]
             found = (kept[0], False) if kept else prompt_for(self, Prompt.load(source), None)
-            self._sources[source, None] = found
+            self._sources[source, "", None] = found
         return cast("Prompt", prompt_for(self, source, None)[0])
 
     # --- what a class may do differently -----------------------------------------------------
@@ -360,6 +363,10 @@ class Run(Generic[StateT]):
     def prompts(self) -> dict[str, Prompt]:
         """The prompts in use, by their places; a world's own are known once they were asked.
 
+        One without slots is called after its kind of question, ``gift`` or the question's tag, and
+        the second such question to a player in a turn ``gift@2``; its text is the first that was
+        asked.
+
         ``run.prompts |= {place: prompt}`` asks with another one, in a run that is on no tape yet,
         or a replay; otherwise ``fork(prompt=)`` does.
         """
@@ -370,6 +377,7 @@ class Run(Generic[StateT]):
         if isinstance(self._session, Recording):  # a replay would ask with those on the tape
             raise ConfigError("a run on a tape keeps its prompts; fork it: run.fork(prompt=...)")
         self._prompts = dict(prompts)
+        self._text_edits = any(f"{PLAIN}:" in place for place in self._prompts)
         self._sources.clear()
 
     @property
@@ -581,7 +589,8 @@ class Run(Generic[StateT]):
 
         Args:
             turn: the turn to continue from; the latest if not given.
-            prompt: an edited prompt, or several; each takes the place of those of its name.
+            prompt: an edited prompt, or several; each takes the place of the one that it was edited
+                from, else of those of its name.
             intervene: new values in the state of that turn, ``{"coins.Ann": 5}``; or a list of
                 interventions, each a dict as ``intervene`` takes it: ``[{"turn": 3, ...}]``.
             llm_client: another model, or the same with other settings: all of them count; a
@@ -649,14 +658,7 @@ class Run(Generic[StateT]):
 
     def branch(self, at: int, client: LLMClient | None, prompts: Sequence[Prompt] = ()) -> Self:
         """Return a run that continues from one of this run's turns, on no tape; see ``fork``."""
-        wanted = {prompt.name: prompt for prompt in prompts}
-        used = {prompt.name for prompt in self.prompts.values()}
-        if lost := wanted.keys() - used:
-            none = "none, or none yet: what a world's turn asks with is known once it was asked"
-            known = ", ".join(sorted(used)) or none
-            what = f"the run uses no prompt named {', '.join(sorted(lost))}"
-            raise ConfigError(f"{what}; its prompts are: {known}")
-        edited = {place: wanted.get(prompt.name, prompt) for place, prompt in self.prompts.items()}
+        edited = with_edits(self.prompts, prompts)
         given = {**_others_given(self), "llm_client": client, "prompts": edited}
         planned = [item for item in self.planned if item.turn > at]
         return cast("Self", _made(type(self), self.config, self.turns[: at + 1], planned, given))

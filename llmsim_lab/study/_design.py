@@ -34,6 +34,7 @@ from llmsim_lab.llm._client import run_client
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange, WorldConfig
+from llmsim_lab.run._plain_prompts import is_as_written
 from llmsim_lab.run._records import config_of
 from llmsim_lab.run._run import (
     _listed,
@@ -335,9 +336,19 @@ class World:
             return
         # What a resumed run has, it has edited.
         names = {place.partition("#")[0] for place in run.prompts} if resumed else ()
-        run._edit = PromptEdits(level, names)
-        if not resumed:
-            run.prompts = {at: run._edit(prompt) for at, prompt in run.prompts.items()}
+        run._edit = edits = PromptEdits(level, names)
+        if resumed:
+            return
+        before = run.prompts
+        edited = {place: edits(prompt) for place, prompt in before.items()}
+        # Of a prompt without slots it is noted how it began; other texts come when they are asked,
+        # and a function edits each by itself.
+        varied = {
+            place: prompt
+            for place, prompt in before.items()
+            if is_as_written(prompt) and not edits.is_fixed(prompt.name)
+        }
+        run.prompts = edited | varied
 
     def checked(self, arms: Sequence[Arm], seed: int, source: Tape | None) -> AnyRun:
         """Make a run of each arm on trial; returns that of the first.
@@ -415,8 +426,10 @@ class PromptEdits:
             PromptError: one is to be edited, and this is another; or the edit gives no text.
         """
         self.names.add(prompt.name)
-        edit = self.level.get(prompt.name) if isinstance(self.level, Mapping) else self.level
-        if edit is self.level and len(self.names) > 1:
+        edit = self._edit_of(prompt.name)
+        # A function may edit all questions of a kind, ``offer`` and ``offer@2``, each by itself.
+        kinds = {name.partition("@")[0] if callable(edit) else name for name in self.names}
+        if edit is self.level and len(kinds) > 1:
             raise PromptError(
                 f"prompt: there are several, {', '.join(sorted(self.names))}, …; say which is "
                 f"edited: {{{prompt.name!r}: ...}}"
@@ -433,17 +446,25 @@ class PromptEdits:
         self.changed |= edited.digest != prompt.digest
         return edited
 
+    def _edit_of(self, name: str) -> Any:
+        return self.level.get(name) if isinstance(self.level, Mapping) else self.level
+
+    def is_fixed(self, name: str) -> bool:
+        """Return True where a prompt becomes one text, whatever it was."""
+        return not callable(self._edit_of(name))
+
     @property
     def missing(self) -> list[str]:
         """The names of prompts that are edited and were not asked with so far."""
-        wanted = self.level if isinstance(self.level, Mapping) else [] if self.names else ["?"]
+        wanted = self.level if isinstance(self.level, Mapping) else [] if self.names else [""]
         return [name for name in wanted if name not in self.names]
 
     def check(self) -> None:
         """Raise PromptError where a prompt that is edited was never asked with."""
-        if missing := self.missing:
-            known = f"{among(missing[0], self.names)}; a text without slots is not a prompt"
-            raise PromptError(f"prompt: no prompt is called {missing[0]!r}{known}")
+        for name in self.missing[:1]:
+            if not self.names:
+                raise PromptError("prompt: the world asked nobody anything, so none can be edited")
+            raise PromptError(f"prompt: no prompt is called {name!r}{among(name, self.names)}")
 
 
 class Models:

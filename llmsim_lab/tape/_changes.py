@@ -93,6 +93,10 @@ def edited_prompts(
     old, new = (as_mapping(manifest.get("prompts")) for manifest in (before, after))
     edits: dict[tuple[str, str], list[str]] = {}
     for place in filter(old.__contains__, new):
+        # A prompt without slots may be another text each time; only an edit of it is a change.
+        entries = [as_mapping(of[place]) for of in (old, new)]
+        if all(entry.get("parent") == entry.get("digest") for entry in entries):
+            continue
         was, now = (str(as_mapping(of[place]).get("text", "")) for of in (old, new))
         if was != now:
             edits.setdefault((was, now), []).append(place)

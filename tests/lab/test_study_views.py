@@ -10,9 +10,9 @@ import pytest
 from builders import recorded
 from lab_kit import Browser, eventually
 from page_kit import Log, PageData
-from study_kit import Water, instant_client, kind, study_of
+from study_kit import Basin, Water, Wish, asked, instant_client, kind, study_of
 
-from llmsim_lab import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab import Ask, LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import PromptComparer, StudyBoard
 from llmsim_lab.study import Study
@@ -150,6 +150,42 @@ async def test_slots_are_checked_while_one_types_and_a_preview_is_filled(tape: P
     )
     browser.send("add")
     await eventually(lambda: "variant 2" in made.texts)
+
+
+class Spoken(Water):
+    async def turn(self, state: Basin, ask: Ask) -> Basin:
+        for name in state.shares:
+            await ask(name, Wish, f"You are {name}. How much?")
+        return state
+
+
+async def test_a_variant_of_a_prompt_without_slots_may_have_the_slots_of_every_prompt(
+    path: Path,
+) -> None:
+    run = recorded(Spoken(llm_client=instant_client(), tape=path, turns=2))
+    made = PromptComparer(run, {"kind": kind}, samples=1, outcome="amount.Ann")
+    browser = Browser(made)
+    assert made.texts == {
+        "as it was": "You are Ann. How much?",
+        "kind": "You are Ann. How much? Be kind.",
+    }
+    browser.send("write", place=1, text="{{ name }} in turn {{ turn }}, be kind.", turn=1)
+
+    def filled() -> str:
+        [[_, number]] = part(browser, "filled 1", "prompts")["messages"]
+        return Log(made.reading.records).text(number)
+
+    await eventually(lambda: part(browser, "filled 1", "prompts") and filled()[:5] == "Ann i")
+    assert (part(browser, 1, "prompts")["fault"], filled()) == ("", "Ann in turn 2, be kind.")
+    browser.send("run")
+    await eventually(lambda: made.study and words(browser) == "4 of 4 runs done", wait_s=30)
+    assert {call.prompt[:3] for call in asked(made.study)} == {"You", "Ann", "Bob"}
+    made = PromptComparer(run, {"kind": kind}, samples=1, outcome="amount.Ann")
+    browser = Browser(made)
+    browser.send("run")
+    await eventually(lambda: made.study and words(browser) == "4 of 4 runs done", wait_s=30)
+    texts = {call.prompt for call in asked(made.study)}
+    assert {"You are Bob. How much?", "You are Bob. How much? Be kind."} <= texts
 
 
 async def fault(browser: Browser) -> str:

@@ -11,7 +11,7 @@ import pytest
 from builders import make_client
 from worlds import PublicGoods
 
-from llmsim_lab import Budget, Tape, replay, resume
+from llmsim_lab import Budget, LLMClient, LLMConfig, ScriptedBackend, Tape, replay, resume
 from llmsim_lab.assistant import Chat
 from llmsim_lab.errors import LabError
 from llmsim_lab.lab import Lab
@@ -51,25 +51,35 @@ WAYS: dict[str, tuple[Callable[[Any], Awaitable[object]], str]] = {
 }
 
 
+class Gated(ScriptedBackend):
+    """Answers the second turn only when it may."""
+
+    def __init__(self, replies: Any) -> None:
+        super().__init__(replies)
+        self.is_asked, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        if request.site is not None and request.site.turn == 2:
+            self.is_asked.set()
+            await self.goes_on.wait()
+        return await super().chat(request)
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("first", ["arun", "window"])
 async def test_what_wants_to_play_a_run_that_is_played_fails_and_is_not_noticed(
     way: str, first: str, path: Path
 ) -> None:
     other, message = WAYS[way]
-    second_turn = asyncio.Event()
-
-    def reply(request: ChatRequest) -> Any:
-        if request.site is not None and request.site.turn == 2:
-            second_turn.set()
-        return REPLY
-
-    run = PublicGoods(llm_client=make_client(reply, delay_s=0.01), tape=path)
+    backend = Gated(REPLY)
+    client = LLMClient(LLMConfig(retry_wait_s=0), backend)
+    run = PublicGoods(llm_client=client, tape=path)
     playing = run.arun(8, budget=Budget(calls=9)) if first == "arun" else Lab(run).play(2)
     task = asyncio.ensure_future(playing)
-    await second_turn.wait()
+    await backend.is_asked.wait()
     with pytest.raises(LabError, match=message):
         await other(run)
+    backend.goes_on.set()
     await task
     assert run.turn_number == 2
     outcome = "stopped: the budget of 9 calls is spent" if first == "arun" else "None"

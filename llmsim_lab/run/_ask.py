@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate, isawaitable, iscoroutine
 from pathlib import Path
@@ -47,7 +48,15 @@ from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.llm._choose import Decide, numeric
 from llmsim_lab.llm._client import until_cancelled
 from llmsim_lab.llm._scope import caller, scope
-from llmsim_lab.llm.bounds import EVERYTHING, Allowed, Limits, allowed_of, fields_of, own_limits
+from llmsim_lab.llm.bounds import (
+    EVERYTHING,
+    Allowed,
+    Limits,
+    allowed_of,
+    fields_of,
+    json_number,
+    own_limits,
+)
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._chance import random_reply
 from llmsim_lab.run._config import OnError, players_seed
@@ -939,9 +948,18 @@ def _by_code(decision: Any, question: Question, why: str = "", **more: Any) -> A
         player=question.player,
         component=question._batch.component,
         why=why or getattr(decision, "reasoning", ""),
-        given=decision.model_dump(mode="json"),
+        given=_given(decision),
         **{"sure": getattr(decision, "confidence", None), **more},
     )
+
+
+def _given(decision: Any) -> dict[str, Any]:
+    """Return a decision's fields as JSON has them; a Decimal as a number, which a table adds up."""
+    given: dict[str, Any] = decision.model_dump(mode="json")
+    for name, value in decision:
+        if isinstance(value, Decimal):
+            given[name] = json_number(value)
+    return given
 
 
 def _as_reply(answer: Any, question: Question, whose: Callable[[Question], str]) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from datetime import datetime, time
 from enum import Enum
 from functools import lru_cache
@@ -283,7 +283,7 @@ def _is_same_model(was: BaseModel, back: BaseModel, path: Path) -> bool:
 
 
 def _is_same_dataclass(was: Any, back: Any, path: Path) -> bool:
-    return _is_same_dict(_fields_of(was), _fields_of(back), path)
+    return _is_same_dict(fields_of(was), fields_of(back), path)
 
 
 def _is_same_time(was: Any, back: Any, path: Path) -> bool:
@@ -319,7 +319,7 @@ def _check_converted(was: Any, back: Any, path: Path) -> None:
     if isinstance(was, Enum):
         is_same(was.value, back, path)
     elif isinstance(back, Mapping) and (isinstance(was, BaseModel | Mapping) or is_dataclass(was)):
-        _is_same_dict(_fields_of(was), back, path)
+        _is_same_dict(fields_of(was), back, path)
     elif isinstance(back, list | tuple) and isinstance(was, list | tuple | deque):
         _is_same_list(list(was), list(back), path)
     elif isinstance(was, datetime) and isinstance(back, str):
@@ -335,13 +335,6 @@ def _check_converted(was: Any, back: Any, path: Path) -> None:
         is_cut = getattr(was, "nanoseconds", 0) or hasattr(was, "get_secret_value")
         if not is_text_of_it or is_cut:
             raise _lost(was, back, path)
-
-
-def _fields_of(value: Any) -> Mapping[Any, Any]:
-    """Return what is in a model, a dataclass or a dict, by name."""
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name, None) for field in fields(value)}
-    return fields_of(value)
 
 
 def _check_time(value: Any, path: Path) -> None:
@@ -443,7 +436,7 @@ def _as_json(value: Any) -> bytes:
 def _parts_of(value: Any) -> list[tuple[str, Any]]:
     """Return what is directly in a value, by name."""
     if isinstance(value, BaseModel | Mapping) or is_dataclass(value):
-        return [(str(name), part) for name, part in _fields_of(value).items()]
+        return [(str(name), part) for name, part in fields_of(value).items()]
     if isinstance(value, list | tuple | set | frozenset | deque):
         return [(str(number), part) for number, part in enumerate(value)]
     return []

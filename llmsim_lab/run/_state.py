@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, MutableSequence, Set
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
+from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self, get_args
 
@@ -96,9 +100,11 @@ class State(BaseModel):
 
         A state may add what follows from it.
         """
-        columns = {}
+        columns: dict[str, Any] = {}
         for name, (path, value) in values_in(self).items():
-            if isinstance(value, (int, float)) or (len(path) == 1 and isinstance(value, str)):
+            if isinstance(value, Decimal | Fraction):
+                columns[name] = float(value)  # which a table can add up and a chart can draw
+            elif isinstance(value, (int, float)) or (len(path) == 1 and isinstance(value, str)):
                 columns[name] = value
         return columns
 
@@ -182,10 +188,12 @@ def _cannot_change(cls: type) -> bool:
     return parameters is None or bool(parameters.frozen)
 
 
-def fields_of(value: BaseModel | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what is in a model or a dict, by name; of a model's cached properties none."""
-    if not isinstance(value, BaseModel):
+def fields_of(value: Any) -> Mapping[str, Any]:
+    """Return what is in a model, a dataclass or a dict, by name; of cached properties none."""
+    if isinstance(value, Mapping):
         return value
+    if not isinstance(value, BaseModel):
+        return {one.name: getattr(value, one.name, None) for one in dataclass_fields(value)}
     inside: Mapping[str, Any] = value.__dict__
     names = type(value).model_fields
     if len(inside) != len(names):
@@ -210,7 +218,9 @@ def values_in(state: State) -> dict[str, tuple[tuple[str, ...], Any]]:
                 both = f"two values of the state are called {name}: {found[name][0]} and {path}"
                 raise ConfigError(f"{both}; take the dot out of one of the names")
             found[name] = path, value
-            if type(value) not in SCALARS and isinstance(value, BaseModel | Mapping):
+            if type(value) in SCALARS:
+                continue
+            if isinstance(value, BaseModel | Mapping) or is_dataclass(value):
                 walk(value, path)
 
     walk(state, ())

@@ -18,14 +18,21 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     SerializationInfo,
     StringConstraints,
+    TypeAdapter,
     ValidationInfo,
     model_serializer,
     model_validator,
 )
-from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.errors import (
+    PydanticInvalidForJsonSchema,
+    PydanticSchemaGenerationError,
+    PydanticUserError,
+)
 from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
+from pydantic_core import CoreSchema
 
 from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
 from llmsim_lab._util.frozen import FrozenDict as FrozenDict
@@ -419,10 +426,50 @@ class Value(Immutable):
     model_config = ConfigDict(extra="forbid")
 
 
+class OfJson(BaseModel):
+    """Base of what users derive from: a field of a type that JSON cannot hold is a clear error."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[BaseModel], handler: GetCoreSchemaHandler, /
+    ) -> CoreSchema:
+        try:
+            return handler(source)
+        except PydanticSchemaGenerationError as error:
+            raise _foreign_type(cls, error) from None  # whose advice does not help here
+
+
+def _foreign_type(cls: type[BaseModel], error: PydanticSchemaGenerationError) -> ConfigError:
+    """Return the error about a field that is annotated with a class that JSON cannot hold.
+
+    Args:
+        cls: the class with the field, which pydantic could not make.
+        error: pydantic's.
+    """
+    wrong: list[str] = []
+    for name, field_of_class in cls.__pydantic_fields__.items():
+        annotation: Any = field_of_class.annotation
+        try:
+            TypeAdapter(annotation)
+        except PydanticSchemaGenerationError:
+            is_class = isinstance(annotation, type) and not get_args(annotation)
+            words = f"{annotation.__module__}.{annotation.__qualname__}" if is_class else annotation
+            wrong.append(f"{cls.__name__}.{name} is annotated as {words}")
+        except PydanticUserError:  # as of a name that is not known yet; another field is meant
+            continue
+    return ConfigError(
+        f"{'; '.join(wrong) or cls.__name__}: JSON, and so a tape or a reply, cannot hold that "
+        f"({error.message.partition('. ')[0]}). Hold what it is made of, and make the object from "
+        "it where you use it: of a graph its edges, list[tuple[str, str]]; of an array "
+        "list[float]; of a table dict[str, list[float]]; of a time of pandas a datetime; of a "
+        "class of your own a State or a @dataclass(frozen=True)"
+    )
+
+
 # --- decisions ------------------------------------------------------------------------------------
 
 
-class Decision(Immutable):
+class Decision(OfJson, Immutable):
     """Base of what a model is asked for; carries the record of the call that produced it.
 
     Unknown fields in a reply are dropped, since small models add them; missing or wrong ones are

@@ -22,6 +22,7 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.run._kept import kept_values
 from llmsim_lab.run._registry import RunClass
+from llmsim_lab.types import OfJson
 
 
 def _as_on_tape(values: Any) -> Any:
@@ -73,7 +74,7 @@ def by_name(players: Any) -> Mapping[str, Any]:
 Players = Annotated[dict[str, PlayerWord], BeforeValidator(by_name)]
 
 
-class WorldConfig(Settings):
+class WorldConfig(OfJson, Settings):
     """What every run has; the fields of a world's class are added to it.
 
     Attributes:
@@ -150,7 +151,8 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
         base: ``Run``, whose names are reserved.
 
     Raises:
-        ConfigError: a field has a name that is taken, or a default that does not fit.
+        ConfigError: a field has a name that is taken, a default that does not fit, or a type that
+            JSON cannot hold.
     """
     taken = {*inspect.signature(base).parameters, "given", "unrecorded"}  # as instances have them
     # Of the class itself get_type_hints would return those of all its bases as well.

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from llmsim_lab._util.jsontext import SCALARS
 from llmsim_lab._util.text import brief, clip, closest, faults, listed, whole_text
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.types import FrozenDict, FrozenList, Status
+from llmsim_lab.types import FrozenDict, FrozenList, OfJson, Status
 
 COMMON_COLUMNS = frozenset(
     {"turn", "calls", *get_args(Status), "tokens", "seconds", "interventions"}
@@ -30,7 +30,7 @@ COMMON_COLUMNS = frozenset(
 """Columns of every run's frame, beside those of its class."""
 
 
-class State(BaseModel):
+class State(OfJson):
     """The base of a world's state: derive from it and annotate fields, each with a default.
 
     Fields may be numbers, texts, booleans, tuples, lists, dicts with texts as keys, and other
@@ -39,7 +39,7 @@ class State(BaseModel):
 
     Raises:
         ConfigError: when the class is made: a field has a name that a run's frame or pydantic
-            needs.
+            needs, or a type that JSON cannot hold, such as a graph.
 
     Example:
         >>> class Pot(State):

@@ -1,7 +1,8 @@
 """Short texts: numbers and lines for people, what is wrong in words, and lines of the log.
 
 Log lines have one format: an event's name, then ``key=value`` pairs (logfmt), through stdlib
-logging. The package never configures logging; ``logging.basicConfig(level="DEBUG")`` shows all.
+logging. The package configures logging only where ``LLMSIM_LOG=debug`` asks for it;
+``logging.basicConfig(level="DEBUG")`` shows all as well.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from llmsim_lab.errors import LabError
+from llmsim_lab.errors import ConfigError, LabError
 
 DIGITS = 10
 """Significant digits that numbers in prompts have at most."""
@@ -269,6 +270,29 @@ def log_event(
         return
     line = logfmt(**fields)
     logger.log(level, "%s %s" if line else "%s%s", event, line, stacklevel=2)
+
+
+def log_as_asked() -> None:
+    """Show log lines on the screen from the level on that ``LLMSIM_LOG`` names, if it does.
+
+    Raises:
+        ConfigError: it names no level.
+    """
+    name = os.environ.get("LLMSIM_LOG", "").strip().upper()
+    if not name:
+        return
+    level = logging.getLevelNamesMapping().get(name)
+    if not level:
+        raise ConfigError(
+            f"LLMSIM_LOG={name.lower()!r} is not a level of logging: write debug, info, warning or "
+            "error"
+        )
+    package = logging.getLogger("llmsim_lab")
+    package.setLevel(level)
+    if not package.hasHandlers():
+        shown = logging.StreamHandler()
+        shown.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+        package.addHandler(shown)
 
 
 def estimate_tokens(text: str) -> int:

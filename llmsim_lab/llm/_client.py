@@ -30,10 +30,11 @@ from llmsim_lab._spans import Origin
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.frozen import frozen
 from llmsim_lab._util.jsontext import dumps, plain
-from llmsim_lab._util.text import log_event
+from llmsim_lab._util.text import log_as_asked, log_event
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException, TapeMiss
 from llmsim_lab.llm import _choose, _extract, _retry
 from llmsim_lab.llm._choose import Choice, OptionT
+from llmsim_lab.llm._debug import log_outcome, log_recorded, log_wait
 from llmsim_lab.llm._extract import InvalidReply, with_instruction
 from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._limits import Lane, Limits, Sent
@@ -241,6 +242,7 @@ class LLMClient:
             )
         self.backend, self.chosen = backend, chosen
         self._said_what_helped = False
+        log_as_asked()
         self.limits = getattr(backend, "client_limits", None) or Limits(config.max_concurrency)
         self.use(config)
 
@@ -422,6 +424,7 @@ class LLMClient:
                 # Jittered, so that agents who failed together do not all come back at once.
                 wait_s = _CHANCE.uniform(*self.config.retry_wait_s)
                 wait_s = max(wait_s, min(first.retry_after_s or 0.0, request.timeout_s))
+                log_wait(second, wait_s, first.reason)
                 outcome = await self._attempt(
                     second, read, around, seed, total_s, history, wait_s=wait_s
                 )
@@ -465,6 +468,7 @@ class LLMClient:
                 if around.watch is not None:
                     around.watch.ended(request)
                 history.append(known)
+                log_recorded(known)
                 if known.reason == "cancelled":
                     await until_cancelled(
                         f"call {known.number} ({caller(request.site)})", known.seconds
@@ -483,10 +487,12 @@ class LLMClient:
                 detail="cancelled by its caller, as by asyncio.wait_for",
             )
             history.append(_kept(attempt, previous, recorder))
+            log_outcome(attempt)
             raise
         attempt, outcome = _retry.judged(attempt, fault, read)
         if isinstance(outcome, BaseModel):
             attempt.cut = _retry.cut_texts(outcome, request.schema)
+        log_outcome(attempt)
         history.append(_kept(attempt, previous, recorder))
         if previous is not None and not isinstance(outcome, BackendError):
             self._say_what_helped(previous)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.text import estimate_tokens, roughly
 from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._debug import log_queued, log_request
 from llmsim_lab.types import ChatReply, ChatRequest
 
 if TYPE_CHECKING:
@@ -243,8 +244,12 @@ class Lane:
         Raises:
             BackendError: its time is over, or its server has gone.
         """
+        arrived = self._loop.time()
+        if self._free.locked():
+            log_queued(sent.request, self._limits.at_once)
         await self._free.acquire()
         began = sent.began = self._loop.time()
+        log_request(sent.request, began - arrived)
         sent.is_writing, sent.fault = False, None  # of a first try, when the server was away
         self._limits.began(began)
         tokens, too_many = None, False

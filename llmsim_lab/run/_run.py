@@ -32,7 +32,7 @@ from typing_extensions import TypeVar
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.jsontext import as_mapping, plain
-from llmsim_lab._util.text import closest, counted, error_text, faults, log_event
+from llmsim_lab._util.text import closest, counted, error_text, faults, log_as_asked, log_event
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, LLMFailureException, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
@@ -201,6 +201,7 @@ class Run(Generic[StateT]):
         players = {} if players is None else by_name(players)
         configured = _configured(type(self), config, parameters, players)
         self.config: Any = kept_config(configured, type(self).__name__)
+        log_as_asked()
         self.llm_client = run_client(llm_client)
         seated, self.given = _seated(self, players)
         self.players: Mapping[str, Any] = FrozenDict(seated)

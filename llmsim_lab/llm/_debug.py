@@ -1,0 +1,93 @@
+"""What becomes of a call, a line each at DEBUG: queue, request, reply, complaint, wait, retry.
+
+``LLMSIM_LOG=debug`` shows the lines, as does logging that a program sets up itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from llmsim_lab._util.text import clip, log_event
+from llmsim_lab.types import Attempt, ChatRequest
+
+logger = logging.getLogger("llmsim_lab.llm")  # users know the package, not this module
+
+_SHOWN_CHARS = 300
+"""Of a prompt, a reply or a complaint."""
+
+
+def log_queued(request: ChatRequest, at_once: int) -> None:
+    """Log that a request waits for its turn, behind so many at once."""
+    if logger.isEnabledFor(logging.DEBUG):
+        _log("LLM_QUEUED", request, at_once=at_once)
+
+
+def log_request(request: ChatRequest, queued_s: float) -> None:
+    """Log that a request is sent, after so long in the queue; a second one is a retry."""
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
+    _log(
+        "LLM_REQUEST" if request.attempt == 1 else "LLM_RETRY",
+        request,
+        model=request.model,
+        messages=len(request.messages),
+        chars=len(request.prompt),
+        queued_s=round(queued_s, 3) or None,
+        last=clip(request.messages[-1].content, _SHOWN_CHARS) if request.messages else None,
+    )
+
+
+def log_outcome(attempt: Attempt) -> None:
+    """Log a reply, and what is wrong with it; or why there is none."""
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
+    reply, request = attempt.reply, attempt.request
+    if reply is not None:
+        _log(
+            "LLM_REPLY",
+            request,
+            seconds=round(attempt.seconds, 3),
+            prompt_tokens=reply.prompt_tokens,
+            reply_tokens=reply.reply_tokens,
+            done_reason=reply.done_reason,
+            calls=len(reply.tool_calls) or None,
+            thinking=clip(reply.thinking, _SHOWN_CHARS) or None,
+            text=clip(reply.text, _SHOWN_CHARS),
+        )
+    if attempt.reason is not None:
+        is_complaint = attempt.reason == "invalid_response" and reply is not None
+        _log(
+            "LLM_COMPLAINT" if is_complaint else "LLM_FAULT",
+            request,
+            reason=attempt.reason,
+            status_code=attempt.status_code,
+            retry=attempt.retry,
+            detail=clip(attempt.detail, _SHOWN_CHARS),
+        )
+
+
+def log_wait(request: ChatRequest, wait_s: float, reason: str) -> None:
+    """Log the wait before a second request."""
+    if logger.isEnabledFor(logging.DEBUG):
+        _log("LLM_WAIT", request, seconds=round(wait_s, 3), reason=reason)
+
+
+def log_recorded(attempt: Attempt) -> None:
+    """Log that a tape answers."""
+    if logger.isEnabledFor(logging.DEBUG):
+        _log("LLM_RECORDED", attempt.request, call=attempt.number, reason=attempt.reason)
+
+
+def _log(event: str, request: ChatRequest, **fields: Any) -> None:
+    site = request.site
+    log_event(
+        logger,
+        logging.DEBUG,
+        event,
+        component=site and site.component,
+        agent=site and site.agent,
+        turn=site and site.turn,
+        attempt=request.attempt,
+        **fields,
+    )

@@ -291,10 +291,14 @@ class Places(NamedTuple):
     Attributes:
         calls: the turn's.
         attempts: gives the attempt of a number on the tape; needed for reading.
+        others: calls of other turns, by their numbers, where what is written is read back at once.
+        are_numbered: whether calls of other turns have numbers: those of a run on a tape.
     """
 
     calls: Sequence[CallRecord] = ()
     attempts: Callable[[int], Attempt] | None = None
+    others: dict[tuple[int, ...], CallRecord] | None = None
+    are_numbered: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -318,6 +322,8 @@ class CallRecord:
         match value:
             case int(place) if type(place) is int and 0 <= place < len(places.calls):
                 return places.calls[place]
+            case [_, [_, *_] as numbers] if places.others and tuple(numbers) in places.others:
+                return places.others[tuple(numbers)]
             case [status, [_, *_] as numbers] if status in get_args(Status) and places.attempts:
                 return cls(history=tuple(map(places.attempts, numbers)), status=status)
         raise ValueError(f"{value!r:.80} does not name a call by its place, or status and numbers")
@@ -330,7 +336,12 @@ class CallRecord:
         for place, call in enumerate(info.context.calls):
             if call is self:
                 return place
-        return [self.status, self.numbers]
+        others = info.context.others
+        if others is None:
+            return [self.status, self.numbers]
+        numbers = self.numbers if info.context.are_numbered else [-1 - len(others)]
+        others[tuple(numbers)] = self
+        return [self.status, numbers]
 
     @property
     def numbers(self) -> list[int]:

@@ -60,6 +60,7 @@ from llmsim_lab.llm.bounds import (
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._chance import random_reply
 from llmsim_lab.run._config import OnError, players_seed
+from llmsim_lab.run._kept import defined_again, reply_as_json
 from llmsim_lab.run._plain_prompts import PLAIN, has_slots, kind_of, plain_prompt
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
@@ -575,7 +576,10 @@ class Ask:
                 "something in its place"
             ) from error
         # Rules that await something finish in any order.
-        self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
+        try:
+            self._answers.sort(key=lambda it: (it.component, it.player, repr(it.given)))
+        except ValueError as error:  # of a number of more digits than Python writes
+            raise ConfigError(f"turn {self.turn}: an answer cannot be kept: {error}") from error
         noted = {"noted": self._noted, "became": self._became, "story": tuple(self._story)}
         return {"by_code": tuple(self._answers), **noted}
 
@@ -943,19 +947,31 @@ def _first(names: Sequence[Any]) -> str:
 
 
 def _by_code(decision: Any, question: Question, why: str = "", **more: Any) -> Answer:
-    """Return the record of a decision that no call says by itself."""
+    """Return the record of a decision that no call says by itself.
+
+    Raises:
+        ConfigError: a record cannot hold it.
+    """
+    try:
+        given = _given(decision)
+    except ConfigError as error:
+        raise ConfigError(f"{_rule_of(question)} answered what cannot be kept: {error}") from error
     return Answer(
         player=question.player,
         component=question._batch.component,
         why=why or getattr(decision, "reasoning", ""),
-        given=_given(decision),
+        given=given,
         **{"sure": getattr(decision, "confidence", None), **more},
     )
 
 
 def _given(decision: Any) -> dict[str, Any]:
-    """Return a decision's fields as JSON has them; a Decimal as a number, which a table adds up."""
-    given: dict[str, Any] = decision.model_dump(mode="json")
+    """Return a decision's fields as JSON has them; a Decimal as a number, which a table adds up.
+
+    Raises:
+        ConfigError: JSON cannot hold one.
+    """
+    given = reply_as_json(decision)
     for name, value in decision:
         if isinstance(value, Decimal):
             given[name] = json_number(value)
@@ -975,6 +991,8 @@ def _as_reply(answer: Any, question: Question, whose: Callable[[Question], str])
     """
     reply = question.reply
     if not isinstance(answer, reply):
+        if isinstance(answer, Decision) and type(answer).__name__ == reply.__name__:
+            raise defined_again(reply.__name__, reply.__module__)
         fields = reply.model_fields
         own = [it for it in fields if it not in Reply.model_fields or fields[it].is_required()]
         form = f"return {reply.__name__}({', '.join(f'{name}=...' for name in own)})"
@@ -990,7 +1008,7 @@ def _as_reply(answer: Any, question: Question, whose: Callable[[Question], str])
         except ValidationError as error:
             raise ConfigError(f"{whose(question)} answered {faults(error)}; {form}") from error
     for name, value in answer:
-        if type(value) not in SCALARS and not all_finite(value):
+        if not all_finite(value):
             raise ConfigError(
                 f"{whose(question)} answered {name}={value!r:.200}, which holds a number that is "
                 "not finite; JSON, and so a tape, has none: answer another number, or None for no "

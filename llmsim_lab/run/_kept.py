@@ -9,7 +9,7 @@ which something would be lost is an error.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
 from datetime import datetime, time
@@ -26,7 +26,7 @@ from llmsim_lab._util.jsontext import SCALARS, dumps, loads, number_of, read
 from llmsim_lab._util.text import brief, clip, faults
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.run._state import fields_of
-from llmsim_lab.types import FrozenDict, Places
+from llmsim_lab.types import CallRecord, FrozenDict, Places
 
 Path = tuple[str, ...]
 """Where a value is: the name of a class, then the names of fields, keys and items."""
@@ -43,23 +43,27 @@ class Kept(NamedTuple):
     json: bytes
 
 
-def kept_state(state: Any, kind: Any, places: Places = _NO_CALLS) -> Kept:
+def kept_state(
+    state: Any, kind: Any, calls: Sequence[CallRecord] = (), *, on_tape: bool = False
+) -> Kept:
     """Return a state as its tape gives it back.
 
     Args:
         state: the state.
         kind: its class.
-        places: the calls that it may name.
+        calls: its turn's.
+        on_tape: whether its run is on a tape.
 
     Raises:
         ConfigError: something would be lost; says of which field, and why.
     """
     name = kind.__name__
-    if type(state) is not kind and not _is_defined_again(type(state), kind):
+    if type(state) is not kind and not is_defined_again(type(state), kind):
         other = type(state).__name__
         raise ConfigError(
             f"the state is a {other}, and its tape would give a {name} back: write Run[{other}]"
         )
+    places = Places(calls, others={}, are_numbered=on_tape)
     try:
         raw = encoded(state, kind, places)
     except _UNWRITABLE as error:
@@ -89,6 +93,8 @@ def kept_config(config: Any, name: str) -> Any:
         back = type(config).model_validate(values)
     except ValidationError as error:
         raise _cannot_read(config, (name,), ValueError(faults(error))) from error
+    if is_defined_again(type(config), type(back)):
+        raise defined_again(name, type(config).__module__)
     if is_same(config, back, (name,)):
         return config
     changed = {
@@ -104,6 +110,33 @@ def config_as_json(config: Any) -> dict[str, Any]:
     written: dict[str, Any] = config.model_dump(
         mode="json", by_alias=True, round_trip=True, warnings=False, fallback=number_of
     )
+    return written
+
+
+def reply_as_json(reply: BaseModel) -> dict[str, Any]:
+    """Return the fields of a reply of code as a record has them.
+
+    Raises:
+        ConfigError: JSON cannot hold one; says which.
+    """
+    try:
+        written = reply.model_dump(mode="json", warnings=False, fallback=number_of)
+        if not SCALARS.issuperset(map(type, written.values())):
+            written = loads(dumps(_ordered(written, reply)))
+    except _UNWRITABLE as error:
+        raise _cannot_write(reply, (type(reply).__name__,), error) from error
+    return written
+
+
+def _ordered(written: Any, value: Any) -> Any:
+    """Return JSON of a value with its sets in one order, which differs between processes."""
+    if isinstance(value, set | frozenset):
+        return sorted(written, key=dumps)
+    if isinstance(written, dict):
+        parts = dict(_parts_of(value))
+        return {name: _ordered(part, parts.get(name)) for name, part in written.items()}
+    if isinstance(written, list) and isinstance(value, list | tuple):
+        return [_ordered(part, it) for part, it in zip(written, value, strict=True)]
     return written
 
 
@@ -211,6 +244,8 @@ def is_same(was: Any, back: Any, path: Path) -> bool:
         ConfigError: something is lost.
     """
     cls: Any = type(was)
+    if was is back:  # a member of an Enum, or the record of a call
+        return True
     if cls is type(back):
         return _comparison_of(cls)(was, back, path)  # type: ignore[arg-type]
     _check_converted(was, back, path)
@@ -357,10 +392,24 @@ def _check_time(value: Any, path: Path) -> None:
 # --- what is wrong -------------------------------------------------------------------------------
 
 
-def _is_defined_again(cls: type, other: type) -> bool:
+def is_defined_again(cls: type, other: type) -> bool:
     """Return True if two classes are one that was defined twice."""
-    both = (cls.__module__, cls.__qualname__), (other.__module__, other.__qualname__)
-    return cls is not other and both[0] == both[1]
+    names, other_names = [(it.__module__, it.__qualname__) for it in (cls, other)]
+    return cls is not other and names == other_names
+
+
+def defined_again(name: str, module: str) -> ConfigError:
+    """Return the error of a class that was defined twice, where both meet."""
+    if module == "__main__":
+        return ConfigError(
+            f"{name} was defined again since something that uses it was made: run the cells again "
+            "that define the world and its players, and make a new run"
+        )
+    return ConfigError(
+        f"{name} was defined again since something that uses it was made, as %autoreload does "
+        f"after an edit: import it and the world again, from {module} import ..., and make a new "
+        "run"
+    )
 
 
 def _lost(was: Any, back: Any, path: Path) -> ConfigError:
@@ -371,12 +420,8 @@ def _lost(was: Any, back: Any, path: Path) -> ConfigError:
         return ConfigError(
             f"{at} is {was}, and a tape holds finite numbers alone: give one, or None"
         )
-    if _is_defined_again(cls, type(back)):
-        return ConfigError(
-            f"{cls.__name__} was defined again since the world that uses it was made, as "
-            "%autoreload does after an edit, or a second run of a cell: import the world again "
-            f"(from {cls.__module__} import ...) or run its cell again, and make a new run of it"
-        )
+    if is_defined_again(cls, type(back)):
+        return defined_again(cls.__name__, cls.__module__)
     if cls is type(back):
         return ConfigError(
             f"{at} is {brief(was, 80)}, and its tape would give {brief(back, 80)} back: what "

@@ -87,7 +87,7 @@ from llmsim_lab.run._turn import (
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape._changes import PATIENCE
 from llmsim_lab.tape._recorder import Known
-from llmsim_lab.types import Attempt, CallRecord, FrozenDict, Places
+from llmsim_lab.types import CallRecord, FrozenDict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -946,7 +946,9 @@ def checked_state(run: Run[StateT], state: Any, verb: str = "turn returned") -> 
     Raises:
         ConfigError: it is not a state of this run, or a tape would lose something of it.
     """
-    return cast("StateT", kept_state(_own_state(run, state, verb), run.state_type).state)
+    calls = run.turns[-1].calls if hasattr(run, "turns") else ()
+    state = _own_state(run, state, verb)
+    return cast("StateT", kept_state(state, run.state_type, calls).state)
 
 
 def _own_state(run: Run[StateT], state: Any, verb: str = "turn returned") -> StateT:
@@ -961,7 +963,7 @@ def _own_state(run: Run[StateT], state: Any, verb: str = "turn returned") -> Sta
     way_out = f"it must be a {wanted}: return state.replace(...)"
     if type(state).__name__ == wanted:  # as after a second run of its notebook cell
         way_out = f"{wanted} was defined again since {name} was made. Define {name} again as well"
-        way_out += " (run its cell), and make a new run of it"
+        way_out += " (run its cell, or import it again), and make a new run of it"
     raise ConfigError(f"{name} {verb} {state!r:.60}; {way_out}")
 
 
@@ -1016,7 +1018,8 @@ async def _next_turn(run: Run) -> Turn:
         raise run._purse.refusal
     for item in planned:
         after = _own_state(run, run.changed(after, item.set), "changed returned")
-    kept_after = kept_state(after, run.state_type, Places(calls, partial(_attempt_of, run)))
+    on_tape = session.tape is not None
+    kept_after = kept_state(after, run.state_type, calls, on_tape=on_tape)
     parts |= {"interventions": tuple(planned), "seconds": time.perf_counter() - began}
     turn = Turn(number=number, state=kept_after.state, calls=calls, **parts)
     if turn.became and not session.is_replay:
@@ -1026,12 +1029,6 @@ async def _next_turn(run: Run) -> Turn:
     run.turns.append(turn)
     run._stood_in += ask._stood_in
     return turn
-
-
-def _attempt_of(run: Run, number: int) -> Attempt:
-    """Return an attempt of a past turn, which a state may hold, by its number on the tape."""
-    attempts = (attempt for call in reversed(run.calls) for attempt in call.history)
-    return next(attempt for attempt in attempts if attempt.number == number)
 
 
 def _check_noted(turn: Turn) -> None:

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 import pytest
-from builders import played, recorded
+from builders import make_client, played, recorded
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -29,10 +29,11 @@ from pydantic import (
     field_validator,
 )
 
-from llmsim_lab import Ask, Run, State
+from llmsim_lab import Ask, LLMClient, Reply, Run, State
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.tape import verify
+from llmsim_lab.types import LLMReasoningChain
 
 BERLIN = ZoneInfo("Europe/Berlin")
 Item = TypeVar("Item")
@@ -422,3 +423,113 @@ def test_a_time_in_utc_keeps_its_hour_over_the_change_to_summer_time(tmp_path: P
 
     kept = recorded(Days(tape=tmp_path / "x.tape"), 3)
     assert kept.state == replay(kept.tape).state == Clock(at=datetime(2026, 3, 31, 12, tzinfo=UTC))
+
+
+class Said(Reply):
+    it: Any = None
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ((1, np.int64(2)), "[1, 2]"),
+        ({"b", "a", "c"}, "['a', 'b', 'c']"),
+        ([{(1, 2)}, Colour.RED], "[[[1, 2]], 'red']"),
+        (date(2026, 1, 2), "'2026-01-02'"),
+        (b"\xff", r"turn 1, Said: the rule of Ann answered .* Said.it is b'\\xff'"),
+        (np.arange(2), r"Said.it is array\(\[0, 1\]\), which a tape cannot hold"),
+        (float("nan"), r"answered it=nan, which holds a number that is not finite"),
+        (10**5000, r"turn 1: an answer cannot be kept: .*4300 digits"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_rule_answers_is_recorded_as_json_or_is_an_error(
+    tmp_path: Path, value: Any, kept: str
+) -> None:
+    class Held(State):
+        said: str = ""
+
+    class World(Run[Held]):
+        async def turn(self, state: Held, ask: Ask) -> Held:
+            said = await ask("Ann", Said, "What?")
+            return state.replace(said=type(said.it).__name__)
+
+    players = {"Ann": lambda question: Said(it=value)}
+    if not kept.startswith(("[", "'")):
+        with pytest.raises(ConfigError, match=kept):
+            World(players=players).run(1)
+        return
+    run = recorded(World(players=players, tape=tmp_path / "x.tape"), 1)
+    for again in (run, replay(run.tape, players=players)):
+        assert again.state.said == type(value).__name__  # a rule answers in a replay too
+        assert repr(again.turns[1].answers[0].fields["it"]) == kept
+
+
+def test_the_record_of_a_call_is_with_its_turn_and_not_with_a_reply_in_a_state(
+    tmp_path: Path,
+) -> None:
+    class Held(State):
+        last: Said | None = None
+        chains: tuple[LLMReasoningChain, ...] = ()
+        seen: tuple[bool, ...] = ()
+
+    class World(Run[Held]):
+        async def turn(self, state: Held, ask: Ask) -> Held:
+            said = await ask("Ann", Said, f"What, {ask.turn}?")
+            chain = LLMReasoningChain(
+                component="a", agent="Ann", turn=ask.turn, reasoning="", call=said.call
+            )
+            seen = (*state.seen, state.last is not None and state.last.call is not None)
+            return state.replace(last=said, chains=(*state.chains, chain), seen=seen)
+
+    def client() -> LLMClient:
+        return make_client({"reasoning": "r", "it": 1, "confidence": 1})
+
+    path = tmp_path / "x.tape"
+    live = played(World(llm_client=client()), 3)
+    kept = recorded(World(llm_client=client(), tape=path), 2)
+    kept.close()
+    more = recorded(resume(path, llm_client=client()), 1)
+    for run in (live, more, replay(path)):
+        assert run.state.seen == (False, False, False)
+        assert [chain.call for chain in run.state.chains] == run.calls
+
+
+WORLD = """
+from llmsim_lab import Reply, Run, State
+
+class Pot(State):
+    coins: int = 0
+
+class Gift(Reply):
+    amount: int
+
+class World(Run[Pot]):
+    async def turn(self, state, ask):
+        gift = await ask("Ann", Gift, "Give?")
+        return state.replace(coins=state.coins + gift.amount)
+"""
+
+
+def reloaded(old: type, new: type) -> None:
+    """Put a new class's attributes into the old one, as IPython's %autoreload does."""
+    for name, value in vars(new).items():
+        if not isinstance(value, type) and name not in ("__dict__", "__weakref__"):
+            setattr(old, name, value)
+
+
+def test_a_world_that_autoreload_changed_says_what_happened_and_what_to_do() -> None:
+    modules = []
+    for _ in range(2):
+        modules.append({"__name__": "pot"})
+        exec(WORLD, modules[-1])
+    old, new = modules
+    rule = {"*": lambda question: old["Gift"](amount=1)}
+    with pytest.raises(ConfigError, match=r"^Gift was defined again .*from pot import"):
+        new["World"](players=rule).run(1)
+    reloaded(old["Pot"], new["Pot"])
+    with pytest.raises(ConfigError, match=r"^Pot was defined again .*%autoreload.*from pot import"):
+        old["World"]()
+    reloaded(old["World"].config_type, new["World"].config_type)
+    with pytest.raises(ConfigError, match=r"^World was defined again .*%autoreload"):
+        old["World"]()

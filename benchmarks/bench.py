@@ -25,13 +25,14 @@ from statistics import mean, median
 from typing import Any, TypeVar
 
 from command import command
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from rich.table import Table
 
-from llmsim_lab.llm import LLMClient, Tape
-from llmsim_lab.run import load, replay
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
+from llmsim_lab.run import Ask, Run, State, load, replay
+from llmsim_lab.run._kept import kept_state
 from llmsim_lab.simulation import Simulation, SimulationConfig
-from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
+from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo, Reply
 
 __all__ = ["FULL", "QUICK", "Plan", "main", "measure"]
 
@@ -39,6 +40,8 @@ T = TypeVar("T")
 
 CALLS = 3
 """Per agent and turn: one each of agent, validator and engine."""
+_READINGS = 10
+"""A single one is too short for the clock."""
 IN_FLIGHT = 16
 _REPLIES = {
     "agent": '"action": "Raise the interest rate by 25 basis points", "confidence": 0.8, ',
@@ -130,6 +133,52 @@ async def time_bare(calls: int) -> float:
     return (time.process_time() - began) / calls * 1e6
 
 
+class Purses(State):
+    """What the players of ``Giving`` have."""
+
+    coins: dict[str, float] = Field(default_factory=dict)
+    given: dict[str, int] = Field(default_factory=dict)
+
+
+class Gift(Reply):
+    """How much a player gives."""
+
+    amount: int = Field(ge=0, le=20)
+
+
+class Giving(Run[Purses]):
+    """Each turn every player gives something: a world of a user's own, as small as they come."""
+
+    kind = "bench:Giving"
+    players_count: int = 10
+
+    def start(self) -> Purses:
+        """Give each player as much."""
+        return Purses(coins={f"Player {number}": 20.0 for number in range(self.players_count)})
+
+    async def turn(self, state: Purses, ask: Ask) -> Purses:
+        """Ask all, and note what they gave."""
+        gifts = await ask.each(state.coins, Gift, "You are {{ name }}. What do you give?")
+        return state.replace(
+            coins={name: coins + 0.1 for name, coins in state.coins.items()},
+            given={name: gift.amount for name, gift in gifts.items()},
+        )
+
+
+async def share_of_reading_back(run: Any, turns: int) -> float:
+    """Play turns; return how much of a turn goes into reading its state back as from a tape."""
+    played, read_back = list[float](), list[float]()
+    for _ in range(turns):
+        began = time.process_time()
+        await run.step()
+        played.append(time.process_time() - began)
+        began = time.process_time()
+        for _ in range(_READINGS):
+            kept_state(run.state, run.state_type, run.turns[-1].calls)
+        read_back.append((time.process_time() - began) / _READINGS)
+    return median(read_back) / median(played)
+
+
 async def time_turns(
     agents: int, turns: int, *, rules: bool = False, tape: Tape | None = None
 ) -> list[float]:
@@ -171,6 +220,7 @@ def measure(plan: Plan) -> dict[str, Any]:
         },
         "cpu": measure_cpu(plan),
         "tape": measure_tape(plan),
+        "read_back_pct_of_turn": measure_reading_back(plan),
         "import": measure_import(plan),
     }
 
@@ -248,6 +298,39 @@ def measure_tape(plan: Plan) -> dict[str, float]:
     }
 
 
+def measure_reading_back(plan: Plan) -> dict[str, float]:
+    """Measure which share of a turn goes into reading its state back, percent.
+
+    Both are timed in one run, in turn. With a tape the state is not written a second time.
+    """
+
+    def gift(question: Any) -> Gift:
+        return Gift(amount=1, reasoning="r", confidence=1)
+
+    def client() -> LLMClient:
+        reply = {"reasoning": "r", "amount": 1, "confidence": 1}
+        return LLMClient(LLMConfig(model="script"), ScriptedBackend(reply))
+
+    shares: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for repeat in range(plan.repeats):
+            for count in (10, 100):
+                by_rule: dict[str, Any] = {"players_count": count, "players": {"*": gift}}
+                runs = {
+                    f"rules, {count} players, no tape": Giving(**by_rule),
+                    f"rules, {count} players, tape": Giving(
+                        **by_rule, tape=Path(folder) / f"{count}-{repeat}.tape"
+                    ),
+                    f"model, {count} players, no tape": Giving(
+                        players_count=count, llm_client=client()
+                    ),
+                }
+                for name, run in runs.items():
+                    share = _run(share_of_reading_back(run, plan.long))
+                    shares.setdefault(name, []).append(share * 100)
+    return {name: _rounded(found) for name, found in shares.items()}
+
+
 def measure_import(plan: Plan) -> dict[str, float]:
     """Measure the CPU time of importing the package in fresh processes, beside its base."""
     times: dict[str, list[float]] = {name: [] for name in _IMPORTS}
@@ -275,6 +358,9 @@ def table(figures: dict[str, Any]) -> Table:
         whole = cpu["us_per_call_mean"][size]
         name = f"CPU per model call, {size} agents x turns"
         shown.add_row(name, f"{micros} µs (mean {whole})", "< 40 µs")
+    for name, percent in figures["read_back_pct_of_turn"].items():
+        target = "<= 15 %" if name.startswith("rules") else "<= 5 %"
+        shown.add_row(f"reading a state back: {name}", f"{percent} % of a turn", target)
     for name, measured, target in (
         ("  bare loop of gather and pydantic", f"{cpu['us_per_call_bare_loop']} µs", ""),
         ("  ratio to the bare loop", f"{cpu['ratio_to_bare_loop']}", "<= 4"),

@@ -691,7 +691,7 @@ class Run(Generic[StateT]):
         wanted = info.turns if turns is None else turns
         last = whole_number("turns", wanted, least=0, most=info.turns)
         simulation: Self = _load(tape, info, None, given, cls, up_to=info.fork_turn or 0)
-        simulation._session = session = Replaying(tape, info.id, tape.turn_lines(info.id))
+        session: Session = simulation._session
         # A fork's turns up to there are its parent's, which another run played: not again.
         known = simulation.turns
         simulation.turns, session.shared = known[: last + 1], known[last + 1 :]
@@ -1315,7 +1315,8 @@ def _load(
 ) -> AnyRun:
     """Return a run with a recorded one's configuration, prompts, settings and turns.
 
-    A ``live`` one is on no tape yet; any other is only to be looked at.
+    A ``live`` one is on no tape yet; any other is only to be looked at, or, from the turn ``up_to``
+    on, to be played again.
     """
     check_manifest(info)
     recorded = info.manifest["kind"]
@@ -1335,15 +1336,17 @@ def _load(
     if info.manifest["given"] and "players" not in given:
         what = f"run {info.id} was given players of its own, which no tape can hold"
         raise ConfigError(f"{what}; pass the same again: players=...")
-    records = [line["record"] for line in tape.turn_lines(info.id, *read).values()]
+    lines = tape.turn_lines(info.id, *read)
+    records = [line["record"] for line in lines.values()]
     turns = load_turns(cls, tape, info.id, [it for it in records if it["turn"] <= up_to])
     if not turns:
         raise TapeError(f"run {info.id} on the tape is damaged: it has no turn, not even its first")
     given |= {"llm_client": _client_for(info, llm_client, live=live)}
     given |= {"prompts": prompts_of(info.manifest)}
     simulation = _made(cls, config_of(info, cls), turns, planned_in(records), given)
-    if not live:  # there is no turn to compare, only a tape to name
-        simulation._session = Replaying(tape, info.id, {})
+    if not live:
+        # Where no turn is played again there is none to compare, only a tape to name.
+        simulation._session = Replaying(tape, info.id, lines if up_to < math.inf else {})
     return simulation
 
 

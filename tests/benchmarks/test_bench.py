@@ -36,6 +36,9 @@ def test_the_quick_benchmark_measures_and_shows_each_size_beside_its_target(tmp_
     difference = tape["us_per_call_recorded"] - tape["us_per_call_without"]
     assert tape["us_per_call_added"] == pytest.approx(difference, abs=0.02)
     assert tape["calls"] == 3 * 2 * 10
+    shares = figures["read_back_pct_of_turn"]
+    assert len(shares) == 6
+    assert all(0 < share < 100 for share in shares.values())
     assert figures["import"]["ratio"] > 0
     assert all(f"CPU per model call, {size} agents x turns" in done.stdout for size in SIZES)
     assert "< 40 µs" in done.stdout

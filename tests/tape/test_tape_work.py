@@ -14,6 +14,7 @@ from tape_kit import make_recorded
 
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
+from llmsim_lab.run import replay
 from llmsim_lab.tape import _recorder
 from llmsim_lab.tape._lines import read_line
 from llmsim_lab.tape._recorder import LiveRecorder
@@ -45,6 +46,20 @@ def test_a_call_that_does_not_say_where_it_comes_from_has_its_turn(recorder: Liv
     assert recorder.place(request).site == CallSite(component="call", turn=1)
     mine = CallSite(component="mine", agent="me", turn=0)
     assert recorder.place(replace(request, site=mine)).site == replace(mine, turn=1)
+
+
+def test_a_replay_reads_each_turn_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_recorded(path).close()
+    read: list[int] = []
+    whole = Tape.turn_lines
+
+    def counting(tape: Tape, *args: Any, **options: Any) -> Any:
+        lines = whole(tape, *args, **options)
+        read.extend(lines)
+        return lines
+
+    monkeypatch.setattr(Tape, "turn_lines", counting)
+    assert [turn.number for turn in replay(path).turns] == read
 
 
 # --- runs beside each other ----------------------------------------------------------------------

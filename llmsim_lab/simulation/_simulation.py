@@ -498,7 +498,8 @@ class Simulation(Run[Economy]):
         """Return whether who decides in this run responds to the economy.
 
         The run's player, prompt, moves and ``decide`` are asked about 48 or 96 economies that have
-        nothing to do with the run's own: the economic gate (``docs/models.md``). With ``decide`` a
+        nothing to do with the run's own, around the member's inflation target: the economic gate
+        (``docs/models.md``). With ``decide`` a
         model is asked for the probability of each move, once in each order of the moves; a model
         that writes its decisions, and any other player, is asked twice, and ten times if its
         answers differ. A model's card is kept in ``$LLMSIM_CARDS``, else the user's cache, and

@@ -7,6 +7,7 @@ same with inertia, and two players that do not look at the economy have the same
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +16,7 @@ from llmsim_lab._util.files import data_path
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import counted
 from llmsim_lab.agents._agents import TaylorRuleAgent, moves_to_choose, rule_proposal
-from llmsim_lab.economy._macro import STATE, STEADY_STATE, Rule, TaylorRule
+from llmsim_lab.economy._macro import STATE, Rule, TaylorRule, rate_by
 from llmsim_lab.economy._response import PolicyResponse, response_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
@@ -93,7 +94,7 @@ class Demonstration:
         for seed, worlds in runs.items():
             for world, run in worlds.items():
                 place = {"world": world, "seed": seed}
-                others = {name: _played(run, rule) for name, rule in PLAYERS.items()}
+                others = {name: _played(run, rule) for name, rule in _rules_beside(run).items()}
                 for player, frame in {model: run.to_frame(), **others}.items():
                     quarters = frame[["turn", *STATE, "unemployment"]]
                     paths.append(quarters.assign(player=player, **place))
@@ -258,6 +259,17 @@ def effect_in_short(effect: Effect) -> str:
     return f"{effect.estimate:+.2f} ({effect.low:+.2f} to {effect.high:+.2f})"
 
 
+def _rules_beside(recorded: Simulation) -> dict[str, Rule]:
+    """Return the rules of the other players, with the target of the recorded bank."""
+    target = recorded.nations[0].inflation_target
+    rules: dict[str, Rule] = {}
+    for name, rule in PLAYERS.items():
+        rules[name] = rule
+        if isinstance(rule, TaylorRule):
+            rules[name] = replace(rule, inflation_target=target)
+    return rules
+
+
 def _played(recorded: Simulation, rule: Rule) -> pd.DataFrame:
     """Return the quarters of a recorded run as another player has them."""
     limits, moves = recorded.engine, recorded.moves_bp
@@ -272,11 +284,13 @@ def _judged(recorded: Simulation, model: str) -> pd.DataFrame:
     quarters = frame_of([dict(economy) for economy in seen])[list(STATE)]
     quarters[model] = [_expected(recorded, turn.answers[0]) for turn in recorded.turns[1:]]
     offer: Any = {"limits": recorded.engine, "moves_bp": recorded.moves_bp}
-    for name, rule in PLAYERS.items():
+    rules, rest = _rules_beside(recorded), rest_at(recorded.nations[0].inflation_target)
+    for name, rule in rules.items():
         said = (rule_proposal(rule, economy, **offer) for economy in seen)
         quarters[name] = [move["rate_change_bp"] for move in said]
-    asked = recorded.to_frame()["taylor_rate"].iloc[:-1]  # at its lower bound it is 0
-    free = asked.between(0, 2 * STEADY_STATE.interest_rate, inclusive="right")
+    rates = [rate_by(rules[RULE], economy) for economy in seen]  # at its lower bound it is 0
+    asked = quarters.assign(asked=rates)["asked"]
+    free = asked.between(0, 2 * rest.interest_rate, inclusive="right")
     return quarters[free & ((asked - quarters["interest_rate"]).abs() <= FAR)]
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from builders import recorded
+from builders import played, recorded
 
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, EconomyError
@@ -70,6 +70,16 @@ def test_rules_pass_in_the_quarters_of_a_model_that_does_not_respond(
 
 def test_what_a_player_decided_is_judged_where_no_probabilities_are_known() -> None:
     assert set(drawn().moves["the player"]) == set(GATE_MOVES_BP)
+
+
+def test_the_rules_beside_a_bank_have_its_target() -> None:
+    bank = {"nations": [{"name": "Ann", "inflation_target": 3}], "players": "rule"}
+    run = Simulation(start_at="2000Q2", moves_bp=GATE_MOVES_BP, **bank)
+    played(run, 8)
+    found = Demonstration("the bank", {1: {"plain": run}})
+    assert len(found.moves) > 3
+    assert found.moves["the bank"].tolist() == found.moves[RULE].tolist()
+    assert (found.path("the bank", "plain") == found.path(RULE, "plain")).all(axis=None)
 
 
 # --- responses ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.text import fault_text, few, listed
+from llmsim_lab._util.text import fault_text, few, listed, text_of
 from llmsim_lab.llm._form import field_names
 from llmsim_lab.llm._strict import reply_validator
 from llmsim_lab.types import Message, Number
@@ -125,7 +125,9 @@ def allowed_words(
     choices: Mapping[str, Sequence[Any]], limits: Mapping[str, tuple[Number, Number]]
 ) -> dict[str, str]:
     """Return by field what it must be, in words: ``from 0 to 5``, ``one of Ann, Bob``."""
-    words = {name: f"from {lowest:g} to {highest:g}" for name, (lowest, highest) in limits.items()}
+    words: dict[str, str] = {}
+    for name, (lowest, highest) in limits.items():
+        words[name] = f"from {text_of(lowest)} to {text_of(highest)}"
     for name, values in choices.items():
         more = ", …" if len(values) > _MOST_LISTED else ""
         words[name] = f"one of {', '.join(map(str, values[:_MOST_LISTED]))}{more}"

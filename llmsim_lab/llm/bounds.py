@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from llmsim_lab._util.jsontext import SCALARS
-from llmsim_lab._util.text import closest
+from llmsim_lab._util.text import closest, text_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._extract import allowed_words
 from llmsim_lab.types import Decision, Number, Reply, reply_schema
@@ -71,7 +71,7 @@ class Allowed(NamedTuple):
             value = getattr(decision, name)
             # None is an optional field's, or a rule's confidence, which it need not give.
             if value is not None and not lowest <= value <= highest:
-                return f"{name} must be {self.words[name]}, and it is {value:g}"
+                return f"{name} must be {self.words[name]}, and it is {text_of(value)}"
         for name, values in self.values.items():
             value = plain_value(getattr(decision, name))
             if value in values or (value is None and name == "confidence"):
@@ -237,6 +237,8 @@ def _values_in(part: Schema) -> list[Any]:
 
 def own_range(part: Schema) -> tuple[Number, Number]:
     """Return the bounds of a field of numbers; infinite where it has none."""
+    if "anyOf" not in part:
+        return _bounds_of(part)
     ranges = [_bounds_of(one) for one in _numbers_in(part)]
     # Of several kinds of numbers pydantic says the bounds in its own words.
     around = {its: part[ours] for its, ours in _OF_SEVERAL.items() if ours in part}

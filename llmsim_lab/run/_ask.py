@@ -78,6 +78,7 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 _MOST_VALUES = 101
 """In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
 _MOST_PROMPTS = 64
+_NEVER_INFINITE = SCALARS - {float}
 GIVEN = ("name", "state", "run", "turn", "turns")
 """What every prompt may use without being given it."""
 
@@ -972,8 +973,8 @@ def _given(decision: Any) -> dict[str, Any]:
         ConfigError: JSON cannot hold one.
     """
     given = reply_as_json(decision)
-    for name, value in decision:
-        if isinstance(value, Decimal):
+    for name, value in decision.__dict__.items():  # of the model itself it takes long
+        if type(value) is Decimal:
             given[name] = json_number(value)
     return given
 
@@ -1008,7 +1009,7 @@ def _as_reply(answer: Any, question: Question, whose: Callable[[Question], str])
         except ValidationError as error:
             raise ConfigError(f"{whose(question)} answered {faults(error)}; {form}") from error
     for name, value in answer:
-        if not all_finite(value):
+        if type(value) not in _NEVER_INFINITE and not all_finite(value):
             raise ConfigError(
                 f"{whose(question)} answered {name}={value!r:.200}, which holds a number that is "
                 "not finite; JSON, and so a tape, has none: answer another number, or None for no "

@@ -6,8 +6,10 @@ import datetime as dt
 import math
 import uuid
 from collections.abc import Mapping
+from functools import lru_cache
+from itertools import count, islice
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -23,7 +25,7 @@ from llmsim_lab.llm.bounds import (
     own_range,
     resolved,
 )
-from llmsim_lab.types import Decision, Reply
+from llmsim_lab.types import Decision, Number, Reply
 
 Schema = Mapping[str, Any]
 
@@ -67,14 +69,20 @@ def _drawn_fields(question: Any, rng: Random) -> dict[str, Any]:
         # A contract's reply must have a confidence; others may leave it out.
         if name in drawn or (name in Reply.model_fields and not fields[name].is_required()):
             continue
-        limits: dict[str, Any] = {}
         if name in allowed.choices:
-            limits = {"enum": allowed.choices[name]}
-        elif name in allowed.ranges:
-            lowest, highest = allowed.ranges[name]
-            limits = {"minimum": json_number(lowest), "maximum": json_number(highest)}
-        drawn[name] = _drawn(narrowed(part, known, limits) if limits else part, known, rng)
+            drawn[name] = rng.choice(allowed.choices[name])
+            continue
+        if name in allowed.ranges:
+            part = _within(reply, name, *allowed.ranges[name])
+        drawn[name] = _drawn(part, known, rng)
     return drawn
+
+
+@lru_cache(maxsize=1024)  # most players of a turn have the same limits
+def _within(reply: type[Decision], name: str, lowest: Number, highest: Number) -> Schema:
+    """Return the schema of a field of numbers with other bounds."""
+    limits = {"minimum": json_number(lowest), "maximum": json_number(highest)}
+    return narrowed(fields_of(reply)[name], definitions_of(reply), limits)
 
 
 def _drawn(part: Schema, known: Mapping[str, Schema], rng: Random, depth: int = 0) -> Any:
@@ -110,6 +118,10 @@ def _drawn(part: Schema, known: Mapping[str, Schema], rng: Random, depth: int = 
             drawn = {}
             for name, inside in part.get("properties", {}).items():
                 drawn[name] = _drawn(inside, known, rng, depth + 1)
+            fewest = part.get("minProperties", 0)  # of a dict
+            names = part.get("propertyNames", {}).get("enum") or map("item {}".format, count(1))
+            for name in islice(names, fewest):
+                drawn[name] = _drawn(part["additionalProperties"], known, rng, depth + 1)
             return drawn
     return _drawn_text(part, rng)
 
@@ -128,9 +140,8 @@ def _drawn_items(part: Schema, known: Mapping[str, Schema], rng: Random, depth: 
 
 def _drawn_number(part: Schema, rng: Random) -> float:
     is_whole = part.get("type") == "integer"
-    lowest: float
-    highest: float
-    lowest, highest = map(json_number, own_range(part))
+    # Of a Decimal, too, a schema says its bounds as floats.
+    lowest, highest = cast("tuple[float, float]", own_range(part))
     if math.isinf(lowest):
         lowest = 0 if highest >= 0 else highest - 100
     if math.isinf(highest):

@@ -201,6 +201,7 @@ SPRING = Field(ge=dt.date(2026, 3, 1), le=dt.date(2026, 5, 31))
         complex,
         Annotated[Decimal, Field(ge=0, le=20, decimal_places=2)],
         Annotated[set[int], Field(min_length=2)],
+        Annotated[dict[str, int], Field(min_length=1)],
         None,
         Sum,
         Tree,

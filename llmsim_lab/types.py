@@ -540,11 +540,19 @@ class Reply(Decision):
                 )
 
 
+class SchemaMaker(GenerateJsonSchema):
+    """Makes the schemas of replies; says of a complex number what pydantic reads as one."""
+
+    def complex_schema(self, _schema: Any) -> dict[str, Any]:
+        """Return the schema of a complex number, which pydantic calls any text."""
+        return {"type": "string", "pattern": r"^-?\d{1,9}(\.\d{1,9})?[+-]\d{1,9}(\.\d{1,9})?j$"}
+
+
 def reply_schema(
     model: type[BaseModel],
     *,
     max_text: int | None = None,
-    maker: type[GenerateJsonSchema] = GenerateJsonSchema,
+    maker: type[GenerateJsonSchema] = SchemaMaker,
 ) -> dict[str, Any]:
     """Return the JSON schema that a language model's reply is held to.
 

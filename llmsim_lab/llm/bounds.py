@@ -17,13 +17,12 @@ from numbers import Integral, Real
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.json_schema import GenerateJsonSchema
 
 from llmsim_lab._util.jsontext import SCALARS
 from llmsim_lab._util.text import closest, text_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._extract import allowed_words
-from llmsim_lab.types import Decision, Number, Reply, reply_schema
+from llmsim_lab.types import Decision, Number, Reply, SchemaMaker, reply_schema
 
 Limits = Mapping[str, Any]
 """By field: ``(lowest, highest)``, a list of the values allowed, or a dict of values and words."""
@@ -144,11 +143,8 @@ def resolved(part: Schema, known: Mapping[str, Schema]) -> Schema:
 # --- a class's fields -----------------------------------------------------------------------------
 
 
-class _FieldSchemas(GenerateJsonSchema):
+class _FieldSchemas(SchemaMaker):
     """Makes schemas that have what JSON schemas cannot say too, as ``core``: for us alone."""
-
-    def complex_schema(self, _schema: Any) -> dict[str, Any]:
-        return {"type": "string", "pattern": r"-?\d{1,3}(\.\d{1,3})?[+-]\d{1,3}(\.\d{1,3})?j"}
 
     def decimal_schema(self, schema: Any) -> dict[str, Any]:
         number: dict[str, Any] = super().decimal_schema(schema)["anyOf"][0]

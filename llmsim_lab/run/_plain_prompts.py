@@ -70,7 +70,7 @@ def plain_prompt(run: Any, text: str, name: str) -> tuple[Prompt | str, bool]:
         if edits is not None:
             raise PromptError(
                 f"the prompt {name!r} cannot be edited: {clip(text, 60)!r} is empty, too long, or "
-                "has '{{' or a line '## User' in a text that is no template"
+                "has '{{' in a text that is no template"
             )
         return text, False
     edited = prompt if edits is None else edits(prompt)
@@ -92,9 +92,6 @@ def _as_prompt(text: str, name: str) -> Prompt | None:
         return None
     try:
         prompt = Prompt(text, name=name)
-        # As a tape gives it back: a line "## User" in it would begin another part.
-        if Prompt.parse(prompt.text, name=name).user != text.strip():
-            return None
     except PromptError:
         return None
     prompt.parent = prompt.digest

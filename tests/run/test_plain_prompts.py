@@ -161,11 +161,16 @@ class Free(Run[Pot]):
         return state
 
 
-@pytest.mark.parametrize("text", ["{{ coins }}", "Give?\n## User\nGive?", "x" * 1_100_000])
+@pytest.mark.parametrize("text", ["{{ coins }}", "x" * 1_100_000, "\nGive?\n## User\nGive? "])
 def test_what_no_prompt_can_hold_is_asked_as_it_is_and_not_edited(text: str, path: Path) -> None:
     run = played(made(Free, text=text, tape=path), 1)
     assert said(run, 1) == [text]
     assert replay(path).turns == run.turns
+    if "Give?" in text:  # which one can
+        other = played(run.fork(prompt=run.prompts["gift#text"].replace("Give?", "Well?")), 1)
+        assert said(other, 2) == ["\nWell?\n## User\nWell? "]
+        assert replay(path).turns == other.turns
+        return
     vary = {"prompt": {"kind": str.upper}}
     study = Study(Free, vary, seeds=1, turns=1, outcome="coins", text=text, players="random")
     with pytest.raises(ConfigError, match="the prompt 'gift' cannot be edited"):

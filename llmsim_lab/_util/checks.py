@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from numbers import Integral, Real
+from numbers import Real
+from operator import index
 from typing import Any
 
 from llmsim_lab._util.text import brief, closest, listed
@@ -25,8 +26,33 @@ def whole_number(
     Raises:
         ConfigError: it is not a whole number, or out of range.
     """
-    fits = isinstance(value, Integral) and not isinstance(value, bool)
-    return int(_checked(name, value, fits, "a whole number", least, most))
+    number = as_whole_number(value)
+    fits = number is not None
+    return int(
+        _checked(name, value if number is None else number, fits, "a whole number", least, most)
+    )
+
+
+def as_whole_number(value: Any) -> int | None:
+    """Return a whole number of any kind as an int; None for True, 1.0, "1" and all else."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return index(value)
+    except TypeError:
+        return None
+
+
+def plain_number(value: Any) -> Any:
+    """Return a number or truth value of numpy's as Python's, and all else as it is."""
+    is_number = getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u", "f", "b")
+    return value.item() if is_number and value.shape == () else value
+
+
+def plain_numbers(values: Any) -> Any:
+    """Return an array, a series, or a set of numbers as a list, and all else as it is."""
+    is_several = hasattr(values, "tolist") and getattr(values, "shape", None) != ()
+    return values.tolist() if is_several else values
 
 
 def real_number(
@@ -43,6 +69,7 @@ def real_number(
     Raises:
         ConfigError: it is not a number, not finite, or out of range.
     """
+    value = plain_number(value)
     fits = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     return float(_checked(name, value, fits, "a finite number", least, most))
 

@@ -9,10 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+from typing_extensions import TypeAliasType
 
+from llmsim_lab._util.checks import plain_number
 from llmsim_lab._util.frozen import frozen
 from llmsim_lab._util.text import clip, each_fault, fault_text, faults
 from llmsim_lab.errors import ConfigError
@@ -49,6 +60,27 @@ class Settings(_Base):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers(cls, values: Any) -> Any:
+        """Take numpy's numbers, as frames have them, as Python's; True is not a number."""
+        if not isinstance(values, Mapping):
+            return values
+        plain = {name: plain_number(value) for name, value in values.items()}
+        faults: list[InitErrorDetails] = []
+        for name, value in plain.items():
+            if isinstance(value, bool) and name in cls.model_fields:
+                kinds = _kinds_of(cls.model_fields[name].annotation)
+                if kinds & {int, float} and not kinds & {bool, str, Any}:
+                    what = "a whole number" if int in kinds else "a number"
+                    fault = PydanticCustomError(
+                        "value_error", "{what}", {"what": f"{name}={value} must be {what}"}
+                    )
+                    faults.append({"type": fault, "loc": (name,), "input": value})
+        if faults:
+            raise ValidationError.from_exception_data(cls.__name__, faults)
+        return plain
+
     def model_post_init(self, _context: Any, /) -> None:
         """Freeze lists and dicts: a change in place would be in no record of the settings."""
         for name, value in self.__dict__.items():
@@ -58,6 +90,17 @@ class Settings(_Base):
         """Return a copy with some values changed, which are not checked."""
         changes = {name: frozen(value) for name, value in (update or {}).items()}
         return super().model_copy(update=changes, deep=deep)
+
+
+def _kinds_of(annotation: Any) -> set[Any]:
+    """Return the types that an annotation names at its top, of a union each."""
+    if isinstance(annotation, TypeAliasType):
+        return _kinds_of(annotation.__value__)
+    if get_origin(annotation) is Annotated:
+        return _kinds_of(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return {kind for each in get_args(annotation) for kind in _kinds_of(each)}
+    return {annotation}
 
 
 def _not_blank(text: str) -> str:

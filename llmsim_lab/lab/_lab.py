@@ -365,6 +365,10 @@ class Lab(AnyWidget):
             raise ConfigError(f"run {number} can only be looked at: its class is not known here")
         return run
 
+    def _number_of(self, run: int | None) -> int:
+        """Return the number of a run here; of the one shown if none is named."""
+        return self.shown[0] if run is None else whole_number("run", run)
+
     @property
     def shown(self) -> tuple[int, int]:
         """The number of the run shown here from Python, and of its turn."""
@@ -385,12 +389,12 @@ class Lab(AnyWidget):
         Raises:
             ConfigError: there is no such run or turn.
         """
-        number = self.shown[0] if run is None else whole_number("run", run)
+        number = self._number_of(run)
         if number not in self.runs:
             raise ConfigError(f"there is no run {number} here; there are {[*self.runs]}")
         turns = self.runs[number].turns
         if turn is not None:
-            whole_number("turn", turn, least=turns[0].number, most=turns[-1].number)
+            turn = whole_number("turn", turn, least=turns[0].number, most=turns[-1].number)
         named = {} if view is None else {"view": view}
         self.first = {"run": number, **({} if turn is None else {"turn": turn}), **named}
         self._say({"show": {"run": number, "turn": turn, **named}})
@@ -409,7 +413,7 @@ class Lab(AnyWidget):
             ConfigError: turns are being played already.
             LabError: a turn failed; those before it are kept.
         """
-        number = self.shown[0] if run is None else run
+        number = self._number_of(run)
         simulation, wanted = self._check_play(turns, number)
         if self._busy:
             raise ConfigError("turns are being played; wait for them, or stop them")
@@ -536,7 +540,7 @@ class Lab(AnyWidget):
             ConfigError: turns are being played, or the run cannot be forked like this.
         """
         words = [clip(f"{name} {it}", 120) for name, it in changes.items() if name != "llm_client"]
-        number = self.shown[0] if run is None else run
+        number = self._number_of(run)
         at = self.shown[1] if turn is None else whole_number("turn", turn)
         return self._forked(number, at, changes, words)
 
@@ -585,7 +589,7 @@ class Lab(AnyWidget):
         Raises:
             ConfigError: a value is wrong, or there is no model to ask.
         """
-        number = self.shown[0] if run is None else run
+        number = self._number_of(run)
         old = self._run(number)
         before = old.config.model_dump(mode="json", by_alias=True, exclude_unset=True)
         config = type(old.config)(**merged(before, changes))

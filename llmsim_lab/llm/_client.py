@@ -27,6 +27,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from pydantic_core import to_json
 
 from llmsim_lab._spans import Origin
+from llmsim_lab._util.checks import plain_number, whole_number
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.frozen import frozen
 from llmsim_lab._util.jsontext import dumps, plain
@@ -172,6 +173,7 @@ class LLMConfig(Settings):
     @field_validator("retry_wait_s", mode="before")
     @classmethod
     def _one_wait_is_both(cls, wait: Any) -> Any:
+        wait = plain_number(wait)
         is_one = isinstance(wait, int | float) and not isinstance(wait, bool)
         return (wait, wait) if is_one else wait
 
@@ -382,8 +384,8 @@ class LLMClient:
             >>> choice.mode, choice.mass
         """
         named = _choose.options_of(options)
-        if samples < 1:
-            raise ConfigError(f"samples={samples} must be at least 1")
+        samples = whole_number("samples", samples, least=1)
+        seed = seed if seed is None else whole_number("seed", seed)
         before, origin = self._messages_of(prompt, site)
 
         async def ask(

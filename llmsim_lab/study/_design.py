@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.checks import as_whole_number, plain_number, plain_numbers, whole_number
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import among, closest, error_text, faults, log_event
 from llmsim_lab.errors import ConfigError, LabError, PromptError
@@ -86,6 +86,7 @@ def labelled(what: str, levels: Any) -> dict[str, Any]:
     Raises:
         ConfigError: there are none, or two have one label.
     """
+    levels = plain_numbers(levels)
     pairs: list[tuple[str, Any]] = []
     if isinstance(levels, Mapping):
         pairs = [(str(label), level) for label, level in levels.items()]
@@ -93,6 +94,7 @@ def labelled(what: str, levels: Any) -> dict[str, Any]:
         pairs = [(label_of(level), level) for level in levels]
     if not pairs:
         raise ConfigError(f"{what}={levels!r:.40} is empty, or neither a list nor a mapping")
+    pairs = [(label, plain_number(level)) for label, level in pairs]
     [(label, count)] = Counter(label for label, _ in pairs).most_common(1)
     if count > 1:
         raise ConfigError(f"{what} has two called {label!r}; label them: {{'one': ...}}")
@@ -101,6 +103,7 @@ def labelled(what: str, levels: Any) -> dict[str, Any]:
 
 def label_of(level: Any) -> str:
     """Return what a level is called that has no label."""
+    level = plain_number(level)
     if isinstance(level, int | float) and not isinstance(level, bool):
         return f"{level:g}"
     if isinstance(level, LLMClient):
@@ -130,7 +133,8 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
     Raises:
         ConfigError: there are none, or one is there twice.
     """
-    if isinstance(seeds, int):
+    seeds = plain_numbers(seeds)
+    if as_whole_number(seeds) is not None:
         return list(range(whole_number("seeds", seeds, least=1, most=_MOST_SEEDS)))
     found = [whole_number("a seed", seed) for seed in seeds] if isinstance(seeds, Sequence) else []
     if not found or len(set(found)) < len(found):

@@ -16,7 +16,7 @@ import tempfile
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._util.checks import real_number, whole_number
+from llmsim_lab._util.checks import as_whole_number, plain_numbers, real_number, whole_number
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pre, table
 from llmsim_lab._util.jsontext import dumps
@@ -630,6 +630,8 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
+        unit = _as_unit(unit)
+        replicate = whole_number("replicate", replicate)
         self.tape_of(arm, unit)
         labels = list(self._world.wordings(self._arms[arm]))
         place = labels.index(wording) if wording in labels else -1 if wording else 0
@@ -648,6 +650,7 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
+        unit = _as_unit(unit)
         if (arm, unit) not in self._entries:
             there = clip(f"arms are {', '.join(self.arms)}; units {self.units}", 400)
             raise ConfigError(f"there is no arm {arm!r} with a unit {unit!r}; {there}")
@@ -987,14 +990,25 @@ def Comparison(  # noqa: N802 - what it gives is one
 # --- recorded situations --------------------------------------------------------------------------
 
 
+def _as_unit(unit: Any) -> Any:
+    """Return a seed as an int, and all else as it is; True is not a seed."""
+    number = as_whole_number(unit)
+    if number is not None:
+        return number
+    return unit if isinstance(unit, str) else repr(unit)
+
+
 def _independent(tape: Tape, run: Any) -> list[RunInfo]:
     """Return the runs to ask again.
 
     Raises:
         ConfigError: they are of several worlds, share turns, or had the same luck.
     """
-    if run is None or isinstance(run, int):
+    run = plain_numbers(run)
+    if run is None or as_whole_number(run) is not None:
         return [tape.run(run)]
+    if not isinstance(run, Iterable):
+        raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
     if isinstance(run, str) and run != "all":
         raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
     every = [info for info in tape.runs() if info.parent is None]
@@ -1020,6 +1034,11 @@ def _situations(
         ConfigError: one that is wanted is not among them, or there are none.
     """
     units: list[dict[str, Any]] = []
+    turns = plain_numbers(turns)
+    if turns is not None:
+        if not isinstance(turns, Iterable) or isinstance(turns, str):
+            raise ConfigError(f"turns={turns!r:.60} must be a list of turns: turns=[3, 4]")
+        turns = [whole_number("a turn", turn) for turn in turns]
     for info in infos:
         so_far = hashlib.sha256(dumps(info.manifest).encode())
         there: dict[int, str] = {}

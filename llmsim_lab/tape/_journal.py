@@ -110,7 +110,7 @@ def _named(text: str) -> tuple[bytes, bytes]:
 
 
 class Index:
-    """Where each fact is, and none of the facts.
+    """Where each fact is; of the facts only those of runs, once they were read.
 
     Attributes:
         end: the byte after the last whole line.
@@ -131,6 +131,7 @@ class Index:
         next_call: the number of the next call.
         forgotten: numbers of calls that were made again.
         process: the latest line that says which process plays a run: the run, and its number.
+        facts: by run, from how many lines they were read, and what those say.
     """
 
     def __init__(self) -> None:
@@ -149,6 +150,7 @@ class Index:
         self.next_call = 1
         self.forgotten: set[int] = set()
         self.process = 0, 0
+        self.facts: dict[int, tuple[int, dict[str, Any]]] = {}
 
     def add(self, raw: bytes, own: int = -1, fact: Fact | None = None) -> str | None:
         """Take the next whole line in, as it says; return what is wrong with it, if anything.

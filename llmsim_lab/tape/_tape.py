@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmsim_lab._util.checks import as_whole_number, whole_number
 from llmsim_lab._util.jsontext import checked, loads
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import counted, listed, log_event, now, printable, whole
@@ -48,8 +49,6 @@ class Tape(AbstractContextManager["Tape"]):
         self.path = Path(path)
         self.read_only = read_only or self.path.suffix == ".gz"
         self.journal = journal_at(self.path, make=not self.read_only)
-        self._facts: dict[int, tuple[int, dict[str, Any]]] = {}
-        """What lines say of runs, by number, with how many lines that were."""
 
     def close(self) -> None:
         """Do nothing: the file is open only while a run plays or something is read."""
@@ -81,8 +80,9 @@ class Tape(AbstractContextManager["Tape"]):
         """
         self.journal.refresh()
         index = self.journal.index
-        if type(run) is int and run in index.runs and run in index.turns:
-            return self._info(run)  # alone, since a tape may hold thousands
+        number = as_whole_number(run)
+        if number in index.runs and number in index.turns:
+            return self._info(number)  # alone, since a tape may hold thousands
         if not (numbers := self._begun()):
             raise TapeError(f"the tape {self.path} holds no run")
         if run is not None:
@@ -93,7 +93,7 @@ class Tape(AbstractContextManager["Tape"]):
     def _info(self, run: int) -> RunInfo:
         index = self.journal.index
         places = index.runs[run]
-        lines, facts = self._facts.get(run, (0, {}))
+        lines, facts = index.facts.get(run, (0, {}))
         what = f"run {run} on the tape {self.path} is damaged (`llmsim-lab tape repair` may help)"
         with checked(what):
             if lines != len(places):
@@ -102,7 +102,7 @@ class Tape(AbstractContextManager["Tape"]):
                     facts |= {"ended": None, "outcome": None} if "process" in line else line
                 texts = {n: self.journal.text(it, loads) for n, it in facts["texts"].items()}
                 facts["manifest"] = facts["manifest"] | texts
-                self._facts[run] = len(places), facts
+                index.facts[run] = len(places), facts
             own = {name: facts[name] for name in _INFO if name in facts}
             return RunInfo(id=run, turns=max(index.turns[run]), calls=index.counts[run], **own)
 
@@ -177,6 +177,8 @@ class Tape(AbstractContextManager["Tape"]):
         """
         self.journal.refresh()
         index = self.journal.index
+        run = whole_number("run", run)
+        turn = turn if turn is None else whole_number("turn", turn)
         numbers: Sequence[int] = index.calls.get((run, turn), ())
         if turn is None:
             numbers = sorted(n for (of, _), its in [*index.calls.items()] if of == run for n in its)
@@ -199,9 +201,9 @@ class Tape(AbstractContextManager["Tape"]):
         Raises:
             TapeError: there is no such request.
         """
-        if number not in self.journal.index.places:
+        if (known := as_whole_number(number)) not in self.journal.index.places:
             raise TapeError(f"the tape {self.path} has no call {number!r:.80}")
-        return next(self._calls([number]))
+        return next(self._calls([known]))
 
     def outside(self, run: int, turn: int) -> list[dict[str, Any]]:
         """Return the lines of what came from outside in a turn that a run played itself, in order.
@@ -210,7 +212,8 @@ class Tape(AbstractContextManager["Tape"]):
             TapeError: one is damaged.
         """
         self.journal.refresh()
-        places = self.journal.index.outside.get((run, turn), ())
+        where = whole_number("run", run), whole_number("turn", turn)
+        places = self.journal.index.outside.get(where, ())
         what = f"what came from outside in turn {turn} of run {run} on the tape {self.path}"
         with checked(f"{what} is damaged"):
             return [read_line(raw) for raw in self.journal.read(places)]
@@ -346,6 +349,7 @@ class Tape(AbstractContextManager["Tape"]):
         Raises:
             TapeError: the file is there already or cannot be written, or a run is damaged.
         """
+        up_to = up_to if up_to is None else whole_number("up_to", up_to)
         if Path(path).exists() or Path(path).suffix == ".gz":
             what = f"{path} is there already, or ends in .gz"
             raise TapeError(f"{what}: fork its runs, or name a new file")
@@ -380,7 +384,6 @@ class Tape(AbstractContextManager["Tape"]):
         for run in gone:
             if (recorder := self.journal.recorders.pop(run, None)) is not None:
                 recorder.close()  # its number may be another run's next
-        self._facts.clear()
 
 
 def _frame_row(call: RecordedCall) -> Any:

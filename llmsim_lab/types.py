@@ -193,8 +193,9 @@ class ChatReply:
     prompt_tokens: int | None = None
     reply_tokens: int | None = None
     cached_tokens: int | None = None
-    seconds: float = 0.0
-    load_seconds: float = 0.0
+    # What is measured differs each time, and a saved notebook's outputs are compared.
+    seconds: float = field(default=0.0, repr=False)
+    load_seconds: float = field(default=0.0, repr=False)
     top_logprobs: tuple[tuple[str, float], ...] = ()
 
 
@@ -272,7 +273,7 @@ class Attempt:
 
     request: ChatRequest
     reply: ChatReply | None
-    seconds: float
+    seconds: float = field(repr=False)
     reason: FailureReason | None = None
     detail: str = ""
     status_code: int | None = None

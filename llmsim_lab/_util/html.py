@@ -177,8 +177,10 @@ def details(summary: object, body: object, *, open: bool = False) -> Markup:  # 
 
 
 def fields_html(value: BaseModel) -> Markup:
-    """Return a model's fields as a table."""
-    return pairs(((name, cell(content)) for name, content in value), caption=type(value).__name__)
+    """Return a model's fields as a table; without those that its repr leaves out."""
+    fields = type(value).model_fields
+    shown = [(name, cell(content)) for name, content in value if fields[name].repr]
+    return pairs(shown, caption=type(value).__name__)
 
 
 def cell(value: object) -> Markup:

@@ -80,7 +80,7 @@ class ToolCall(Value):
     tool_name: str
     parameters: dict[str, Any] = Field(default_factory=dict)
     result: ToolResult | None = None
-    duration_ms: float = 0.0
+    duration_ms: float = Field(default=0.0, repr=False)
 
     @property
     def worked(self) -> bool:

@@ -147,7 +147,7 @@ class Turn:
     number: int
     state: Any
     interventions: tuple[Any, ...] = ()
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, repr=False)  # a saved notebook's outputs are compared
     calls: tuple[CallRecord, ...] = field(default=(), repr=False)
     by_code: tuple[Answer, ...] = ()
     noted: dict[str, Any] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from builders import make_client
 from pydantic import Field
 
 from llmsim_lab import Ask, Reply, Run, State
+from llmsim_lab.assistant import ToolCall
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import TurnStepper
 from llmsim_lab.llm import ChatReply, Person
@@ -139,3 +140,11 @@ def test_a_person_gives_one_answer_where_others_are_asked_for_probabilities() ->
     person = Person(ask=lambda _: {"reasoning": "", "way": "down", "confidence": 1})
     said = asking(Move, decide="mode", players={"Ann": person}).state.answers
     assert (said["Ann"]["way"], said["Bob"]["way"]) == ("down", "up")
+
+
+async def test_what_a_cell_shows_of_a_turn_and_of_its_calls_has_no_measured_seconds() -> None:
+    turn = await asking(Side, decide="mode").step()
+    tool = ToolCall(tool_name="clock", duration_ms=7.25)
+    shown = [repr(turn), repr(turn.answers), repr(turn.calls), repr(tool), tool._repr_html_()]
+    assert turn.seconds > 0
+    assert not any("seconds" in text or "7.25" in text for text in shown)

@@ -357,6 +357,15 @@ class Mask:
             return {self.text(name): self.value(item) for name, item in value.items()}
         return [self.value(item) for item in value] if isinstance(value, list) else value
 
+    def known_length(self, text: str) -> int:
+        """Return up to where a text can be judged, if more of it may follow."""
+        lower = text.lower()
+        for start in range(max(0, len(lower) - len(self._forms[0])), len(lower)):
+            rest = lower[start:]
+            if any(form.startswith(rest) for form in self._forms):
+                return start
+        return len(text)
+
     def line(self, line: bytes) -> bytes:
         """Return bytes without secrets."""
         if not self or not self._is_in(line.decode("latin-1")):

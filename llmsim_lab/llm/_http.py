@@ -15,10 +15,10 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -45,6 +45,16 @@ MAX_REPLY_BYTES = 2**20
 """Of one document, and of one line of a stream: more than models write."""
 MAX_STREAM_BYTES = 16 * 2**20
 """Of a streamed reply, which needs some 150 bytes for each token."""
+MAX_STREAM_LINES = 200_000
+"""Of a streamed reply, empty lines left out: more than those bytes hold of tokens."""
+MAX_CHUNKS = 150_000
+"""Pieces in which a body may come; a server sends a line or more at once."""
+MAX_ARGUMENTS_BYTES = 2**20
+"""Of all tool calls of a reply together."""
+MAX_CALLS = 1_000
+"""Tool calls of a reply."""
+_GIVE_BACK_S = 0.05
+"""The event loop is given back after so long, where there is always more to read."""
 LIST_TIMEOUT_S = 5.0
 """How long a server may take to list its models."""
 _CONNECT_S = 30.0
@@ -117,20 +127,23 @@ class Written:
 
     Attributes:
         fields: what is known of it beside its texts and calls, by the names of ``ChatReply``.
-        calls: of tools, by their places; arguments may be JSON, which comes in pieces.
         ended: whether the server has said that nothing follows.
 
     Args:
+        who: what the server is called in messages.
         on_text: is given each piece, thinking between ``<think>`` tags; None if there is no reader.
         mask: of what the server was shown, which it may repeat.
     """
 
-    def __init__(self, on_text: OnText | None, mask: Mask) -> None:
+    def __init__(self, who: str, on_text: OnText | None, mask: Mask) -> None:
         self.fields: dict[str, Any] = {}
-        self.calls: dict[int, dict[str, Any]] = {}
         self.ended = False
+        self._who = who
+        self._calls: dict[int, _WrittenCall] = {}
+        self._arguments_bytes = 0
         self._on_text, self._thinks = on_text, False
         self._mask = mask
+        self._held = ""
         self._began = time.perf_counter()
         self._texts: list[str] = []
         self._thoughts: list[str] = []
@@ -143,7 +156,13 @@ class Written:
             return
         begins, ends = thinking and not self._thinks, text and (thinking or self._thinks)
         self._thinks = bool(thinking or self._thinks) and not ends
-        self._on_text(f"{'<think>' if begins else ''}{thinking}{'</think>' if ends else ''}{text}")
+        piece = f"{'<think>' if begins else ''}{thinking}{'</think>' if ends else ''}{text}"
+        if self._mask:
+            whole = self._mask.text(self._held + piece)
+            # What may be the beginning of a secret is not shown before its end is known.
+            known = self._mask.known_length(whole)
+            piece, self._held = whole[:known], whole[known:]
+        self._on_text(piece)
 
     def add_logprobs(self, tokens: list[Any]) -> None:
         """Take tokens with their alternatives, of which those of the first one are kept."""
@@ -152,25 +171,86 @@ class Written:
             pairs = tuple((member(one, "token", str), one.get("logprob")) for one in likely)
             self.fields["top_logprobs"] = pairs
 
+    def add_call(
+        self,
+        name: str,
+        arguments: str | dict[str, Any],
+        *,
+        size: int,
+        place: int | None = None,
+        id: str = "",  # noqa: A002 - its name in the protocol
+    ) -> None:
+        """Take a tool call, or a piece of one.
+
+        Args:
+            name: of the tool; empty where an earlier piece has it.
+            arguments: an object, or a piece of its JSON.
+            size: of the arguments, bytes or more.
+            place: among the reply's calls; None for one more.
+            id: of the call; empty where an earlier piece has it, or nothing has.
+
+        Raises:
+            BackendError: there are too many, or they are too large.
+        """
+        self._arguments_bytes += size
+        if self._arguments_bytes > MAX_ARGUMENTS_BYTES:
+            raise _too_much(self._who, f"{MAX_ARGUMENTS_BYTES:,} bytes of arguments of tools")
+        call = self._calls.setdefault(len(self._calls) if place is None else place, _WrittenCall())
+        if len(self._calls) > MAX_CALLS:
+            raise _too_much(self._who, f"{MAX_CALLS:,} calls of tools")
+        call.id = id or call.id
+        call.name = name or call.name
+        if isinstance(arguments, str):
+            call.pieces.append(arguments)
+        else:
+            call.arguments = arguments
+
     def reply(self) -> ChatReply:
         """Return what has been written."""
-        # Masked as a whole, since a secret may come in pieces.
-        calls = [self._mask.value(call) for _, call in sorted(self.calls.items())]
-        for call in calls:
-            try:
-                if isinstance(call["arguments"], str):
-                    call["arguments"] = read_object(call["arguments"] or "{}")
-            except (ValueError, TypeError) as error:  # the model wrote them
-                text = f"the arguments of {_words(call['name'])} are not a JSON object: {error}"
-                # Without a cause, of which a tape keeps nothing: the model is shown these words.
-                raise BackendError(text, reason="invalid_response", retry=True) from None
+        if self._on_text is not None and self._held:
+            self._on_text(self._held)
+        calls = [call.whole(self._mask) for _, call in sorted(self._calls.items())]
         return ChatReply(
             text=self._mask.text("".join(self._texts)),
             thinking=self._mask.text("".join(self._thoughts)),
-            tool_calls=tuple(ToolCall(**call) for call in calls),
+            tool_calls=tuple(calls),
             seconds=time.perf_counter() - self._began,
             **self.fields,
         )
+
+
+@dataclass(slots=True)
+class _WrittenCall:
+    """A tool call that is written piece by piece.
+
+    Attributes:
+        arguments: an object, where it came whole.
+        pieces: of its JSON, where it comes in pieces.
+    """
+
+    id: str | None = None
+    name: str = ""
+    arguments: dict[str, Any] | None = None
+    pieces: list[str] = field(default_factory=list)
+
+    def whole(self, mask: Mask) -> ToolCall:
+        """Return the call, masked as a whole, since a secret may come in pieces.
+
+        Raises:
+            BackendError: the arguments are not a JSON object.
+        """
+        arguments = mask.value(self.arguments)
+        if arguments is None:
+            try:
+                arguments = read_object(mask.text("".join(self.pieces)) or "{}")
+            except (ValueError, TypeError) as error:  # the model wrote them
+                # Without a cause, of which a tape keeps nothing: the model is shown these words.
+                raise BackendError(
+                    f"the arguments of {_words(self.name, mask)} are not a JSON object: {error}",
+                    reason="invalid_response",
+                    retry=True,
+                ) from None
+        return ToolCall(mask.text(self.name), arguments, self.id and mask.text(self.id))
 
 
 def _words(text: object, mask: Mask | None = None) -> str:
@@ -397,7 +477,7 @@ class Server:
             BackendError: as ``asked`` does; or the reply is not whole.
         """
         async with self.asked(path, body, request) as answer:
-            written = Written(on_text, answer.mask)
+            written = Written(self.who, on_text, answer.mask)
             async for line in answer.lines():
                 # Read to its end all the same, so that the connection can be used again.
                 if not written.ended:
@@ -588,8 +668,8 @@ class Transport(httpx.AsyncBaseTransport):
         if request.extensions.get("streamed") and response.is_success:
             return response
         content = bytearray()
-        async with aclosing(response):
-            async for chunk in response.stream:  # type: ignore[union-attr]
+        async with aclosing(response), aclosing(_chunks(response, self._who)) as chunks:
+            async for chunk in chunks:
                 content += chunk
                 if len(content) > MAX_REPLY_BYTES:
                     break
@@ -648,20 +728,67 @@ class HttpAnswer:
         Not by ``splitlines``, as httpx does: JSON may have other ends of lines in it, as U+2028.
 
         Raises:
-            BackendError: it is too large.
+            BackendError: it is too large, or has too many lines.
         """
-        rest, total = b"", 0
-        async for chunk in self._response.stream:  # type: ignore[union-attr]
-            total += len(chunk)
-            *lines, rest = (rest + chunk).split(b"\n")
-            if max(map(len, [rest, *lines])) > MAX_REPLY_BYTES:
-                raise too_large(self._who, MAX_REPLY_BYTES)
-            if total > MAX_STREAM_BYTES:
-                raise too_large(self._who, MAX_STREAM_BYTES)
-            for line in filter(None, map(bytes.strip, lines)):
-                yield self.mask.line(line)
-        if rest := rest.strip():
-            yield self.mask.line(rest)
+        begun: list[bytes] = []  # the pieces of a line that has not ended
+        begun_bytes = total = number = 0
+        clock = _Clock()
+        async with aclosing(_chunks(self._response, self._who)) as chunks:
+            async for chunk in chunks:
+                total += len(chunk)
+                *ended, rest = chunk.split(b"\n")
+                if ended:
+                    ended[0] = b"".join([*begun, ended[0]])
+                    begun, begun_bytes = [], 0
+                begun.append(rest)
+                begun_bytes += len(rest)
+                if max(begun_bytes, *map(len, ended), 0) > MAX_REPLY_BYTES:
+                    raise too_large(self._who, MAX_REPLY_BYTES)
+                if total > MAX_STREAM_BYTES:
+                    raise too_large(self._who, MAX_STREAM_BYTES)
+                for line in filter(None, map(bytes.strip, ended)):
+                    number += 1
+                    if number > MAX_STREAM_LINES:
+                        raise _too_much(self._who, f"{MAX_STREAM_LINES:,} lines")
+                    yield self.mask.line(line)
+                    if clock.is_due:
+                        await clock.give_back()
+        last = b"".join(begun).strip()
+        if last:
+            yield self.mask.line(last)
+
+
+class _Clock:
+    """Says when others of the event loop are to have a turn, while there is always more to read."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it was held for long."""
+        return time.monotonic() - self._since > _GIVE_BACK_S
+
+    async def give_back(self) -> None:
+        """Let others run."""
+        await asyncio.sleep(0)
+        self._since = time.monotonic()
+
+
+async def _chunks(response: httpx.Response, who: str) -> AsyncGenerator[bytes, None]:
+    """Yield a body as it comes.
+
+    Raises:
+        BackendError: it comes in too many pieces.
+    """
+    number, clock = 0, _Clock()
+    async for chunk in response.stream:  # type: ignore[union-attr]
+        number += 1
+        if number > MAX_CHUNKS:
+            raise _too_much(who, f"{MAX_CHUNKS:,} pieces")
+        yield chunk
+        if clock.is_due:
+            await clock.give_back()
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
@@ -675,7 +802,11 @@ def _socket_options() -> list[tuple[int, int, int]]:
 
 def too_large(who: str, limit: int) -> BackendError:
     """Return the failure of an answer that is larger than what is read of one."""
-    text = f"{who} sent more than {limit:,} bytes; lower max_tokens, or see what answers there"
+    return _too_much(who, f"{limit:,} bytes")
+
+
+def _too_much(who: str, limit: str) -> BackendError:
+    text = f"{who} sent more than {limit}; lower max_tokens, or see what answers there"
     return BackendError(text, reason="server_error", status_code=200)
 
 

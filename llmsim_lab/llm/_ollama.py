@@ -285,10 +285,13 @@ def _add(written: Written, line: bytes) -> None:
     if error := chunk.get("error"):
         raise StatusError(None, error)
     message = member(chunk, "message", dict)
-    for call in member(message, "tool_calls", list):
+    for number, call in enumerate(member(message, "tool_calls", list)):
         function = member(call, "function", dict)
-        name, arguments = member(function, "name", str), member(function, "arguments", dict)
-        written.calls[len(written.calls)] = {"name": name, "arguments": arguments}
+        # The line has the arguments of all its calls.
+        size = 0 if number else len(line)
+        written.add_call(
+            member(function, "name", str), member(function, "arguments", dict), size=size
+        )
     written.add_logprobs(member(chunk, "logprobs", list))
     written.add(member(message, "content", str), member(message, "thinking", str))
     written.fields["done_reason"] = "aborted"  # unless more comes

@@ -311,14 +311,16 @@ def _add(written: Written, line: bytes) -> None:
         written.fields["done_reason"] = _DONE_REASONS.get(reason, "stop")
     written.add_logprobs(member(member(choice, "logprobs", dict), "content", list))
     for part in member(delta, "tool_calls", list):
-        # Of servers that leave the index out, each part is a whole call.
-        place = member(part, "index", int)
-        place = len(written.calls) if place is None else place
-        call = written.calls.setdefault(place, {"id": None, "name": "", "arguments": ""})
         function = member(part, "function", dict)
-        call["id"] = member(part, "id", str) or call["id"]
-        call["name"] = member(function, "name", str) or call["name"]
-        call["arguments"] += member(function, "arguments", str)
+        arguments = member(function, "arguments", str)
+        written.add_call(
+            member(function, "name", str),
+            arguments,
+            size=len(arguments),
+            # Of servers that leave the index out, each part is a whole call.
+            place=member(part, "index", int),
+            id=member(part, "id", str),
+        )
     # A refusal is what OpenAI's models write in place of an answer.
     text = member(delta, "content", str) or member(delta, "refusal", str)
     written.add(text, member(delta, "reasoning_content", str) or member(delta, "reasoning", str))

@@ -22,6 +22,7 @@ from worlds import PublicGoods
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, OpenAIBackend, connect
 from llmsim_lab.models import PolicyDecision
+from llmsim_lab.types import ChatRequest, Message
 
 KEY = "sk-secret-0123456789"
 HEAD = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\n"
@@ -148,6 +149,18 @@ async def test_a_secret_is_not_in_what_a_failed_call_leaves(
     assert not secret_in(everything(caught.value))
     assert not secret_in(pickle.dumps(caught.value).decode("latin-1"))
     assert not secret_in(caplog.text + repr(client) + repr(vars(backend)))
+
+
+async def test_a_key_that_comes_in_pieces_is_not_in_what_is_shown_meanwhile() -> None:
+    seen: list[str] = []
+    pieces = [*"I say: sk-", "x", " HALF", *"-no ", "HALF", "REST", " and AUTH.", "HA"]
+    events = [{"choices": [{"delta": {"content": piece}}]} for piece in pieces]
+    lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+    async with serving(WHOLE + "".join([*lines, "data: [DONE]\n\n"]).encode()) as at:
+        asked = ChatRequest(model="m", messages=(Message("user", "And?"),))
+        reply = await BACKENDS["openai"](at).chat(asked, on_text=seen.append)
+    assert reply.text == f"I say: sk-x {KEY[:8]}-no *** and ***.HA"
+    assert "".join(seen) == reply.text
 
 
 def test_a_reply_that_repeats_the_key_has_it_neither_in_the_run_nor_on_the_tape(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import httpx
@@ -93,6 +93,87 @@ async def test_a_streams_lines_are_handed_on_as_they_come() -> None:
         seen += [line]
     assert seen[:4] == [b"sent on", b"sent e\ntwo\nth", b"one", b"two"]
     assert seen[4:] == [b"sent ree", b"three"]
+
+
+class Body(httpx.AsyncByteStream):
+    """A body that comes in these pieces, all of which are there at once."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self.pieces:
+            yield piece
+
+
+async def read(pieces: Iterable[bytes]) -> list[bytes]:
+    answer = _http.HttpAnswer(httpx.Response(200, stream=Body(pieces)), "it", Mask(None))
+    return [line async for line in answer.lines()]
+
+
+async def test_lines_are_put_together_from_pieces_of_any_size() -> None:
+    text = b"one\r\n\n\xc3\xa9t\xe2\x80\xa8wo\n three"
+    expected = [b"one", b"\xc3\xa9t\xe2\x80\xa8wo", b"three"]
+    for size in (1, 2, 3, 5, 8, 100):
+        pieces = [text[start : start + size] for start in range(0, len(text), size)]
+        assert await read(pieces) == expected
+
+
+@pytest.mark.parametrize(
+    ("limit", "pieces", "words"),
+    [
+        ("MAX_STREAM_LINES", [b"{}\n{}\n", b"{}\n{}\n"], "it sent more than 3 lines"),
+        ("MAX_STREAM_LINES", [b": x\n"] * 4, "it sent more than 3 lines"),
+        ("MAX_CHUNKS", [b"x"] * 4, "it sent more than 3 pieces"),
+        ("MAX_CHUNKS", [b"\n"] * 4, "it sent more than 3 pieces"),
+        ("MAX_REPLY_BYTES", [b"a", b"bc", b"d\n"], "it sent more than 3 bytes"),
+    ],
+)
+async def test_a_stream_is_given_up_by_what_it_yields(
+    limit: str, pieces: list[bytes], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert getattr(_http, limit) > 100_000
+    monkeypatch.setattr(_http, limit, 3)
+    with pytest.raises(BackendError, match=words):
+        await read(pieces)
+
+
+@pytest.mark.parametrize("pieces", [[b"{}\n" * 50], [b"x"] * 50])
+async def test_others_have_their_turn_while_there_is_always_more_to_read(
+    pieces: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    monkeypatch.setattr(_http, "_GIVE_BACK_S", 1e9)
+    await read(pieces)
+    assert turns == 0
+    monkeypatch.setattr(_http, "_GIVE_BACK_S", -1.0)
+    await read(pieces)
+    beside.cancel()
+    assert turns >= 50
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [("MAX_CALLS", "2 calls of tools"), ("MAX_ARGUMENTS_BYTES", "2 bytes of arguments of tools")],
+)
+async def test_calls_of_tools_are_few_and_small(
+    says: Says, limit: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = json.dumps({"function": {"name": "f", "arguments": {"x": 1}}})
+    says(said(more=f', "tool_calls": [{", ".join([call] * 3)}]'))
+    assert await text() == "Hm."
+    monkeypatch.setattr(_http, limit, 2)
+    error = await failure()
+    assert f"sent more than {words}; lower max_tokens" in str(error)
+    assert (error.reason, error.retry) == ("server_error", False)
 
 
 # JSON

@@ -12,7 +12,7 @@ import pytest
 from client_kit import Answer, Served
 
 from llmsim_lab.errors import BackendError, ConfigError
-from llmsim_lab.llm import OpenAIBackend, _openai, connect
+from llmsim_lab.llm import OpenAIBackend, _http, _openai, connect
 from llmsim_lab.llm._openai import as_json, is_strict, parse_base_url, portable
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
@@ -213,6 +213,19 @@ async def test_a_stream_is_handed_on_and_put_together(server: Server) -> None:
     assert [*filter(None, pieces)] == ["<think>Well", "…", "</think>Ye", "s\u2028"]
     assert (reply.text, reply.thinking, reply.done_reason) == ("Yes\u2028", "Well…", "stop")
     assert (reply.prompt_tokens, reply.cached_tokens, reply.reply_tokens) == (9, 6, 4)
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "words"),
+    [("MAX_CALLS", 1, "1 calls of tools"), ("MAX_ARGUMENTS_BYTES", 11, "11 bytes of arguments")],
+)
+async def test_calls_of_tools_are_few_and_small(
+    server: Server, limit: str, most: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piece = {"function": {"name": "f", "arguments": '{"x":1}'}}
+    monkeypatch.setattr(_http, limit, most)
+    error = await server.failure(streamed(*[delta(tool_calls=[piece])] * 2, DONE))
+    assert f"sent more than {words}" in str(error)
 
 
 async def test_calls_that_come_in_pieces_are_put_together(server: Server) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import cmath
 import json
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -20,6 +21,7 @@ from llmsim_lab.errors import TapeError
 # Not after an odd number of backslashes, which say a backslash and no character.
 _HALF_CHARACTER = re.compile(r"\\(?<!\\\\)((?:\\\\)*)u[dD][89a-fA-F][0-9a-fA-F]{2}")
 SCALARS = frozenset((str, int, float, bool, type(None)))
+ALWAYS_FINITE = SCALARS - {float}
 
 
 def number_of(value: Any) -> Any:
@@ -159,11 +161,13 @@ def all_finite(value: Any) -> bool:
             if not cmath.isfinite(item):
                 return False
         elif isinstance(item, Mapping):
+            todo += item
             todo += item.values()
-        elif isinstance(item, list | tuple | set | frozenset):
+        elif isinstance(item, list | tuple | set | frozenset | deque):
             todo += item
         elif isinstance(item, BaseModel):
             todo += item.__dict__.values()
+            todo.append(item.model_extra)
         elif is_dataclass(item):
             todo += [getattr(item, field.name) for field in fields(item)]
     return True

@@ -10,7 +10,7 @@ from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 _MORE = 3
-"""How often a part is repeated beyond the fewest times, at most."""
+"""How often a part is repeated beyond the fewest times, at most; more often in a long text."""
 _LETTERS = string.ascii_letters + string.digits
 _PRINTABLE = _LETTERS + string.punctuation + " "
 _CATEGORIES = {
@@ -23,19 +23,25 @@ _CATEGORIES = {
 }
 
 
-def text_like(pattern: str, rng: Random) -> str:
+def text_like(pattern: str, rng: Random, *, shortest: int = 0) -> str:
     """Return a text that a regular expression matches, as far as it is one of characters.
+
+    Args:
+        pattern: the regular expression.
+        rng: draws.
+        shortest: the characters that it should have; where the expression leaves the length open,
+            the text may have fewer or more.
 
     Raises:
         ValueError: Python's ``re`` does not read it, though pydantic may.
     """
     try:
-        return _text_of(_parser.parse(pattern), rng, {})
+        return _text_of(_parser.parse(pattern), rng, {}, max(_MORE, shortest))
     except (re.error, LookupError) as error:
         raise ValueError(str(error)) from error
 
 
-def _text_of(nodes: Any, rng: Random, groups: dict[int, str]) -> str:
+def _text_of(nodes: Any, rng: Random, groups: dict[int, str], more: int) -> str:
     text = ""
     for kind, value in nodes:
         if kind is regex.LITERAL:
@@ -47,18 +53,18 @@ def _text_of(nodes: Any, rng: Random, groups: dict[int, str]) -> str:
         elif kind is regex.NOT_LITERAL:
             text += rng.choice(_PRINTABLE.replace(chr(value), ""))
         elif kind is regex.BRANCH:
-            text += _text_of(rng.choice(value[1]), rng, groups)
+            text += _text_of(rng.choice(value[1]), rng, groups, more)
         elif kind is regex.SUBPATTERN:
-            groups[value[0]] = _text_of(value[-1], rng, groups)
+            groups[value[0]] = _text_of(value[-1], rng, groups, more)
             text += groups[value[0]]
         elif kind is regex.GROUPREF:
             text += groups[value]
         elif kind in (regex.MAX_REPEAT, regex.MIN_REPEAT, regex.POSSESSIVE_REPEAT):
             fewest, most, inner = value
-            for _ in range(rng.randint(fewest, min(most, fewest + _MORE))):
-                text += _text_of(inner, rng, groups)
+            for _ in range(rng.randint(fewest, min(most, fewest + more))):
+                text += _text_of(inner, rng, groups, more)
         elif kind is regex.ATOMIC_GROUP:
-            text += _text_of(value, rng, groups)
+            text += _text_of(value, rng, groups, more)
         # Others, such as the anchors, stand for no character; the caller judges what is drawn.
     return text
 

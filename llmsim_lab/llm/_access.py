@@ -161,7 +161,11 @@ def _url(scheme: str, place: str, usual_port: int | None) -> str:
         # Ollama takes OLLAMA_HOST=::1 as well; beside a port it needs brackets.
         host = f"[{ipaddress.IPv6Address(host)}]"
     split = urlsplit(f"{scheme or 'http'}://{host}{slash}{path}")
-    port = split.port or (None if scheme else usual_port)
+    port = split.port
+    if port == 0:
+        raise ValueError("no server can be reached there")
+    if port is None and not scheme:
+        port = usual_port
     if split.query or split.fragment or re.search(r"[\s?#]", place):
         raise ValueError("it has a query")
     if split.hostname is None and (slash or scheme) and not host.startswith(":"):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from llmsim_lab._util.jsontext import ALWAYS_FINITE, all_finite
 from llmsim_lab._util.text import fault_text, few, listed, text_of
 from llmsim_lab.llm._form import field_names
 from llmsim_lab.llm._strict import reply_validator
@@ -87,6 +88,9 @@ def parse_reply(
                 complaint = _describe(wrong, allowed_words(choices or {}, limits or {}))
     if decision is None:
         raise InvalidReply(complaint)
+    for name, value in decision:  # a class's own validator, or a field that it allows besides
+        if type(value) not in ALWAYS_FINITE and not all_finite(value):
+            raise InvalidReply(f"{name}: Input should be finite (it is {value!r:.60})")
     if check is not None and (found := check(decision)):
         raise InvalidReply(found, rejected=decision)
     return decision

@@ -43,6 +43,9 @@ FORMATS = {
     "time": "12:30:00Z",
     "duration": "P1DT2H",
     "uuid": "3f2b8c1e-5d4a-4e6f-9a7b-0c1d2e3f4a5b",
+    **{f"uuid{kind}": f"3f2b8c1e-5d4a-{kind}e6f-9a7b-0c1d2e3f4a5b" for kind in range(1, 9)},
+    "base64": "YSB0ZXh0",
+    "base64url": "YSB0ZXh0",
     "email": "ann@example.org",
     "uri": "https://example.org/",
     "hostname": "example.org",
@@ -319,7 +322,9 @@ class _Form:
         candidates: list[Any] = [*part.get("examples", ()), default.ljust(shortest, ".")]
         if "pattern" in part:
             with suppress(ValueError):
-                candidates += [text_like(part["pattern"], Random(draw)) for draw in range(_DRAWS)]
+                for draw in range(_DRAWS):
+                    text = text_like(part["pattern"], Random(draw), shortest=shortest)
+                    candidates.append(text)
         for text in candidates:
             fits = isinstance(text, str) and shortest <= len(text) <= longest
             if fits and _matches(part.get("pattern"), text):

@@ -121,9 +121,13 @@ def judged(
         reply, detail = attempt.reply, str(error)
         if reply.done_reason == "length":
             options = attempt.request.options
+            lengths = ""
+            if reply.reply_tokens is not None and reply.prompt_tokens is not None:
+                lengths = (
+                    f" after {reply.reply_tokens} tokens, the prompt having {reply.prompt_tokens}"
+                )
             detail = (
-                f"the reply was cut off after {reply.reply_tokens} tokens, the prompt having "
-                f"{reply.prompt_tokens} (max_tokens={options.get('num_predict')}, "
+                f"the reply was cut off{lengths} (max_tokens={options.get('num_predict')}, "
                 f"num_ctx={options.get('num_ctx')}); raise the limit that was reached, shorten the "
                 f"prompt, or ask for less ({detail})"
             )

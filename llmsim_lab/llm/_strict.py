@@ -8,6 +8,7 @@ settings reach. So the schema that pydantic made of the class is changed as a wh
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache, partial
 from typing import Any
@@ -157,7 +158,22 @@ def _around(kind: str, check: Any, node: Node) -> Node:
 def _read_number(value: Any) -> Any:
     if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
         raise PydanticCustomError("number_type", "Input should be a number")
+    if isinstance(value, str) and _is_too_large(value):
+        raise PydanticCustomError("finite_number", "Input should be a finite number")
     return value
+
+
+def _is_too_large(text: str) -> bool:
+    """Return True for a text such as ``1e999``, which a Decimal or a Fraction would take.
+
+    With a larger exponent still, a Fraction would be made for hours.
+    """
+    if "e" not in text.lower():
+        return False
+    try:
+        return math.isinf(float(text))
+    except ValueError:
+        return False
 
 
 def _read_time(wanted: str, value: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from llmsim_lab._util.jsontext import SCALARS
+from llmsim_lab._util.jsontext import SCALARS, all_finite
 from llmsim_lab._util.text import closest, text_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._extract import allowed_words
@@ -322,6 +322,12 @@ def _is_range(limit: _Limit) -> bool:
     given, part = limit.given, limit.part
     if not isinstance(given, tuple) or len(given) != 2:
         return False
+    too_large = [end for end in given if is_number(end) and _is_too_large(end)]
+    if too_large:
+        raise ConfigError(
+            f"limits of {limit.name} for {limit.player} have an end at {too_large[0]!s:.20}…, "
+            "which is beyond all floats; give a number below 1.8e308"
+        )
     wrong_ends = [end for end in given if not is_number(end) or math.isnan(end)]
     named_numbers = [value for value in _values_in(part) if is_number(value)]
     if _numbers_in(part) or named_numbers:
@@ -338,6 +344,15 @@ def _is_range(limit: _Limit) -> bool:
             f"has a range, and {limit.field} holds something else; list the values allowed: "
             f"limits={{{limit.name!r}: [...]}}"
         )
+    return False
+
+
+def _is_too_large(number: Any) -> bool:
+    """Return True for a number that no float can hold; infinite ones are there."""
+    try:
+        float(number)
+    except OverflowError:
+        return True
     return False
 
 
@@ -439,6 +454,8 @@ def _read_values(limit: _Limit, values: list[Any]) -> tuple[Any, ...]:
         stands_for_it = kind == "text" and wanted not in ("number", "truth value")  # as for a date
         if kind != wanted and not stands_for_it:
             raise _foreign(limit, value, f"a {kind} is not a {wanted}")
+        if not all_finite(taken):
+            raise _foreign(limit, value, "it is not finite")
     return tuple(read)
 
 

@@ -23,7 +23,14 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from llmsim_lab._util.jsontext import SCALARS, all_finite, encode, loads_strictly, plain
+from llmsim_lab._util.jsontext import (
+    ALWAYS_FINITE,
+    SCALARS,
+    all_finite,
+    encode,
+    loads_strictly,
+    plain,
+)
 from llmsim_lab._util.text import (
     brief,
     clip,
@@ -78,7 +85,6 @@ _warn = partial(log_event, logging.getLogger(__name__), logging.WARNING)
 _MOST_VALUES = 101
 """In a grid of numbers. Servers enforce a list of values, and bounds of floats they do not."""
 _MOST_PROMPTS = 64
-_NEVER_INFINITE = SCALARS - {float}
 GIVEN = ("name", "state", "run", "turn", "turns")
 """What every prompt may use without being given it."""
 
@@ -1009,7 +1015,7 @@ def _as_reply(answer: Any, question: Question, whose: Callable[[Question], str])
         except ValidationError as error:
             raise ConfigError(f"{whose(question)} answered {faults(error)}; {form}") from error
     for name, value in answer:
-        if type(value) not in _NEVER_INFINITE and not all_finite(value):
+        if type(value) not in ALWAYS_FINITE and not all_finite(value):
             raise ConfigError(
                 f"{whose(question)} answered {name}={value!r:.200}, which holds a number that is "
                 "not finite; JSON, and so a tape, has none: answer another number, or None for no "

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import uuid
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import count, islice
 from random import Random
 from typing import Any, cast
 
@@ -115,15 +115,33 @@ def _drawn(part: Schema, known: Mapping[str, Schema], rng: Random, depth: int = 
         case "array":
             return _drawn_items(part, known, rng, depth + 1)
         case "object":
-            drawn = {}
-            for name, inside in part.get("properties", {}).items():
-                drawn[name] = _drawn(inside, known, rng, depth + 1)
-            fewest = part.get("minProperties", 0)  # of a dict
-            names = part.get("propertyNames", {}).get("enum") or map("item {}".format, count(1))
-            for name in islice(names, fewest):
-                drawn[name] = _drawn(part["additionalProperties"], known, rng, depth + 1)
-            return drawn
+            return _drawn_object(part, known, rng, depth + 1)
+        case "string" if "contentSchema" in part:
+            return json.dumps(_drawn(part["contentSchema"], known, rng, depth + 1), default=str)
     return _drawn_text(part, rng)
+
+
+def _drawn_object(
+    part: Schema, known: Mapping[str, Schema], rng: Random, depth: int
+) -> dict[str, Any]:
+    drawn: dict[str, Any] = {}
+    for name, inside in part.get("properties", {}).items():
+        drawn[name] = _drawn(inside, known, rng, depth)
+    if drawn:
+        return drawn
+    # Of a mapping, the fewest that it may have.
+    fewest = part.get("minProperties", 0)
+    # Names that are numbers do where they have to be; the schema does not say so.
+    names = [str(number) for number in range(1, fewest + 1)]
+    allowed = resolved(part.get("propertyNames", {}), known).get("enum", ())
+    if len(allowed) >= fewest:
+        names = rng.sample(allowed, fewest)
+    values = part.get("additionalProperties")
+    if not isinstance(values, Mapping):  # true, where a class says nothing of them
+        values = {"type": "string"}
+    for name in names:
+        drawn[name] = _drawn(values, known, rng, depth)
+    return drawn
 
 
 def _drawn_items(part: Schema, known: Mapping[str, Schema], rng: Random, depth: int) -> list[Any]:
@@ -142,11 +160,12 @@ def _drawn_number(part: Schema, rng: Random) -> float:
     is_whole = part.get("type") == "integer"
     # Of a Decimal, too, a schema says its bounds as floats.
     lowest, highest = cast("tuple[float, float]", own_range(part))
-    if math.isinf(lowest):
-        lowest = 0 if highest >= 0 else highest - 100
-    if math.isinf(highest):
-        highest = lowest + (100 if is_whole else 1.0)
     step = part.get("multipleOf")
+    width = max(100 if is_whole else 1.0, step or 0)
+    if math.isinf(lowest):
+        lowest = 0 if highest >= 0 else highest - max(100, width)
+    if math.isinf(highest):
+        highest = lowest + width
     places = part.get("core", {}).get("decimal_places")
     if step:
         drawn = rng.randint(math.ceil(lowest / step), math.floor(highest / step)) * step
@@ -167,17 +186,20 @@ def _drawn_text(part: Schema, rng: Random) -> Any:
     if core is not None:
         return _drawn_time(core, rng)
     if form.startswith("uuid"):
-        return uuid.UUID(int=rng.getrandbits(128), version=int(form.removeprefix("uuid") or 4))
+        digits = uuid.UUID(int=rng.getrandbits(128), version=4).hex
+        version = form.removeprefix("uuid") or "4"  # of which Python makes those to 5
+        return uuid.UUID(f"{digits[:12]}{version}{digits[13:]}")
     if "pattern" in part:
-        return _text_like(part["pattern"], rng)
+        return _text_like(part, rng)
     if form in FORMATS:  # of which one text is as good as another
         return FORMATS[form]
     return "random".ljust(part.get("minLength", 0), "m")[: part.get("maxLength")]
 
 
-def _text_like(pattern: str, rng: Random) -> str:
+def _text_like(part: Schema, rng: Random) -> str:
+    pattern, shortest = part["pattern"], part.get("minLength", 0)
     try:
-        return text_like(pattern, rng)
+        return text_like(pattern, rng, shortest=shortest)
     except ValueError as error:
         raise ConfigError(
             f"no random text can be drawn for the pattern {pattern!r}: {error}; answer by a rule, "

@@ -192,7 +192,15 @@ async def test_a_self_signed_certificate_is_named_and_can_be_trusted(
             "http://",
             "//box",
         ),
-        *("::1:port", "http://bo%78", "http://box\\x", "a,b", "http://u:p#w@box", "u/v@box"),
+        *(
+            "::1:port",
+            "http://bo%78",
+            "http://box\\x",
+            "a,b",
+            "http://u:p#w@box",
+            "u/v@box",
+            "box:0",
+        ),
     ],
 )
 def test_what_only_looks_like_an_address_is_an_error(host: str) -> None:

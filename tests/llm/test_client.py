@@ -130,6 +130,8 @@ async def test_of_two_faults_the_last_is_reported_and_one_of_both_once() -> None
     said = str(await failure_of(make_client([full, full], num_ctx=1024)))
     assert "cut off after 74 tokens, the prompt having 950 (max_tokens=512, num_ctx=1024)" in said
     assert f"ask for less ({NO_JSON})" in said
+    full = ChatReply(text="I would", done_reason="length")
+    assert "the reply was cut off (max_" in str(await failure_of(make_client([full, full])))
 
 
 async def test_a_bug_in_a_backend_is_not_hidden_behind_a_model_failure() -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 from builders import make_client, requests_of
-from pydantic import BaseModel, Field, create_model
+from pydantic import UUID4, Base64Str, BaseModel, Field, create_model
 from worlds import PublicGoods
 
 from llmsim_lab import Reply, replay
@@ -139,6 +139,9 @@ Stars = Annotated[str, Field(pattern=r"^\*+$", examples=["**"])]
         datetime.time,
         datetime.timedelta,
         UUID,
+        UUID4,
+        Base64Str,
+        Annotated[str, Field(pattern=r"^[ab]+$", min_length=9)],
         Literal[0, "a", None],
         Annotated[list[int], Field(min_length=2)],
         Annotated[set[int], Field(min_length=3)],

@@ -11,7 +11,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 import pytest
 from builders import make_client, played, requests_of
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
+from pydantic import (
+    UUID7,
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    Field,
+    Json,
+    model_validator,
+)
 from replies_kit import asked, text
 
 from llmsim_lab import Person
@@ -40,6 +48,8 @@ class Level(IntEnum):
         (Decimal, ("0", Decimal(5)), "'0' is not a number"),
         (float, (np.array(0.0), np.array(5.0)), r"array\(0.\) is not a number"),
         (float, (float("nan"), 1), "nan is not a number"),
+        (int, (0, 10**400), "have an end at 10000000000000000000…, which is beyond all floats"),
+        (float | Literal["all"], [float("inf")], "allow inf, .* it is not finite"),
         (Literal[1, 2, 5], ("1", "2"), "'1' is not a number"),
         (str, (0, 5), "only a field of numbers has a range, and Said.value holds something else"),
         (int | str, (0, 5), "only a field of numbers has a range"),
@@ -198,6 +208,13 @@ SPRING = Field(ge=dt.date(2026, 3, 1), le=dt.date(2026, 5, 31))
         dt.time,
         Annotated[dt.timedelta, Field(ge=dt.timedelta(hours=1), le=dt.timedelta(hours=2))],
         uuid.UUID,
+        UUID7,
+        Json[list[Car]],
+        Annotated[str, Field(pattern=r"^[ab]+$", min_length=7, max_length=12)],
+        tuple[Annotated[int, Field(gt=0, multiple_of=1000)], float],
+        Annotated[dict[Literal["a", "b", "c"], Coins], Field(min_length=2)],
+        Annotated[dict[int, Coins], Field(min_length=2)],
+        tuple[int, Annotated[dict[str, Any], Field(min_length=2)]],
         complex,
         Annotated[Decimal, Field(ge=0, le=20, decimal_places=2)],
         Annotated[set[int], Field(min_length=2)],

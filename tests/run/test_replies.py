@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import deque
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import IntEnum
+from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
 from builders import make_client, played
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PlainValidator
 from replies_kit import asked, text
 from typing_extensions import TypedDict
 
@@ -42,6 +44,12 @@ class Level(IntEnum):
     HIGH = 1
 
 
+class Open(BaseModel, extra="allow"):
+    pass
+
+
+Read = Annotated[float, PlainValidator(float)]
+
 NOT_FINITE = ["NaN", "-Infinity", "1e999", '"nan"', '"inf"']
 NOT_A_NUMBER = ["true", '"1_0"']
 PRICES = ['{"per_kg": 1e999}', '{"per_kg": true}', "{}"]
@@ -55,6 +63,10 @@ PRICES = ['{"per_kg": 1e999}', '{"per_kg": true}', "{}"]
         (int, [*NOT_A_NUMBER, "1e999"], '"5"', 5),
         (Decimal, NOT_FINITE + NOT_A_NUMBER, "0.1", Decimal("0.1")),
         (complex, NOT_FINITE + NOT_A_NUMBER, '"1+2j"', 1 + 2j),
+        (Decimal, ['"1e999"', '"-1E999999999"'], '"1e3"', Decimal("1E+3")),
+        (Fraction, ['"1e999"', '"-1E999999999"'], '"1/2"', Fraction(1, 2)),
+        (Open, ['{"more": [NaN]}'], '{"more": [1]}', Open.model_validate({"more": [1]})),
+        (Read, ['"nan"'], '"1"', 1.0),
         (int | float | None, NOT_FINITE + NOT_A_NUMBER, "2", 2),
         (Any, ["NaN", '[1, {"a": 1e999}]'], '"nan"', "nan"),
         (Level, ["true"], "1", Level.HIGH),
@@ -82,7 +94,9 @@ def test_what_is_not_a_value_of_the_field_is_asked_for_again(
         assert run.calls[0].history[0].detail.startswith(("value", "it lacks value."))
 
 
-@pytest.mark.parametrize("value", [Price(per_kg=float("inf")), [1.0, float("nan")]])
+@pytest.mark.parametrize(
+    "value", [Price(per_kg=float("inf")), [1.0, float("nan")], float("nan"), deque([float("nan")])]
+)
 def test_a_rule_whose_answer_holds_a_number_that_is_not_finite_is_an_error(value: Any) -> None:
     world = asked(type(value) if isinstance(value, Price) else list[float])
     with pytest.raises(ConfigError, match=r"the rule of Ann answered value=.*not finite"):

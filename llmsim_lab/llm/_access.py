@@ -20,7 +20,7 @@ import urllib.request
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 from weakref import WeakSet
@@ -337,9 +337,11 @@ class Mask:
         ordered = sorted(forms, key=len, reverse=True)
         ordered = [form for form in ordered if len(form) >= _SHORTEST_MASKED]
         self._forms = [form.lower() for form in ordered]
+        self._firsts = {form[0] for form in self._forms}
         self._pattern = re.compile("|".join(map(re.escape, ordered)), re.IGNORECASE)
         if ordered:
             _masks.add(self)
+            _mask_http_logs()
 
     def __bool__(self) -> bool:
         """Whether there is anything to mask."""
@@ -365,6 +367,8 @@ class Mask:
         """Return up to where a text can be judged, if more of it may follow."""
         lower = text.lower()
         for start in range(max(0, len(lower) - len(self._forms[0])), len(lower)):
+            if lower[start] not in self._firsts:
+                continue
             rest = lower[start:]
             if any(form.startswith(rest) for form in self._forms):
                 return start
@@ -402,6 +406,12 @@ class Mask:
                     setattr(one, name, self.text(value))
 
 
+@lru_cache(maxsize=64)
+def mask_of(credential: Credential | None, proxy: SecretStr | None) -> Mask:
+    """Return the mask of what requests show; making one takes longer than using it."""
+    return Mask(credential, proxy)
+
+
 def _forms(secret: str) -> set[str]:
     """Return how a secret may be written by a server or a library that repeats it."""
     raw = secret.encode()
@@ -435,7 +445,7 @@ def _forms_of_login(login: str) -> set[str]:
 _masks: WeakSet[Mask] = WeakSet()
 
 
-def mask_http_logs() -> None:
+def _mask_http_logs() -> None:
     """Take secrets out of what the HTTP library logs: at DEBUG, all headers of an answer."""
     for part in ("connection", "http11", "http2", "proxy", "socks"):
         # Not of ``httpcore`` above them: a logger's filters see only what it logs itself.
@@ -451,6 +461,9 @@ def _mask_record(record: logging.LogRecord) -> bool:
     record.msg = text
     record.args = ()
     return True
+
+
+NO_MASK = Mask(None)
 
 
 # --- local variables ------------------------------------------------------------------------------

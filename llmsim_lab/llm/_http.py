@@ -23,17 +23,19 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import httpx
+from pydantic import SecretStr
 from pydantic_core import from_json
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm._access import (
+    NO_MASK,
     Access,
     Credential,
     Mask,
     clear_locals,
     env_proxy,
-    mask_http_logs,
+    mask_of,
     without_password,
 )
 from llmsim_lab.llm._retry import errors_behind, is_refused, retry_after_s
@@ -349,7 +351,7 @@ class Server:
     pull: str = ""
     lasting: bool = True
 
-    async def _connections(self) -> httpx.AsyncBaseTransport:
+    async def _connections(self) -> _Connections:
         """Return the connections to this server that all share in the running loop.
 
         Raises:
@@ -376,14 +378,12 @@ class Server:
             BackendError: the request cannot be sent, the server does not answer, or not in its
                 protocol's form; or it reports an error, the ``StatusError`` behind this one.
         """
-        mask, credential = Mask(None), None
+        mask, credential = NO_MASK, None
         try:
             credential = await self.access.credential()
-            proxy = env_proxy(self.url)
-            mask = Mask(credential, None if proxy is None else proxy.login)
-            if mask:
-                mask_http_logs()
-            yield Transport(await self._connections(), self.who, credential, mask)
+            connections = await self._connections()
+            mask = mask_of(credential, connections.proxy_login)
+            yield Transport(connections.inner, self.who, credential, mask)
         except BaseException as error:
             clear_locals(error)  # those of the HTTP client have the key, or a proxy's password
             if isinstance(error, StatusError):
@@ -812,19 +812,33 @@ def _too_much(who: str, limit: str) -> BackendError:
 
 # --- connections ----------------------------------------------------------------------------------
 
+
+@dataclass(frozen=True, slots=True)
+class _Connections:
+    """Connections to a server, in one event loop.
+
+    Attributes:
+        inner: httpx's.
+        proxy_login: user name and password of the proxy that they go through, if it has them.
+    """
+
+    inner: httpx.AsyncHTTPTransport
+    proxy_login: SecretStr | None
+
+
 _kept: WeakKeyDictionary[
-    asyncio.AbstractEventLoop,
-    dict[str, tuple[httpx.AsyncHTTPTransport, AsyncIterator[httpx.AsyncHTTPTransport]]],
+    asyncio.AbstractEventLoop, dict[str, tuple[_Connections, AsyncIterator[_Connections]]]
 ] = WeakKeyDictionary()
 
 
-async def _lifetime(url: str) -> AsyncIterator[httpx.AsyncHTTPTransport]:
+async def _lifetime(url: str) -> AsyncIterator[_Connections]:
     """Keep connections open; ``asyncio.run`` closes async generators before it closes the loop."""
-    async with _connections_to(url) as connections:
+    connections = _connections_to(url)
+    async with connections.inner:
         yield connections
 
 
-def _connections_to(url: str) -> httpx.AsyncHTTPTransport:
+def _connections_to(url: str) -> _Connections:
     """Return connections to a server.
 
     Raises:
@@ -832,20 +846,23 @@ def _connections_to(url: str) -> httpx.AsyncHTTPTransport:
     """
     proxy = env_proxy(url)  # httpx asks the environment only for transports of its own
     proxy_url = None if proxy is None else proxy.url.get_secret_value()
+    login = None if proxy is None else proxy.login
     # Certificates take long to load, and without redirects plain http stays plain http.
     verify = any(one.lower().startswith("https:") for one in (url, proxy_url or ""))
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     try:
-        return httpx.AsyncHTTPTransport(
+        inner = httpx.AsyncHTTPTransport(
             verify=verify, limits=limits, proxy=proxy_url, socket_options=_socket_options()
         )
     except (ValueError, ImportError, OSError) as error:
         file = os.environ.get("SSL_CERT_FILE")
         named = f" (SSL_CERT_FILE={file!r})" if verify and file else ""
+        mask_of(None, login).errors(error)
         raise ConfigError(
             f"{url} cannot be reached with the environment's proxy or certificates{named}: "
             f"{error}; see HTTP_PROXY, HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE"
         ) from error
+    return _Connections(inner, login)
 
 
 _EXPIRED = 10

@@ -36,6 +36,8 @@ def returned_reply(reply: object, who: str) -> ChatReply:
         ConfigError: it is not a reply.
         BackendError: a field is not what it must be; the message names it.
     """
+    if type(reply) is ChatReply and _is_plain(reply):
+        return reply
     if not isinstance(reply, ChatReply):
         raise ConfigError(
             f"{who}.chat returned {type(reply).__name__}; it must return ChatReply(text=...)"
@@ -120,6 +122,25 @@ def returned_info(info: object, who: str) -> ModelInfo:
         ) from error
 
 
+def _is_plain(reply: ChatReply) -> bool:
+    """Return True for a reply as most are, with nothing to convert; quicker than to find out."""
+    return (
+        type(reply.text) is type(reply.thinking) is type(reply.done_reason) is str
+        and type(reply.seconds) is type(reply.load_seconds) is float
+        and 0.0 <= reply.seconds <= _MOST_SECONDS
+        and 0.0 <= reply.load_seconds <= _MOST_SECONDS
+        and reply.tool_calls == ()
+        and reply.top_logprobs == ()
+        and _is_count(reply.prompt_tokens)
+        and _is_count(reply.reply_tokens)
+        and _is_count(reply.cached_tokens)
+    )
+
+
+def _is_count(value: object) -> bool:
+    return value is None or (type(value) is int and 0 <= value <= _MOST_TOKENS)
+
+
 def _text(name: str, value: object, *, unsaid: str | None = None) -> str:
     """Return a field that is a text; what stands for None where that may be said."""
     if type(value) is str:
@@ -134,8 +155,8 @@ def _text(name: str, value: object, *, unsaid: str | None = None) -> str:
 
 def _tokens(name: str, value: object) -> int | None:
     """Return a field that counts tokens."""
-    if value is None or (type(value) is int and 0 <= value <= _MOST_TOKENS):
-        return value
+    if value is None:
+        return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     _not_huge(name, value)
@@ -144,8 +165,6 @@ def _tokens(name: str, value: object) -> int | None:
 
 def _seconds(name: str, value: object) -> float:
     """Return a field that is a time."""
-    if type(value) is float and 0 <= value <= _MOST_SECONDS:
-        return value
     _not_huge(name, value)
     return 0.0 if value is None else real_number(name, value, least=0, most=_MOST_SECONDS)
 

@@ -9,7 +9,7 @@ import logging
 import math
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -79,13 +79,16 @@ class OpenQuestion:
         Raises:
             ConfigError: it is of a wrong type, or has a text such as ``1,000`` for a number.
         """
-        for name, value in answer.items() if isinstance(answer, Mapping) else ():
-            part = self.fields.get(name, {})
-            if isinstance(value, str) and (ambiguity := _ambiguity(value, part)):
-                raise ConfigError(
-                    f"the answer of {self.agent or self.component} was not sent: {name} {ambiguity}"
-                )
-        return reply_of(answer)
+        reply = reply_of(answer)
+        values: Any = None
+        with suppress(ValueError):
+            values = json.loads(reply.text)
+        schema = self.request.schema or {}
+        for place, ambiguity in _ambiguities(values, schema, schema.get("$defs", {})):
+            raise ConfigError(
+                f"the answer of {self.agent or self.component} was not sent: {place} {ambiguity}"
+            )
+        return reply
 
     def faults(self, values: Mapping[str, Any]) -> dict[str, str]:
         """Return what is wrong with an answer's form, by field; empty where nothing is."""
@@ -173,6 +176,34 @@ def _ambiguity(typed: str, schema: Mapping[str, Any]) -> str:
     # With a fourth decimal it is not a thousand.
     written = f"{fraction}0" if fraction.endswith(match[2]) else fraction
     return f"is {typed!r}, which may be {whole} or {fraction}; write {whole} or {written}"
+
+
+def _ambiguities(
+    value: Any, part: Any, known: Mapping[str, Any], place: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Yield the place in an answer of each such text, and what it may be.
+
+    Args:
+        value: the answer, or a part of it.
+        part: its schema.
+        known: the definitions that it may refer to.
+        place: where it is in the answer.
+    """
+    part = resolved(part, known) if isinstance(part, Mapping) else {}
+    if isinstance(value, str) and (ambiguity := _ambiguity(value, part)):
+        yield place, ambiguity
+    inside: list[tuple[Any, Any, Any]] = []
+    if isinstance(value, Mapping):
+        fields = part.get("properties", {})
+        others = part.get("additionalProperties", {})
+        inside = [(name, item, fields.get(name, others)) for name, item in value.items()]
+    elif isinstance(value, list):
+        first = part.get("prefixItems", ())
+        others = [part.get("items", {})] * len(value)
+        numbered = zip(value, [*first, *others], strict=False)
+        inside = [(number, item, its_part) for number, (item, its_part) in enumerate(numbered)]
+    for name, item, its_part in inside:
+        yield from _ambiguities(item, its_part, known, f"{place}.{name}" if place else str(name))
 
 
 def _takes_numbers(schema: Mapping[str, Any]) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from functools import partial
 from typing import Any
 
 import pytest
 from client_kit import GOOD, decide, failure_of
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
@@ -126,6 +127,23 @@ async def test_a_number_that_may_be_two_is_not_taken_from_code_either() -> None:
         person.answer(question, GOOD | {"confidence": "1.000"})
     person.answer(question, GOOD)
     assert (await task).action == GOOD["action"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fares", "place"),
+    [
+        (dict[str, list[float]], {"Rome": ["1.000"]}, r"fares\.Rome\.0"),
+        (list[tuple[str, float]], [["Rome", "1.000"]], r"fares\.0\.1"),
+        (float | None, "1.000", "fares"),
+    ],
+)
+@pytest.mark.parametrize("written", [dict, json.dumps])
+def test_nor_inside_lists_and_objects_and_texts(
+    kind: Any, fares: Any, place: str, written: Any
+) -> None:
+    question = question_of({"properties": {"fares": TypeAdapter(kind).json_schema()}})
+    with pytest.raises(ConfigError, match=rf"{place} is '1.000', which may be 1000 or 1; write"):
+        question.reply(written({"fares": fares}))
 
 
 class AtTheDoor:

@@ -32,7 +32,9 @@ def number_of(value: Any) -> Any:
     """
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     if kind and kind in "biuf" and not value.shape:
-        return value.item()
+        number = value.item()
+        if type(number) in SCALARS:  # of more digits than a float has, it is the same again
+            return number
     raise TypeError(f"JSON has no {type(value).__name__}")
 
 

@@ -151,7 +151,7 @@ def _frozen(value: Any, where: str) -> Any:
         fixed = {k: it if type(it) in _PLAIN else _frozen(it, f"{where}.{k}") for k, it in inside}
         return FrozenDict(fixed)
     if isinstance(value, list):
-        return FrozenList([_frozen(item, where) for item in value])
+        return FrozenList([it if type(it) in _PLAIN else _frozen(it, where) for it in value])
     way_out = (
         "hold it as a tuple, of a set tuple(sorted(...)), a State or a @dataclass(frozen=True)"
     )

@@ -301,6 +301,7 @@ def test_a_state_continues_as_its_tape_gives_it_back(
             r"Held.it is array\(\[0, 1\]\), which a tape .*value.tolist\(\)",
         ),
         (Any, pd.NA, r"Held.it is <NA>, which a tape cannot hold"),
+        (Any, [np.longdouble("0.1")], r"Held.it.0 is .*longdouble.*, which a tape cannot hold"),
         (Any, reduce(lambda it, _: [it], range(199), 0), r"Held.it is nested too deeply"),
         (
             Frozen,

@@ -242,6 +242,7 @@ class LLMClient:
                 f"backend={backend!r:.80} is not a backend: one has async def chat(self, request), "
                 "which returns a ChatReply; a class is called first, as in OllamaBackend('NAME')"
             )
+        whole_number("max_top_logprobs", getattr(backend, "max_top_logprobs", 0), least=0)
         self.backend, self.chosen = backend, chosen
         self._said_what_helped = False
         log_as_asked()

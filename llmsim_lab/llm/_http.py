@@ -846,11 +846,12 @@ def _connections_to(url: str) -> _Connections:
     """
     proxy = env_proxy(url)  # httpx asks the environment only for transports of its own
     proxy_url = None if proxy is None else proxy.url.get_secret_value()
-    login = None if proxy is None else proxy.login
+    login = None
     # Certificates take long to load, and without redirects plain http stays plain http.
     verify = any(one.lower().startswith("https:") for one in (url, proxy_url or ""))
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     try:
+        login = None if proxy is None else proxy.login
         inner = httpx.AsyncHTTPTransport(
             verify=verify, limits=limits, proxy=proxy_url, socket_options=_socket_options()
         )

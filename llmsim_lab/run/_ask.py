@@ -53,7 +53,7 @@ from llmsim_lab.errors import (
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.llm._choose import Decide, numeric
-from llmsim_lab.llm._client import until_cancelled
+from llmsim_lab.llm._client import checked_client, until_cancelled
 from llmsim_lab.llm._scope import caller, scope
 from llmsim_lab.llm.bounds import (
     EVERYTHING,
@@ -281,8 +281,10 @@ class Question:
             prompt: the whole prompt, instead of the question's own.
 
         Raises:
+            ConfigError: it is not a client.
             LLMFailureException: the model failed to answer.
         """
+        checked_client(client, "client", ("call_with_retry",))
         return await self._sent(client, prompt or self.prompt)
 
     def _sent(self, client: LLMClient, prompt: str) -> Coroutine[Any, Any, Any]:

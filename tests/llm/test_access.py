@@ -138,16 +138,27 @@ async def test_a_refusal_has_the_hint_that_fits_it(case: str, says: Callable[...
             r"the proxy http://gate:3 gives no connection to http://box",
         ),
         (httpx.ProxyError("407"), r"\(407\); see HTTP_PROXY.*or go past it with NO_PROXY=box$"),
+        (
+            "http://ann:s3cret@[gate",
+            "cannot be reached with the environment's proxy or certificates",
+        ),
+        ("ftp://ann:s3cret@gate", "be reached with the environment's proxy or certificates"),
         (502, r"asked through the proxy http://gate:3, which may have said this"),
         (407, r"this is the proxy: write .* as http://NAME:PASSWORD@gate:3$"),
     ],
 )
 async def test_a_fault_of_the_proxy_names_the_proxy(
-    fault: Exception | int, words: str, says: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    fault: Exception | int | str,
+    words: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    proxy = fault if isinstance(fault, str) else "http://ann:s3cret@gate:3"
     for name in ("HTTP_PROXY", "http_proxy"):
-        monkeypatch.setenv(name, "http://ann:s3cret@gate:3")
-    says(*((fault,) if isinstance(fault, Exception) else (b"You are ann:s3cret", fault)))
+        monkeypatch.setenv(name, proxy)
+    if not isinstance(fault, str):
+        says = request.getfixturevalue("says")
+        says(*((fault,) if isinstance(fault, Exception) else (b"You are ann:s3cret", fault)))
     with pytest.raises(BackendError, match=words) as caught:
         await OllamaBackend("m", host="http://box:1").chat(ASKED)
     assert "s3cret" not in str(caught.value)

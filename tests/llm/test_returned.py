@@ -184,6 +184,10 @@ def test_what_is_not_a_backend_is_an_error_when_it_is_given() -> None:
         ConfigError, match=r"'llama3.2' is not an LLMConfig; connect\('ollama:NAME'"
     ):
         LLMClient(cast("Any", "llama3.2"), Own(reply()))
+    many = Own(reply())
+    many.max_top_logprobs = "20"  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"max_top_logprobs='20' must be a whole number"):
+        LLMClient(LLMConfig(), cast("Any", many))
     failing: Callable[..., Any] = PublicGoods(
         llm_client=LLMClient(LLMConfig(), cast("Any", NotAsync()))
     ).run

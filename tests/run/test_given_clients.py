@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from builders import make_client
 from worlds import PublicGoods
 
+from llmsim_lab import Question
 from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.assistant import OllamaAdapter, ToolLookup
 from llmsim_lab.context import SimulatorAgent
@@ -74,3 +75,11 @@ def test_a_client_that_lacks_a_method_is_an_error_when_it_is_given(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         give(Thin())
+
+
+def test_a_client_that_a_player_is_to_ask_is_checked_too() -> None:
+    async def player(question: Question) -> Any:
+        return await question.put_to(cast("Any", Talker()))
+
+    with pytest.raises(ConfigError, match=r"client=.*is not a client; make one: client=connect"):
+        PublicGoods(players=player).run(1)

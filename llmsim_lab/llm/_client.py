@@ -244,7 +244,8 @@ class LLMClient:
             )
         whole_number("max_top_logprobs", getattr(backend, "max_top_logprobs", 0), least=0)
         self.backend, self.chosen = backend, chosen
-        self._said_what_helped = False
+        self._models_said = set[str]()
+        """Those that were said to need the form in words."""
         log_as_asked()
         self.limits = getattr(backend, "client_limits", None) or Limits(config.max_concurrency)
         self.use(config)
@@ -274,6 +275,8 @@ class LLMClient:
         other = LLMClient(config, self.backend, chosen=self.chosen)
         if config.max_concurrency == self.config.max_concurrency:
             other.limits = self.limits
+        # Each run of a study has a client of its own, and one sentence does.
+        other._models_said = self._models_said
         return other
 
     async def call_with_retry(
@@ -504,11 +507,11 @@ class LLMClient:
     def _say_what_helped(self, first: Attempt) -> None:
         """Say once that the model answers where it is told the form, if that was the reason."""
         is_whole = first.reply is not None and first.reply.done_reason == "stop"
-        if self._said_what_helped or self.config.tell_form or not is_whole:
+        model = first.request.model
+        if model in self._models_said or self.config.tell_form or not is_whole:
             return
         if first.reason == "invalid_response" and _retry.lacks_form(first):
-            self._said_what_helped = True
-            model = first.request.model
+            self._models_said.add(model)
             words = (
                 f"{model} answered in the form asked for only when it was told the form in words: "
                 "its server does not hold replies to a schema. With connect(..., tell_form=True) "

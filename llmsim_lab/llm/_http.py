@@ -539,6 +539,11 @@ class Server:
                 "HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or go past it with "
                 f"NO_PROXY={httpx.URL(self.url).host}"
             )
+        elif isinstance(error, httpx.ReadTimeout):
+            text = (
+                f"{self.who} took the request and sent no answer in time ({detail}); see whether "
+                "it hangs or is busy"
+            )
         else:
             why = "" if is_refused(error) else f" ({detail})"
             text = f"no {self.kind} answers at {self.url}{why}; {self.way_out}"

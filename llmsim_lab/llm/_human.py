@@ -399,5 +399,5 @@ def human_client(person: Person) -> LLMClient:
     )
     client = LLMClient(config, person)
     client._request = partial(client._request, options={})  # nothing is sampled
-    client._said_what_helped = True  # a person is shown the fields in any case
+    client._models_said.add(config.model)  # a person is shown the fields in any case
     return client

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -325,7 +326,8 @@ class Lane:
             same = [sent for sent in silent if sent.request.model == model]
             assert one.phase_of is not None
             try:
-                phase = await one.phase_of(one.request)
+                asking: Any = one.phase_of(one.request)
+                phase = await asking if inspect.isawaitable(asking) else asking
             except Exception as error:  # noqa: BLE001 - raised where the replies are awaited
                 for sent in same:
                     self._end(sent, error)

@@ -164,6 +164,12 @@ async def test_a_fault_of_the_proxy_names_the_proxy(
     assert "s3cret" not in str(caught.value)
 
 
+async def test_a_server_that_hangs_is_not_told_to_be_started(says: Callable[..., None]) -> None:
+    says(httpx.ReadTimeout(""))
+    with pytest.raises(BackendError, match=r"^Ollama at http://box:1 took .* hangs or is busy$"):
+        await OllamaBackend("m", host="http://box:1").chat(ASKED)
+
+
 async def test_a_self_signed_certificate_is_named_and_can_be_trusted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

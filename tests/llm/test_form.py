@@ -247,7 +247,11 @@ def test_what_a_run_told_a_replay_tells_too_and_one_sentence_names_the_setting(
     tmp_path: Path, tell_form: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = {"tell_form": True} if tell_form else {}
-    run = PublicGoods(llm_client=make_client(obliging, **settings), tape=tmp_path / "a.tape")
+    client = make_client(obliging, **settings)
+    PublicGoods(llm_client=client).run(1)
+    # As each run of a study has it.
+    own_client = client.with_config(client.config)
+    run = PublicGoods(llm_client=own_client, tape=tmp_path / "a.tape")
     run.run(2)
     assert {call.status for call in run.calls} == {"ok" if tell_form else "repaired"}
     roles = [message.role for message in run.calls[0].request.messages]

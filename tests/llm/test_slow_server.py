@@ -207,7 +207,7 @@ class Hanging:
         await asyncio.sleep(60)
         raise AssertionError(request)
 
-    async def phase(self, _: ChatRequest) -> str:
+    def phase(self, _: ChatRequest) -> str:  # Ollama's is async
         if isinstance(self.said, Exception):
             raise self.said
         return self.said

@@ -25,6 +25,7 @@ from typing_extensions import TypeAliasType
 
 from llmsim_lab._util.checks import plain_number
 from llmsim_lab._util.frozen import frozen
+from llmsim_lab._util.jsontext import MOST_LEVELS
 from llmsim_lab._util.text import clip, each_fault, fault_text, faults
 from llmsim_lab.errors import ConfigError
 
@@ -84,7 +85,13 @@ class Settings(_Base):
     def model_post_init(self, _context: Any, /) -> None:
         """Freeze lists and dicts: a change in place would be in no record of the settings."""
         for name, value in self.__dict__.items():
-            self.__dict__[name] = frozen(value)
+            try:
+                self.__dict__[name] = frozen(value)
+            except RecursionError:
+                raise ConfigError(
+                    f"{name} is nested too deeply for a tape: more than {MOST_LEVELS} lists and "
+                    "dicts in one another"
+                ) from None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with some values changed, which are not checked."""

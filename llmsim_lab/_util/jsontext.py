@@ -6,7 +6,7 @@ import cmath
 import json
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
@@ -22,6 +22,8 @@ from llmsim_lab.errors import TapeError
 _HALF_CHARACTER = re.compile(r"\\(?<!\\\\)((?:\\\\)*)u[dD][89a-fA-F][0-9a-fA-F]{2}")
 SCALARS = frozenset((str, int, float, bool, type(None)))
 ALWAYS_FINITE = SCALARS - {float}
+MOST_LEVELS = 190
+"""Of lists and dicts in one another: readers take 200, and a line of a tape has some itself."""
 
 
 def number_of(value: Any) -> Any:
@@ -162,17 +164,36 @@ def all_finite(value: Any) -> bool:
         elif isinstance(item, float | complex):
             if not cmath.isfinite(item):
                 return False
-        elif isinstance(item, Mapping):
-            todo += item
-            todo += item.values()
-        elif isinstance(item, list | tuple | set | frozenset | deque):
-            todo += item
-        elif isinstance(item, BaseModel):
-            todo += item.__dict__.values()
-            todo.append(item.model_extra)
-        elif is_dataclass(item):
-            todo += [getattr(item, field.name) for field in fields(item)]
+        else:
+            todo += _parts_of(item)
     return True
+
+
+def is_too_deep(value: Any) -> bool:
+    """Return True if a value has more levels than a line of a tape can hold."""
+    level = [value]
+    for _ in range(MOST_LEVELS + 1):  # the last one is of numbers and texts
+        inside: list[Any] = []
+        for item in level:
+            if type(item) not in SCALARS:
+                inside += _parts_of(item)
+        if not inside:
+            return False
+        level = inside
+    return True
+
+
+def _parts_of(value: Any) -> Collection[Any]:
+    """Return what is directly in a value; nothing where it is no collection, model or dataclass."""
+    if isinstance(value, Mapping):
+        return [*value, *value.values()]
+    if isinstance(value, list | tuple | set | frozenset | deque):
+        return value
+    if isinstance(value, BaseModel):
+        return [*value.__dict__.values(), value.model_extra]
+    if is_dataclass(value):
+        return [getattr(value, field.name, None) for field in fields(value)]
+    return ()
 
 
 def plain(value: Any) -> Any:

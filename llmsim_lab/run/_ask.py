@@ -25,9 +25,11 @@ from pydantic import ValidationError
 
 from llmsim_lab._util.jsontext import (
     ALWAYS_FINITE,
+    MOST_LEVELS,
     SCALARS,
     all_finite,
     encode,
+    is_too_deep,
     loads_strictly,
     plain,
 )
@@ -1017,6 +1019,11 @@ def _as_reply(answer: Any, question: Question, whose: Callable[[Question], str])
         except ValidationError as error:
             raise ConfigError(f"{whose(question)} answered {faults(error)}; {form}") from error
     for name, value in answer:
+        if type(value) not in SCALARS and is_too_deep(value):
+            raise ConfigError(
+                f"{whose(question)} answered {name}= that is nested too deeply for a tape: more "
+                f"than {MOST_LEVELS} lists and dicts in one another"
+            )
         if type(value) not in ALWAYS_FINITE and not all_finite(value):
             raise ConfigError(
                 f"{whose(question)} answered {name}={value!r:.200}, which holds a number that is "
@@ -1044,11 +1051,14 @@ async def from_outside(
     key = _json_ready(f"the key of {what}", key)
     keeper: Any = scope().recorder or (scope().memory or Known)()
     found = keeper.find_outside(what, key)
-    if found.stopped and not once:
-        # The turn's code waited no longer. Where the turn is played again, it is done again.
-        if isinstance(keeper, ReplayRecorder):
-            await until_cancelled(f"ask.outside({what!r}, ...)", found.seconds)
-        found = Outside(found.nth)
+    # The turn's code waited no longer; ``once``, unless it was played again and took ``otherwise``.
+    given_up = found.stopped and (not once or found.seconds > 0)
+    if given_up and isinstance(keeper, ReplayRecorder):
+        await until_cancelled(f"ask.outside({what!r}, ...)", found.seconds)
+    if given_up and not once:
+        found = Outside(found.nth)  # where the turn is played again, it is done again
+    if given_up and once:
+        keeper.outside(what, key, nth=found.nth, once=True, stopped=True)  # for a replay
     if found.is_done:
         return otherwise if found.stopped else plain(found.result)  # it may be changed in place
     record = partial(keeper.outside, what, key, nth=found.nth, **({"once": True} if once else {}))
@@ -1070,7 +1080,7 @@ async def from_outside(
 
 
 def _noting(player: Any, columns: Mapping[str, Any]) -> str:
-    return f"ask.note({player or columns!r:.80})"
+    return f"ask.note({brief(player or columns, 80)})"
 
 
 def _stays(value: Any) -> bool:
@@ -1082,6 +1092,11 @@ def _stays(value: Any) -> bool:
 
 def _json_ready(what: str, value: Any) -> Any:
     """Return a value as a tape gives it back, with no half character in its texts."""
+    if is_too_deep(value):
+        raise ConfigError(
+            f"{what} is nested too deeply for a tape: more than {MOST_LEVELS} lists and dicts in "
+            "one another"
+        )
     try:
         return loads_strictly(whole_text(encode(value)).encode())
     except (TypeError, ValueError) as error:

@@ -15,14 +15,23 @@ from dataclasses import is_dataclass
 from datetime import datetime, time
 from enum import Enum
 from functools import lru_cache
-from numbers import Real
+from numbers import Number
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_core import from_json, to_jsonable_python
+from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
-from llmsim_lab._util.jsontext import SCALARS, dumps, loads, number_of, read
+from llmsim_lab._util.jsontext import (
+    MOST_LEVELS,
+    SCALARS,
+    all_finite,
+    dumps,
+    is_too_deep,
+    loads,
+    number_of,
+    read,
+)
 from llmsim_lab._util.text import brief, clip, faults
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.run._state import fields_of
@@ -85,6 +94,7 @@ def kept_config(config: Any, name: str) -> Any:
     Raises:
         ConfigError: something would be lost; says of which parameter, and why.
     """
+    _check_depth(config, (name,))
     try:
         values = loads(dumps(config_as_json(config)))
     except _UNWRITABLE as error:
@@ -149,6 +159,7 @@ def kept_values(values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: something would be lost; says of which value, and why.
     """
+    _check_depth(values, ())
     try:
         raw = encoded(values, Any)
     except _UNWRITABLE as error:
@@ -272,12 +283,13 @@ def _comparison_of(cls: type) -> Callable[[Any, Any, Path], bool]:
 
 def _is_same_dict(was: Mapping[Any, Any], back: Mapping[Any, Any], path: Path) -> bool:
     types = [*map(type, was.values())]
+    # An enum of texts, or numpy's text, equals the text that a tape gives back as a key.
+    same = [*map(type, was)] == [*map(type, back)]
     # Most are of numbers, and may have thousands.
     if SCALARS.issuperset(types) and was == back and types == [*map(type, back.values())]:
-        return True
+        return same
     if len(was) != len(back):
         raise _lost(was, back, path)
-    same = True
     for (key, value), (key_back, value_back) in zip(was.items(), back.items(), strict=True):
         if key != key_back:
             if isinstance(key, str):
@@ -368,6 +380,7 @@ def _check_converted(was: Any, back: Any, path: Path) -> None:
     elif was != back:
         is_text_of_it = isinstance(back, str) and not isinstance(was, str | Iterator)
         is_cut = getattr(was, "nanoseconds", 0) or hasattr(was, "get_secret_value")
+        is_cut = is_cut or not all_finite(was)
         if not is_text_of_it or is_cut:
             raise _lost(was, back, path)
 
@@ -416,7 +429,7 @@ def _lost(was: Any, back: Any, path: Path) -> ConfigError:
     """Return the error of a value that would not come back as it is."""
     at = _place(path)
     cls = type(was)
-    if back is None and isinstance(was, Real):
+    if isinstance(was, Number) and (back is None or not all_finite(was)):
         return ConfigError(
             f"{at} is {was}, and a tape holds finite numbers alone: give one, or None"
         )
@@ -442,6 +455,7 @@ def _lost(was: Any, back: Any, path: Path) -> ConfigError:
 
 def _cannot_write(value: Any, path: Path, error: BaseException) -> ConfigError:
     """Return the error of a state that cannot be written; it names the innermost such value."""
+    _check_depth(value, path)
     for name, part in _parts_of(value):
         try:
             _as_json(part)
@@ -461,17 +475,23 @@ def _cannot_write(value: Any, path: Path, error: BaseException) -> ConfigError:
 
 def _cannot_read(value: Any, path: Path, error: ValueError) -> ConfigError:
     """Return the error of a state whose JSON its class does not take."""
+    _check_depth(value, path)
     try:
         _as_json(value)
     except _UNWRITABLE as error_of_writing:  # of NaN and numbers of too many digits
         return _cannot_write(value, path, error_of_writing)
-    for name, part in _parts_of(value):
-        try:
-            from_json(_BEFORE + b'{"":' + _as_json(part) + b"}" + _AFTER)
-        except ValueError as error_of_part:
-            at = _place((*path, name))
-            return ConfigError(f"{at} is nested too deeply for a tape: {error_of_part}")
     return ConfigError(f"a tape would not give {_place(path)} back: {error}")
+
+
+def _check_depth(value: Any, path: Path) -> None:
+    """Raise ConfigError if something in a value is nested too deeply for a tape."""
+    for name, part in _parts_of(value):
+        if is_too_deep(part):
+            at = _place((*path, name))
+            raise ConfigError(
+                f"{at} is nested too deeply for a tape: more than {MOST_LEVELS} lists and dicts in "
+                "one another; hold it flat, by names or numbers that refer to each other"
+            )
 
 
 def _as_json(value: Any) -> bytes:

@@ -8,6 +8,7 @@ what an intervention sets.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator, Mapping, MutableSequence, Set
 from dataclasses import fields as dataclass_fields
@@ -19,7 +20,7 @@ from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from llmsim_lab._util.jsontext import SCALARS
+from llmsim_lab._util.jsontext import MOST_LEVELS, SCALARS
 from llmsim_lab._util.text import brief, clip, closest, faults, listed, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import FrozenDict, FrozenList, OfJson, Status
@@ -70,11 +71,11 @@ class State(OfJson):
             if type(value) is str:
                 values[name] = whole_text(value)
             elif type(value) not in _PLAIN:  # asked here, so that the hot path makes no f-string
-                values[name] = _frozen(value, f"{type(self).__name__}.{name}")
+                values[name] = _frozen_field(self, name, value)
         more = self.__pydantic_extra__
         if more:
             for name, value in more.items():
-                more[name] = _frozen(value, f"{type(self).__name__}.{name}")
+                more[name] = _frozen_field(self, name, value)
 
     def replace(self, **changes: Any) -> Self:
         """Return this state with some fields changed, all of it checked again.
@@ -103,7 +104,7 @@ class State(OfJson):
         columns: dict[str, Any] = {}
         for name, (path, value) in values_in(self).items():
             if isinstance(value, Decimal | Fraction):
-                columns[name] = float(value)  # which a table can add up and a chart can draw
+                columns[name] = _for_table(value)
             elif isinstance(value, (int, float)) or (len(path) == 1 and isinstance(value, str)):
                 columns[name] = value
         return columns
@@ -121,12 +122,33 @@ class State(OfJson):
 _PLAIN = SCALARS - {str} | {FrozenDict, FrozenList}
 
 
-def _frozen(value: Any, where: str) -> Any:
+def _for_table(value: Decimal | Fraction) -> float | int:
+    """Return a number that a table can add up and a chart can draw."""
+    try:
+        number = float(value)
+    except OverflowError:  # of a fraction; a Decimal is infinite then
+        number = math.inf
+    return number if math.isfinite(number) else int(value)
+
+
+def _frozen_field(state: State, name: str, value: Any) -> Any:
     """Return a field's value with everything in it frozen.
 
     Raises:
-        ConfigError: it holds something that can be changed in place.
+        ConfigError: it holds something that can be changed in place, or is nested too deeply.
     """
+    where = f"{type(state).__name__}.{name}"
+    try:
+        return _frozen(value, where)
+    except RecursionError:
+        raise ConfigError(
+            f"{where} is nested too deeply for a tape: more than {MOST_LEVELS} lists and dicts in "
+            "one another"
+        ) from None
+
+
+def _frozen(value: Any, where: str) -> Any:
+    """Return a value with everything in it frozen; see ``_frozen_field``."""
     cls: Any = type(value)
     if cls is str:
         return whole_text(value)

@@ -94,6 +94,14 @@ async def by_what_comes_from_outside(ask: Ask) -> str:
         return "no weather"
 
 
+async def by_what_may_be_done_once(ask: Ask) -> str:
+    try:
+        asking = ask.outside("letter", "Oslo", never, once=True, otherwise="sent")
+        return str(await asyncio.wait_for(asking, 0.02))
+    except TimeoutError:
+        return "no weather"
+
+
 WAYS = [
     by_wait_for,
     by_timeout,
@@ -101,6 +109,7 @@ WAYS = [
     by_the_first_answer,
     by_a_failure_beside_it,
     by_what_comes_from_outside,
+    by_what_may_be_done_once,
 ]
 
 
@@ -142,9 +151,10 @@ def test_a_replay_takes_the_branch_that_a_cancelled_call_led_to(
     assert Hurry.replay(path).turns == run.turns
 
 
-def test_what_comes_too_late_from_outside_is_too_late_in_a_replay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", [5, 6])
+def test_what_comes_too_late_from_outside_is_too_late_in_a_replay(tmp_path: Path, way: int) -> None:
     path = tmp_path / "hurry.tape"
-    run = Hurry(way=5, players="random", tape=path)
+    run = Hurry(way=way, players="random", tape=path)
     run.run(1)
     assert run.state.taken == ["no weather"]
     assert verify(path) == []

@@ -177,6 +177,10 @@ def used(made: Computed) -> Computed:
     return made
 
 
+def nested(levels: int) -> Any:
+    return reduce(lambda it, _: [it], range(levels), 0)
+
+
 def holding(hint: Any, value: Callable[[], Any]) -> type[Run[Any]]:
     """Return a world whose second turn puts a value into its state."""
     members = {"__annotations__": {"it": hint | None, "n": int}, "it": None, "n": 0}
@@ -200,7 +204,9 @@ def holding(hint: Any, value: Callable[[], Any]) -> type[Run[Any]]:
         (datetime, datetime(2026, 1, 2, tzinfo=timezone(timedelta(hours=5, minutes=30))), None),
         (timedelta, timedelta(days=-3, microseconds=7), None),
         (Decimal, Decimal("1.10"), None),
+        (Decimal, Decimal("1E+500"), None),
         (Fraction, Fraction(1, 3), None),
+        (Fraction, Fraction(10**500), None),
         (complex, 1 - 2j, None),
         (bytes, b"ab", None),
         (float, -0.0, None),
@@ -227,6 +233,7 @@ def holding(hint: Any, value: Callable[[], Any]) -> type[Run[Any]]:
         (Any, [Colour.RED, Colour.PAIR, Size.LARGE, Word("w")], "['red', [1, 2], 3, 'w']"),
         (Any, [date(2026, 1, 2), Decimal("1.10"), b"ab"], "['2026-01-02', '1.10', 'ab']"),
         (Any, {"a": Sub(y=1), "b": Point(1)}, "{'a': {'x': 0, 'y': 1}, 'b': {'x': 1, 'text': ''}}"),
+        (Any, {np.str_("k"): 1}, "{'k': 1}"),
         (Any, [pd.Timestamp("2026-01-02"), Left(1)], "['2026-01-02T00:00:00', [1, 'b']]"),
         (list | tuple, (1,), "[1]"),
     ],
@@ -302,7 +309,10 @@ def test_a_state_continues_as_its_tape_gives_it_back(
         ),
         (Any, pd.NA, r"Held.it is <NA>, which a tape cannot hold"),
         (Any, [np.longdouble("0.1")], r"Held.it.0 is .*longdouble.*, which a tape cannot hold"),
-        (Any, reduce(lambda it, _: [it], range(199), 0), r"Held.it is nested too deeply"),
+        (Any, nested(199), r"Held.it is nested too deeply"),
+        (Any, nested(1500), r"Held.it is nested too deeply"),
+        (Any, Decimal("NaN"), r"Held.it is NaN, and a tape holds finite numbers alone"),
+        (complex, complex("nan"), r"Held.it is \(nan\+0j\), and a tape holds finite numbers"),
         (
             Frozen,
             Frozen(it={1: 2, "1": 3}),
@@ -377,6 +387,50 @@ def test_what_is_set_from_outside_is_set_as_a_replay_sets_it(tmp_path: Path) -> 
     assert len(seen) == 3  # on trial, in the turn, in the replay
     with pytest.raises(ConfigError, match=r"set: it.0 is nan, and a tape holds finite numbers"):
         World().intervene(0, {"it": [float("nan")]})
+
+
+class Deep(Reply):
+    it: Any = None
+
+
+@pytest.mark.parametrize("levels", [191, 250, 1500])
+@pytest.mark.parametrize("place", ["parameter", "intervention", "reply", "note", "key", "result"])
+def test_what_a_line_of_a_tape_cannot_hold_so_deep_is_an_error(
+    tmp_path: Path, place: str, levels: int
+) -> None:
+    value, path = nested(levels), tmp_path / "x.tape"
+
+    class Held(State):
+        it: Any = None
+
+    class World(Run[Held]):
+        sizes: Any = ()
+
+        async def turn(self, state: Held, ask: Ask) -> Held:
+            async def work() -> Any:
+                return value
+
+            match place:
+                case "reply":
+                    await ask("Ann", Deep, "Well?")
+                case "note":
+                    ask.note(it=value)
+                case "key":
+                    await ask.outside("tool", value, work)
+                case "result":
+                    await ask.outside("tool", "key", work)
+            return state
+
+    def play() -> None:
+        sizes = value if place == "parameter" else ()
+        run = World(sizes=sizes, players=lambda question: {"it": value}, tape=path)
+        if place == "intervention":
+            run.intervene(1, {"it": value})
+        run.run(1)
+
+    with pytest.raises(ConfigError, match="nested too deeply for a tape: more than 190"):
+        play()
+    assert not path.exists() or verify(path) == []
 
 
 def test_what_is_noted_and_what_comes_from_outside_is_as_on_the_tape(tmp_path: Path) -> None:

@@ -334,7 +334,7 @@ def as_wanted(wanted: str, **shares: float) -> bool | None:
     return {
         "passes": passes >= 0.95,
         "at the limit": passes <= 0.06,
-        "fails": passes == 0 and fails >= 0.8,
+        "fails": passes <= 0.01 and fails >= 0.8,
         "never passes": passes == 0,
     }.get(wanted)
 

@@ -119,8 +119,8 @@ def resolved(part: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, 
     Several alternatives are one list of choices, or stay under ``anyOf`` if each can be typed; else
     it is the first.
     """
-    # A field's own description stands beside its ``$ref`` or ``anyOf``, and not in it.
-    own = {"description": part["description"]} if "description" in part else {}
+    # What describes a field itself stands beside its ``$ref`` or ``anyOf``, and not in it.
+    own = {name: part[name] for name in ("title", "description", "examples") if name in part}
     if "$ref" in part:
         return {**resolved(known.get(str(part["$ref"]).rpartition("/")[2], {}), known), **own}
     several = [resolved(one, known) for one in part.get("anyOf", ()) if one.get("type") != "null"]

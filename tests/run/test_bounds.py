@@ -155,7 +155,8 @@ def test_what_describes_a_field_survives_its_limits(annotation: Any, limits: Any
     assert field["examples"] == DESCRIBED["examples"]
     assert field.get("title", "Whom") == "Whom"
     assert "whom you tell" in grammar_of(question.request.schema)
-    assert question.fields["value"]["description"] == "whom you tell"
+    shown = question.fields["value"]
+    assert (shown["description"], shown["examples"]) == ("whom you tell", ["Bo"])
     assert "whom you tell" in answer_fields(question)[1]["help"]
 
 

@@ -488,7 +488,8 @@ class Decision(OfJson, Immutable):
     errors. Two decisions are equal if the model said the same, whatever the call cost.
     """
 
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+    # By name, too: rules and limits know fields by their names, models by their aliases.
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False, populate_by_name=True)
 
     @property
     def call(self) -> CallRecord | None:

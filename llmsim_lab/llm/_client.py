@@ -41,7 +41,7 @@ from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._limits import Lane, Limits, Sent
 from llmsim_lab.llm._returned import returned_fault, returned_info, returned_reply
 from llmsim_lab.llm._scope import Scope, caller, scope
-from llmsim_lab.llm.bounds import json_number, narrowed
+from llmsim_lab.llm.bounds import aliases_of, json_number, narrowed
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
     Attempt,
@@ -829,12 +829,14 @@ def _schema_of(
     """The schema a model is held to; shared by all its requests, not to be changed."""
     schema = reply_schema(response_model, max_text=max_text)
     fields: dict[str, Any] = schema.get("properties", {})
+    aliases = aliases_of(response_model)
     for field, limits in json.loads(allowed).items():
-        if field not in fields:
+        alias = aliases.get(field, field)
+        if alias not in fields:
             raise ConfigError(
                 f"choices or limits name {field!r}, which {response_model.__name__} lacks; its "
                 f"fields are {', '.join(fields)}"
             )
-        fields[field] = narrowed(fields[field], schema.get("$defs", {}), limits)
+        fields[alias] = narrowed(fields[alias], schema.get("$defs", {}), limits)
     shared: Mapping[str, Any] = frozen(schema)
     return shared

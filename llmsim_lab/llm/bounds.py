@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -16,9 +17,9 @@ from functools import lru_cache, partial
 from numbers import Integral, Real
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AliasChoices, BaseModel, TypeAdapter, ValidationError
 
-from llmsim_lab._util.jsontext import SCALARS, all_finite
+from llmsim_lab._util.jsontext import SCALARS, all_finite, number_of
 from llmsim_lab._util.text import closest, text_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._extract import allowed_words
@@ -174,14 +175,30 @@ def definitions_of(reply: type[Decision]) -> Mapping[str, Schema]:
 def fields_of(reply: type[Decision]) -> dict[str, Schema]:
     """Return the schemas of a reply's fields, with the definitions that they refer to in place."""
     known = definitions_of(reply)
+    properties = _schema_of(reply)["properties"]
+    names = {alias: name for name, alias in aliases_of(reply).items()}
     fields: dict[str, Schema] = {}
-    for name, part in _schema_of(reply)["properties"].items():
+    for alias, part in properties.items():
+        name = names.get(alias, alias)
         field = resolved(part, known)
         if "anyOf" in field:
             alternatives = [resolved(one, known) for one in field["anyOf"]]
             field = {**field, "anyOf": alternatives}
         fields[name] = field
     return fields
+
+
+@lru_cache(maxsize=1024)
+def aliases_of(model: type[BaseModel]) -> Mapping[str, str]:
+    """Return what fields are called in the schema, and so by models, if that is another name."""
+    aliases: dict[str, str] = {}
+    for name, field in model.model_fields.items():
+        alias = field.validation_alias
+        if isinstance(alias, AliasChoices):
+            alias = alias.choices[0]
+        if isinstance(alias, str) and alias != name:
+            aliases[name] = alias
+    return aliases
 
 
 # Kept, since a schema takes much longer to make than an answer to validate.
@@ -300,7 +317,7 @@ def allowed_of(player: str, reply: type[Decision], limits: Limits) -> Allowed:
     for name, given in limits.items():
         if name not in fields:
             raise ConfigError(
-                f"limits name {name!r}{closest(name, fields)}, which {reply.__name__} lacks; "
+                f"limits name {name!r}{closest(str(name), fields)}, which {reply.__name__} lacks; "
                 f"{player} is asked for {', '.join(fields)}"
             )
         limit = _Limit(player, reply, name, fields[name], given)
@@ -404,6 +421,9 @@ def _range_within(limit: _Limit) -> tuple[Number, Number]:
     else:
         lowest, highest = json_number(lowest), json_number(highest)
     step = kinds[0].get("multipleOf") if len(kinds) == 1 else None
+    places = kinds[0].get("core", {}).get("decimal_places")
+    if step is None and places is not None:
+        step = Decimal(1).scaleb(-places)
     if lowest > highest or (step and not _has_multiple(step, lowest, highest)):
         whole_numbers = " in whole numbers" if is_whole else ""
         steps = f" in steps of {step:g}" if step else ""
@@ -493,7 +513,11 @@ def plain_value(value: Any) -> Any:
     """Return an enumeration's value, and a number of numpy's as one of Python's."""
     if isinstance(value, Enum):
         return value.value
-    if type(value) in SCALARS or not isinstance(value, Real):  # this last, as it takes long
+    if type(value) in SCALARS:
+        return value
+    with suppress(TypeError):
+        return number_of(value)
+    if not isinstance(value, Real):  # last, as it takes long
         return value
     return int(value) if isinstance(value, Integral) else float(value)
 

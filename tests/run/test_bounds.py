@@ -57,6 +57,7 @@ class Level(IntEnum):
         (Coins, [0, 25], "allow 25, which Said.value does not take: .*less than or equal to 20"),
         (Coins, (25, 30), "leave Ann nothing: from 25 to 20"),
         (Fives, (1, 4), "leave Ann nothing: from 1 to 4 in whole numbers in steps of 5"),
+        (Annotated[Decimal, Field(decimal_places=0)], (0.25, 0.45), "leave Ann nothing: .* of 1;"),
         (Literal[1, 5], (2, 4), "leave Ann nothing: Said.value is one of 1, 5"),
         (int, [0.5], "allow 0.5, which Said.value does not take: .*fractional part"),
         (int, [True], "allow True, .* a truth value is not a number"),
@@ -117,6 +118,7 @@ def test_limits_that_the_field_cannot_meet_are_errors_before_anybody_is_asked(
         (dt.date, ["2026-01-31"], {"enum": ["2026-01-31"]}, '"2026-02-01"', '"2026-01-31"'),
         (Decimal, [Decimal("0.5")], {"enum": [0.5]}, "1", '"0.5"'),
         (float, np.array([0.0, 0.5]), {"enum": [0.0, 0.5]}, "0.25", "0.5"),
+        (bool, [np.True_], {"enum": [True]}, "false", "true"),
     ],
 )
 def test_a_pair_of_numbers_is_a_range_for_every_field_of_numbers(
@@ -129,6 +131,19 @@ def test_a_pair_of_numbers_is_a_range_for_every_field_of_numbers(
     assert [call.status for call in run.calls] == ["repaired"]
     for seed in range(20):  # chance draws what the class and the limits take
         played(world(players="random", seed=seed), 1)
+
+
+@pytest.mark.parametrize("player", ["model", "random", lambda _: 5, lambda _: {"value": 5}])
+def test_a_field_with_an_alias_is_limited_and_answered_by_its_name(player: Any) -> None:
+    world = asked(Annotated[int, Field(alias="worth")], limits={"value": (5, 6)})
+    said = [{"reasoning": "", "worth": worth, "confidence": 1} for worth in (7, 5)]
+    client = make_client(said)
+    run = played(world(players=player, llm_client=client), 1)
+    assert run.state.said in ("5", "6")
+    bounds = [request.schema["properties"]["worth"]["maximum"] for request in requests_of(client)]
+    assert bounds == ([6, 6] if player == "model" else [])
+    with pytest.raises(ConfigError, match="limits name 7, which Said lacks"):
+        asked(int, limits={7: (0, 1)})(players="random").run(1)
 
 
 DESCRIBED: dict[str, Any] = {"title": "Whom", "description": "whom you tell", "examples": ["Bo"]}

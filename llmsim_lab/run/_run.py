@@ -611,7 +611,11 @@ class Run(Generic[StateT]):
             raise ConfigError(f"{what}; edit one of the run's: {way_out}")
         client = _live_client(self, llm_client)
         if llm_client is not None and self.llm_client is not None:
-            tell_settings(self.llm_client.config, llm_client.config, "the fork")
+            before = self.llm_client.config
+            if self.tape is not None:  # those of that turn, which a resume may have changed since
+                manifest = self.tape.run(self.run_id).manifest
+                before = recorded_settings(manifest, max(1, at)).get("", before)
+            tell_settings(before, llm_client.config, "the fork")
         new = self.branch(at, client, prompts)
         for values in from_outside:
             new.intervene(**values)

@@ -140,6 +140,7 @@ def test_a_replay_asks_each_turn_with_its_own_settings_where_resumes_changed_the
     again = replay(path, players=others["players"])
     assert again.turns == run.turns
     branch = played(again.fork(1, llm_client=others["llm_client"]), 1)
+    assert any("the fork" in line and "temperature 0.1 → 0.5" in line for line in caplog.messages)
     assert {it.request.options["temperature"] for it in branch.turns[2].calls} == {0.5, 1.5, 2.5}
 
 

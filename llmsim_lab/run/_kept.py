@@ -32,10 +32,10 @@ from llmsim_lab._util.jsontext import (
     number_of,
     read,
 )
-from llmsim_lab._util.text import brief, clip, faults
+from llmsim_lab._util.text import brief, clip, error_text, faults
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.run._state import fields_of
-from llmsim_lab.types import CallRecord, FrozenDict, Places
+from llmsim_lab.types import CallRecord, Places
 
 Path = tuple[str, ...]
 """Where a value is: the name of a class, then the names of fields, keys and items."""
@@ -43,6 +43,8 @@ Path = tuple[str, ...]
 _NO_CALLS = Places()
 _UNWRITABLE = (ValueError, TypeError, OverflowError, RecursionError, TapeError)
 """What writing JSON raises, by pydantic, by a class's own serializer, or of calls."""
+_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
+"""What reading JSON raises, by pydantic or by a class's own validator."""
 
 
 class Kept(NamedTuple):
@@ -79,7 +81,7 @@ def kept_state(
         raise _cannot_write(state, (name,), error) from error
     try:
         back = decoded(raw, kind, places)
-    except ValueError as error:
+    except _UNREADABLE as error:
         raise _cannot_read(state, (name,), error) from error
     return Kept(state if is_same(state, back, (name,)) else back, raw)
 
@@ -101,8 +103,8 @@ def kept_config(config: Any, name: str) -> Any:
         raise _cannot_write(config, (name,), error) from error
     try:
         back = type(config).model_validate(values)
-    except ValidationError as error:
-        raise _cannot_read(config, (name,), ValueError(faults(error))) from error
+    except _UNREADABLE as error:
+        raise _cannot_read(config, (name,), error) from error
     if is_defined_again(type(config), type(back)):
         raise defined_again(name, type(config).__module__)
     if is_same(config, back, (name,)):
@@ -166,7 +168,7 @@ def kept_values(values: Mapping[str, Any]) -> dict[str, Any]:
         raise _cannot_write(values, (), error) from error
     try:
         back: dict[str, Any] = decoded(raw, Any)
-    except ValueError as error:
+    except _UNREADABLE as error:
         raise _cannot_read(values, (), error) from error
     is_same(values, back, ())
     return back
@@ -266,7 +268,7 @@ def is_same(was: Any, back: Any, path: Path) -> bool:
 @lru_cache(maxsize=1024)  # asked of every value in every state
 def _comparison_of(cls: type) -> Callable[[Any, Any, Path], bool]:
     """Return what compares two values of a class."""
-    if cls in (dict, FrozenDict):
+    if issubclass(cls, Mapping):
         return _is_same_dict
     if issubclass(cls, list | tuple):
         return _is_same_list
@@ -341,14 +343,15 @@ def _is_same_time(was: Any, back: Any, path: Path) -> bool:
 
 def _is_same_collection(was: Collection[Any], back: Collection[Any], path: Path) -> bool:
     for value in was:
-        is_same(value, value, path)  # as far as one can be checked by itself: a time
+        if isinstance(value, datetime | time):
+            _check_time(value, path)
     if was != back:
         raise _lost(was, back, path)
     return SCALARS.issuperset(map(type, was))
 
 
 def _is_same_value(was: Any, back: Any, path: Path) -> bool:
-    if was == back:
+    if _is_equal(was, back, path):
         return True
     # An object that its class writes and reads by itself, and that equals no other.
     cls: Any = type(was)
@@ -356,6 +359,16 @@ def _is_same_value(was: Any, back: Any, path: Path) -> bool:
     if alone and getattr(was, "__dict__", None) == getattr(back, "__dict__", None):
         return False
     raise _lost(was, back, path)
+
+
+def _is_equal(was: Any, back: Any, path: Path) -> bool:
+    try:
+        return bool(was == back)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{_place(path)} is {brief(was, 80)}, which does not compare as one value ({error}): "
+            "hold it as value.tolist(), and make the array where you use it"
+        ) from error
 
 
 def _check_converted(was: Any, back: Any, path: Path) -> None:
@@ -377,7 +390,7 @@ def _check_converted(was: Any, back: Any, path: Path) -> None:
         _check_time(was, path)
         if was != back and not isinstance(back, str):
             raise _lost(was, back, path)
-    elif was != back:
+    elif not _is_equal(was, back, path):
         is_text_of_it = isinstance(back, str) and not isinstance(was, str | Iterator)
         is_cut = getattr(was, "nanoseconds", 0) or hasattr(was, "get_secret_value")
         is_cut = is_cut or not all_finite(was)
@@ -407,8 +420,8 @@ def _check_time(value: Any, path: Path) -> None:
 
 def is_defined_again(cls: type, other: type) -> bool:
     """Return True if two classes are one that was defined twice."""
-    names, other_names = [(it.__module__, it.__qualname__) for it in (cls, other)]
-    return cls is not other and names == other_names
+    is_same_name = cls.__module__ == other.__module__ and cls.__qualname__ == other.__qualname__
+    return is_same_name and cls is not other
 
 
 def defined_again(name: str, module: str) -> ConfigError:
@@ -473,14 +486,20 @@ def _cannot_write(value: Any, path: Path, error: BaseException) -> ConfigError:
     )
 
 
-def _cannot_read(value: Any, path: Path, error: ValueError) -> ConfigError:
+def _cannot_read(value: Any, path: Path, error: Exception) -> ConfigError:
     """Return the error of a state whose JSON its class does not take."""
     _check_depth(value, path)
     try:
         _as_json(value)
     except _UNWRITABLE as error_of_writing:  # of NaN and numbers of too many digits
         return _cannot_write(value, path, error_of_writing)
-    return ConfigError(f"a tape would not give {_place(path)} back: {error}")
+    if isinstance(error, ValidationError):
+        why = faults(error)
+    elif isinstance(error, ValueError):
+        why = str(error)
+    else:
+        why = error_text(error)
+    return ConfigError(f"a tape would not give {_place(path)} back: {why}")
 
 
 def _check_depth(value: Any, path: Path) -> None:

@@ -19,8 +19,10 @@ import pytest
 from builders import make_client, played, recorded
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     PrivateAttr,
     SecretStr,
     SerializeAsAny,
@@ -84,6 +86,7 @@ class Frozen(BaseModel):
     it: Any = None
     by_number: dict[int, float] = {}
     names: frozenset[str] = frozenset()
+    times: frozenset[datetime] = frozenset()
     share: float = 0.0
 
 
@@ -145,6 +148,22 @@ class Rounded(State):
     @field_serializer("n")
     def _tenth(self, n: float) -> float:
         return round(n, 1)
+
+
+def of_enum(value: Any) -> Any:
+    assert value.name
+    return value
+
+
+Member = Annotated[Any, BeforeValidator(of_enum)]
+
+
+class Array(State):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    items: Annotated[
+        np.ndarray[Any, Any], BeforeValidator(np.asarray), PlainSerializer(lambda it: it.tolist())
+    ] = Field(default_factory=lambda: np.arange(2))
 
 
 class Money:
@@ -274,6 +293,17 @@ def test_a_state_continues_as_its_tape_gives_it_back(
             datetime,
             datetime(2026, 3, 28, tzinfo=BERLIN),
             r"Held.it is a time in .*Europe/Berlin.*UTC",
+        ),
+        (
+            Frozen,
+            Frozen(times={datetime(2026, 3, 28, tzinfo=BERLIN)}),
+            "Held.it.times is a time in",
+        ),
+        (Array, Array(), r"Held.it.items is array\(\[0, 1\]\), which does not compare as one v"),
+        (
+            Member,
+            Colour.RED,
+            r"give Held back: AttributeError: 'str' object has no attribute 'name'",
         ),
         (
             Any,

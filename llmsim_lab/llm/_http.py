@@ -767,17 +767,18 @@ class _Clock:
     """Says when others of the event loop are to have a turn, while there is always more to read."""
 
     def __init__(self) -> None:
-        self._since = time.monotonic()
+        self._time = asyncio.get_running_loop().time
+        self._since = self._time()
 
     @property
     def is_due(self) -> bool:
         """Whether it was held for long."""
-        return time.monotonic() - self._since > _GIVE_BACK_S
+        return self._time() - self._since > _GIVE_BACK_S
 
     async def give_back(self) -> None:
         """Let others run."""
         await asyncio.sleep(0)
-        self._since = time.monotonic()
+        self._since = self._time()
 
 
 async def _chunks(response: httpx.Response, who: str) -> AsyncGenerator[bytes, None]:

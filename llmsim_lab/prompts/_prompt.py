@@ -176,8 +176,14 @@ class Prompt:
                 ends do not count, unless this prompt has some.
 
         Raises:
-            PromptError: a syntax error, or nothing left.
+            PromptError: it is not a text, has a syntax error, or nothing is left.
         """
+        if not isinstance(text, str):
+            raise PromptError(
+                f"prompt {self.name!r} is edited with its new text, not with {text!r:.60}; a "
+                "function of the old text goes into a study, vary={'prompt': ...}, or is called "
+                "here: prompt.edit(change(prompt.user))"
+            )
         # An editor hands back the whole file's text or just the user message.
         if self._is_parsed:
             if _HEADING.search(text):

@@ -113,6 +113,11 @@ def test_a_value_with_template_marks_goes_in_as_it_is() -> None:
 # Changing
 
 
+def test_a_function_is_not_the_new_text_of_a_prompt() -> None:
+    with pytest.raises(PromptError, match=r"edited with its new text.*vary=\{'prompt'"):
+        Prompt("Give?", name="gift").edit(str.upper)  # type: ignore[arg-type]
+
+
 def test_an_edited_prompt_knows_its_parent() -> None:
     edited = GREETING.edit("Hello {{ name }}")
     assert (edited.user, edited.system) == ("Hello {{ name }}", GREETING.system)

@@ -46,7 +46,8 @@ else:
                 old = next((name for name in values if name in gone), "")
                 what = f"{old}: {gone[old]}" if old else faults(error, names)
             # Here, so that it has no cause or context, whose texts have a wrong value: maybe a key.
-            raise ConfigError(f"{cls.__name__}: {what}")
+            # A world's own configuration is made of its fields, and has a name that nobody wrote.
+            raise ConfigError(f"{getattr(cls, 'shown_as', '') or cls.__name__}: {what}")
 
     class _Base(BaseModel, metaclass=_Checked):
         pass

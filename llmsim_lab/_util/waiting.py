@@ -64,6 +64,8 @@ async def gather_all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     raise failures[0]
 
 
+LOOP_THREAD = "llmsim-lab"
+"""The name of the thread that ``run_sync`` works on."""
 _starting = threading.Lock()
 _running: tuple[asyncio.AbstractEventLoop, threading.Thread, int] | None = None
 """The private loop, its thread, and the process that has both."""
@@ -85,7 +87,7 @@ def background_loop() -> asyncio.AbstractEventLoop:
         # forked, as a study's does that starts a pool, only the number tells.
         if _running is None or not _running[1].is_alive() or _running[2] != os.getpid():
             loop = asyncio.new_event_loop()
-            thread = threading.Thread(target=_serve, args=(loop,), name="llmsim-lab", daemon=True)
+            thread = threading.Thread(target=_serve, args=(loop,), name=LOOP_THREAD, daemon=True)
             try:
                 thread.start()
             except RuntimeError:

@@ -11,9 +11,10 @@ from llmsim_lab.cli._demo import demo
 from llmsim_lab.cli._doctor import doctor, model_app
 from llmsim_lab.cli._lab import new, view
 from llmsim_lab.cli._output import errors, say
+from llmsim_lab.cli._playing import place_of
 from llmsim_lab.cli._run import fork, lint, replay, rerun, resume, run
 from llmsim_lab.cli._study import study
-from llmsim_lab.errors import LabError
+from llmsim_lab.errors import ConfigError, LabError
 
 app = typer.Typer(
     name="llmsim-lab",
@@ -34,5 +35,7 @@ def main() -> None:
     try:
         app()
     except LabError as error:
-        say(f"error: {error}", style="red", to=errors)
+        # A failed model call or a damaged tape is not a fault of the code that it passed through.
+        place = place_of(error) if isinstance(error, ConfigError) else ""
+        say(f"error: {place}{error}", style="red", to=errors)
         sys.exit(1)

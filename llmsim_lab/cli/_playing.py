@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-import threading
-from collections.abc import Mapping
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -17,11 +16,10 @@ from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import errors, report, say
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, connect
-from llmsim_lab.llm._human import OpenQuestion, schema_words
-from llmsim_lab.llm._scope import caller
 from llmsim_lab.run import Run
 from llmsim_lab.run._people import people_of
 from llmsim_lab.run._registry import file_of, is_shipped
+from llmsim_lab.run._terminal import ask_on_terminal
 
 _NAMED_MODELS = "ollama:NAME, openai:NAME, embedded, embedded:NAME or embedded:/path/to.gguf"
 MODEL_HELP = f"auto, rule, {_NAMED_MODELS}; for a world of your own also random, or person"
@@ -52,11 +50,35 @@ def world_from(named: str) -> type[Run]:
         if isinstance(item, type) and issubclass(item, Run) and "kind" in vars(item)
     }
     own = [item.__name__ for item in known.values() if item.__module__ == module.__name__]
-    chosen = name or (own[0] if len(own) == 1 else "")
+    if not own and not name:
+        raise ConfigError(
+            f"{path} has no world: a class derived from Run with async def turn(self, state, ask)"
+        )
+    if not name and len(own) > 1:
+        raise ConfigError(
+            f"{path} has {len(own)} worlds, {', '.join(own)}; say which: {path}:{own[0]}"
+        )
+    chosen = name or own[0]
     if chosen not in known:
-        what = f"{path} defines the worlds {', '.join(own) or '(none)'}{closest(name, own)}"
-        raise ConfigError(f"{what}; say which: {path}:NAME. A world is a class derived from Run")
+        raise ConfigError(
+            f"{path} has no world {chosen!r}{closest(chosen, own)}; it has "
+            f"{', '.join(own) or 'none, which is a class derived from Run'}"
+        )
     return known[chosen]
+
+
+_files: set[Path] = set()
+"""The user's files that were imported."""
+
+
+def place_of(error: BaseException) -> str:
+    """Return file and line of the user's code that an error came from; empty if from none."""
+    # From the innermost: the last line of the user's that ran.
+    for frame in reversed(extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path in _files:
+            return f"{path.name}, line {frame.lineno}: "
+    return ""
 
 
 def _imported(path: Path) -> ModuleType:
@@ -65,15 +87,23 @@ def _imported(path: Path) -> ModuleType:
     Raises:
         ConfigError: it is not there, or another module of that name is.
     """
-    if path.suffix != ".py" or not path.is_file():
-        raise ConfigError(f"there is no file {path} that ends in .py")
+    if path.suffix != ".py":
+        raise ConfigError(f"{path} is not a Python file; name one that ends in .py")
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}")
     path = path.resolve()
+    _files.add(path)
     sys.path.insert(0, str(path.parent))  # as Python does for a script
     importlib.invalidate_caches()
     try:
         module = importlib.import_module(path.stem)
     except (SyntaxError, ImportError) as error:
         raise ConfigError(f"{path} cannot be imported: {clip(str(error), 300)}") from error
+    except SystemExit as error:
+        raise ConfigError(
+            f"{path} ends the program while it is imported; put that below "
+            'if __name__ == "__main__":'
+        ) from error
     if getattr(module, "__file__", None) != str(path):
         what = f"{path.name} has the name of another module, {path.stem!r}"
         raise ConfigError(f"{what}; call the file something else")
@@ -128,7 +158,7 @@ def play(simulation: Run, turns: int, out: Path) -> None:
         out: the folder for the results.
     """
     for person in people_of(simulation):
-        person.ask = person.ask or _ask
+        person.ask = person.ask or ask_on_terminal
     taped, failure = simulation.turn_number, None
     try:
         simulation.run(turns)
@@ -152,42 +182,3 @@ def play(simulation: Run, turns: int, out: Path) -> None:
         at += "" if is_shipped(cls) else f" --import {file_of(cls)}"
         say(f"'llmsim-lab resume {at}' continues it.", style="red", to=errors)
     raise failure
-
-
-_terminal = threading.Lock()
-"""Held while a person is asked: several are asked at once, each in a thread, on one terminal."""
-
-
-def _ask(question: OpenQuestion) -> Mapping[str, Any]:
-    """Show the question and ask for each field until it is right.
-
-    Raises:
-        ConfigError: no one is at the keyboard.
-    """
-    with _terminal:
-        say(f"\nTurn {question.turn} · {caller(question.request.site)}")
-        if question.complaint:
-            say(f"Not accepted: {question.complaint} This is the second and last try.")
-        else:
-            say(f"\n{question.request.prompt}\n")
-        return {name: _field(question, name) for name in question.fields}
-
-
-def _field(question: OpenQuestion, name: str) -> Any:
-    schema = question.fields[name]
-    about = f", {schema['description']}" if "description" in schema else ""
-    offer = f" ({words})" if (words := schema_words(schema)) else ""
-    empty = "" if question.faults({name: None}).get(name) else "; empty for none"
-    while True:
-        say(f"{name.replace('_', ' ')}{about}{offer}{empty}:")
-        try:
-            answer = input("> ").strip()
-        except EOFError:
-            who = caller(question.request.site)
-            what = f"no one answers for {who}: standard input has ended"
-            raise ConfigError(f"{what}; play on a terminal, or with HumanSeat") from None
-        value = question.value(name, answer)
-        fault = question.faults({name: value}).get(name)
-        if fault is None:
-            return value
-        say(f"That {fault}.")

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
+from pydantic import ValidationError
 
 from llmsim_lab import run as operations
 from llmsim_lab._util.config import read_config, yaml_value
-from llmsim_lab._util.text import counted
+from llmsim_lab._util.text import closest, counted, faults, listed
 from llmsim_lab.cli import _playing
 from llmsim_lab.cli._output import open_folder, report, say
 from llmsim_lab.cli._playing import Host, ImportFiles, Out
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import LLMConfig
+from llmsim_lab.llm._connect import CONNECTED
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._config import PlayerWord
-from llmsim_lab.run._records import check_manifest, config_of, llm_config_of, prompts_of
+from llmsim_lab.run._config import PlayerWord, StateChange, WorldConfig
+from llmsim_lab.run._records import check_manifest, config_of, prompts_of, recorded_settings
 from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.run._run import existing_tape
 from llmsim_lab.simulation import Simulation, SimulationConfig
+from llmsim_lab.study._design import with_value
 from llmsim_lab.tape import RunInfo, Tape
 
 _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 
 TapeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A tape.")]
 RunNumber = Annotated[int | None, typer.Option(help="The run's number; the latest if not given.")]
+_Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="llm.num_ctx=16384: a setting of the model; repeatable."),
+]
 _LiveTurns = Annotated[int | None, typer.Option(min=1, help="How many to play; else what is left.")]
 _Model = Annotated[str | None, typer.Option(help=f"Instead of the file's: {_playing.MODEL_HELP}")]
 _Other = Annotated[
@@ -42,6 +50,10 @@ def run(
     parameters: Annotated[
         Path | None, typer.Option("--config", help="The parameters of a world of your own, YAML.")
     ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="factor=2, llm.num_ctx=8192 or coins.Ann=5; repeatable."),
+    ] = None,
     turns: Annotated[int | None, typer.Option(min=0, help="Instead of the file's.")] = None,
     model: _Model = None,
     tape: Annotated[Path | None, typer.Option(help="Record the run on this tape.")] = None,
@@ -50,9 +62,11 @@ def run(
 ) -> None:
     """Play the run that a file describes.
 
-    A Python file is run as code, since it is named here: llmsim-lab run pot.py:PublicGoods.
+    A Python file is run as code, since it is named here: llmsim-lab run pot.py:PublicGoods. What
+    --set names is a parameter of the world, or else a value of the state that the run starts from.
     """
     run_class, config = _described(described, parameters)
+    config = _with_values(run_class, config, _named_values(set_ or ()))
     if model is not None:
         config = _played_by(model, config)
     if turns is not None:
@@ -94,15 +108,61 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
         world = _playing.world_from(named)
         its = world.config_type
         return world, its() if parameters is None else read_config(parameters, its)
+    file, _, name = named.rpartition(":")
+    if file and not Path(named).exists() and Path(file).exists():
+        raise ConfigError(f"{file} is not a Python file, so it has no world {name}")
     if parameters is not None:
         what = f"--config {parameters} is for a world in a Python file, such as pot.py"
         raise ConfigError(f"{what}; {named} is a configuration itself")
     return class_and_config(named, kind=Simulation.kind)
 
 
+def _with_values(world: Any, config: Any, values: Mapping[str, Any]) -> Any:
+    """Return a configuration with parameters set, and values of the state that it starts from.
+
+    Raises:
+        ConfigError: the world has neither of that name, or a value is wrong.
+    """
+    fields = type(config).model_fields
+    changed, state = config, dict[str, Any]()
+    for name, value in values.items():
+        first, *rest = [int(part) if part.isdecimal() else part for part in name.split(".")]
+        if first not in fields:
+            state[name] = value
+            continue
+        kept = {known: getattr(changed, known) for known in changed.model_fields_set}
+        kept[str(first)] = with_value(getattr(changed, str(first)), rest, value)
+        try:
+            changed = type(config).model_validate(kept)
+        except ValidationError as error:
+            raise ConfigError(f"--set {name}={value!r:.60}: {faults(error)}") from error
+    if not state:
+        return changed
+    try:
+        trial = world(changed)
+        trial.intervene(0, state)
+    except ConfigError as error:
+        own = [known for known in fields if known not in WorldConfig.model_fields]
+        values_of_state = trial.turns[0].columns()
+        for name in state:
+            if name.partition(".")[0] not in world.state_type.model_fields:
+                raise ConfigError(
+                    f"--set {name}={state[name]!r:.60}: {world.__name__} has no parameter "
+                    f"{name.partition('.')[0]!r}{closest(name, [*own, *values_of_state])}; it has "
+                    f"{', '.join(own) or 'none'}, and its state has {listed([*values_of_state])}"
+                ) from error
+        raise ConfigError(f"--set {', '.join(state)}: {error}") from error
+    start = StateChange(turn=0, set=state)
+    return changed.model_copy(update={"interventions": (start, *changed.interventions)})
+
+
 def _played_by(model: str, config: Any) -> Any:
     """Return a configuration with another model, or with what ``--model`` names in its place."""
     if model not in _PLAYERS_WITHOUT_MODEL:
+        # A misspelt word would be looked for among models.
+        if ":" not in model and closest(model, _PLAYERS_WITHOUT_MODEL):
+            near = closest(model, _PLAYERS_WITHOUT_MODEL)
+            raise ConfigError(f"--model {model} is neither a model nor a player{near}")
         return _playing.with_model(config, model)
     # The word stands for the model; players that are rules or people already stay what they are
     players = {who: word for who, word in config.players.items() if word != "model"}
@@ -119,7 +179,7 @@ def valid_run(tape: Tape, run: int | None) -> RunInfo:
         TapeError: there is no such run, or its manifest is damaged.
     """
     info = tape.run(run)
-    check_manifest(info)
+    check_manifest(info, tape.path)
     return info
 
 
@@ -146,14 +206,23 @@ def _continuing(verb: str, about: str) -> Any:
         run: RunNumber = None,
         turns: _LiveTurns = None,
         model: _Other = None,
+        set_: _Settings = None,
         import_: ImportFiles = None,
         out: Out = Path(f"out/{verb}"),
         host: Host = None,
     ) -> None:
+        settings, values = _settings_in(_named_values(set_ or ()))
+        if values:
+            name, value = next(iter(values.items()))
+            raise ConfigError(
+                f"--set {name}={value!r:.60}: {verb} keeps parameters and state; it takes settings "
+                f"of the model, --set llm.num_ctx=16384. llmsim-lab fork {file} --set {name}=... "
+                "sets a value of the state"
+            )
         with existing_tape(file) as tape:
             info = valid_run(tape, run)
             taped = info.turns if verb == "resume" else 0
-            wanted, client = _prepared(info, taped, turns, model, host)
+            wanted, client = _prepared(info, taped, turns, model, host, settings)
             begun = getattr(operations, verb)(tape, info.id, llm_client=client)
             _playing.play(begun, wanted, open_folder(out))
 
@@ -179,7 +248,7 @@ def fork(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="inflation=9, coins.Ann=5: at that turn; repeatable."),
+        typer.Option("--set", help="coins.Ann=5, at that turn; llm.num_ctx=16384; repeatable."),
     ] = None,
     turns: _LiveTurns = None,
     model: _Other = None,
@@ -191,14 +260,20 @@ def fork(
     with existing_tape(file) as tape:
         info = valid_run(tape, run)
         at = info.turns if turn is None else turn
-        changes = [{"turn": at, "set": _named_values(set_)}] if set_ else []
+        if at > info.turns:
+            raise ConfigError(
+                f"run {info.id} on {file} has turns 0 to {info.turns}, and no turn {at} to fork; "
+                f"--turn {info.turns} continues from its last one"
+            )
+        settings, values = _settings_in(_named_values(set_ or ()))
+        changes = [{"turn": at, "set": values}] if values else []
         known = {one.name: one for one in prompts_of(info.manifest).values()}
         prompts = []
         for one in map(Prompt.load, prompt or ()):
             recorded = known.get(one.name, one)
             parent = None if recorded == one else recorded.digest
             prompts.append(Prompt(one.user, system=one.system, name=one.name, parent=parent))
-        wanted, client = _prepared(info, at, turns, model, host)
+        wanted, client = _prepared(info, at, turns, model, host, settings)
         begun = operations.fork(
             tape, info.id, turn=at, prompt=prompts, intervene=changes, llm_client=client
         )
@@ -223,8 +298,21 @@ def _named_values(texts: Iterable[str]) -> dict[str, Any]:
     return values
 
 
+def _settings_in(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return settings of the model's client by their own names, ``llm.`` left out; and the rest."""
+    prefix = "llm."
+    settings = {name: value for name, value in values.items() if name.startswith(prefix)}
+    rest = {name: value for name, value in values.items() if name not in settings}
+    return {name.removeprefix(prefix): value for name, value in settings.items()}, rest
+
+
 def _prepared(
-    info: RunInfo, after: int, turns: int | None, model: str | None, host: str | None
+    info: RunInfo,
+    after: int,
+    turns: int | None,
+    model: str | None,
+    host: str | None,
+    settings: Mapping[str, Any],
 ) -> tuple[int, Any]:
     """Return how many turns to play after one, and the client, connected to the run's model.
 
@@ -235,14 +323,32 @@ def _prepared(
     # What can be wrong with the arguments is found before a model is loaded.
     wanted = config.turns - after if turns is None else turns
     if wanted < 1:
-        what = f"run {info.id} has {info.turns} turns of {config.turns}, and none after {after}"
-        way_out = "say how many more: --turns N" if after <= info.turns else "name one that it has"
-        raise ConfigError(f"{what}; {way_out}")
+        raise ConfigError(
+            f"turn {after} is the last that run {info.id}'s configuration has (turns: "
+            f"{config.turns}); say how many more to play: --turns 4"
+        )
     if model is not None and not config.needs_model:
         raise ConfigError(f"run {info.id} asks no model, so leave out --model {model}")
+    if model in _PLAYERS_WITHOUT_MODEL:
+        raise ConfigError(
+            f"--model {model} is not a model, and the players of a recorded run stay what they "
+            "are: leave it out for the recorded model, or name another, --model auto. Without a "
+            f"model: llmsim-lab run ... --model {model}"
+        )
     # The client may have had other settings than those in the configuration.
-    llm = llm_config_of(info.manifest) or config.llm
+    recorded_llm = recorded_settings(info.manifest, max(1, after)).get("")
+    llm = recorded_llm or config.llm
     if model is None and config.needs_model and (recorded := info.manifest["model"]):
-        model = f"{recorded.get('backend')}:{recorded.get('name')}"
-    llm = llm.model_copy(update={"model": model or config.llm.model})
+        backend, name = recorded.get("backend"), recorded.get("name")
+        model = f"{backend}:{name}"
+        if backend not in CONNECTED:
+            raise ConfigError(
+                f"run {info.id} was recorded with the model {name!r} of the backend {backend!r}, "
+                "which the command line cannot reach; name another: --model auto"
+            )
+    values = {**llm.model_dump(), **settings, "model": model or config.llm.model}
+    try:
+        llm = LLMConfig(**values)
+    except ConfigError as error:
+        raise ConfigError(f"--set llm.{next(iter(settings), 'model')}: {error}") from error
     return wanted, _playing.client_for(config.model_copy(update={"llm": llm}), host=host)

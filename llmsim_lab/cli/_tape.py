@@ -11,13 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
+from llmsim_lab import run as operations
 from llmsim_lab._util.jsontext import dumps, flat, plain
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import clip, counted, listed, number, whole
 from llmsim_lab.cli._output import decision_in_words, say, say_turns
 from llmsim_lab.cli._playing import ImportFiles
 from llmsim_lab.cli._run import RunNumber, TapeFile, valid_run
-from llmsim_lab.errors import TapeError
+from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import caller
 from llmsim_lab.prompts._prompt import word_diff
@@ -29,6 +30,7 @@ from llmsim_lab.tape import RecordedCall, RunInfo, digest
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import differences, edited_prompts
+from llmsim_lab.tape._verify import Finding
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
 
@@ -93,17 +95,37 @@ def prune(file: TapeFile, run: _Runs) -> None:
 
 
 @app.command("verify")
-def verify(file: TapeFile) -> None:
-    """Check that a tape is whole and holds what was recorded; status 1 if not."""
+def verify(
+    file: TapeFile,
+    replay: Annotated[bool, typer.Option("--replay", help="Replay each run as well.")] = False,
+    import_: ImportFiles = None,
+) -> None:
+    """Check that a tape is whole and holds what was recorded; status 1 if not.
+
+    With --replay each run is also played again from the tape; no model is asked. The file of a
+    world of your own is named by --import.
+    """
     with Tape(file, read_only=True) as tape:
         findings = verify_tape(tape)
+        if replay and not findings:
+            findings = [finding for info in tape.runs() for finding in _replayed(tape, info)]
         for finding in findings:
             say(finding, style="red")
         if findings:
             raise typer.Exit(1)
         runs, calls = counted(len(tape.runs()), "run"), sum(it.calls for it in tape.runs())
-        say(f"{file} is sound: {runs}, {calls:,} calls")
+        played = "; each was replayed to the same turns" if replay else ""
+        say(f"{file} is sound: {runs}, {calls:,} calls{played}")
         say(f"sha256 {digest(file)}", style="dim")
+
+
+def _replayed(tape: Tape, info: RunInfo) -> list[Finding]:
+    """Play a run again from its tape; returns why that cannot be done, if it cannot."""
+    try:
+        operations.replay(tape, info.id)
+    except LabError as error:
+        return [Finding(what=f"it cannot be replayed: {error}", run=info.id)]
+    return []
 
 
 @app.command("repair")

@@ -9,8 +9,10 @@ what it must not, the turn stops with a ``ModuleError``.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType, NoneType
 from typing import Annotated, Any, ClassVar
 
@@ -133,8 +135,8 @@ class ComposedModules:
         modules = tuple(modules)
         by_name = {module.name: module for module in modules}
         if len(by_name) < len(modules):
-            names = ", ".join(module.name for module in modules)
-            raise ConfigError(f"a module is given twice in {names}; name each once")
+            [(twice, _)] = Counter(module.name for module in modules).most_common(1)
+            raise ConfigError(f"module {twice!r} is given twice; name each once")
         ordered: dict[str, BehaviorModule] = {}
 
         def add(name: str, *above: str) -> None:
@@ -249,8 +251,14 @@ class ModuleLoader:
                 text = path.read_text(encoding="utf-8")
                 code = _run(path, text)
             except Exception as error:
-                what = f"{path}: the module's code does not load"
-                raise ConfigError(f"{what}: {error_text(error)}") from error
+                lines = [
+                    it.lineno for it in extract_tb(error.__traceback__) if it.filename == str(path)
+                ]
+                line = getattr(error, "lineno", None) or next(reversed(lines), None)
+                where = f"{path}, line {line}" if line else str(path)
+                raise ConfigError(
+                    f"{where}: the module's code does not load: {error_text(error)}"
+                ) from error
         return BehaviorModule(name=name, code=code, code_text=text, **dict(data))
 
 

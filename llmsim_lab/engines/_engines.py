@@ -122,8 +122,11 @@ class LLMEngine(Engine):
     ) -> tuple[StateUpdateDecision, LLMReasoningChain]:
         """Ask the model; ``choices`` and ``check`` of its decision may be given."""
         if self.llm_client is None:
-            what = f"no model judges the action {action.action_string!r}"
-            raise ConfigError(f"{what}; give the engine an llm_client")
+            raise ConfigError(
+                f"no model judges the action of {action.agent_name}, {action.action_string!r}; "
+                "give the engine an llm_client, or use agents that state a size, such as "
+                "TaylorRuleAgent"
+            )
         prompt = self._construct_state_update_prompt(action, current_state)
         site = CallSite(component="engine", agent=action.agent_name, turn=turn)
         decision = await self.llm_client.call_with_retry(

@@ -49,6 +49,7 @@ from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._page import module
 from llmsim_lab.run._people import people_of
 from llmsim_lab.run._reading import Reading, Recorded, RowState
+from llmsim_lab.run._registry import how_to_import
 from llmsim_lab.run._run import (
     _live_client,
     about,
@@ -362,7 +363,11 @@ class Lab(AnyWidget):
         """
         run = self.runs.get(number)
         if not isinstance(run, Run):
-            raise ConfigError(f"run {number} can only be looked at: its class is not known here")
+            kind = str(self._infos[number].manifest.get("kind")) if number in self._infos else ""
+            way_out = f"; {how_to_import(kind)}" if ":" in kind else ""
+            raise ConfigError(
+                f"run {number} can only be looked at: its class is not known here{way_out}"
+            )
         return run
 
     def _number_of(self, run: int | None) -> int:
@@ -595,7 +600,9 @@ class Lab(AnyWidget):
         config = type(old.config)(**merged(before, changes))
         client = _live_client(old, self.llm_client)
         if client is None and config.needs_model and old.llm_client is not None:
-            raise ConfigError("a restart is live; give it a model: Lab(..., llm_client=...)")
+            raise ConfigError(
+                "a restart is live; give it a model: Lab(..., llm_client=connect('auto'))"
+            )
         if client is not None and "llm" in changes:
             client = _asking_with(client, changes["llm"])
         if client is not None and old.llm_client is not None:

@@ -82,7 +82,10 @@ class PromptComparer(StudyBoard):
     ) -> None:
         source = self._source = run if isinstance(run, Run) else load(run)
         if source.tape is None:
-            raise ConfigError("the run is on no tape: make it with tape='my.tape'")
+            world = type(source).__name__
+            raise ConfigError(
+                f"the run is on no tape: make it with one: {world}(..., tape='my.tape')"
+            )
         self._client = _live_client(source, llm_client)
         self.prompt, self._options = _prompt_of(source, prompt), more
         self._samples = whole_number("samples", samples, least=1, most=1_000)

@@ -84,7 +84,11 @@ def connect(
             "with 'ollama', 'ollama:NAME' and 'openai:NAME', so that it goes to no other server"
         )
     if host is not None and base_url is not None:
-        raise ConfigError("host= and base_url= are two addresses; give base_url= only")
+        addresses = [without_password(address) for address in (host, base_url)]
+        raise ConfigError(
+            f"host={addresses[0]!r} and base_url={addresses[1]!r} are two addresses; give base_url="
+            " only"
+        )
     if key is not None and api_key is not None:
         raise ConfigError("key= and api_key= are one; give key= only")
     key = api_key if key is None else key
@@ -113,6 +117,8 @@ _ADDRESSES = {
     "embedded": (),
 }
 """What may be given of a server's address, by the kind of model."""
+CONNECTED = ("ollama", "openai", "embedded")
+"""Backends that a text names a model of."""
 Found = tuple[str, ChatBackend, str]
 """A model's name, its backend, and what was chosen and why."""
 

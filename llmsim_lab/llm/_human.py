@@ -301,6 +301,11 @@ class Person:
         """What waits for an answer, oldest first."""
         return tuple([one for one in tuple(self._asked) if not one._answer.done()])
 
+    @property
+    def has_listeners(self) -> bool:
+        """Whether something, such as a window, shows the questions as they come."""
+        return bool(self._listeners)
+
     def listen(self, callback: Callable[[], object]) -> Callable[[], object]:
         """Register a callback for whenever a question comes or goes; return what removes it.
 

@@ -765,10 +765,11 @@ class Ask:
         unfilled, unused = {*slots} - known.keys(), batch.values.keys() - {*slots}
         if unfilled or (unused and not edited):
             wrong = [f"nothing fills {{{{ {it} }}}}{closest(it, known)}" for it in sorted(unfilled)]
-            wrong += [f"it has no slot for {it}" for it in sorted(unused)]
+            wrong += [f"it has no slot {{{{ {it} }}}}" for it in sorted(unused)]
+            lacking = min(unfilled | unused)
             raise PromptError(
-                f"the prompt to {whom}: {'; '.join(wrong)}; it may use {', '.join(known)}, each "
-                "as {{ name }}, and what the question gives: ask(..., name=...)"
+                f"the prompt to {whom}: {'; '.join(wrong)}; it may use {', '.join(known)}, and "
+                f"what the question gives: ask(..., {lacking}=...) fills {{{{ {lacking} }}}}"
             )
         own = {slot: known[slot] for slot in slots if callable(known[slot])}
         return own, {slot: known[slot] for slot in slots if slot not in own}

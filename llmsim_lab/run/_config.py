@@ -96,6 +96,8 @@ class WorldConfig(OfJson, Settings):
     model_config = ConfigDict(validate_default=True)
 
     gone: ClassVar[Mapping[str, str]] = {}
+    shown_as: ClassVar[str] = ""
+    """What messages call it; its class's name if empty."""
 
     name: Annotated[str, Field(min_length=1)] = "run"
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
@@ -188,6 +190,7 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
         f"{cls.__name__}Config", __base__=bases, __module__=cls.__module__, **fields
     )
     made.gone = cls.gone
+    made.shown_as = cls.__name__
     # Pickle looks a class up by module and name, and finds this one through the class it is for.
     made.__qualname__ = f"{cls.__qualname__}.config_type"
     return made

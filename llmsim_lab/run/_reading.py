@@ -20,6 +20,7 @@ from typing import Any
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import TapeError
+from llmsim_lab.run._registry import how_to_import
 from llmsim_lab.run._session import load_turns
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Series, Turn, outside_in_words, own_numbers, plain_series, told_of
@@ -60,9 +61,10 @@ class Recorded:
 
     def __init__(self, tape: Tape, info: RunInfo, *turns: float) -> None:
         self.tape, self.run_id, self.name = tape, info.id, info.name
+        kind = str(info.manifest.get("kind"))
         self.note = (
-            f"Run {info.id} is shown as it was recorded, without its class, "
-            f"{info.manifest.get('kind')}: import it to see more (--import FILE.py)."
+            f"Run {info.id} is shown as it was recorded, without its class, {kind}; to see more, "
+            f"{how_to_import(kind)}."
         )
         self.last_planned = info.turns
         lines = tape.turn_lines(info.id, *turns)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, with_config
@@ -209,10 +210,15 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
         return cls.config_type.model_validate(info.manifest["config"])
 
 
-def check_manifest(info: RunInfo) -> None:
-    """Raise TapeError for a manifest that lacks what a run is rebuilt from; the tape is damaged."""
+def check_manifest(info: RunInfo, path: Path) -> None:
+    """Raise TapeError for a manifest that lacks what a run is rebuilt from; the tape is damaged.
+
+    Args:
+        info: the run.
+        path: of its tape.
+    """
     if wrong := info.faults:
-        raise TapeError(f"run {info.id} on the tape is damaged: {'; '.join(wrong[:3])}")
+        raise TapeError(f"run {info.id} on {path} is damaged: {'; '.join(wrong[:3])}")
 
 
 def llm_config_of(manifest: Mapping[str, Any], **changes: Any) -> LLMConfig | None:

@@ -165,10 +165,18 @@ def class_of_manifest(run: int, manifest: Mapping[str, Any]) -> RunClass:
         if _OWN.fullmatch(name):
             why = (
                 f"it is one of {name}, which is not known here, and a tape never makes code run; "
-                "run the cell that defines it, or import its file (--import FILE.py on the command "
-                f'line), and call again. If file or class was renamed, write kind = "{name}" in it'
+                f"{how_to_import(name)}, and call again. If file or class was renamed, write "
+                f'kind = "{name}" in the class'
             )
         raise TapeError(f"run {run} on the tape cannot be played: {why}") from error
+
+
+def how_to_import(kind: str) -> str:
+    """Return how a world of one's own is made known, by its name on tapes: ``pot:PublicGoods``."""
+    file, _, world = kind.partition(":")
+    if file == "notebook":
+        return f"run the cell that defines {world}"
+    return f"import it (from {file} import {world}; on the command line --import {file}.py)"
 
 
 def class_and_config(path: str | Path, *, kind: str = "") -> tuple[RunClass, Any]:

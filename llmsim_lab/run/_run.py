@@ -24,7 +24,7 @@ from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, get_args
 
 from pydantic import ValidationError
 from typing_extensions import TypeVar
@@ -43,6 +43,7 @@ from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._ask import Ask, prompt_for
 from llmsim_lab.run._config import (
     Parameter,
+    PlayerWord,
     StateChange,
     WorldConfig,
     by_name,
@@ -203,7 +204,8 @@ class Run(Generic[StateT]):
         self.config: Any = kept_config(configured, type(self).__name__)
         log_as_asked()
         self.llm_client = run_client(llm_client)
-        seated, self.given = _seated(self, players)
+        seated, self._given_players = _seated(self, players)
+        self.given = bool(self._given_players)
         self.players: Mapping[str, Any] = FrozenDict(seated)
         self.ready()
         start = checked_state(self, self.start() if state is None else state, "starts from")
@@ -262,9 +264,12 @@ class Run(Generic[StateT]):
             return self._session.seated(seat, who)
         if self.llm_client is None:
             cls = type(self).__name__
-            model, by_chance = "llm_client=connect('auto')", "players={'*': 'random'}"
-            way_out = f"give the run a model, {cls}({model}), or other players: {cls}({by_chance})"
-            raise ConfigError(f"no one answers for {name}: {way_out}")
+            seats = f" (there are players for {', '.join(players)})" if players else ""
+            raise ConfigError(
+                f"no one answers for {name}{seats}{closest(name, players)}: give the run a model, "
+                f"{cls}(llm_client=connect('auto')), or other players: "
+                f"{cls}(players={{'*': 'random'}})"
+            )
         return self.llm_client
 
     def prompt(self, source: str | Prompt) -> Prompt:
@@ -325,6 +330,14 @@ class Run(Generic[StateT]):
         Raises:
             ConfigError: there is no such name, or a value is not one for it.
         """
+        for name, value in values.items():
+            first = name.partition(".")[0]
+            if first not in self.state_type.model_fields and _is_parameter(type(self), first):
+                cls = type(self).__name__
+                raise ConfigError(
+                    f"{name} is a parameter of {cls}, which a run keeps to its end; make another "
+                    f"run, {cls}({first}={value!r:.40}), or let start() copy it into the state"
+                )
         return cast("StateT", changed_at(cast("State", state), values))
 
     def start(self) -> StateT:
@@ -564,7 +577,13 @@ class Run(Generic[StateT]):
     def run(
         self, turns: int | None = None, *, budget: Budget | None = None, progress: bool = True
     ) -> pd.DataFrame:
-        """Do what ``arun`` does from plain code: in a script, or in a notebook cell."""
+        """Do what ``arun`` does from plain code: in a script, or in a notebook cell.
+
+        In a plain script people are asked on the terminal.
+        """
+        from llmsim_lab.run._people import ask_people_here  # which imports this module
+
+        ask_people_here(self)
         try:
             return run_sync(self.arun(turns, budget=budget, progress=progress))
         except KeyboardInterrupt as error:
@@ -855,7 +874,24 @@ def _configured(
     # Of the players a configuration holds what a file can say; ``_seated`` has the rest.
     words = {name: who for name, who in players.items() if isinstance(who, str)}
     words |= {name: "person" for name, who in players.items() if isinstance(who, Person)}
+    for name, word in words.items():
+        if word not in get_args(PlayerWord):
+            said = f"players={word!r}" if name == "*" else f"players={{{name!r}: {word!r}}}"
+            known = get_args(PlayerWord)
+            raise ConfigError(
+                f"{cls.__name__}: {said} is not a player{closest(word, known)}; a word is one of "
+                f"{', '.join(known)}"
+            )
     values = dict(parameters)
+    fields = cls.config_type.model_fields
+    unknown = [name for name in values if name not in {*fields, *cls.config_type.gone}]
+    if unknown:
+        own = [name for name in fields if name not in WorldConfig.model_fields]
+        raise ConfigError(
+            f"{cls.__name__} has no parameter {unknown[0]!r}{closest(unknown[0], fields)}; it "
+            f"takes {', '.join([*own, *WorldConfig.model_fields])}, and state, players, tape and "
+            "llm_client"
+        )
     if config is not None:
         if not isinstance(config, cls.config_type):
             what = f"config={config!r:.60} is not a {cls.config_type.__name__}"
@@ -869,10 +905,10 @@ def _configured(
     return cls.config_type(**values)
 
 
-def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return who answers for whom, and whether a tape cannot hold some of it."""
+def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return who answers for whom, and the seats of those that a tape cannot hold."""
     seated: dict[str, Any] = {}
-    given = False  # a person's answers are all on the tape; what else is not a word cannot be
+    given: list[str] = []
     for name, who in {**run.config.players, **players}.items():
         who = Person() if who == "person" else who
         if hasattr(who, "chat") and not isinstance(who, Person | type):
@@ -886,7 +922,9 @@ def _seated(run: Run, players: Mapping[str, Any]) -> tuple[dict[str, Any], bool]
             known = "'model', 'rule', 'random', a function of the question, a Person() or a client"
             raise ConfigError(f"players[{name!r}] is {who!r:.60}; a player is {known}")
         backend = getattr(seated[name], "backend", None)
-        given = given or not (isinstance(who, str) or isinstance(backend, Person))
+        # A person's answers are all on the tape.
+        if not (isinstance(who, str) or isinstance(backend, Person)):
+            given.append(name)
     if "rule" in seated.values() and getattr(run, "rule", None) is None:
         way_out = "define def rule(self, question) -> YourReply(...) in it, or let chance answer"
         raise ConfigError(f"{type(run).__name__} has no rule; {way_out}: 'random'")
@@ -925,6 +963,7 @@ def new_manifest(run: Run, known: Mapping[str, Any] | None = None) -> dict[str, 
         "prompts": entries_of(run.prompts),
         "code": known.get("code") or run.code_digests,
         "given": ["players"] if run.given else [],
+        **({"given_players": run._given_players} if run.given else {}),
         **settings_entries(run),
         "model": None,
         **known,
@@ -1322,7 +1361,7 @@ def _load(
     A ``live`` one is on no tape yet; any other is only to be looked at, or, from the turn ``up_to``
     on, to be played again.
     """
-    check_manifest(info)
+    check_manifest(info, tape.path)
     recorded = info.manifest["kind"]
     cls: type[Run] = class_of_manifest(info.id, info.manifest) if kind is Run else kind
     if cls.kind != recorded:
@@ -1332,14 +1371,22 @@ def _load(
     given = {name: it for name, it in others.items() if it is not None}
     taken = ("players", *own_arguments(cls))
     if "kind" in given:
-        raise ConfigError("kind= is gone: call it on the class, replay as MyWorld.replay(tape)")
-    if unknown := given.keys() - set(taken):
-        may = f"a recorded {cls.__name__} takes only {', '.join(taken)}"
-        way_out = f"for other parameters start a new run: {cls.__name__}(...)"
-        raise ConfigError(f"{', '.join(sorted(unknown))}: {may}; {way_out}")
+        world = getattr(given["kind"], "__name__", cls.__name__)
+        raise ConfigError(
+            f"kind= is gone: call it on the class, replay as {world}.replay({str(tape.path)!r})"
+        )
+    if unknown := sorted(given.keys() - set(taken)):
+        raise ConfigError(
+            f"{', '.join(unknown)}: a recorded {cls.__name__} takes only {', '.join(taken)}; for "
+            f"other parameters start a new run: {cls.__name__}({unknown[0]}=...)"
+        )
     if info.manifest["given"] and "players" not in given:
-        what = f"run {info.id} was given players of its own, which no tape can hold"
-        raise ConfigError(f"{what}; pass the same again: players=...")
+        seats = info.manifest.get("given_players", ())
+        again = ", ".join(f"{seat!r}: ..." for seat in seats) or "..."
+        raise ConfigError(
+            f"run {info.id} was given players of its own, which no tape can hold (functions, "
+            f"clients); pass the same again: players={{{again}}}"
+        )
     lines = tape.turn_lines(info.id, *read)
     records = [line["record"] for line in lines.values()]
     turns = load_turns(cls, tape, info.id, [it for it in records if it["turn"] <= up_to])

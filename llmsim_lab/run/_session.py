@@ -127,11 +127,14 @@ class Recording(Session):
             for key, now in asdict(info).items():
                 then = now if recorded is None else recorded.get(key)
                 if key in ("backend", "name", "digest") and then != now:
-                    self._wrong_model, whose = True, f" for {name}" if name else ""
-                    what = f"run {self.number} was begun with another model{whose}"
-                    differs = f"its {key} is {now!r}, the recorded one's is {then!r}"
-                    way_out = "Give that one to continue, or fork the run to continue with this one"
-                    raise TapeError(f"{what}: {differs}. {way_out}")
+                    self._wrong_model = True
+                    whose = f" for {name}" if name else ""
+                    argument = f"players={{{name!r}: ...}}" if name else "llm_client=..."
+                    raise TapeError(
+                        f"run {self.number} was begun with another model{whose}: its {key} is "
+                        f"{now!r}, the recorded one's is {then!r}. Give that one to continue, "
+                        f"{argument}, or fork the run to continue with this one"
+                    )
             if recorded is None:
                 mine = asdict(info)
                 more = {"players": {**others, name: mine}} if name else {"model": mine}
@@ -228,10 +231,11 @@ class Replaying(Session):
     async def begin(self, run: Any, turn: int) -> Sequence[Any]:
         """Return what was done from outside at the recorded turn."""
         if turn not in self._lines:
-            what = f"run {self.number} ends at turn {self.tape.run(self.number).turns}"
-            live = "llm_client=connect('auto'))"
-            way_out = f"resume(tape, run, {live} or run.fork({live}"
-            raise TapeError(f"{what}; turn {turn} was not recorded. To continue: {way_out}")
+            raise TapeError(
+                f"run {self.number} ends at turn {self.tape.run(self.number).turns}; turn {turn} "
+                f"was not recorded. To continue: resume({str(self.tape.path)!r}, {self.number}, "
+                "llm_client=connect('auto')) or run.fork(llm_client=connect('auto'))"
+            )
         self.recorder.begin_turn(turn)
         if not self._settings or "settings_before" in self._manifest:
             self._take_settings(run, _records.recorded_settings(self._manifest, turn))

@@ -11,6 +11,7 @@ import ast
 import functools
 import hashlib
 import inspect
+import linecache
 import logging
 import math
 import re
@@ -27,7 +28,7 @@ from pydantic import BaseModel, ValidationError
 
 from llmsim_lab._util.checks import as_whole_number, plain_number, plain_numbers, whole_number
 from llmsim_lab._util.jsontext import dumps
-from llmsim_lab._util.text import among, closest, error_text, faults, log_event
+from llmsim_lab._util.text import among, clip, closest, error_text, faults, log_event
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.llm._client import run_client
@@ -53,6 +54,7 @@ AnyRun = Any
 """A run of any class."""
 LAST = "@last"
 """What the name of an outcome ends in that is the last value of a column."""
+_LAMBDA = "<lambda>"
 _MOST_SAMPLES = 10_000
 _MOST_SEEDS = 100_000
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
@@ -92,12 +94,16 @@ def labelled(what: str, levels: Any) -> dict[str, Any]:
         pairs = [(str(label), level) for label, level in levels.items()]
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
         pairs = [(label_of(level), level) for level in levels]
+    elif levels is not None:
+        raise ConfigError(f"{what}={levels!r:.40} is not a list; write [{levels!r:.40}] for one")
     if not pairs:
-        raise ConfigError(f"{what}={levels!r:.40} is empty, or neither a list nor a mapping")
+        raise ConfigError(f"{what} is empty; name at least one")
     pairs = [(label, plain_number(level)) for label, level in pairs]
     [(label, count)] = Counter(label for label, _ in pairs).most_common(1)
     if count > 1:
-        raise ConfigError(f"{what} has two called {label!r}; label them: {{'one': ...}}")
+        raise ConfigError(
+            f"{what} has two called {label!r}; label them: {{'{label}': ..., 'another': ...}}"
+        )
     return dict(pairs)
 
 
@@ -109,10 +115,29 @@ def label_of(level: Any) -> str:
     if isinstance(level, LLMClient):
         return level.config.model
     name = getattr(level, "name", getattr(level, "__name__", None))
+    if name == _LAMBDA:
+        name = _body_of(level) or "function"
     if isinstance(level, str) or (isinstance(name, str) and callable(level)):
         return name or str(level)
     text = name if isinstance(name, str) else re.sub(r" at 0x[0-9a-fA-F]+", "", str(level))
     return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _body_of(function: Any) -> str:
+    """Return what a lambda returns, as it is written; empty where its source is not known."""
+    code = function.__code__
+    places = [it for it in code.co_positions() if None not in it and it[2] != it[3]]
+    if not places:
+        return ""
+    (first, start), (last, end) = (
+        min((it[0], it[2]) for it in places),
+        max((it[1], it[3]) for it in places),
+    )
+    # Columns are counted in bytes.
+    lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][start:]
+    return clip(b" ".join(lines).decode(errors="replace"), 40)
 
 
 def _arm(factors: Mapping[str, Mapping[str, Any]], labels: Iterable[str]) -> Arm:
@@ -137,8 +162,11 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
     if as_whole_number(seeds) is not None:
         return list(range(whole_number("seeds", seeds, least=1, most=_MOST_SEEDS)))
     found = [whole_number("a seed", seed) for seed in seeds] if isinstance(seeds, Sequence) else []
-    if not found or len(set(found)) < len(found):
-        raise ConfigError(f"seeds={seeds!r:.60} must be a number of seeds, or different ones")
+    if not found:
+        raise ConfigError(f"seeds={seeds!r:.60} must be a number of seeds, or a list of them")
+    [(seed, count)] = Counter(found).most_common(1)
+    if count > 1:
+        raise ConfigError(f"seeds={seeds!r:.60} names seed {seed} twice, which is no further run")
     return found
 
 
@@ -166,6 +194,11 @@ class World:
             raise ConfigError(f"vary={vary!r:.60} is not a mapping, such as {{'factor': [1, 2]}}")
         self.factors = {name: labelled(f"vary[{name!r}]", it) for name, it in (vary or {}).items()}
         if not (isinstance(source, type) and issubclass(source, Run)):
+            if isinstance(source, Run):
+                raise ConfigError(
+                    f"a study makes its runs itself: give the class, {type(source).__name__}, not "
+                    "a run of it"
+                )
             raise ConfigError(f"{source!r:.60} is not something to play; give a Run class")
         if twice := fixed.keys() & self.factors.keys():
             raise ConfigError(f"{', '.join(sorted(twice))} cannot be both fixed and varied")
@@ -205,8 +238,13 @@ class World:
             ConfigError: two arms have one name.
         """
         arms = [_arm(self.factors, labels) for labels in product(*self.factors.values())]
-        if len({arm.name for arm in arms}) < len(arms):
-            raise ConfigError("two arms have one name; give the levels different labels")
+        [(name, count)] = Counter(arm.name for arm in arms).most_common(1)
+        if count > 1:
+            factor = next(iter(self.factors))
+            raise ConfigError(
+                f"two arms are called {name!r}; label the levels: "
+                f"vary={{{factor!r}: {{'one': ..., 'other': ...}}}}"
+            )
         return arms
 
     def level(self, arm: Arm, name: str) -> Any:
@@ -222,8 +260,11 @@ class World:
         level = self.level(arm, "prompt")
         if not isinstance(level, Sequence) or isinstance(level, str):
             return {"": level}
-        labels = list(map(label_of, level))
-        if len(set(labels)) < len(labels):  # such as lambdas
+        labels = [
+            f"wording {number}" if getattr(it, "__name__", "") == _LAMBDA else label_of(it)
+            for number, it in enumerate(level, 1)
+        ]
+        if len(set(labels)) < len(labels):
             labels = [f"wording {number}" for number in range(1, len(labels) + 1)]
         return labelled("prompt", dict(zip(labels, level, strict=True)))
 
@@ -287,7 +328,10 @@ class World:
         self.edit(run, arm, play[0])
         for item in self.interventions(arm, run.turn_number)[since:]:
             if self.again and item.turn != run.turn_number:
-                raise ConfigError(f"turn {item.turn} is not the situation's: leave out the turn")
+                raise ConfigError(
+                    f"turn {item.turn} is not the situation's: leave out the turn, and "
+                    f"{item.set} is set in each"
+                )
             if not self.again and item.turn > self.turns:
                 end = f"since runs end at turn {self.turns}"
                 raise ConfigError(f"turn {item.turn} is never reached, {end}")
@@ -319,7 +363,7 @@ class World:
         values = {name: getattr(base, name) for name in base.model_fields_set}
         for path, value in self._parameters(arm):
             old = values.get(path[0], getattr(base, path[0], None))
-            values[path[0]] = _with(old, path[1:], value)
+            values[path[0]] = with_value(old, path[1:], value)
         try:
             return self.cls.config_type.model_validate({**values, **changes})
         except ValidationError as error:
@@ -388,7 +432,7 @@ def _first_config(config_type: type[Any], fixed: Mapping[str, Any]) -> Any:
         return config_type.model_construct(**own)
 
 
-def _with(node: Any, path: tuple[Any, ...], value: Any) -> Any:
+def with_value(node: Any, path: Sequence[Any], value: Any) -> Any:
     """Return a configuration's values with one of them changed, to be validated anew.
 
     Only what was set is handed on, since other fields may follow from the changed one.
@@ -399,12 +443,12 @@ def _with(node: Any, path: tuple[Any, ...], value: Any) -> Any:
     if isinstance(node, Sequence) and not isinstance(node, str):
         if not (isinstance(head, int) and head < len(node)):
             raise ConfigError(f"there is no place {head!r} among {len(node)}: {node!r:.60}")
-        return [*node[:head], _with(node[head], rest, value), *node[head + 1 :]]
+        return [*node[:head], with_value(node[head], rest, value), *node[head + 1 :]]
     if isinstance(node, BaseModel):
         own = {name: getattr(node, name) for name in node.model_fields_set}
-        return {**own, head: _with(getattr(node, str(head), None), rest, value)}
+        return {**own, head: with_value(getattr(node, str(head), None), rest, value)}
     there: Mapping[Any, Any] = node if isinstance(node, Mapping) else {}
-    return {**there, head: _with(there.get(head), rest, value)}
+    return {**there, head: with_value(there.get(head), rest, value)}
 
 
 class PromptEdits:

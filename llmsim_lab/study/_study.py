@@ -249,7 +249,10 @@ class Study:
         else:
             source = tape if isinstance(tape, Tape) else Tape(tape, read_only=True)
         if source is None:
-            raise ConfigError("the run is on no tape; make it with tape='my.tape'")
+            world_name = type(tape).__name__
+            raise ConfigError(
+                f"the run is on no tape; make it with one: {world_name}(..., tape='my.tape')"
+            )
         infos = _independent(source, run)
         kind = world or class_of_manifest(infos[0].id, infos[0].manifest)
         made = cls.__new__(cls)
@@ -640,7 +643,12 @@ class Study:
     def _loaded(self, job: Job, play: Play) -> AnyRun:
         tape = Tape(self.tape_of(*job.key), read_only=True)
         if (info := job.runs_on(tape).get(play)) is None:
-            raise ConfigError(f"arm {job.arm!r}, {job.where} has no sample {play}, or not yet")
+            labels = list(self._world.wordings(self._arms[job.arm]))
+            wording = f" of the wording {labels[play[0]]!r}" if len(labels) > 1 else ""
+            raise ConfigError(
+                f"arm {job.arm!r}, {job.where} has no sample {play[1]}{wording}; there are "
+                f"{sorted({sample for _, sample in job.runs_on(tape)})}"
+            )
         given = {"players": self._world.level(self._arms[job.arm], "players")}
         return _load(tape, info, None, given, self._world.cls)
 
@@ -745,7 +753,8 @@ class Study:
         from llmsim_lab.study._effects import effects  # here, since it imports scipy
 
         if not self.outcome:
-            raise ConfigError("say what is compared: outcome='a column', or a function of the run")
+            column = next((it.column for it in self._series), "a column")
+            raise ConfigError(f"say what is compared: outcome={column!r}, or a function of the run")
         real_number("level", level, least=0.5, most=0.9999)
         for name, margin in sesoi.items() if isinstance(sesoi, Mapping) else [(None, sesoi)]:
             if name not in (None, *self.outcome):
@@ -788,7 +797,11 @@ class Study:
         reference = reference or self.reference
         others = [name for name in self.arms if name != reference]
         if not arm and len(others) != 1:
-            raise ConfigError(f"say which arm: by_turn({column!r}, 'ARM'); {', '.join(others)}")
+            if not others:
+                raise ConfigError(f"there is no arm to compare with {reference!r}")
+            raise ConfigError(
+                f"say which arm: by_turn({column!r}, {others[0]!r}); there are {', '.join(others)}"
+            )
         return by_turn(self._values_of(column), arm or others[0], reference, level=level)
 
     def _values_of(self, column: str) -> pd.DataFrame:

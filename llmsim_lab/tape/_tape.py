@@ -258,8 +258,11 @@ class Tape(AbstractContextManager["Tape"]):
             frames.append(frame.select_dtypes("number").drop(columns="turn", errors="ignore"))
         a, b = frames[0].align(frames[1], join="inner")
         if a.empty:
-            what = "they share no turn or no column of numbers"
-            raise TapeError(f"runs {run_a} and {run_b} cannot be compared: {what}")
+            what = "they share no column of numbers" if len(a.index) else "they share no turn"
+            had = " and ".join(
+                f"run {n} has {_extent(it)}" for n, it in zip((run_a, run_b), frames, strict=True)
+            )
+            raise TapeError(f"runs {run_a} and {run_b} cannot be compared: {what}; {had}")
         parts = {"a": a, "b": b, "difference": b - a}
         both = pd.concat(parts, axis=1, names=["of", "variable"]).swaplevel(axis=1)
         return both[[(name, part) for name in a for part in parts]]
@@ -350,9 +353,10 @@ class Tape(AbstractContextManager["Tape"]):
             TapeError: the file is there already or cannot be written, or a run is damaged.
         """
         up_to = up_to if up_to is None else whole_number("up_to", up_to)
-        if Path(path).exists() or Path(path).suffix == ".gz":
-            what = f"{path} is there already, or ends in .gz"
-            raise TapeError(f"{what}: fork its runs, or name a new file")
+        if Path(path).suffix == ".gz":
+            raise TapeError(f"{path} ends in .gz, and a tape that is written to is not packed")
+        if Path(path).exists():
+            raise TapeError(f"{path} is there already: fork its runs, or name a new file")
         family: set[int] = set()
         for number in runs:
             run: int | None = number
@@ -384,6 +388,12 @@ class Tape(AbstractContextManager["Tape"]):
         for run in gone:
             if (recorder := self.journal.recorders.pop(run, None)) is not None:
                 recorder.close()  # its number may be another run's next
+
+
+def _extent(frame: pd.DataFrame) -> str:
+    """Return which turns and columns a frame has, in words."""
+    columns = listed([*map(str, frame.columns)], 6) or "none"
+    return f"turns {frame.index.min()} to {frame.index.max()} and the columns {columns}"
 
 
 def _frame_row(call: RecordedCall) -> Any:

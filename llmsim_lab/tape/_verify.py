@@ -158,8 +158,10 @@ def repair(path: str | Path, target: str | Path) -> dict[int, tuple[int, int]]:
     Raises:
         TapeError: the target is there already, or cannot be written.
     """
-    if Path(target).exists() or Path(target).suffix == ".gz":
-        raise TapeError(f"{target} is there already, or ends in .gz: name a new file")
+    if Path(target).suffix == ".gz":
+        raise TapeError(f"{target} ends in .gz, and a tape that is written to is not packed")
+    if Path(target).exists():
+        raise TapeError(f"{target} is there already: name a new file")
     damaged, new = Tape(path, read_only=True), Path(target)
     index, runs = damaged.journal.index, {*damaged.journal.index.runs}
     damaged.journal.rewrite(runs, new)

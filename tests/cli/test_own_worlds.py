@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 from cli_kit import Run, fails, succeeds
 
+from llmsim_lab import Tape
+
 RULED = """
 from pathlib import Path
 
@@ -80,14 +82,28 @@ def test_a_world_is_played_by_its_rule_and_the_file_run_as_an_import(lab: Run) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ruled.py",), "defines the worlds Ruled, Early, Failing; say which: ruled.py:NAME"),
-        (("pot.py:PublicGood",), "PublicGoods (did you mean 'PublicGoods'?); say which"),
-        (("empty.py",), "empty.py defines the worlds (none); say which"),
+        (("ruled.py",), "has 3 worlds, Ruled, Early, Failing; say which: ruled.py:Ruled"),
+        (
+            ("pot.py:PublicGood",),
+            "has no world 'PublicGood' (did you mean 'PublicGoods'?); it has Pu",
+        ),
+        (("pot.py:Nothing",), "pot.py has no world 'Nothing'; it has PublicGoods"),
+        (("empty.py",), "empty.py has no world: a class derived from Run"),
+        (("ends.py",), "ends.py ends the program while it is imported; put that below if __na"),
+        (("pot.txt",), "cannot read the configuration pot.txt"),
+        (("pot.py", "--set", "facter=2"), "no parameter 'facter' (did you mean 'factor'?); it has"),
+        (("pot.py", "--set", "coins.An=2"), "has nothing called 'coins.An' (did you mean 'coins.A"),
+        (("pot.py", "--set", "factor=x"), "--set factor='x': factor: Input should be a valid num"),
+        (("pot.py", "--set", "factor"), "'factor' is not a name and a value, like --set"),
         (("none.py",), "there is no file none.py"),
         (("broken.py",), "broken.py cannot be imported: '(' was never closed"),
         (("csv.py",), "csv.py has the name of another module"),
+        (("taken.py",), "taken.py, line 2: Taken.turns: the name 'turns' is taken"),
         (("pot.py", "--config", "wrong.yaml"), "wrong.yaml, line 2: factr: unknown key; known"),
-        (("pot.py", "--model", "randm"), "model 'randm' is not understood"),
+        (
+            ("pot.py", "--model", "randm"),
+            "--model randm is neither a model nor a player (did you mean 'random'?)",
+        ),
         (("wrong.yaml", "--config", "wrong.yaml"), "wrong.yaml is a configuration itself"),
         (("kind.yaml",), "kind.yaml, line 1: kind: no kind of simulation is called 'ran.py:P"),
     ],
@@ -96,7 +112,9 @@ def test_what_is_wrong_is_said_with_its_place(
     lab: Run, arguments: tuple[str, ...], message: str
 ) -> None:
     Path("empty.py").write_text("x = 1\n")
+    Path("ends.py").write_text("raise SystemExit(0)\n")
     Path("csv.py").write_text("x = 1\n")
+    Path("taken.py").write_text("from pot import PublicGoods\nclass Taken(PublicGoods): turns = 3")
     Path("broken.py").write_text("x = (\n")
     Path("wrong.yaml").write_text("turns: 1\nfactr: 2\n")
     Path("kind.yaml").write_text("kind: ran.py:PublicGoods\n")
@@ -167,7 +185,51 @@ def taped(lab: Run) -> Run:
 def test_without_the_file_the_error_names_class_and_option(taped: Run, verb: str) -> None:
     err = fails(taped, verb, "t.tape")
     assert "it is one of pot:PublicGoods, which is not known here" in err
-    assert "or import its file (--import FILE.py on the command line)" in err
+    assert "(from pot import PublicGoods; on the command line --import pot.py)" in err
+
+
+def test_parameters_settings_and_the_first_state_are_set_on_the_command_line(lab: Run) -> None:
+    sets = ("factor=2", "coins.Ann=5", "players.Bob=rule", "llm.num_ctx=8192", "given={Bob: 7}")
+    more = [part for one in sets for part in ("--set", one)]
+    ruled = ("run", "ruled.py:Ruled", "--model", "random", "--tape", "s.tape", "--turns", "1")
+    succeeds(lab, *ruled, *more)
+    info = Tape("s.tape", read_only=True).run()
+    config = info.manifest["config"]
+    assert (config["factor"], config["llm"]["num_ctx"]) == (2, 8192)
+    assert config["players"] == {"Bob": "rule", "*": "random"}
+    first, last = turns("run").to_dict("records")
+    assert (first["coins.Ann"], first["given.Bob"], last["given.Bob"]) == (5, 7, 3)
+
+
+def test_every_run_of_a_tape_is_replayed_by_verify(taped: Run) -> None:
+    said = taped("tape", "verify", "t.tape", "--replay")
+    assert (said[0], "import it (from pot import PublicGoods" in said[1]) == (1, True)
+    out = succeeds(taped, "tape", "verify", "t.tape", "--replay", "--import", "pot.py")
+    assert "is sound: 1 run, 0 calls; each was replayed to the same turns" in out
+    Path("pot.py").write_text(Path("pot.py").read_text().replace("self.factor *", "2 *"))
+    sys.modules.pop("pot", None)
+    status, out, _ = taped("tape", "verify", "t.tape", "--replay", "--import", "pot.py")
+    assert (status, "run 1: it cannot be replayed: turn 1 of run 1 came out" in out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("resume", "--set", "coins.Ann=5"),
+            "--set coins.Ann=5: resume keeps parameters and state",
+        ),
+        (("fork", "--set", "factor=5", "--turn", "1"), "factor is a parameter of PublicGoods"),
+        (("fork", "--turn", "7"), "t.tape has turns 0 to 3, and no turn 7 to fork; --turn 3 cont"),
+        (("rerun", "--turns", "1", "--set", "llm.numctx=5"), "--set llm.numctx: LLMConfig: numctx"),
+        (("resume", "--turns", "1", "--model", "rule"), "leave out --model rule"),
+    ],
+)
+def test_what_cannot_be_set_of_a_recorded_run_is_said(
+    taped: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    verb, *more = arguments
+    assert message in fails(taped, verb, "t.tape", "--import", "pot.py", *more)
 
 
 def test_a_recorded_run_continues_and_begins_anew(taped: Run) -> None:

@@ -145,7 +145,7 @@ def test_a_finished_run_is_resumed_only_by_so_many_turns(
     llmsim_lab: Run, tape: Path, server: FakeOllama
 ) -> None:
     err = fails(llmsim_lab, "resume", "a.tape", "--host", server.host)
-    assert "run 1 has 4 turns of 4, and none after 4; say how many more: --turns N" in err
+    assert "turn 4 is the last that run 1's configuration has (turns: 4); say how many more" in err
     assert server.requests == []
     assert llmsim_lab("resume", "a.tape", "--turns", "1", "--host", server.host)[0] == 0
     assert frame("out/resume")["turn"].tolist() == [0, 1, 2, 3, 4, 5]
@@ -167,8 +167,11 @@ def rules(llmsim_lab: Run) -> Path:
         (("resume", "nowhere.tape"), "/nowhere.tape"),
         (("tape", "ls", "run.txt"), "run.txt is not a tape"),
         (("replay", "rules.tape", "--run", "7"), "has no run 7; it has: 1"),
-        (("fork", "rules.tape", "--turn", "3", "--turns", "1"), "turn=3"),
-        (("fork", "rules.tape", "--turn", "99"), "run 1 has 2 turns of 3"),
+        (
+            ("fork", "rules.tape", "--turn", "3", "--turns", "1"),
+            "rules.tape has turns 0 to 2, and no turn 3 to fork; --turn 2",
+        ),
+        (("fork", "rules.tape", "--turn", "99"), "and no turn 99 to fork"),
         (("fork", "rules.tape", "--set", "inflation"), "'inflation' is not a name and a value"),
         (("fork", "rules.tape", "--set", "luck=9"), "luck"),
         (("fork", "rules.tape", "--prompt", "mine.md"), "the run uses no prompt named mine"),

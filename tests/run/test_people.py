@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,3 +95,19 @@ async def test_what_was_answered_before_a_stop_is_not_asked_again(path: Path) ->
     await task
     assert (again.state.given["Ann"], again.state.given["Bob"]) == (5, 2)
     again.close()
+
+
+@pytest.mark.process
+def test_a_plain_script_without_a_terminal_does_not_wait_for_a_person_for_ever() -> None:
+    code = "from worlds import PublicGoods; PublicGoods(players={'Ann': 'person'}).run(1)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    said = "players['Ann'] of PublicGoods is a person, and no one can answer here: play on a termi"
+    assert said in done.stderr

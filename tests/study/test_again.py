@@ -119,7 +119,7 @@ def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(t
     words = {"prompt": {"as it is": None, "kind": [kind, lambda text: f"{text} Be good."]}}
     study = played(again(tape, words, run=1, samples=1))
     assert {it.speaks_of for it in study.effects()} == {"new wordings"}
-    assert study.results["wording"].unique().tolist() == ["", "kind", "<lambda>"]
+    assert study.results["wording"].unique().tolist() == ["", "kind", "wording 2"]
 
 
 def test_players_settings_states_and_parameters_are_varied_too(tape: Path) -> None:

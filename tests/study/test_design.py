@@ -95,12 +95,12 @@ def test_a_full_design_has_every_combination_and_the_first_is_the_reference() ->
         ({"factr": [1.0]}, {}, "nothing called 'factr' to vary (did you mean 'factor'?)"),
         ({"llm.temprature": [0.1]}, {}, "(did you mean 'llm.temperature'?)"),
         ({"llm.model": ["a", "b"]}, {}, "nothing called 'llm.model' to vary"),
-        ({"factor": 2.0}, {}, "is empty, or neither a list nor a mapping"),
+        ({"factor": 2.0}, {}, "vary['factor']=2.0 is not a list; write [2.0] for one"),
         ({"factor": [1.0, math.nan]}, {}, "arm 'factor=nan': Water: factor: Input"),
         ({"interventions": {"a": [{"turn": 9, "set": {}}]}}, {}, "turn 9 is never reached"),
         ({"factor": [1.0, "much"]}, {}, "arm 'much': Water: factor"),
         ({"factor": {1: 1.0, "1": 2.0}}, {}, "two called '1'"),
-        ({}, {"outcome": [lambda _: 1.0, lambda _: 2.0]}, "outcome has two called '<lambda>'"),
+        ({}, {"outcome": [lambda _: 1.0, lambda _: 1.0]}, "outcome has two called '1.0'"),
         ({}, {"outcome": ""}, "outcome '' is not a column"),
         ({}, {"outcome": "levle@last"}, "(did you mean 'level'?)"),
         ({}, {"outcome": "level@lst"}, "outcome 'level@lst' is not a column"),
@@ -108,7 +108,7 @@ def test_a_full_design_has_every_combination_and_the_first_is_the_reference() ->
         ({"seed": [1, 2]}, {}, "is not a factor; a study takes seeds="),
         ({"llm": [{"temperature": -1}]}, {}, "temperature"),
         ({"factor": [1.0, 2.0]}, {"factor": 2.0}, "both fixed and varied"),
-        ({"factor": [1.0, 2.0]}, {"seeds": [1, 1]}, "must be a number of seeds, or different ones"),
+        ({"factor": [1.0, 2.0]}, {"seeds": [1, 1]}, "names seed 1 twice"),
         ({"players": ["ruel"]}, {}, "players"),
         ({"interventions": {"typo": {"levle": 1}}}, {}, "did you mean 'level'"),
         ({"state": [3]}, {}, "starts from 3"),
@@ -122,6 +122,15 @@ def test_a_wrong_name_or_level_raises_before_anything_is_played(
     assert message in str(caught.value)
 
 
+def test_a_lambda_is_called_after_what_it_returns() -> None:
+    study = study_of(
+        vary={"players": [lambda question: 3, "rule"]},
+        outcome=[lambda run: run.state.level, lambda run: run.state.shares["Ann"]],
+    )
+    assert [*study.outcome] == ["run.state.level", 'run.state.shares["Ann"]']
+    assert [*study.arms] == ["3", "rule"]
+
+
 def test_a_wrong_model_raises_before_anything_is_played() -> None:
     study = study_of(vary={"model": {"real": instant_client(), "typo": "olama:x"}})
     with pytest.raises(ConfigError, match="olama:x"):
@@ -129,9 +138,16 @@ def test_a_wrong_model_raises_before_anything_is_played() -> None:
     assert study.counts == {"left": 4}
 
 
-@pytest.mark.parametrize("world", [len, "Water", Water(llm_client=instant_client())])
-def test_what_cannot_be_played_is_named(world: Any) -> None:
-    with pytest.raises(ConfigError, match="give a Run class"):
+@pytest.mark.parametrize(
+    ("world", "message"),
+    [
+        (len, "give a Run class"),
+        ("Water", "give a Run class"),
+        (Water(llm_client=instant_client()), "give the class, Water, not a run of it"),
+    ],
+)
+def test_what_cannot_be_played_is_named(world: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         study_of(world)
 
 

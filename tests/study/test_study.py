@@ -403,7 +403,7 @@ def test_the_difference_by_turn_is_that_of_the_means() -> None:
     apart = (wide["factor=2"] - wide["factor=1"])[1:]
     assert curve["turn"].tolist() == [1, 2, 3, 4]
     assert curve["estimate"].tolist() == pytest.approx(apart.tolist())
-    with pytest.raises(ConfigError, match=r"say which arm: by_turn\('level', 'ARM'\)"):
+    with pytest.raises(ConfigError, match=r"say which arm: by_turn\('level', 'factor=2'\)"):
         study_of(vary={"factor": [1.0, 2.0, 3.0]}).by_turn("level")
 
 

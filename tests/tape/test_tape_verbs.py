@@ -155,7 +155,7 @@ def test_a_run_forks_into_another_file_with_a_copy_of_what_it_came_from(tmp_path
     assert (tmp_path / "x.tape").read_bytes() == before
     recorded = (tmp_path / "y.tape").read_bytes()
     for again in (fork, rerun):
-        with pytest.raises(TapeError, match=r"y\.tape is there already, .*: fork its runs, or n"):
+        with pytest.raises(TapeError, match=r"y\.tape is there already: fork its runs, or n"):
             again(tmp_path / "x.tape", llm_client=hash_client(), to=tmp_path / "y.tape")
     assert (tmp_path / "y.tape").read_bytes() == recorded
     runs = Tape(tmp_path / "y.tape", read_only=True).runs()

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import sys
-import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 from llmsim_lab._util.checks import known_names
-from llmsim_lab._util.waiting import LOOP_THREAD
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm._human import OpenQuestion
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.run._ask import Ask, Question
-from llmsim_lab.run._records import clients_of
 from llmsim_lab.run._run import Run
-from llmsim_lab.run._terminal import ask_on_terminal
 from llmsim_lab.types import ChatRequest
 
 
@@ -29,45 +24,6 @@ def people_of(run: Run) -> list[Person]:
     players = (run.llm_client, *run.players.values())
     backends = (getattr(getattr(it, "llm_client", it), "backend", None) for it in players)
     return list(dict.fromkeys(one for one in backends if isinstance(one, Person)))
-
-
-def ask_people_here(run: Run) -> None:
-    """Have the people of a run asked on the terminal, where nothing else can ask them.
-
-    So it is in a plain script, whose one thread waits for the run. In a notebook, and where another
-    thread may answer, they are left alone.
-
-    Raises:
-        ConfigError: nothing can ask them, and there is no terminal.
-    """
-    unasked = {
-        seat: client.backend
-        for seat, client in clients_of(run).items()
-        if isinstance(client.backend, Person)
-        and client.backend.ask is None
-        and not client.backend.has_listeners
-    }
-    if not unasked or not _is_plain_script():
-        return
-    if sys.stdin is None or not sys.stdin.isatty():
-        seat = next(iter(unasked))
-        cls = type(run).__name__
-        raise ConfigError(
-            f"players[{seat!r}] of {cls} is a person, and no one can answer here: play on a "
-            f"terminal, in a notebook with HumanSeat(run), or say who answers: "
-            f"{cls}(players={{{seat!r}: Person(ask=function)}})"
-        )
-    for person in unasked.values():
-        person.ask = ask_on_terminal
-
-
-def _is_plain_script() -> bool:
-    """Return True where the one thread is the one that calls, and no notebook's kernel is there."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if hasattr(shell, "kernel"):
-        return False
-    others = [it for it in threading.enumerate() if it.name != LOOP_THREAD]
-    return others == [threading.main_thread()] == [threading.current_thread()]
 
 
 Asked = tuple[Person, OpenQuestion]

@@ -77,6 +77,7 @@ from llmsim_lab.run._registry import (
 )
 from llmsim_lab.run._session import Recording, Replaying, Session, load_turns
 from llmsim_lab.run._state import State, changed_at
+from llmsim_lab.run._terminal import ask_people_here
 from llmsim_lab.run._turn import (
     Series,
     Turn,
@@ -581,8 +582,6 @@ class Run(Generic[StateT]):
 
         In a plain script people are asked on the terminal.
         """
-        from llmsim_lab.run._people import ask_people_here  # which imports this module
-
         ask_people_here(self)
         try:
             return run_sync(self.arun(turns, budget=budget, progress=progress))

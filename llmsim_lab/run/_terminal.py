@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmsim_lab._util.text import printable
+from llmsim_lab._util.waiting import LOOP_THREAD
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import Person
 from llmsim_lab.llm._human import OpenQuestion, schema_words
 from llmsim_lab.llm._scope import caller
+from llmsim_lab.run._records import clients_of
 
 _terminal = threading.Lock()
 """Held while a person is asked: several are asked at once, each in a thread, on one terminal."""
@@ -57,3 +60,42 @@ def _field(question: OpenQuestion, name: str) -> Any:
         if fault is None:
             return value
         _say(f"That {fault}.")
+
+
+def ask_people_here(run: Any) -> None:
+    """Have the people of a run asked on the terminal, where nothing else can ask them.
+
+    So it is in a plain script, whose one thread waits for the run. In a notebook, and where another
+    thread may answer, they are left alone.
+
+    Raises:
+        ConfigError: nothing can ask them, and there is no terminal.
+    """
+    unasked = {
+        seat: client.backend
+        for seat, client in clients_of(run).items()
+        if isinstance(client.backend, Person)
+        and client.backend.ask is None
+        and not client.backend.has_listeners
+    }
+    if not unasked or not _is_plain_script():
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        seat = next(iter(unasked))
+        cls = type(run).__name__
+        raise ConfigError(
+            f"players[{seat!r}] of {cls} is a person, and no one can answer here: play on a "
+            f"terminal, in a notebook with HumanSeat(run), or say who answers: "
+            f"{cls}(players={{{seat!r}: Person(ask=function)}})"
+        )
+    for person in unasked.values():
+        person.ask = ask_on_terminal
+
+
+def _is_plain_script() -> bool:
+    """Return True where the one thread is the one that calls, and no notebook's kernel is there."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if hasattr(shell, "kernel"):
+        return False
+    others = [it for it in threading.enumerate() if it.name != LOOP_THREAD]
+    return others == [threading.main_thread()] == [threading.current_thread()]

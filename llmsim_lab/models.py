@@ -12,10 +12,10 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from llmsim_lab._util.frozen import FrozenDict
 from llmsim_lab.types import (
     Confidence,
     Decision,
-    FrozenDict,
     LLMReasoningChain,
     Rate,
     Status,

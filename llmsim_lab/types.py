@@ -35,8 +35,6 @@ from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
 from pydantic_core import CoreSchema
 
 from llmsim_lab._spans import MAX_SPANS, Origin, Provenance
-from llmsim_lab._util.frozen import FrozenDict as FrozenDict
-from llmsim_lab._util.frozen import FrozenList as FrozenList
 from llmsim_lab._util.html import fields_html
 from llmsim_lab._util.jsontext import schemas_in
 from llmsim_lab._util.text import logfmt

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from llmsim_lab._util.checks import plain_number
 from llmsim_lab._util.text import faults
 from llmsim_lab.errors import TapeError
 
@@ -33,11 +34,9 @@ def number_of(value: Any) -> Any:
     Raises:
         TypeError: it is something else.
     """
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
-    if kind and kind in "biuf" and not value.shape:
-        number = value.item()
-        if type(number) in SCALARS:  # of more digits than a float has, it is the same again
-            return number
+    number = plain_number(value)
+    if type(number) in SCALARS:  # of more digits than a float has, it is the same again
+        return number
     raise TypeError(f"JSON has no {type(value).__name__}")
 
 

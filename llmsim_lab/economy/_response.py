@@ -111,9 +111,15 @@ class PolicyResponse:
             return None
         import numpy as np
 
-        freedom, rng = self.units - 3, np.random.default_rng(0)
-        how: Any = {"method": "eigh", "check_valid": "ignore"}  # a variance may be rounded to -0
-        draws = rng.multivariate_normal(np.zeros(4), self.variance, _DRAWS, **how)
+        freedom = self.units - 3
+        rng = np.random.default_rng(0)
+        draws = rng.multivariate_normal(
+            np.zeros(4),
+            self.variance,
+            _DRAWS,
+            method="eigh",
+            check_valid="ignore",  # a variance may be rounded to -0
+        )
         draws *= np.sqrt(freedom / rng.chisquare(freedom, (_DRAWS, 1)))
         slopes = np.vstack([np.zeros(4), draws]) + self.slopes
         # What a rule adds for a point of last quarter's rate: 1 where it never moves it.

@@ -326,18 +326,14 @@ def _add(written: Written, line: bytes) -> None:
     written.add(text, member(delta, "reasoning_content", str) or member(delta, "reasoning", str))
 
 
-def parse_base_url(base_url: str | None = None) -> str:
-    """Return a server's URL; without one that of ``$OPENAI_BASE_URL``, else OpenAI's own.
+def _address(base_url: str | None) -> Address:
+    """Return a server's address; without one that of ``$OPENAI_BASE_URL``, else OpenAI's own.
 
-    ``gpu-box:8000`` is ``http://gpu-box:8000/v1``. A user name and password are not in the URL.
+    ``gpu-box:8000`` is ``http://gpu-box:8000/v1``.
 
     Raises:
         ConfigError: it is not a server's address.
     """
-    return _address(base_url).url
-
-
-def _address(base_url: str | None) -> Address:
     return read_address(
         base_url,
         argument="base_url",

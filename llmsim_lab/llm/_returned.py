@@ -79,7 +79,7 @@ def returned_fault(fault: BackendError, who: str) -> BackendError:
         return fault
     if reply is not None:
         reply = returned_reply(reply, who)
-    sound = BackendError(
+    return BackendError(
         str(fault),
         reason=fault.reason if is_known else "server_error",
         status_code=code if is_code else None,
@@ -88,8 +88,6 @@ def returned_fault(fault: BackendError, who: str) -> BackendError:
         retry_after_s=float(wait_s) if is_wait and wait_s is not None else None,
         reply=reply,
     )
-    sound.__cause__ = fault.__cause__
-    return sound
 
 
 def returned_info(info: object, who: str) -> ModelInfo:
@@ -205,15 +203,14 @@ def _arguments(values: object) -> dict[str, Any]:
 
 
 def _plain(value: Any, levels: int) -> Any:
-    """Return mappings, tuples and numpy's numbers as JSON writes them, nested so deep at most."""
+    """Return mappings and tuples as JSON writes them, nested so deep at most."""
     if levels < 0:
         raise ValueError(f"they are nested more than {_DEEPEST} deep")
     if isinstance(value, Mapping):
         return {str(name): _plain(item, levels - 1) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item, levels - 1) for item in value]
-    is_numpy = hasattr(value, "dtype") and hasattr(value, "item") and not value.shape
-    return value.item() if is_numpy else value
+    return value
 
 
 def _alternatives(pairs: object, who: str) -> tuple[tuple[str, float], ...]:

@@ -124,8 +124,7 @@ class Scope:
         log: lists them, for the turn.
         watch: is notified of each request.
         deadline: when the caller gives up, seconds of ``time.monotonic``: the client itself ends a
-            call that takes longer, its retry included, and records it as failed. One that is
-            cancelled from outside is not recorded at all.
+            call that takes longer, its retry included, and records it as failed.
         late: the error's words for a call that passes the deadline.
         asker: for whom tools are looked up.
         player: what plays the run, turn by turn; only that may play its next turn.

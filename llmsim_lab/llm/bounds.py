@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -19,7 +18,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AliasChoices, BaseModel, TypeAdapter, ValidationError
 
-from llmsim_lab._util.jsontext import SCALARS, all_finite, number_of
+from llmsim_lab._util.checks import plain_number
+from llmsim_lab._util.jsontext import SCALARS, all_finite
 from llmsim_lab._util.text import closest, text_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._extract import allowed_words
@@ -515,9 +515,8 @@ def plain_value(value: Any) -> Any:
         return value.value
     if type(value) in SCALARS:
         return value
-    with suppress(TypeError):
-        return number_of(value)
-    if not isinstance(value, Real):  # last, as it takes long
+    value = plain_number(value)
+    if type(value) in SCALARS or not isinstance(value, Real):  # this last, as it takes long
         return value
     return int(value) if isinstance(value, Integral) else float(value)
 

@@ -296,7 +296,7 @@ class Question:
             response_model=self._batch.reply,
             choices=allowed.choices or None,
             limits=allowed.ranges or None,
-            check=None if allowed is EVERYTHING else allowed.complaint,
+            check=allowed.complaint,
             site=self.site,
         )
 
@@ -894,8 +894,10 @@ class Ask:
             answer = random_reply(question, question._random("stand-in"))
         question._decision = decision = _as_reply(answer, question, _otherwise_of)
         self._stood_in[question.by or name] += 1
-        how: Any = {"status": "fallback", "calls": calls, "sure": None}
-        batch.answers.append(_by_code(decision, question, f"stands in: {error}", **how))
+        why = f"stands in: {error}"
+        batch.answers.append(
+            _by_code(decision, question, why, status="fallback", calls=calls, sure=None)
+        )
 
     async def _choose(
         self,

@@ -48,17 +48,15 @@ def random_reply(question: Any, rng: Random) -> Decision:
         ConfigError: no reply that the class takes was drawn.
     """
     reply: type[Decision] = question.reply
-    for draw in range(1, _MOST_DRAWS + 1):
+    for _ in range(_MOST_DRAWS):
         try:
             return reply(**_drawn_fields(question, rng))
         except ValidationError as error:
-            if draw == _MOST_DRAWS:
-                raise ConfigError(
-                    f"no random {reply.__name__} for {question.player} can be drawn: "
-                    f"{faults(error)}; answer by a rule, players={{'*': 'rule'}}, or a function "
-                    "of the question"
-                ) from error
-    raise AssertionError("unreachable")
+            fault = error
+    raise ConfigError(
+        f"no random {reply.__name__} for {question.player} can be drawn: {faults(fault)}; answer "
+        "by a rule, players={'*': 'rule'}, or a function of the question"
+    ) from fault
 
 
 def _drawn_fields(question: Any, rng: Random) -> dict[str, Any]:

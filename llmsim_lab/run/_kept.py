@@ -343,7 +343,7 @@ def _is_same_time(was: Any, back: Any, path: Path) -> bool:
 
 def _is_same_collection(was: Collection[Any], back: Collection[Any], path: Path) -> bool:
     for value in was:
-        if isinstance(value, datetime | time):
+        if isinstance(value, datetime | time):  # of which two may be equal in different zones
             _check_time(value, path)
     if was != back:
         raise _lost(was, back, path)

@@ -33,9 +33,9 @@ def has_slots(text: str) -> bool:
 @lru_cache(maxsize=1024)
 def kind_of(reply: type[Decision] | None, tag: str = "") -> str:
     """Return what a question's prompt is called: after its tag, else after what is asked for."""
-    name = tag or getattr(reply, "__name__", "")
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-    return words.lower() if not tag else re.sub(r"[#@\s]+", "_", tag)
+    if tag:
+        return re.sub(r"[#@\s]+", "_", tag)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", getattr(reply, "__name__", "")).lower()
 
 
 def is_as_written(prompt: Prompt) -> bool:

@@ -31,6 +31,7 @@ from typing_extensions import TypeVar
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import YamlFile
+from llmsim_lab._util.frozen import FrozenDict
 from llmsim_lab._util.jsontext import as_mapping, plain
 from llmsim_lab._util.text import closest, counted, error_text, faults, log_as_asked, log_event
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
@@ -89,7 +90,7 @@ from llmsim_lab.run._turn import (
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape._changes import PATIENCE
 from llmsim_lab.tape._recorder import Known
-from llmsim_lab.types import CallRecord, FrozenDict
+from llmsim_lab.types import CallRecord
 
 if TYPE_CHECKING:
     import pandas as pd

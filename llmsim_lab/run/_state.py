@@ -20,10 +20,11 @@ from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from llmsim_lab._util.frozen import FrozenDict, FrozenList
 from llmsim_lab._util.jsontext import MOST_LEVELS, SCALARS
 from llmsim_lab._util.text import brief, clip, closest, faults, listed, whole_text
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.types import FrozenDict, FrozenList, OfJson, Status
+from llmsim_lab.types import OfJson, Status
 
 COMMON_COLUMNS = frozenset(
     {"turn", "calls", *get_args(Status), "tokens", "seconds", "interventions"}

@@ -509,10 +509,12 @@ class PromptEdits:
 
     def check(self) -> None:
         """Raise PromptError where a prompt that is edited was never asked with."""
-        for name in self.missing[:1]:
-            if not self.names:
-                raise PromptError("prompt: the world asked nobody anything, so none can be edited")
-            raise PromptError(f"prompt: no prompt is called {name!r}{among(name, self.names)}")
+        missing = self.missing
+        if missing and not self.names:
+            raise PromptError("prompt: the world asked nobody anything, so none can be edited")
+        if missing:
+            known = among(missing[0], self.names)
+            raise PromptError(f"prompt: no prompt is called {missing[0]!r}{known}")
 
 
 class Models:

@@ -1004,11 +1004,9 @@ def Comparison(  # noqa: N802 - what it gives is one
 
 
 def _as_unit(unit: Any) -> Any:
-    """Return a seed as an int, and all else as it is; True is not a seed."""
+    """Return a seed as an int, and all else as a text, which no seed equals: True is not 1."""
     number = as_whole_number(unit)
-    if number is not None:
-        return number
-    return unit if isinstance(unit, str) else repr(unit)
+    return str(unit) if number is None else number
 
 
 def _independent(tape: Tape, run: Any) -> list[RunInfo]:
@@ -1020,9 +1018,7 @@ def _independent(tape: Tape, run: Any) -> list[RunInfo]:
     run = plain_numbers(run)
     if run is None or as_whole_number(run) is not None:
         return [tape.run(run)]
-    if not isinstance(run, Iterable):
-        raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
-    if isinstance(run, str) and run != "all":
+    if not isinstance(run, Iterable) or (isinstance(run, str) and run != "all"):
         raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
     every = [info for info in tape.runs() if info.parent is None]
     infos = every if run == "all" else [tape.run(number) for number in run]

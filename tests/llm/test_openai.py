@@ -13,7 +13,7 @@ from client_kit import Answer, Served
 
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm import OpenAIBackend, _http, _openai, connect
-from llmsim_lab.llm._openai import as_json, is_strict, parse_base_url, portable
+from llmsim_lab.llm._openai import as_json, is_strict, portable
 from llmsim_lab.types import ChatReply, ChatRequest, Message, ToolCall
 
 URL = "http://box:1/v1"
@@ -490,7 +490,7 @@ def test_an_address_that_does_not_go_with_the_model_is_an_error(
     ],
 )
 def test_a_base_url_is_understood(given: str | None, url: str) -> None:
-    assert parse_base_url(given) == url
+    assert OpenAIBackend(base_url=given, api_key="a-key").base_url == url
 
 
 # Schemas

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 from builders import make_action
 
+from llmsim_lab._util.frozen import FrozenDict
 from llmsim_lab._util.html import details, join, pairs, pre, safe, table
 from llmsim_lab.models import AgentState, PolicyDecision, SimulationState
-from llmsim_lab.types import FrozenDict
 
 HOSTILE = [
     "<script>alert(1)</script>",

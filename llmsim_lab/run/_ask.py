@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from inspect import CORO_CREATED, getcoroutinestate, isawaitable, iscoroutine
 from pathlib import Path
 from random import Random
@@ -986,9 +986,9 @@ def _given(decision: Any) -> dict[str, Any]:
         ConfigError: JSON cannot hold one.
     """
     given = reply_as_json(decision)
-    for name, value in decision.__dict__.items():  # of the model itself it takes long
-        if type(value) is Decimal:
-            given[name] = json_number(value)
+    values = decision.__dict__  # of the model itself it takes long
+    if Decimal in map(type, values.values()):
+        given |= {name: json_number(it) for name, it in values.items() if type(it) is Decimal}
     return given
 
 
@@ -1008,12 +1008,11 @@ def _as_reply(answer: Any, question: Question, whose: Callable[[Question], str])
         if isinstance(answer, Decision) and type(answer).__name__ == reply.__name__:
             raise defined_again(reply.__name__, reply.__module__)
         fields = reply.model_fields
-        own = [it for it in fields if it not in Reply.model_fields or fields[it].is_required()]
-        form = f"return {reply.__name__}({', '.join(f'{name}=...' for name in own)})"
+        needed, form = _needed_of(reply)
         if answer is None:
             raise ConfigError(f"{whose(question)} returned None; {form}")
-        if not isinstance(answer, Mapping) and len(own) == 1:
-            answer = {own[0]: answer}  # a number alone will do where only one is asked for
+        if not isinstance(answer, Mapping) and len(needed) == 1:
+            answer = {needed[0]: answer}  # a number alone will do where only one is asked for
         if isinstance(answer, Mapping) and (unknown := [it for it in answer if it not in fields]):
             what = f"{whose(question)} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}"
             raise ConfigError(f"{what}, which a {reply.__name__} has no field for; {form}")
@@ -1021,6 +1020,25 @@ def _as_reply(answer: Any, question: Question, whose: Callable[[Question], str])
             answer = reply.model_validate(answer)
         except ValidationError as error:
             raise ConfigError(f"{whose(question)} answered {faults(error)}; {form}") from error
+    if not ALWAYS_FINITE.issuperset(map(type, answer.__dict__.values())):
+        _check_values(answer, question, whose)
+    if complaint := question._allowed.complaint(answer):
+        what = f"{whose(question)} answered {reply.__name__}, {complaint}"
+        raise ConfigError(f"{what}; question.limits has what is allowed")
+    return answer
+
+
+@lru_cache(maxsize=1024)
+def _needed_of(reply: type[Decision]) -> tuple[list[str], str]:
+    """Return the fields that code has to give of a reply, and how it gives them, in words."""
+    fields = reply.model_fields
+    needed = [it for it in fields if it not in Reply.model_fields or fields[it].is_required()]
+    given = ", ".join(f"{name}=..." for name in needed)
+    return needed, f"return {reply.__name__}({given})"
+
+
+def _check_values(answer: Any, question: Question, whose: Callable[[Question], str]) -> None:
+    """Raise ConfigError for values of a reply that no tape could hold."""
     for name, value in answer:
         if type(value) not in SCALARS and is_too_deep(value):
             raise ConfigError(
@@ -1033,10 +1051,6 @@ def _as_reply(answer: Any, question: Question, whose: Callable[[Question], str])
                 "not finite; JSON, and so a tape, has none: answer another number, or None for no "
                 "number"
             )
-    if complaint := question._allowed.complaint(answer):
-        what = f"{whose(question)} answered {reply.__name__}, {complaint}"
-        raise ConfigError(f"{what}; question.limits has what is allowed")
-    return answer
 
 
 async def from_outside(

@@ -258,7 +258,12 @@ class Run(Generic[StateT]):
         self._seats[name] = None
         if tag and name not in players:
             self._seats[tag] = None
-        seat = next((known for known in (name, tag, "*") if known in players), "")
+        if name in players:
+            seat = name
+        elif tag in players:
+            seat = tag
+        else:
+            seat = "*"
         who = players.get(seat, "model")
         if who == "rule":
             return getattr(self, "rule")  # noqa: B009 - a world need not have one

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from llmsim_lab import run as operations
-from llmsim_lab._util.jsontext import dumps, flat, plain
+from llmsim_lab._util.jsontext import as_mapping, dumps, flat, plain
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import clip, counted, listed, number, whole
 from llmsim_lab.cli._output import decision_in_words, say, say_turns
@@ -179,6 +179,11 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     for name, value in flat(_defining(info)).items():
         if value != "null":
             say(f"{name}: {clip(value, _MOST_OF_A_VALUE)}")
+    for earlier in info.manifest.get("settings_before", ()):
+        llm = as_mapping(info.manifest["llm"])
+        changed = differences(as_mapping(earlier["llm"]), llm, most=_MOST_OF_A_VALUE)
+        if changed:
+            say(f"after turn {earlier['last_turn']} with other settings: {', '.join(changed)}")
     texts = Counter[str]()
     for place, entry in info.manifest["prompts"].items():
         if f"{PLAIN}:" in place:

@@ -28,9 +28,10 @@ from llmsim_lab.errors import ConfigError, LabError
 DIGITS = 10
 """Significant digits that numbers in prompts have at most."""
 
+_MOST_FAULTS = 20
 _MOST_ERROR = 300
 """Characters of another program's error in a message."""
-_LIBRARIES = (os.path.dirname(os.__file__), str(Path(__file__).parents[1]), "<frozen ")  # noqa: PTH120
+_LIBRARIES = (str(Path(os.__file__).parent), str(Path(__file__).parents[1]), "<frozen ")
 """How the names of files begin that are Python's or this package's."""
 
 _BARE = re.compile(r"[^\s\"=\\]+")
@@ -166,13 +167,13 @@ def faults(error: ValidationError, known: Iterable[str] = (), *, within: int = 0
     return "; ".join(each_fault(error, say))
 
 
-def each_fault(error: ValidationError, say: Callable[[Any], str], most: int = 20) -> list[str]:
+def each_fault(error: ValidationError, say: Callable[[Any], str]) -> list[str]:
     """Return what is said of the first faults that pydantic found, and how many more there are.
 
     A file may have a hundred thousand.
     """
     every: list[Any] = error.errors(include_url=False)
-    return [*map(say, every[:most]), *few(every, most)[most:]]
+    return [*map(say, every[:_MOST_FAULTS]), *few(every, _MOST_FAULTS)[_MOST_FAULTS:]]
 
 
 def fault_text(fault: Any, names: Sequence[str] = ()) -> str:

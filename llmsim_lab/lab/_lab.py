@@ -779,8 +779,13 @@ class RunTree(Lab):
 
 def _waited_for(it: Waiting) -> Message:
     who = (it.site.agent or it.site.component) if it.site else ""
-    told = {"who": who, "attempt": it.attempt, "seconds": int(it.seconds)}
-    return {**told, "doing": it.doing, "text": it.text}
+    return {
+        "who": who,
+        "attempt": it.attempt,
+        "seconds": int(it.seconds),
+        "doing": it.doing,
+        "text": it.text,
+    }
 
 
 class RateChart(Lab):

@@ -19,8 +19,7 @@ _SHOWN_CHARS = 300
 
 def log_queued(request: ChatRequest, at_once: int) -> None:
     """Log that a request waits for its turn, behind so many at once."""
-    if logger.isEnabledFor(logging.DEBUG):
-        _log("LLM_QUEUED", request, at_once=at_once)
+    _log("LLM_QUEUED", request, at_once=at_once)
 
 
 def log_request(request: ChatRequest, queued_s: float) -> None:
@@ -69,14 +68,12 @@ def log_outcome(attempt: Attempt) -> None:
 
 def log_wait(request: ChatRequest, wait_s: float, reason: str) -> None:
     """Log the wait before a second request."""
-    if logger.isEnabledFor(logging.DEBUG):
-        _log("LLM_WAIT", request, seconds=round(wait_s, 3), reason=reason)
+    _log("LLM_WAIT", request, seconds=round(wait_s, 3), reason=reason)
 
 
 def log_recorded(attempt: Attempt) -> None:
     """Log that a tape answers."""
-    if logger.isEnabledFor(logging.DEBUG):
-        _log("LLM_RECORDED", attempt.request, call=attempt.number, reason=attempt.reason)
+    _log("LLM_RECORDED", attempt.request, call=attempt.number, reason=attempt.reason)
 
 
 def _log(event: str, request: ChatRequest, **fields: Any) -> None:

@@ -152,10 +152,10 @@ class Sent:
     """
 
     request: ChatRequest
-    first_piece_s: float | None = None
-    total_s: float = math.inf
-    phase_of: PhaseOf | None = None
-    watch: InFlight | None = None
+    first_piece_s: float | None
+    total_s: float
+    phase_of: PhaseOf | None
+    watch: InFlight | None
     began: float | None = None
     seconds: float = 0.0
     is_writing: bool = False

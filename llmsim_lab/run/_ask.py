@@ -784,8 +784,10 @@ class Ask:
         except LabError:
             raise
         except Exception as error:  # a script's function, a person's, or a backend of one's own
-            what = f"{question._batch.place}: asking {caller(question.site)} failed"
-            raise ConfigError(f"{what}: {error_text(error)}") from error
+            raise ConfigError(
+                f"{question._batch.place}: asking {caller(question.site)} failed: "
+                f"{error_text(error)}"
+            ) from error
 
     async def _waited(self, awaited: Awaitable[Any], question: Question) -> None:
         try:
@@ -1014,8 +1016,10 @@ def _as_reply(answer: Any, question: Question, whose: Callable[[Question], str])
         if not isinstance(answer, Mapping) and len(needed) == 1:
             answer = {needed[0]: answer}  # a number alone will do where only one is asked for
         if isinstance(answer, Mapping) and (unknown := [it for it in answer if it not in fields]):
-            what = f"{whose(question)} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}"
-            raise ConfigError(f"{what}, which a {reply.__name__} has no field for; {form}")
+            raise ConfigError(
+                f"{whose(question)} answered {unknown[0]!r}{closest(str(unknown[0]), fields)}, "
+                f"which a {reply.__name__} has no field for; {form}"
+            )
         try:
             answer = reply.model_validate(answer)
         except ValidationError as error:

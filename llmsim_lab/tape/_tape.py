@@ -201,7 +201,8 @@ class Tape(AbstractContextManager["Tape"]):
         Raises:
             TapeError: there is no such request.
         """
-        if (known := as_whole_number(number)) not in self.journal.index.places:
+        known = as_whole_number(number)
+        if known not in self.journal.index.places:
             raise TapeError(f"the tape {self.path} has no call {number!r:.80}")
         return next(self._calls([known]))
 

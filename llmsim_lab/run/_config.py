@@ -21,7 +21,7 @@ from llmsim_lab._util.text import clip, whole
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.run._kept import kept_values
-from llmsim_lab.run._registry import RunClass
+from llmsim_lab.run._registry import RunClass, is_shipped
 from llmsim_lab.types import OfJson
 
 
@@ -190,7 +190,8 @@ def config_type_of(cls: RunClass, base: RunClass) -> type[WorldConfig]:
         f"{cls.__name__}Config", __base__=bases, __module__=cls.__module__, **fields
     )
     made.gone = cls.gone
-    made.shown_as = cls.__name__
+    # A shipped world's has a name that users write: SimulationConfig(...).
+    made.shown_as = "" if is_shipped(cls) else cls.__name__
     # Pickle looks a class up by module and name, and finds this one through the class it is for.
     made.__qualname__ = f"{cls.__qualname__}.config_type"
     return made

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo
 
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.config import Settings, Words, YamlFile, beside, read_config
 from llmsim_lab._util.files import data_path
 from llmsim_lab.statechart._chart import ChartTable
@@ -113,6 +114,7 @@ def _users(users: Any, info: ValidationInfo) -> Any:
     """
     if not isinstance(users, int):
         return users
+    users = whole_number("population", users)  # True is not a number
     if not 0 <= users <= _MOST_USERS:
         raise ValueError(f"a population of {users} is not possible; give 1 to {_MOST_USERS:,}")
     shipped = _shipped("profiles")
@@ -130,6 +132,7 @@ def _first_posts(posts: Any) -> Any:
     """Return posts; where only their number is given, the first ones of those shipped."""
     if not isinstance(posts, int):
         return posts
+    posts = whole_number("seed_posts", posts)
     shipped = _shipped("posts")
     if not 0 <= posts <= len(shipped):
         raise ValueError(f"there are {len(shipped)} posts to begin with, not {posts}")

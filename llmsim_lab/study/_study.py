@@ -794,6 +794,7 @@ class Study:
         """
         from llmsim_lab.study._effects import by_turn
 
+        level = real_number("level", level, least=0.5, most=0.9999)
         reference = reference or self.reference
         others = [name for name in self.arms if name != reference]
         if not arm and len(others) != 1:

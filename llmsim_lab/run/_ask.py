@@ -1027,8 +1027,10 @@ def _as_reply(answer: Any, question: Question, whose: Callable[[Question], str])
     if not ALWAYS_FINITE.issuperset(map(type, answer.__dict__.values())):
         _check_values(answer, question, whose)
     if complaint := question._allowed.complaint(answer):
-        what = f"{whose(question)} answered {reply.__name__}, {complaint}"
-        raise ConfigError(f"{what}; question.limits has what is allowed")
+        raise ConfigError(
+            f"{whose(question)} answered {reply.__name__}, {complaint}; question.limits has what "
+            "is allowed"
+        )
     return answer
 
 

@@ -129,10 +129,8 @@ def _body_of(function: Any) -> str:
     places = [it for it in code.co_positions() if None not in it and it[2] != it[3]]
     if not places:
         return ""
-    (first, start), (last, end) = (
-        min((it[0], it[2]) for it in places),
-        max((it[1], it[3]) for it in places),
-    )
+    first, start = min((it[0], it[2]) for it in places)
+    last, end = max((it[1], it[3]) for it in places)
     # Columns are counted in bytes.
     lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]
     lines[-1] = lines[-1][:end]

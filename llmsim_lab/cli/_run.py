@@ -138,8 +138,8 @@ def _with_values(world: Any, config: Any, values: Mapping[str, Any]) -> Any:
             raise ConfigError(f"--set {name}={value!r:.60}: {faults(error)}") from error
     if not state:
         return changed
+    trial = world(changed)
     try:
-        trial = world(changed)
         trial.intervene(0, state)
     except ConfigError as error:
         own = [known for known in fields if known not in WorldConfig.model_fields]

@@ -95,6 +95,10 @@ def test_a_world_is_played_by_its_rule_and_the_file_run_as_an_import(lab: Run) -
         (("pot.py", "--set", "coins.An=2"), "has nothing called 'coins.An' (did you mean 'coins.A"),
         (("pot.py", "--set", "factor=x"), "--set factor='x': factor: Input should be a valid num"),
         (("pot.py", "--set", "factor"), "'factor' is not a name and a value, like --set"),
+        (
+            ("pot.py", "--set", "players=rule", "--set", "coins.Ann=2"),
+            "PublicGoods has no rule; define def rule",
+        ),
         (("none.py",), "there is no file none.py"),
         (("broken.py",), "broken.py cannot be imported: '(' was never closed"),
         (("csv.py",), "csv.py has the name of another module"),

@@ -350,5 +350,6 @@ def _prepared(
     try:
         llm = LLMConfig(**values)
     except ConfigError as error:
-        raise ConfigError(f"--set llm.{next(iter(settings), 'model')}: {error}") from error
+        named = ", ".join(f"llm.{name}" for name in settings)
+        raise ConfigError(f"--set {named}: {error}") from error
     return wanted, _playing.client_for(config.model_copy(update={"llm": llm}), host=host)

@@ -225,7 +225,10 @@ def test_every_run_of_a_tape_is_replayed_by_verify(taped: Run) -> None:
         ),
         (("fork", "--set", "factor=5", "--turn", "1"), "factor is a parameter of PublicGoods"),
         (("fork", "--turn", "7"), "t.tape has turns 0 to 3, and no turn 7 to fork; --turn 3 cont"),
-        (("rerun", "--turns", "1", "--set", "llm.numctx=5"), "--set llm.numctx: LLMConfig: numctx"),
+        (
+            ("rerun", "--turns", "1", "--set", "llm.seed=1", "--set", "llm.numctx=5"),
+            "--set llm.seed, llm.numctx: LLMConfig: numctx",
+        ),
         (("resume", "--turns", "1", "--model", "rule"), "leave out --model rule"),
     ],
 )

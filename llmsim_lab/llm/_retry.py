@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -144,10 +143,14 @@ def judged(
 def cut_texts(reply: BaseModel, schema: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Return the fields of a reply whose text has reached the schema's longest length."""
     cut = []
+    values = reply.__dict__  # asked of every reply, and of the model itself it takes long
     for name, field in (schema or {}).get("properties", {}).items():
-        text = getattr(reply, name, None)
+        longest = field.get("maxLength")
+        if longest is None:
+            continue
+        text = values.get(name)
         # One less, since a blank at the end may have been stripped.
-        if isinstance(text, str) and len(text) >= field.get("maxLength", math.inf) - 1:
+        if isinstance(text, str) and len(text) >= longest - 1:
             cut.append(name)
     return tuple(cut)
 

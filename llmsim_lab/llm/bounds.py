@@ -465,10 +465,13 @@ def _read_values(limit: _Limit, values: list[Any]) -> tuple[Any, ...]:
         ConfigError: the field does not take one of them, or it is of another type.
     """
     try:
-        read = [plain_value(one) for one in _reader(limit.reply, limit.name)(values)]
+        read = _reader(limit.reply, limit.name)(values)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         raise _foreign(limit, values[int(fault["loc"][0])], fault["msg"]) from None
+    if _all_plain_numbers(values) and _all_plain_numbers(read):
+        return tuple(read)  # as most are, where a world asks each turn within another grid
+    read = [plain_value(one) for one in read]
     for value, taken in zip(values, read, strict=True):
         kind, wanted = _kind(value), _kind(taken)
         stands_for_it = kind == "text" and wanted not in ("number", "truth value")  # as for a date
@@ -477,6 +480,12 @@ def _read_values(limit: _Limit, values: list[Any]) -> tuple[Any, ...]:
         if not all_finite(taken):
             raise _foreign(limit, value, "it is not finite")
     return tuple(read)
+
+
+def _all_plain_numbers(values: list[Any]) -> bool:
+    """Return True if all values are finite floats, or all Python's integers."""
+    kinds = set(map(type, values))
+    return kinds == {int} or (kinds == {float} and all(map(math.isfinite, values)))
 
 
 @lru_cache(maxsize=1024)

@@ -136,7 +136,7 @@ class Scope:
     log: CallLog | None = None
     watch: InFlight | None = None
     deadline: float | None = None
-    late: str = ""
+    late: str = "no reply, and the caller waits no longer"
     asker: str | None = None
     player: object = None
     counted: bool = False

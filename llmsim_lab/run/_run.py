@@ -206,6 +206,8 @@ class Run(Generic[StateT]):
         self.config: Any = kept_config(configured, type(self).__name__)
         log_as_asked()
         self.llm_client = run_client(llm_client)
+        if state is None and self.llm_client is not None:  # else it comes from another run
+            _tell_unused(self.config, self.llm_client)
         seated, self._given_players = _seated(self, players)
         self.given = bool(self._given_players)
         self.players: Mapping[str, Any] = FrozenDict(seated)
@@ -1304,6 +1306,19 @@ def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMCli
         return client
     recorded = llm_config_of(info.manifest)
     return LLMClient(recorded, NoModel()) if recorded else None
+
+
+def _tell_unused(config: WorldConfig, client: LLMClient) -> None:
+    """Warn of settings that a configuration says and the client that was given does not have."""
+    said = config.llm.model_fields_set if "llm" in config.model_fields_set else set[str]()
+    values = {name: getattr(config.llm, name) for name in said}
+    changed = changed_settings(client.config.model_copy(update=values), client.config)
+    if changed:
+        words = (
+            f"llm= does not count beside llm_client=, whose own settings do: {changed}. A client "
+            "with these: connect(..., config=run.config.llm)"
+        )
+        _warn("SETTINGS_NOT_USED", words=words, changed=changed)
 
 
 def tell_settings(before: LLMConfig, after: LLMConfig, run: str, seat: str = "") -> None:

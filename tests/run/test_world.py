@@ -768,6 +768,17 @@ def test_a_fork_with_a_text_for_a_prompt_is_told_how_one_is_edited(given: Any) -
     assert run.fork(prompt=run.prompts[place].edit("You are {{ name }}.")).turn_number == 1
 
 
+def test_settings_that_the_given_client_does_not_have_are_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = make_client(temperature=0.5)
+    PublicGoods(llm={"temperature": 0.5}, llm_client=client).fork()
+    assert caplog.messages == []
+    PublicGoods(llm={"temperature": 1.5, "num_ctx": 8192}, llm_client=client).fork()
+    [line] = caplog.messages
+    assert line == 'SETTINGS_NOT_USED changed="temperature 1.5 → 0.5, num_ctx 8192 → 4096"'
+
+
 # --- what is no client ----------------------------------------------------------------------------
 
 

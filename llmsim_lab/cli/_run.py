@@ -329,6 +329,9 @@ def _prepared(
         )
     if model is not None and not config.needs_model:
         raise ConfigError(f"run {info.id} asks no model, so leave out --model {model}")
+    if settings and not config.needs_model:
+        named = " ".join(f"--set llm.{name}=..." for name in settings)
+        raise ConfigError(f"run {info.id} asks no model, so leave out {named}")
     if model in _PLAYERS_WITHOUT_MODEL:
         raise ConfigError(
             f"--model {model} is not a model, and the players of a recorded run stay what they "

@@ -227,7 +227,7 @@ def test_every_run_of_a_tape_is_replayed_by_verify(taped: Run) -> None:
         (("fork", "--turn", "7"), "t.tape has turns 0 to 3, and no turn 7 to fork; --turn 3 cont"),
         (
             ("rerun", "--turns", "1", "--set", "llm.seed=1", "--set", "llm.numctx=5"),
-            "--set llm.seed, llm.numctx: LLMConfig: numctx",
+            "run 1 asks no model, so leave out --set llm.seed=... --set llm.numctx=...",
         ),
         (("resume", "--turns", "1", "--model", "rule"), "leave out --model rule"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -102,6 +103,7 @@ def test_a_plain_script_without_a_terminal_does_not_wait_for_a_person_for_ever()
     code = "from worlds import PublicGoods; PublicGoods(players={'Ann': 'person'}).run(1)"
     done = subprocess.run(
         [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

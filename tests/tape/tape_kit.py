@@ -187,5 +187,9 @@ def bytes_in(folder: Path) -> dict[str, str]:
 
 def repeated(tape: Tape, run: int) -> list[str]:
     """Return the requests that were answered more than once in a run."""
-    counts = Counter(identity(call.attempt.request) for call in tape.calls(run, forgotten=True))
+    counts = Counter(
+        identity(call.attempt.request)
+        for call in tape.calls(run, forgotten=True)
+        if call.attempt.reason != "cancelled"  # as those are that an interruption breaks off
+    )
     return [request for request, count in counts.items() if count > 1]

@@ -280,7 +280,9 @@ class LiveRecorder(_AtTurn):
         failed: set[int | None] = set()
         for attempt in attempts.values():
             if _failed_for_good(attempt, failure):
-                failed |= {attempt.number, attempt.first}
+                failed.add(attempt.number)
+                if attempt.reason != "cancelled":  # else the first one's answer still counts
+                    failed.add(attempt.first)
         forgotten = {place: it.number for place, it in attempts.items() if it.number in failed}
         if forgotten:
             for place in forgotten:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import cmath
+import gc
 import json
 import math
 import re
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
@@ -22,6 +23,9 @@ from llmsim_lab.errors import TapeError
 
 # Not after an odd number of backslashes, which say a backslash and no character.
 _HALF_CHARACTER = re.compile(r"\\(?<!\\\\)((?:\\\\)*)u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_MOST_NAMED = 20_000
+_LONG = 2**18
+"""Of a text that takes long to parse, in bytes."""
 SCALARS = frozenset((str, int, float, bool, type(None)))
 ALWAYS_FINITE = SCALARS - {float}
 MOST_LEVELS = 190
@@ -76,6 +80,21 @@ def _not_finite(text: str) -> float:
 _strict = json.JSONDecoder(parse_constant=_not_finite, object_pairs_hook=_once)
 
 
+def _parsed(parse: Callable[[], Any], size: int) -> Any:
+    """Return what a text holds; Python does not look for garbage while a long one is parsed.
+
+    Nothing becomes garbage meanwhile, and looking through all the lists again and again takes eight
+    times as long as making them.
+    """
+    if size < _LONG or not gc.isenabled():
+        return parse()
+    gc.disable()
+    try:
+        return parse()
+    finally:
+        gc.enable()
+
+
 def loads_strictly(line: bytes) -> Any:
     """Return what a line of JSON holds.
 
@@ -84,7 +103,7 @@ def loads_strictly(line: bytes) -> Any:
             number that is not finite or that Python does not read, of more than 4,300 digits.
     """
     try:
-        return _strict.decode(line.decode())
+        return _parsed(lambda: _strict.decode(line.decode()), len(line))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -96,7 +115,7 @@ def loads(text: str | bytes) -> Any:
         ValueError: it is not JSON, or holds a number that is not finite.
     """
     try:
-        return from_json(text, allow_inf_nan=False)
+        return _parsed(lambda: from_json(text, allow_inf_nan=False), len(text))
     except ValueError:
         return loads_strictly(text if isinstance(text, bytes) else text.encode())
 
@@ -118,7 +137,11 @@ def read(
     names: dict[str, Any] = {"by_alias": True, "by_name": True}
     try:
         try:
-            return adapter.validate_json(text, strict=True, context=context, **names)
+            given = text
+            return _parsed(
+                lambda: adapter.validate_json(given, strict=True, context=context, **names),
+                len(given),
+            )
         except ValidationError:
             text = text if isinstance(text, str) else text.decode()
             if not _HALF_CHARACTER.search(text):
@@ -208,19 +231,28 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value]
 
 
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def flat(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return nested values as JSON, by names such as ``config.llm.temperature``."""
+    """Return nested values as JSON, by names such as ``config.llm.temperature``.
+
+    Of very many only the first are named one by one; the others stay in what they are in.
+    """
     found: dict[str, str] = {}
     # Not by recursion, since a tape's values may be nested deeper than Python's stack.
     todo: list[tuple[str, Any]] = [*values.items()][::-1]
     while todo:
         name, value = todo.pop()
-        if isinstance(value, dict) and value:
+        within = len(value) if isinstance(value, dict | list) else 0
+        if len(found) + len(todo) + within > _MOST_NAMED:
+            found[name] = _as_json(value)
+        elif isinstance(value, dict) and value:
             todo += [(f"{name}.{key}", item) for key, item in reversed(value.items())]
         elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
             todo += [(f"{name}.{place}", item) for place, item in reversed([*enumerate(value)])]
         else:
-            found[name] = json.dumps(value, ensure_ascii=False)
+            found[name] = _as_json(value)
     return found
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from llmsim_lab._util.text import printable, whole_text
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 # The full-width signs too, which Excel takes for = + - @ where it is Japanese or Chinese.
 _RUN_BY_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r", "\n", *"\uff1d\uff0b\uff0d\uff20")
 _NUMBERS = (bool, int, float)
+_FEW_CELLS = 1_000_000
+"""Of a table that may be as empty as it likes."""
+_MOST_CELLS_A_VALUE = 16
+"""Of a larger one."""
 _KEPT = "\n\t\u00a0\u202f"
 """Characters that Python does not count as printable, and that are harmless."""
 
@@ -24,6 +28,29 @@ def frame_of(rows: Any, columns: list[str] | None = None) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(rows, columns=columns)
+
+
+def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, None]:
+    """Return the columns that rows name, in the order in which they come first."""
+    return dict.fromkeys(name for row in rows for name in row)
+
+
+def is_reasonable(rows: Sized, columns: int, *, values: int | None = None) -> bool:
+    """Return True unless a table of rows would be large and nearly empty.
+
+    A file of megabytes may name thousands of other columns in each row.
+
+    Args:
+        rows: the rows.
+        columns: how many they name together.
+        values: how many there are in all rows; counted if not given.
+    """
+    cells = len(rows) * columns
+    if cells <= _FEW_CELLS:
+        return True
+    if values is None:
+        values = sum(map(len, cast("Iterable[Sized]", rows)))
+    return cells <= _MOST_CELLS_A_VALUE * values
 
 
 def plain_frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataFrame:

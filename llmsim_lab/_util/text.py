@@ -199,7 +199,7 @@ def error_text(error: BaseException) -> str:
     ``KeyError: 'Ann' (pot.py, line 12)``: the text of a KeyError alone says nothing.
     """
     try:
-        text = str(error)
+        text = faults(error) if isinstance(error, ValidationError) else str(error)
     except Exception:  # noqa: BLE001 - the text of an exception is made by its class's own code
         text = "(its text cannot be shown)"
     if isinstance(error, LabError) and text:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -31,6 +31,7 @@ from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import differences, edited_prompts
 from llmsim_lab.tape._verify import Finding
+from llmsim_lab.types import Status
 
 app = typer.Typer(help="Look into tapes of recorded runs.", no_args_is_help=True)
 
@@ -40,6 +41,8 @@ _COMPARED = ("kind", "config", "llm", "model", "seed", "given", "package", "pyth
 """Parts of a manifest that are shown and compared value by value; prompts are texts."""
 _MOST_SERIES = 4
 _MOST_OF_A_VALUE = 200
+_MOST_LINES = 1_000
+"""Of what defines a run, or tells two apart."""
 
 
 @app.command("ls")
@@ -176,9 +179,11 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     say(f"Run {info.id}, {info.name}: {info.verb}{source}", style="bold")
     ended = f"ended {info.ended}: {info.outcome}" if info.ended else "not ended"
     say(f"{info.turns} turns, {info.calls} calls, begun {info.started}, {ended}")
-    for name, value in flat(_defining(info)).items():
-        if value != "null":
-            say(f"{name}: {clip(value, _MOST_OF_A_VALUE)}")
+    defining = [(name, value) for name, value in flat(_defining(info)).items() if value != "null"]
+    for name, value in defining[:_MOST_LINES]:
+        say(f"{name}: {clip(value, _MOST_OF_A_VALUE)}")
+    if len(defining) > _MOST_LINES:
+        say(f"and {len(defining) - _MOST_LINES:,} more values")
     for earlier in info.manifest.get("settings_before", ()):
         llm = as_mapping(info.manifest["llm"])
         changed = differences(as_mapping(earlier["llm"]), llm, most=_MOST_OF_A_VALUE)
@@ -192,10 +197,15 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
             say(f"prompt: {entry['name']} {entry['digest'][:12]}")
     for name, times in texts.items():
         say(f"prompt: {name}, {counted(times, 'text')} edited each by itself")
-    rows, series = tape.frame_rows(info.id).values(), run_on_tape(tape, info, info.turns).series
+    rows = [whole(row) for row in tape.frame_rows(info.id).values()]
+    series = run_on_tape(tape, info, info.turns).series
     known = {item.column for item in series}
-    more = [name for row in rows for name in own_numbers(row) if name not in known]
-    say_turns(frame_of(map(whole, rows)), [*series, *plain_series(more)])
+    more = (name for row in rows for name in own_numbers(row) if name not in known)
+    shown = [*series, *plain_series(more)]
+    # Of rows with thousands of columns a table needs a few.
+    wanted = {"turn", "period", "interventions", *get_args(Status), *(it.column for it in shown)}
+    frame = frame_of([{name: row[name] for name in row if name in wanted} for row in rows])
+    say_turns(frame, shown)
 
 
 def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
@@ -209,7 +219,7 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
     run = run_on_tape(tape, info, near, near)
     turn = next((turn for turn in run.turns if turn.number == at), None)
     # A fork's first turns are its parent's.
-    owner = next((its for its, last in tape.line(info.id) if at <= last), info.id)
+    owner = tape.player(info.id, at)
     calls, outside = tape.calls(owner, turn=at, forgotten=True), tape.outside(owner, at)
     if turn is None and not calls and not outside:
         raise TapeError(f"run {info.id} has no turn {at}; it has turns 0 to {info.turns}")

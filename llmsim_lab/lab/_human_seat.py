@@ -223,7 +223,7 @@ class HumanSeat(Lab):
 
     # --- answers ------------------------------------------------------------------------------
 
-    def _do_answer(self, id: Any, values: Any) -> None:  # noqa: A002 - the message's name
+    def _do_answer(self, id: str, values: Any) -> None:  # noqa: A002 - the message's name
         """Take what was filled in, and play the turn with it if it was not begun."""
         asked = self.people.next()
         numbers = {self._number(question): name for name, (_, question) in asked.items()}
@@ -253,7 +253,8 @@ class HumanSeat(Lab):
 
         self._ending = self._start(end())
 
-    _do_score = _end
+    def _do_score(self) -> None:
+        self._end()
 
     def _reply(self, name: str, values: Mapping[str, Any]) -> None:
         """Send an answer, with what the tape keeps besides; raise ConfigError if it is wrong."""

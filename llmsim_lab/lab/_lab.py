@@ -14,10 +14,10 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,12 +28,13 @@ from anywidget import AnyWidget
 from IPython import get_ipython
 from IPython.display import DisplayHandle, display
 from markupsafe import Markup
+from pydantic import ConfigDict, ValidationError, validate_call
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.drawing import figure_bytes, figure_html
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pre, styled, visible
-from llmsim_lab._util.text import clip, error_text
+from llmsim_lab._util.text import clip, error_text, faults
 from llmsim_lab._util.waiting import background_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab import _static
@@ -55,6 +56,7 @@ from llmsim_lab.run._run import (
     about,
     anew,
     read_into,
+    run_on_tape,
     sole_player,
     tell_settings,
 )
@@ -76,6 +78,8 @@ MOST_TURNS = 100_000
 _PACK_FROM = 20_000
 """Bytes from which a message is compressed."""
 _LOOK_S = 0.1
+_MOST_DRAWN = 40
+"""Runs in the static picture: the latest ones."""
 NO_LONGER = "this question is closed"
 _KEEP_S = 0.5
 """How long after something new the static view is written anew."""
@@ -123,9 +127,15 @@ def answer_fields(question: OpenQuestion) -> list[Field]:
 
 
 def turn_of(run: Any, number: int) -> Turn:
-    """Return a turn of a run by its number."""
-    turn: Turn = run.turns[number - run.turns[0].number]
-    return turn
+    """Return a turn of a run by its number.
+
+    Raises:
+        ConfigError: it has no such turn.
+    """
+    turns: Sequence[Turn] = run.turns
+    first = turns[0].number
+    whole_number("turn", number, least=first, most=turns[-1].number)
+    return turns[number - first]
 
 
 def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
@@ -151,6 +161,49 @@ def settable(run: Run, number: int) -> tuple[dict[str, float], int]:
     values = {name: columns[name] for name in shown}
     short = {name: it if type(it) is bool else float(f"{it:.6g}") for name, it in values.items()}
     return short, len(names) - len(shown) if len(shown) == MOST_SET else 0
+
+
+@lru_cache(maxsize=64)
+def _strictly(command: Callable[..., object]) -> Callable[..., object]:
+    """Return a command that takes only what its annotations say: a page may send anything."""
+    return validate_call(config=ConfigDict(strict=True))(command)
+
+
+class RunsShown(MutableMapping[int, Any]):
+    """Runs by their numbers; one on a tape is read when it is asked for.
+
+    Attributes:
+        read: those that are here or were asked for.
+    """
+
+    def __init__(self) -> None:
+        self.read: dict[int, Any] = {}
+        self._recorded: dict[int, Callable[[], Any]] = {}
+
+    def record(self, number: int, read: Callable[[], Any]) -> None:
+        """Add a run on a tape, and what reads it."""
+        self._recorded[number] = read
+
+    def __getitem__(self, number: int) -> Any:
+        if number not in self.read and number in self._recorded:
+            self.read[number] = self._recorded[number]()
+        return self.read[number]
+
+    def __setitem__(self, number: int, run: Any) -> None:
+        self.read[number] = run
+
+    def __delitem__(self, number: int) -> None:
+        self._recorded.pop(number, None)
+        self.read.pop(number, None)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter({**self._recorded, **self.read})
+
+    def __len__(self) -> int:
+        return len({**self._recorded, **self.read})
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._recorded or number in self.read
 
 
 class Lab(AnyWidget):
@@ -187,7 +240,7 @@ class Lab(AnyWidget):
     ) -> None:
         self.llm_client = run_client(llm_client)
         self.reading = Reading(getattr(source, "name", ""))
-        self.runs: dict[int, Any] = {}
+        self.runs = RunsShown()
         self._infos: dict[int, RunInfo] = {}
         self._forms: dict[tuple[int, int], dict[str, list[Field]]] = {}
         self._live: Message = {"busy": False}
@@ -222,8 +275,11 @@ class Lab(AnyWidget):
         tape = source if isinstance(source, Tape) else Tape(source, read_only=True)
         shown = tape.run(run)
         self.reading.title = tape.path.name
-        for info in tape.runs():
-            self._keep(info.id, read_into(self.reading, tape, info), info)
+        infos = tape.runs()
+        read_into(self.reading, tape, infos)
+        for info in infos:
+            self._infos[info.id] = info
+            self.runs.record(info.id, partial(run_on_tape, tape, info))
         return shown.id
 
     def _add(self, run: Any, *, name: str = "", parent: int | None = None, **more: Any) -> int:
@@ -332,6 +388,8 @@ class Lab(AnyWidget):
 
     def _receive(self, _: Any, message: Message, __: Any) -> None:
         """Take a command, on whichever thread the kernel reads messages."""
+        if not isinstance(message, dict):
+            return
         do = message.pop("do", None)
         act = getattr(self, f"_do_{do}", None)
         if act is None:
@@ -348,10 +406,15 @@ class Lab(AnyWidget):
         self._asked()
 
     def _guarded(self, act: Callable[..., object], message: Message) -> None:
+        do = act.__name__.removeprefix("_do_")
         try:
-            act(**message)
+            _strictly(act.__func__)(self, **message)  # type: ignore[attr-defined]
+        except ValidationError as error:
+            self._say(
+                {"fault": f"{do} cannot be done with what was sent: {faults(error)}", "of": do}
+            )
         except Exception as error:  # shown in place; where it came from, the kernel's log says
-            self._say({"fault": error_text(error), "of": act.__name__.removeprefix("_do_")})
+            self._say({"fault": error_text(error), "of": do})
             if not isinstance(error, LabError):
                 raise
 
@@ -615,7 +678,7 @@ class Lab(AnyWidget):
 
     def _question(self) -> tuple[Person, OpenQuestion] | None:
         """Return the oldest question that waits for a person, and who is asked."""
-        runs = (run for run in self.runs.values() if isinstance(run, Run))
+        runs = [run for run in self.runs.read.values() if isinstance(run, Run)]
         people = (person for run in runs for person in people_of(run))
         return next(((person, it) for person in people for it in person.questions), None)
 
@@ -691,7 +754,8 @@ class Lab(AnyWidget):
     def _chart(self) -> Any:
         """The runs as a figure; None where nothing of them is a number."""
         with suppress(ConfigError):
-            runs = {at: run for at, run in self.runs.items() if isinstance(run, Run)}
+            latest = [*self.runs][-_MOST_DRAWN:]
+            runs = {at: run for at in latest if isinstance(run := self.runs[at], Run)}
             name = "{0} {1}" if len(self.runs) > 1 else "{1}"
             lines = lines_of({name.format(at, self._infos[at].name): runs[at] for at in runs})
             return picture(lines, charted(lines), "", {})

@@ -26,6 +26,7 @@ from llmsim_lab.tape import Tape
 from llmsim_lab.types import Attempt
 
 VIEW = "prompts"
+_MOST_SAMPLES = 1_000
 _FIRST = "as it was"
 _NO_MODEL = "a recorded run has no model to ask; attach one: llm_client=connect('auto')"
 
@@ -88,7 +89,7 @@ class PromptComparer(StudyBoard):
             )
         self._client = _live_client(source, llm_client)
         self.prompt, self._options = _prompt_of(source, prompt), more
-        self._samples = whole_number("samples", samples, least=1, most=1_000)
+        self._samples = whole_number("samples", samples, least=1, most=_MOST_SAMPLES)
         self._filling: dict[int, asyncio.Task[None]] = {}
         self.texts: dict[str, str] = {}
         self._functions: dict[str, tuple[Any, str]] = {}
@@ -148,6 +149,7 @@ class PromptComparer(StudyBoard):
 
     def _do_write(self, place: int, text: str, turn: int) -> None:
         """Take what was typed, and fill it from a recorded situation."""
+        whole_number("place", place, least=0, most=len(self.texts) - 1)
         self._put([*self.texts][place], text if place else self.texts[_FIRST])
         self._send_new()
         self._fill(place, turn)
@@ -180,6 +182,7 @@ class PromptComparer(StudyBoard):
 
     def _do_run(self, samples: int = 0) -> None:
         """Ask the recorded situations again, with each variant."""
+        whole_number("samples", samples, least=0, most=_MOST_SAMPLES)
         if self._client is None:
             raise ConfigError(_NO_MODEL)
         edited = {name: {self.prompt.name: self._edit(name)} for name in self.texts}

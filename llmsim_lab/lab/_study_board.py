@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.drawing import figure_html
 from llmsim_lab._util.html import join, visible
-from llmsim_lab._util.text import counted, duration
+from llmsim_lab._util.text import counted, duration, error_text
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab._lab import ALL, Lab
 from llmsim_lab.llm import LLMClient
@@ -108,17 +108,21 @@ class StudyBoard(Lab):
         try:
             await study.arun(parallel=self._parallel, progress=False)
         except Exception as error:
-            self._say({"fault": str(error), "of": "run"})
+            self._say({"fault": error_text(error), "of": "run"})
             raise
 
     def halt(self) -> None:
         """Stop the study; what was played is kept."""
-        self.study.stop()
+        if self.study is not None:  # a comparer's begins with the first run
+            self.study.stop()
 
     _do_halt = halt
 
     def _do_open(self, place: int) -> None:
-        self.open_run(*self.study.progress()[place].key)
+        runs = [] if self.study is None else self.study.progress()
+        if not 0 <= place < len(runs):
+            raise ConfigError(f"there is no run {place} in this study yet; it has {len(runs)}")
+        self.open_run(*runs[place].key)
 
     def open_run(self, arm: str, unit: int | str) -> None:
         """Show a run, with its turns and prompts.
@@ -151,6 +155,6 @@ class StudyBoard(Lab):
 
     def close(self) -> None:
         """Take the window from the page; what it plays is stopped."""
-        if self._playing_all is not None:
+        if self._playing_all is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._playing_all.cancel)
         super().close()

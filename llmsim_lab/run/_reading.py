@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from llmsim_lab._util.jsontext import dumps
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.tables import is_reasonable
+from llmsim_lab._util.text import clip, whole
 from llmsim_lab.errors import TapeError
 from llmsim_lab.run._registry import how_to_import
 from llmsim_lab.run._session import load_turns
@@ -33,6 +34,7 @@ Requests = Iterable[tuple[Attempt, bool]]
 
 SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
 """Of a request, beside its messages."""
+_LEFT_OUT = "Some columns are left out here: its turns name too many, nearly all of them empty."
 _FACTS = ("id", "name", "verb", "parent", "started", "model")
 """What a run's record has from the tape under the same names."""
 
@@ -55,23 +57,30 @@ class Recorded:
         tape: the tape.
         info: the run.
         turns: the first and the last of them; all if not given.
+        why: why its class is not used, in words; empty where it is not known.
     """
 
     state_type = dict[str, Any]
 
-    def __init__(self, tape: Tape, info: RunInfo, *turns: float) -> None:
+    def __init__(self, tape: Tape, info: RunInfo, *turns: float, why: str = "") -> None:
         self.tape, self.run_id, self.name = tape, info.id, info.name
         kind = str(info.manifest.get("kind"))
         self.note = (
             f"Run {info.id} is shown as it was recorded, without its class, {kind}; to see more, "
             f"{how_to_import(kind)}."
         )
+        if why:
+            self.note = (
+                f"Run {info.id} is shown as it was recorded, since its class, {kind}, cannot read "
+                f"it: {why}"
+            )
         self.last_planned = info.turns
         lines = tape.turn_lines(info.id, *turns)
-        names = (name for line in lines.values() for name in own_numbers(line["row"]))
+        rows = {number: whole(line["row"]) for number, line in lines.items()}
+        names = (name for row in rows.values() for name in own_numbers(row))
         self.series, self.turns = plain_series(names), list[Turn]()
         for turn in load_turns(Recorded, tape, info.id, [it["record"] for it in lines.values()]):
-            state = RowState(turn.state, lines[turn.number]["row"])
+            state = RowState(turn.state, rows[turn.number])
             self.turns.append(replace(turn, state=state, noted={}))
 
     def prediction(self) -> Mapping[str, float]:
@@ -103,6 +112,14 @@ class Reading:
         self.parts: dict[tuple[str, str | int], Any] = {}
         self._seen: dict[int, dict[int, Turn]] = {}
         self._numeric: dict[int, set[str]] = {}
+        self._columns: dict[int, dict[str, None]] = {}
+        self._values: dict[int, int] = {}
+        """How many values a run's turns have in all."""
+        self._narrowed: set[int] = set()
+        """Runs of which columns are left out."""
+        self._shown_manifests: set[int] = set()
+        self._manifest_room = 2**26
+        """How much of what runs share may still be shown as parts of manifests, bytes."""
         self._numbers: dict[tuple[Path | None, int], int] = {}
         self._highest = 0
 
@@ -160,8 +177,22 @@ class Reading:
         """Return True for a turn that a run played itself, or that it was forked at and changed."""
         if info.fork_turn is None or turn.number > info.fork_turn:
             return True
-        theirs = self._seen.get(info.parent or 0, {}).get(turn.number)
-        return turn.number == info.fork_turn and theirs is not None and theirs.state != turn.state
+        if turn.number < info.fork_turn:
+            return False
+        theirs = self._turn_of(info.parent or 0, turn.number)
+        return theirs is not None and theirs.state != turn.state
+
+    def _turn_of(self, run: int, number: int) -> Turn | None:
+        """Return a turn of a run that it or a run before it played; None if it is not here."""
+        passed: list[dict[int, Turn]] = []
+        while (seen := self._seen.get(run)) is not None and number not in seen:
+            passed.append(seen)
+            run = self.runs[run].get("parent") or 0
+        turn = seen.get(number) if seen is not None else None
+        if turn is not None:
+            for later in passed:  # else each fork of a long line would go all the way back
+                later[number] = turn
+        return turn
 
     def _put_run(self, info: RunInfo, source: Any, known: Record, changes: Sequence[str]) -> None:
         facts = {name: getattr(info, name) for name in _FACTS}
@@ -169,11 +200,25 @@ class Reading:
         facts |= {"fork": info.fork_turn, "outcome": info.outcome or "", "changes": [*changes]}
         facts |= {"planned": source.last_planned, "prediction": plain(source.prediction())}
         is_known = not isinstance(source, Recorded)
-        facts |= {"plays": is_known, "notes": [] if is_known else [source.note]}
-        facts["manifest"] = self.keep_text(json.dumps(plain(info.manifest), indent=1))
+        notes = [] if is_known else [source.note]
+        if info.id in self._narrowed:
+            notes.append(_LEFT_OUT)
+        facts |= {"plays": is_known, "notes": notes}
+        facts["manifest"] = self.keep_text(json.dumps(self._manifest(info), indent=1))
         if any(known.get(name) != value for name, value in facts.items()):
             known |= facts
             self._append({"run": {**known, "columns": [*known["columns"]]}})
+
+    def _manifest(self, info: RunInfo) -> Any:
+        """Return a manifest as it is shown: thousands of runs may share a text of megabytes."""
+        if info.id not in self._shown_manifests:
+            weight = sum(map(info.weight, info.manifest))
+            if weight > self._manifest_room:
+                left_out = f"all manifests are too long: llmsim-lab tape show --run {info.id}"
+                return {"kind": str(info.manifest.get("kind")), "left out": left_out}
+            self._manifest_room -= weight
+            self._shown_manifests.add(info.id)
+        return plain(dict(info.manifest))
 
     def _put_turn(self, run: int, source: Any, turn: Turn) -> None:
         row, known = turn.columns(), self.runs[run]
@@ -182,8 +227,19 @@ class Reading:
         if numeric:  # asked only then, since it depends on all turns
             self._numeric[run] |= numeric
             known["series"] = [_series(item) for item in source.series]
-        if (new := [name for name in row if name not in columns]) or numeric:
+        known_columns = self._columns.setdefault(run, {})
+        new = [name for name in row if name not in known_columns]
+        values = self._values[run] = self._values.get(run, 0) + len(row)
+        count = len(known_columns) + len(new)
+        if new and not is_reasonable(range(len(self._seen[run])), count, values=values):
+            new = []
+            if run not in self._narrowed:
+                self._narrowed.add(run)
+                known["notes"] = [*known["notes"], _LEFT_OUT]
+                self._append({"run": {"id": run, "notes": known["notes"]}})
+        if new or numeric:
             columns += new
+            known_columns |= dict.fromkeys(new)
             self._append({"run": {"id": run, "columns": [*columns], "series": known["series"]}})
         decided = told_of(turn)
         behind = [*turn.calls, *(call for answer, _ in decided for call in answer.calls)]
@@ -324,7 +380,7 @@ def _words(source: Any, turn: Turn) -> list[str]:
     if tape is not None:
         own, at = source.run_id, turn.number
         # A fork's first turns are its parent's.
-        lines = tape.outside(next((it for it, last in tape.line(own) if at <= last), own), at)
+        lines = tape.outside(tape.player(own, at), at)
     return [*map(str, turn.in_words()), *outside_in_words(lines)]
 
 

@@ -15,7 +15,8 @@ import types
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from importlib.metadata import entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,21 @@ def _same(one: type, other: type) -> bool:
     return one.__module__ == other.__module__ or file_of(one) == file_of(other) is not None
 
 
+def _where_packages_are() -> tuple[tuple[str, int], ...]:
+    """Return the folders that Python looks into, with when each was changed last."""
+    folders = []
+    for folder in sys.path:
+        with suppress(OSError):
+            folders.append((folder, Path(folder).stat().st_mtime_ns))
+    return tuple(folders)
+
+
+@lru_cache(maxsize=1)  # which reads a file of each package, and a tape has thousands of runs
+def _announced(_folders: tuple[tuple[str, int], ...]) -> Mapping[str, EntryPoint]:
+    """Return what installed packages announce as classes of runs, by name."""
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+
+
 def find_class(name: str) -> RunClass:
     """Return the class of runs that has a name, such as ``crisis``.
 
@@ -141,7 +157,7 @@ def find_class(name: str) -> RunClass:
     """
     if name in _known:
         return _known[name]
-    announced = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    announced = _announced(_where_packages_are())
     if entry := announced.get(name):
         entry.load()  # defines the class, which registers itself
     if name not in _known:

@@ -461,7 +461,7 @@ class Run(Generic[StateT]):
         """
         if self.done(self.state):
             return self.turn_number
-        configured: int = self.turns[0].number + self.config.turns
+        configured: int = self.config.turns
         return max(self.turn_number, self._told_to_reach, configured)
 
     @property
@@ -1263,23 +1263,24 @@ def page(tape: Tapes, path: str | Path, *, run: int | None = None) -> Path:
             roots[info.id] = roots.get(info.parent, info.id)
         infos = [info for info in infos if roots[info.id] == roots[start.id]]
     reading = Reading(tape.path.name)
-    for info in infos:
-        read_into(reading, tape, info)
+    read_into(reading, tape, infos)
     return write_page(path, reading, start=start.id)
 
 
-def read_into(reading: Reading, tape: Tape, info: RunInfo) -> AnyRun:
-    """Add a recorded run to a reading; returns the run, or what is known of one of another class.
+def read_into(reading: Reading, tape: Tape, infos: Sequence[RunInfo]) -> None:
+    """Add recorded runs to a reading: of each what it played itself, since the rest is another's.
 
     Args:
         reading: the log.
         tape: the tape.
-        info: the run.
+        infos: the runs, each after those that it came from.
     """
-    source = run_on_tape(tape, info)
-    calls = ((call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True))
-    reading.add(info, source, changes=tape.changes(info.id), calls=calls)
-    return source
+    allowance = tape.allowance()
+    for info in infos:
+        first = -math.inf if info.fork_turn is None else info.fork_turn
+        source = run_on_tape(tape, info, first)
+        calls = ((call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True))
+        reading.add(info, source, changes=tape.changes(info.id, allowance), calls=calls)
 
 
 def run_on_tape(tape: Tape, info: RunInfo, *turns: float) -> AnyRun:
@@ -1291,9 +1292,26 @@ def run_on_tape(tape: Tape, info: RunInfo, *turns: float) -> AnyRun:
         turns: the first and the last turn to read, with their calls; all if not given.
     """
     try:
-        return _load(tape, info, None, {}, Run, *turns)
+        run = _load(tape, info, None, {}, Run, *turns)
     except LabError:
         return Recorded(tape, info, *turns)
+    why = _unreadable(run)
+    return Recorded(tape, info, *turns, why=why) if why else run
+
+
+def _unreadable(run: Run) -> str:
+    """Return why a run's class fails on what is recorded, in words; empty if it does not.
+
+    A state may be of the right types and still not be one that the class has.
+    """
+    try:
+        for turn in run.turns:
+            turn.columns()
+        for item in (run.series, run.prediction(), run.last_planned):
+            repr(item)
+    except Exception as error:  # noqa: BLE001 - a class's own code raises anything
+        return error_text(error)
+    return ""
 
 
 def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMClient | None:

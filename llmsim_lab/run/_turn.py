@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ConfigDict, FiniteFloat, TypeAdapter
 
-from llmsim_lab._util.jsontext import dumps
+from llmsim_lab._util.jsontext import as_mapping, dumps
 from llmsim_lab._util.tables import plain_frame
-from llmsim_lab._util.text import clip, number, whole_text
-from llmsim_lab.errors import ConfigError, PromptError
+from llmsim_lab._util.text import clip, error_text, number, whole_text
+from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm._choose import measures
 from llmsim_lab.llm._extract import InvalidReply, reply_fields
 from llmsim_lab.prompts._language import written
@@ -190,9 +190,16 @@ class Turn:
         """Return what the turn's row of the frame says: of the state, and what was noted.
 
         Raises:
-            ConfigError: the turn noted a column that the state has too.
+            ConfigError: the turn noted a column that the state has too, or the state's class failed
+                to say what its columns are.
         """
-        columns: dict[str, Any] = self.state.columns()
+        try:
+            columns: dict[str, Any] = self.state.columns()
+        except LabError:
+            raise
+        except Exception as error:
+            what = f"turn {self.number}: {type(self.state).__name__}.columns() failed"
+            raise ConfigError(f"{what}: {error_text(error)}") from error
         if taken := columns.keys() & self.noted.keys():
             what = f"ask.note({min(taken)}=...): the state has a column of that name already"
             raise ConfigError(f"{what}; note it under another name")
@@ -313,7 +320,7 @@ def reply_of(call: CallRecord | None) -> dict[str, Any]:
     if call is None or call.reply is None:
         return {}
     schema = call.request.schema or {}
-    asked = schema.get("properties") or {}
+    asked = as_mapping(schema.get("properties"))  # a tape may hold anything there
     with suppress(InvalidReply):
         fields = reply_fields(call.reply.text)
         return {name: _as_asked(it, asked.get(name), schema) for name, it in fields.items()}

@@ -55,7 +55,7 @@ AnyRun = Any
 LAST = "@last"
 """What the name of an outcome ends in that is the last value of a column."""
 _LAMBDA = "<lambda>"
-_MOST_SAMPLES = 10_000
+MOST_SAMPLES = 10_000
 _MOST_SEEDS = 100_000
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
 """What can be varied of any world beside its parameters."""
@@ -319,7 +319,7 @@ class World:
             # Wordings have seeds of their own: with the same they would resemble each other more
             # than new ones do. Without a replicate the server draws.
             if (first := run.config.replicate) is not None:
-                draw = first + _MOST_SAMPLES * play[0]
+                draw = first + MOST_SAMPLES * play[0]
                 run.config = run.config.model_copy(update={"replicate": draw})
         else:
             run = self._continued(arm, client, source.run(number), play, source)
@@ -341,7 +341,7 @@ class World:
     ) -> AnyRun:
         if self.again:
             manifest, recorded = dict(info.manifest), config_of(info, self.cls)
-            draw = (recorded.replicate or 0) + play[1] + _MOST_SAMPLES * play[0]
+            draw = (recorded.replicate or 0) + play[1] + MOST_SAMPLES * play[0]
             config = self.config(arm, {"replicate": draw}, recorded)
             manifest["config"] = config.model_dump(mode="json", by_alias=True)
             info = replace(info, manifest=manifest)

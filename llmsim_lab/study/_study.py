@@ -31,7 +31,7 @@ from markupsafe import Markup
 from llmsim_lab._util.checks import as_whole_number, plain_numbers, real_number, whole_number
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.html import join, pre, table
-from llmsim_lab._util.jsontext import dumps
+from llmsim_lab._util.jsontext import dumps, plain
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import among, clip, counted, duration, error_text, log_event, roughly
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
@@ -45,7 +45,16 @@ from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._records import config_of, llm_config_of
 from llmsim_lab.run._registry import class_of_manifest, is_shipped, sources_digest
 from llmsim_lab.run._run import _load, about
-from llmsim_lab.study._design import LAST, AnyRun, Arm, Models, World, labelled, seeds_of
+from llmsim_lab.study._design import (
+    LAST,
+    MOST_SAMPLES,
+    AnyRun,
+    Arm,
+    Models,
+    World,
+    labelled,
+    seeds_of,
+)
 from llmsim_lab.study._playing import (
     Job,
     Key,
@@ -256,7 +265,10 @@ class Study:
         infos = _independent(source, run)
         kind = world or class_of_manifest(infos[0].id, infos[0].manifest)
         made = cls.__new__(cls)
-        made._source, made._samples = source, whole_number("samples", samples, least=1)
+        made._source, made._samples = (
+            source,
+            whole_number("samples", samples, least=1, most=MOST_SAMPLES),
+        )
         made._world = World(kind, fixed, vary, None, config_of(infos[0], kind))
         # Without a seed, with which all samples would be one.
         made._world.recorded_llm = llm_config_of(infos[0].manifest, seed=None)
@@ -1050,7 +1062,7 @@ def _situations(
             raise ConfigError(f"turns={turns!r:.60} must be a list of turns: turns=[3, 4]")
         turns = [whole_number("a turn", turn) for turn in turns]
     for info in infos:
-        so_far = hashlib.sha256(dumps(info.manifest).encode())
+        so_far = hashlib.sha256(dumps(plain(info.manifest)).encode())
         there: dict[int, str] = {}
         for record in tape.turn_records(info.id)[:-1]:
             so_far.update(dumps(record).encode())

@@ -14,6 +14,7 @@ from typing import Any
 
 from llmsim_lab._util.jsontext import as_mapping, differing, dumps
 from llmsim_lab._util.text import clip, few, printable
+from llmsim_lab.errors import TapeError
 from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.tape._lines import RunInfo
 
@@ -23,62 +24,135 @@ _MAX_FIELDS = 4
 _MAX_PIECES = 3
 _MAX_COMPARED = 10_000
 _MAX_DEPTH = 30
+_MOST_LINES = 1_000
 PATIENCE = (
     *("timeout_s", "first_piece_s", "total_timeout_s", "retry_wait_s", "wait_for_server_s"),
     *("max_concurrency", "keep_alive"),
 )
 """Settings of the model's client that say how patiently to ask, not what."""
+_COST_OF_WORDS = 100
+"""Of an intervention that is compared: about as long as so many bytes take to read."""
+_COST_OF_A_PAIR = 20
+"""Likewise of a word that two prompts have."""
+
+Done = tuple[str, ...]
+"""What was done from outside, in words."""
 
 
-def changes_of(runs: Sequence[RunInfo], turns: Sequence[Sequence[Any]]) -> list[str]:
-    """Return what a run changed, a line each.
+class CostsTooMuch(TapeError):  # noqa: N818 - not a fault of the tape
+    """What each of many runs changed takes too long to find out."""
+
+
+class Allowance:
+    """How much may be compared to say what each run of a tape changed, in bytes.
+
+    A file that was made for it names the same long text in thousands of runs. What is compared
+    is more than the file, but no more than some times as much.
 
     Args:
-        runs: the run, and the one that it came from; without that only interventions are named.
-        turns: the records of their turns, from the one on that the run was forked at.
+        size: of the file, bytes.
     """
-    if len(runs) == 1:
-        return _few(_done(turns[0]).elements())
-    (info, parent), (records, before) = runs, turns
-    its, theirs, own = _done(records), _done(before), list[str]()
-    lacks = (f"without {what}" for what in (theirs - its).elements())
-    done = _few([*(its - theirs).elements(), *lacks])
-    if info.fork_turn is not None and before[0]["interventions"] == records[0]["interventions"]:
-        fields = _few(differences(before[0]["state"], records[0]["state"], most=_MAX_TEXT))
-        own = [_line(f"state: {', '.join(fields)}")] if fields else []
-    return [*_settings(parent, info), *_prompts(parent, info), *done, *own]
+
+    def __init__(self, size: int) -> None:
+        self._left = 2**26 + 8 * size
+
+    def take(self, cost: int) -> None:
+        """Spend some of it.
+
+        Raises:
+            CostsTooMuch: there is not as much left.
+        """
+        self._left -= cost
+        if self._left < 0:
+            raise CostsTooMuch(
+                "what it changed is not shown, since that of so many runs takes too long to find "
+                "out (llmsim-lab tape diff shows it of two)"
+            )
+
+    def take_words(self, done: Done) -> None:
+        """Spend what it costs to compare interventions."""
+        self.take(_COST_OF_WORDS * len(done))
 
 
-def _done(records: Sequence[Any]) -> Counter[str]:
-    """Return the interventions of turns, and those that are planned in the end, in words."""
-    parts = [*(record["interventions"] for record in records), records[-1]["planned"]]
-    return Counter(_words(one) for part in parts for one in part)
+def changes_of(
+    run: RunInfo,
+    parent: RunInfo,
+    done: tuple[Counter[str], Counter[str]],
+    records: Sequence[Mapping[str, Any]],
+    allowance: Allowance,
+) -> list[str]:
+    """Return what a run changed of the one that it came from, a line each.
+
+    Args:
+        run: the run.
+        parent: the one that it came from.
+        done: what was done from outside, in the run and in its parent.
+        records: of a fork, the turn that it starts from, as the run has it and as its parent has.
+        allowance: what this may cost.
+
+    Raises:
+        TapeError: it costs too much.
+    """
+    here, there = done
+    lacks = (f"without {what}" for what in (there - here).elements())
+    changed = [
+        *_settings(parent, run, allowance),
+        *_prompts(parent, run, allowance),
+        *_few([*(here - there).elements(), *lacks]),
+    ]
+    if records and records[0]["interventions"] == records[1]["interventions"]:
+        states = records[1]["state"], records[0]["state"]
+        fields = differences(*states, most=_MAX_TEXT, lines=_MAX_FIELDS)
+        if fields:
+            changed.append(_line(f"state: {', '.join(map(_line, fields))}"))
+    return changed
 
 
-def differences(was: Mapping[str, Any], now: Mapping[str, Any], *, most: int) -> list[str]:
+def interventions_alone(done: Counter[str]) -> list[str]:
+    """Return what was done from outside in a run that came from no other, a line each."""
+    return _few(done.elements())
+
+
+def done_in(record: Mapping[str, Any]) -> tuple[Done, Done]:
+    """Return the interventions of a turn, and those that are planned for later ones, in words."""
+    interventions, planned = record["interventions"], record["planned"]
+    return tuple(map(_words, interventions)), tuple(map(_words, planned))
+
+
+def differences(
+    was: Mapping[str, Any], now: Mapping[str, Any], *, most: int, lines: int = _MOST_LINES
+) -> list[str]:
     """Return which parts of nested values differ, a line each: ``llm.seed 1 → 2``.
 
     Args:
         was: the values before.
         now: those after.
         most: characters of each value.
+        lines: how many; one more says how many are left out.
     """
     found = differing(was, now, missing="none")
-    return [f"{it} {_short(old, most)} → {_short(new, most)}" for it, old, new in found]
+    first = found[:lines]
+    said = [f"{name} {_short(old, most)} → {_short(new, most)}" for name, old, new in first]
+    left = len(found) - len(first)
+    return [*said, f"and {left:,} more"] if left else said
 
 
-def _settings(before: RunInfo, after: RunInfo) -> list[str]:
+def _settings(before: RunInfo, after: RunInfo, allowance: Allowance) -> list[str]:
     """Return how a run's model and its settings differ from those of the run that it came from."""
     manifests = before.manifest, after.manifest
+    allowance.take(before.weight("model") + after.weight("model"))
     models = [as_mapping(manifest.get("model")) for manifest in manifests]
     parts: list[dict[str, Any]] = []
-    for manifest, model in zip(manifests, models, strict=True):
-        llm = as_mapping(manifest.get("llm"))
+    for model in models:
         # A run that was not played yet may not know its model.
         known = {name: model.get(name) for name in ("name", "digest")} if all(models) else {}
-        asked = {name: it for name, it in llm.items() if name not in PATIENCE}
-        parts.append({"model": known, "llm": asked})
-    return _few(differences(*parts, most=_MAX_TEXT))
+        parts.append({"model": known})
+    if not after.has_same("llm", before):
+        allowance.take(before.weight("llm") + after.weight("llm"))
+        for manifest, part in zip(manifests, parts, strict=True):
+            llm = as_mapping(manifest.get("llm"))
+            part["llm"] = {name: value for name, value in llm.items() if name not in PATIENCE}
+    return [*map(_line, differences(*parts, most=_MAX_TEXT, lines=_MAX_FIELDS))]
 
 
 def edited_prompts(
@@ -103,18 +177,28 @@ def edited_prompts(
     return edits
 
 
-def _prompts(before: RunInfo, after: RunInfo) -> list[str]:
+def _prompts(before: RunInfo, after: RunInfo, allowance: Allowance) -> list[str]:
     """Return which words of which prompts differ."""
-    changed = []
-    for (was, now), places in edited_prompts(before.manifest, after.manifest).items():
+    if after.has_same("prompts", before):
+        return []
+    allowance.take(before.weight("prompts") + after.weight("prompts"))
+    changed: list[str] = []
+    edits = edited_prompts(before.manifest, after.manifest)
+    for (was, now), places in [*edits.items()][:_MAX_FIELDS]:
         names = ", ".join(dict.fromkeys(place.partition("#")[0] for place in places))
-        changed.append(f"prompt {_line(names, _MAX_TEXT)}: {_word_change(was, now)}")
-    return _few(changed)
+        change = _word_change(was, now, allowance)
+        changed.append(_line(f"prompt {_line(names, _MAX_TEXT)}: {change}"))
+    left = len(edits) - len(changed)
+    return [*changed, f"and {left:,} more"] if left else changed
 
 
-def _word_change(was: str, now: str) -> str:
+def _word_change(was: str, now: str, allowance: Allowance) -> str:
     if max(len(was), len(now)) > _MAX_COMPARED:
         return f"{len(was):,} characters became {len(now):,}"
+    # Words that stand often in both are what takes long.
+    before, after = Counter(was.split()), Counter(now.split())
+    pairs = sum(count * after[word] for word, count in before.items())
+    allowance.take(_COST_OF_A_PAIR * pairs)
     pieces = re.findall(r"(?s)(?:\[-.*?-\]|\{\+.*?\+\})+", word_diff(was, now))
     return ", ".join(few([_line(piece, _MAX_TEXT) for piece in dict.fromkeys(pieces)], _MAX_PIECES))
 
@@ -147,7 +231,7 @@ def _line(text: str, most: int = _MAX_CHANGE) -> str:
 
 
 def _few(changes: Iterable[str]) -> list[str]:
-    return few([_line(change) for change in changes], _MAX_FIELDS)
+    return [_line(change) for change in few([*changes], _MAX_FIELDS)]
 
 
 # --- as a tree -----------------------------------------------------------------------------------

@@ -44,6 +44,10 @@ _MAX_VALUES = 2**21
 _MAX_UNPACKED = 2**27
 MAX_TEXTS = 2**24
 """Of the texts that calls share: about so many bytes are held at once."""
+MAX_KEPT = 2**26
+"""Of the texts, as values of Python, that are kept of a tape, in bytes: about so much memory."""
+_VALUE_WEIGHT = 48
+"""Of a value in a text, in bytes."""
 _HEAD = re.compile(rb'\{"tape":3,')
 _SUM = re.compile(rb',"sum":"([0-9a-f]{8})"\}\n')
 _SUM_LEN = len(b',"sum":"01234567"}\n')
@@ -59,6 +63,12 @@ _PROCESS = re.compile(rb'\{"run":[0-9]{1,9},"is":"set","process":([0-9]{1,10}),'
 
 Place = tuple[int, int]
 """Where a line is: its first byte, and how many it has with its line break."""
+
+
+def weight_of(raw: bytes) -> int:
+    """Return about how many bytes a text of JSON takes as values of Python."""
+    # Each value takes some tens of them, as short as it may be in JSON.
+    return len(raw) + _VALUE_WEIGHT * sum(map(raw.count, b",[{"))
 
 
 class Fault(NamedTuple):
@@ -110,7 +120,7 @@ def _named(text: str) -> tuple[bytes, bytes]:
 
 
 class Index:
-    """Where each fact is; of the facts only those of runs, once they were read.
+    """Where each fact is, and none of the facts.
 
     Attributes:
         end: the byte after the last whole line.
@@ -126,12 +136,11 @@ class Index:
         sums: by run, the check sum of its latest line.
         outside: by run and turn, lines of what came from outside.
         places: by number of a call, its run and where it is.
-        calls: by run and turn, numbers of calls, in order.
+        calls: by run, by turn, numbers of calls, in order.
         counts: by run, how many calls it has.
         next_call: the number of the next call.
         forgotten: numbers of calls that were made again.
         process: the latest line that says which process plays a run: the run, and its number.
-        facts: by run, from how many lines they were read, and what those say.
     """
 
     def __init__(self) -> None:
@@ -145,12 +154,11 @@ class Index:
         self.sums: dict[int, int] = {}
         self.outside: dict[tuple[int, int | None], list[Place]] = defaultdict(list)
         self.places: dict[int, tuple[int, Place]] = {}
-        self.calls: dict[tuple[int, int | None], list[int]] = defaultdict(list)
+        self.calls: dict[int, dict[int | None, list[int]]] = {}
         self.counts: Counter[int] = Counter()
         self.next_call = 1
         self.forgotten: set[int] = set()
         self.process = 0, 0
-        self.facts: dict[int, tuple[int, dict[str, Any]]] = {}
 
     def add(self, raw: bytes, own: int = -1, fact: Fact | None = None) -> str | None:
         """Take the next whole line in, as it says; return what is wrong with it, if anything.
@@ -188,7 +196,7 @@ class Index:
                 return what or f"call {number} comes after one of a higher number"
             self.next_call = number + 1
             self.places[number] = run, place
-            self.calls[run, turn].append(number)
+            self.calls.setdefault(run, {}).setdefault(turn, []).append(number)
             self.counts[run] += 1
         elif kind == b"turn" and turn is not None:
             self.turns.setdefault(run, {})[turn] = place
@@ -324,12 +332,14 @@ class Journal:
         index: where what it holds is.
         recorders: those of this process, by run.
         lock: held while a line is written and taken in.
+        generation: how often it was written anew, so that lines are elsewhere.
         writers: what is the file's writer, of which a process may have several at once.
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self.index = path, Index()
         self.lock = threading.RLock()
+        self.generation = 0
         self._opened, self._pid = path.stat(), os.getpid()
         self.recorders: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._fd = -1
@@ -339,7 +349,12 @@ class Journal:
         self._sent = 0, b""
         """The latest line that was written or begun, with the place of its first byte."""
         self._guard = filelock.FileLock(f"{path}.lock", timeout=0, thread_local=False)
-        self._texts: dict[tuple[str, object], Any] = {}
+        self._texts: dict[tuple[object, object], Any] = {}
+        self._weight = 0
+        """Of all that is kept in them."""
+        self._weights: dict[str, int] = {}
+        self.found_out: dict[tuple[str, str], Any] = {}
+        """What was found out about texts, by what and their digests."""
         self.is_packed = path.suffix == ".gz"
         self._unpacked = self._unpack() if self.is_packed else b""
 
@@ -503,15 +518,49 @@ class Journal:
             TapeError: it is not there, or is not the one of its digest.
             ValueError: from ``form``, if it has not that form.
         """
-        if (known := self._texts.get((digest, form))) is not None:
+        known = self._texts.get((digest, form))
+        if known is not None:
             return known
         place = self.index.texts.get(digest.encode())
         value = b"" if place is None else next(self.read([place]))[_TEXT_LEN:-_SUM_LEN]
         if text_digest(value) != digest.encode():
             raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
-        if len(self._texts) * len(value) >= MAX_TEXTS:  # as if all were that long
+        return self._keep((digest, form), value, form(value.decode()))
+
+    def line(self, place: Place, form: Callable[[bytes], Any]) -> Any:
+        """Return a line in a form, kept as texts are.
+
+        Raises:
+            TapeError: the file is another one by now.
+            ValueError: from ``form``, if it has not that form.
+        """
+        known = self._texts.get((place, form))
+        if known is not None:
+            return known
+        [raw] = self.read([place])
+        return self._keep((place, form), raw, form(raw))
+
+    def weight(self, digest: str) -> int:
+        """Return about how many bytes a text takes as values of Python; 0 if there is none."""
+        place = self.index.texts.get(digest.encode())
+        if place is None:
+            return 0
+        if digest not in self._weights:
+            [raw] = self.read([place])
+            self._weights[digest] = weight_of(raw)
+        return self._weights[digest]
+
+    def _keep(self, key: tuple[object, object], raw: bytes, value: Any) -> Any:
+        """Keep what was read, unless all that is kept would take too much memory."""
+        weight = weight_of(raw)
+        # A small one does not put out a large one, which takes long to read again.
+        most = MAX_KEPT if weight > MAX_KEPT // 100 else 2 * MAX_KEPT
+        if self._weight + weight > most:
             self._texts.clear()
-        return self._texts.setdefault((digest, form), form(value.decode()))
+            self._weight = 0
+        self._weight += weight
+        self._texts[key] = value
+        return value
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -594,6 +643,10 @@ class Journal:
     def _forget(self) -> None:
         """Read the file from its beginning."""
         self.index = Index()
+        self.generation += 1
+        self._texts.clear()
+        self._weight = 0
+        self.found_out.clear()
         self.refresh()
 
     def append(self, run: int, kind: str, body: bytes, *, turn: int | None = None) -> int:

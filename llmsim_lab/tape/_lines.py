@@ -6,22 +6,42 @@ another type never leaves this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Annotated, Any, Literal, NotRequired
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from llmsim_lab._spans import Origin
 from llmsim_lab._util.frozen import FrozenDict
-from llmsim_lab._util.jsontext import as_mapping, dumps, loads_strictly, plain, read, write
+from llmsim_lab._util.jsontext import (
+    as_mapping,
+    checked,
+    dumps,
+    loads,
+    loads_strictly,
+    plain,
+    read,
+    write,
+)
 from llmsim_lab._util.text import each_fault, fault_text
-from llmsim_lab.errors import FailureReason
-from llmsim_lab.tape._journal import MAX_TEXTS, fact_in
+from llmsim_lab.errors import FailureReason, TapeError
+from llmsim_lab.tape._journal import MAX_TEXTS, Journal, Place, fact_in
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status, ToolCall
 
+T = TypeVar("T")
 Verb = Literal["run", "rerun", "fork"]
 
 _MOST = 10**9
@@ -346,6 +366,90 @@ def call_of(line: Mapping[str, Any], text: Callable[..., Any], *, forgotten: boo
 # --- runs ----------------------------------------------------------------------------------------
 
 
+def reading_run(journal: Journal, run: int) -> AbstractContextManager[None]:
+    """Return what raises TapeError for a run whose lines do not hold what they should."""
+    what = f"run {run} on the tape {journal.path} is damaged (`llmsim-lab tape repair` may help)"
+    return checked(what)
+
+
+def _own_parts(raw: bytes) -> Mapping[str, Any]:
+    """Return the parts of a manifest that stand in a run's line."""
+    parts: Mapping[str, Any] = read_line(raw)["manifest"]
+    return parts
+
+
+class Manifest(Mapping[str, Any]):
+    """What defines a run; each part is read when it is asked for.
+
+    A file may name a text of megabytes in each of a thousand runs: the tape keeps as much of what
+    was read as its memory has room for.
+
+    Args:
+        journal: the tape's file.
+        run: the run.
+        described: where the line is that has the small parts.
+        texts: the digests of the others, which are texts that runs share.
+        own: the small parts; None to read them when they are asked for.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        run: int,
+        described: Place,
+        texts: Mapping[str, str],
+        own: Mapping[str, Any] | None,
+    ) -> None:
+        self._journal = journal
+        self._generation = journal.generation
+        self._run = run
+        self._described = described
+        self._texts = texts
+        self._known = own
+
+    @property
+    def _own(self) -> Mapping[str, Any]:
+        if self._known is not None:
+            return self._known
+        if self._journal.generation != self._generation:
+            what = f"{self._journal.path} was written anew since run {self._run} was read"
+            raise TapeError(f"{what}; call tape.run({self._run}) again")
+        with reading_run(self._journal, self._run):
+            parts: Mapping[str, Any] = self._journal.line(self._described, _own_parts)
+            return parts
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._texts:
+            return self._own[name]
+        with reading_run(self._journal, self._run):
+            return self._journal.text(self._texts[name], loads)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._texts or name in self._own
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._own, **self._texts})
+
+    def __len__(self) -> int:
+        return len({**self._own, **self._texts})
+
+    def __repr__(self) -> str:
+        return f"<Manifest: {', '.join(self)}>"
+
+    @property
+    def found_out(self) -> dict[tuple[str, str], Any]:
+        """What was found out about texts: by what, and the text's digest."""
+        return self._journal.found_out
+
+    def digest(self, name: str) -> str | None:
+        """Return what names the text of a part; None of one that stands in the run's own lines."""
+        return self._texts.get(name)
+
+    def weight(self, name: str) -> int:
+        """Return about how much memory a part takes that is a shared text; 0 of another."""
+        return self._journal.weight(self._texts[name]) if name in self._texts else 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
     """One run on a tape.
@@ -375,20 +479,66 @@ class RunInfo:
     calls: int
     manifest: Mapping[str, Any]
 
+    def has_same(self, part: str, other: RunInfo) -> bool:
+        """Return True if a part of the manifest is the same text as another's, without reading."""
+        manifests = self.manifest, other.manifest
+        digests = [it.digest(part) for it in manifests if isinstance(it, Manifest)]
+        return len(digests) == 2 and digests[0] is not None and digests[0] == digests[1]
+
+    def weight(self, part: str) -> int:
+        """Return about how much memory a part of the manifest takes that runs share, bytes."""
+        return self.manifest.weight(part) if isinstance(self.manifest, Manifest) else 0
+
     @property
     def model(self) -> str:
         """The model's name as recorded, or as its settings call it; empty if there is none."""
-        model, llm = (as_mapping(self.manifest.get(part)) for part in ("model", "llm"))
-        return str(model.get("name") or llm.get("model") or "")
+        return self._text_in("model", "name") or self._text_in("llm", "model")
+
+    def _text_in(self, part: str, name: str) -> str:
+        """Return what a part of the manifest calls by a name, as text; empty if nothing."""
+
+        def read() -> str:
+            return str(as_mapping(self.manifest.get(part)).get(name) or "")
+
+        return self._found_out(f"{name} of {part}", part, read)
+
+    def _found_out(self, what: str, part: str, read: Callable[[], T]) -> T:
+        """Return what is read in a part of the manifest; of a text that runs share, only once.
+
+        Args:
+            what: is found out.
+            part: the part's name.
+            read: finds it out.
+        """
+        if not isinstance(self.manifest, Manifest):
+            return read()
+        digest = self.manifest.digest(part)
+        if digest is None:
+            return read()
+        known = self.manifest.found_out
+        if (what, digest) not in known:
+            known[what, digest] = read()
+        found: T = known[what, digest]
+        return found
 
     @cached_property
     def faults(self) -> list[str]:
         """What is wrong with the manifest, in words: parts missing, digests that do not fit."""
-        try:
-            _manifest().validate_python(self.manifest)
-        except ValidationError as error:
-            return [f"its manifest: {what}" for what in each_fault(error, fault_text)]
-        return []
+        found: list[str] = []
+        for name, hint in _hints().items():
+            if name in self.manifest:
+                found += self._faults_in(name)
+            elif get_origin(hint) is not NotRequired:
+                found.append(f"{name}: Field required")
+        return [f"its manifest: {what}" for what in found]
+
+    def _faults_in(self, name: str) -> list[str]:
+        """Return what is wrong with a part of the manifest."""
+
+        def read() -> list[str]:
+            return _faults_of(name, self.manifest[name])
+
+        return self._found_out(f"faults of {name}", name, read)
 
 
 def run_body(manifest: Mapping[str, Any], intern: Callable[[str], bytes], **facts: Any) -> bytes:
@@ -432,4 +582,25 @@ class _MANIFEST(TypedDict):
     model: InstanceOf[dict[str, Any]] | None
 
 
-_manifest = cache(lambda: TypeAdapter(_MANIFEST))
+_hints = cache(lambda: get_type_hints(_MANIFEST, include_extras=True))
+
+
+@cache
+def _part_adapter(name: str) -> TypeAdapter[Any]:
+    """Return what checks a part of a manifest."""
+    hint = _hints()[name]
+    part = get_args(hint)[0] if get_origin(hint) is NotRequired else hint
+    return TypeAdapter(part, config=ConfigDict(strict=True))
+
+
+def _faults_of(name: str, part: Any) -> list[str]:
+    """Return what is wrong with a part of a manifest, in words."""
+
+    def say(fault: Any) -> str:
+        return f"{name}{'.' if fault['loc'] else ': '}{fault_text(fault)}"
+
+    try:
+        _part_adapter(name).validate_python(part)
+    except ValidationError as error:
+        return each_fault(error, say)
+    return []

@@ -365,13 +365,13 @@ class ReplayRecorder(_AtTurn):
 
     def __init__(self, tape: Tape, run: int) -> None:
         super().__init__(tape, run)
-        self._line, self._by_number = tape.line(run), dict[int, Attempt]()
+        self._by_number = dict[int, Attempt]()
 
     def begin_turn(self, turn: int) -> None:
         """Read the calls of a turn."""
         # A fork's first turns are recorded with the runs it comes from.
-        part = next((part for part, last in self._line if turn <= last), self.run)
-        self._by_number = {call.id: call.attempt for call in self._read_turn(part, turn)}
+        player = self.tape.player(self.run, turn)
+        self._by_number = {call.id: call.attempt for call in self._read_turn(player, turn)}
 
     def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt:
         """Return what became of this request.

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.checks import as_whole_number, whole_number
-from llmsim_lab._util.jsontext import checked, loads
-from llmsim_lab._util.tables import frame_of
+from llmsim_lab._util.jsontext import checked
+from llmsim_lab._util.tables import columns_of, frame_of, is_reasonable
 from llmsim_lab._util.text import counted, listed, log_event, now, printable, whole
 from llmsim_lab.errors import TapeError
-from llmsim_lab.tape._changes import changes_of, indented, run_line
-from llmsim_lab.tape._journal import Place, journal_at
-from llmsim_lab.tape._lines import RecordedCall, RunInfo, Verb, call_of, read_line, run_body
+from llmsim_lab.tape._changes import (
+    Allowance,
+    CostsTooMuch,
+    changes_of,
+    indented,
+    interventions_alone,
+    run_line,
+)
+from llmsim_lab.tape._family import Family, Part
+from llmsim_lab.tape._journal import journal_at
+from llmsim_lab.tape._lines import (
+    RecordedCall,
+    RunInfo,
+    Verb,
+    call_of,
+    read_line,
+    run_body,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
-
-_UNCHANGED = re.compile(rb'"turn":\d+,"seconds":[^,]+,"interventions":\[\],"planned":\[')
-"""In the line of a turn in which nothing was done from outside."""
-_INFO = ("name", "parent", "fork_turn", "verb", "started", "ended", "outcome", "manifest")
 
 
 class Tape(AbstractContextManager["Tape"]):
@@ -49,6 +60,7 @@ class Tape(AbstractContextManager["Tape"]):
         self.path = Path(path)
         self.read_only = read_only or self.path.suffix == ".gz"
         self.journal = journal_at(self.path, make=not self.read_only)
+        self._known = Family(self.journal, self.journal.generation)
 
     def close(self) -> None:
         """Do nothing: the file is open only while a run plays or something is read."""
@@ -58,9 +70,16 @@ class Tape(AbstractContextManager["Tape"]):
 
     # --- reading -----------------------------------------------------------------------------
 
+    @property
+    def _family(self) -> Family:
+        """How the runs came from each other; read again where the file was written anew."""
+        if self._known.generation != self.journal.generation:
+            self._known = Family(self.journal, self.journal.generation)
+        return self._known
+
     def runs(self) -> list[RunInfo]:
         """Return all runs, oldest first."""
-        return [self._info(run) for run in self._begun()]
+        return [self._family.info(run) for run in self._begun()]
 
     @property
     def damaged(self) -> Mapping[int, int]:
@@ -82,56 +101,39 @@ class Tape(AbstractContextManager["Tape"]):
         index = self.journal.index
         number = as_whole_number(run)
         if number in index.runs and number in index.turns:
-            return self._info(number)  # alone, since a tape may hold thousands
+            return self._family.info(number)  # alone, since a tape may hold thousands
         if not (numbers := self._begun()):
             raise TapeError(f"the tape {self.path} holds no run")
         if run is not None:
             known = listed([*map(str, numbers)], 40)
             raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {known}")
-        return self._info(numbers[-1])
-
-    def _info(self, run: int) -> RunInfo:
-        index = self.journal.index
-        places = index.runs[run]
-        lines, facts = index.facts.get(run, (0, {}))
-        what = f"run {run} on the tape {self.path} is damaged (`llmsim-lab tape repair` may help)"
-        with checked(what):
-            if lines != len(places):
-                facts = {}
-                for line in map(read_line, self.journal.read(places)):
-                    facts |= {"ended": None, "outcome": None} if "process" in line else line
-                texts = {n: self.journal.text(it, loads) for n, it in facts["texts"].items()}
-                facts["manifest"] = facts["manifest"] | texts
-                index.facts[run] = len(places), facts
-            own = {name: facts[name] for name in _INFO if name in facts}
-            return RunInfo(id=run, turns=max(index.turns[run]), calls=index.counts[run], **own)
-
-    def _back(self, run: int) -> Iterator[tuple[RunInfo, int]]:
-        """Yield a run and those that it continues, latest first, each with the last turn to use."""
-        info = self.run(run)
-        last = info.turns
-        yield info, last
-        while info.parent is not None and info.fork_turn is not None:
-            if info.parent >= info.id:
-                what = f"run {info.parent}, which it was forked from, came later"
-                raise TapeError(f"run {info.id} on the tape {self.path} is damaged: {what}")
-            # A fork may start before the turn that its own parent was forked at.
-            last, info = min(last, info.fork_turn), self.run(info.parent)
-            yield info, last
+        return self._family.info(numbers[-1])
 
     def line(self, run: int) -> list[tuple[int, int]]:
         """Return the runs that led to this one's latest turn, oldest first.
 
         Each comes with the last turn that it played for this run.
         """
-        return [(info.id, last) for info, last in self._back(run)][::-1]
+        last = self.run(run).turns
+        found: list[tuple[int, int]] = []
+        part: Part | None = self._family.part(run)
+        while part is not None:
+            found.append((part.run, last))
+            if part.before is not None:
+                last = min(last, int(part.start))
+            part = part.before
+        return found[::-1]
+
+    def player(self, run: int, turn: int) -> int:
+        """Return the run that made the calls of a turn: the run, or one that it continues."""
+        return self._family.player(run, turn)
 
     def turn_records(self, run: int) -> list[dict[str, Any]]:
         """Return a run's whole turns as they were written, a fork's with those of its parents."""
         return [line["record"] for line in self.turn_lines(run).values()]
 
     def turn_lines(
-        self, run: int, first: float = -math.inf, last: float = math.inf, *, brief: bool = False
+        self, run: int, first: float = -math.inf, last: float = math.inf
     ) -> dict[int, dict[str, Any]]:
         """Return the lines of a run's turns, by turn, in order; a fork's with those of its parents.
 
@@ -141,24 +143,17 @@ class Tape(AbstractContextManager["Tape"]):
             run: the run.
             first: the first turn.
             last: the last turn.
-            brief: leave out those between the ends in which nothing was done from outside.
         """
-        places: dict[int, Place] = {}
-        for info, bound in self._back(run):
-            own = [*self.journal.index.turns[info.id].items()]
-            # A fork's copy of the turn that it starts from, which may have been changed, counts.
-            places = {t: at for t, at in own if first <= t <= min(bound, last)} | places
-            fault = self.damaged.get(info.id)
+        latest = min(last, self.run(run).turns)
+        for part, _, _ in self._family.parts(run, first, latest):
+            fault = self.damaged.get(part.run)
             if fault is not None:
-                what = f"line {fault} of run {info.id} is not as it was written; verify names all"
+                what = f"line {fault} of run {part.run} is not as it was written; verify names all"
                 log_event(logger, logging.WARNING, "TAPE_DAMAGED", tape=self.path, found=what)
-            if info.fork_turn is not None and info.fork_turn <= first:
-                break
+        places = self._family.places(run, first, latest)
         wanted = sorted(places)
         lines: dict[int, dict[str, Any]] = {}
         for turn, raw in zip(wanted, self.journal.read([places[t] for t in wanted]), strict=True):
-            if brief and _UNCHANGED.search(raw) and turn not in (wanted[0], wanted[-1]):
-                continue  # unread, since a tape may have a hundred thousand
             with checked(f"turn {turn} of run {run} on the tape {self.path} is damaged"):
                 lines[turn] = read_line(raw)
                 if (its := lines[turn]["record"]["turn"]) != turn:
@@ -179,9 +174,10 @@ class Tape(AbstractContextManager["Tape"]):
         index = self.journal.index
         run = whole_number("run", run)
         turn = turn if turn is None else whole_number("turn", turn)
-        numbers: Sequence[int] = index.calls.get((run, turn), ())
+        by_turn = index.calls.get(run, {})
+        numbers: Sequence[int] = by_turn.get(turn, ())
         if turn is None:
-            numbers = sorted(n for (of, _), its in [*index.calls.items()] if of == run for n in its)
+            numbers = sorted(chain(*by_turn.values()))
         return [*self._calls([n for n in numbers if forgotten or n not in index.forgotten])]
 
     def _calls(self, numbers: Sequence[int]) -> Iterator[RecordedCall]:
@@ -220,8 +216,20 @@ class Tape(AbstractContextManager["Tape"]):
             return [read_line(raw) for raw in self.journal.read(places)]
 
     def turns_frame(self, run: int | None = None) -> pd.DataFrame:
-        """Return a run's turns as a frame, the one its simulation's ``to_frame`` gives."""
-        return frame_of(map(whole, self.frame_rows(self.run(run).id).values()))
+        """Return a run's turns as a frame, the one its simulation's ``to_frame`` gives.
+
+        Raises:
+            TapeError: there is no such run, or the frame would be large and nearly empty.
+        """
+        number = self.run(run).id
+        rows = self.frame_rows(number).values()
+        columns = columns_of(rows)
+        if not is_reasonable(rows, len(columns)):
+            raise TapeError(
+                f"the {len(rows):,} turns of run {number} on {self.path} name {len(columns):,} "
+                f"columns, nearly all of them empty: tape.frame_rows({number}) has the rows"
+            )
+        return frame_of(map(whole, rows))
 
     def frame_rows(self, run: int) -> dict[int, Any]:
         """Return the rows of a run's frame as they were written, by turn."""
@@ -268,16 +276,37 @@ class Tape(AbstractContextManager["Tape"]):
         both = pd.concat(parts, axis=1, names=["of", "variable"]).swaplevel(axis=1)
         return both[[(name, part) for name in a for part in parts]]
 
-    def changes(self, run: int) -> list[str]:
-        """Return what a run changed, in words: compared with the run that it came from, if any."""
+    def changes(self, run: int, allowance: Allowance | None = None) -> list[str]:
+        """Return what a run changed, in words: compared with the run that it came from, if any.
+
+        Args:
+            run: the run.
+            allowance: what this may cost, of several runs together; enough for one if not given.
+        """
+        allowance = allowance or self.allowance()
         info = self.run(run)
         first = -math.inf if info.fork_turn is None else info.fork_turn
         try:
-            infos = [info] if info.parent is None else [info, self.run(info.parent)]
-            lines = [self.turn_lines(it.id, first, info.turns, brief=True) for it in infos]
-            return changes_of(infos, [[it["record"] for it in its.values()] for its in lines])
+            done = self._family.done(info.id, first, info.turns, allowance)
+            if info.parent is None:
+                return interventions_alone(done)
+            parent = self._family.info(info.parent)
+            before = self._family.done(parent.id, first, info.turns, allowance)
+            records = []
+            if info.fork_turn is not None:
+                for number in (info.id, parent.id):
+                    place = self._family.places(number, first, first)[info.fork_turn]
+                    allowance.take(place[1])
+                    records.append(self._family.record(place))
+            return changes_of(info, parent, (done, before), records, allowance)
+        except CostsTooMuch as error:
+            return [str(error)]
         except (TapeError, LookupError, RecursionError):
             return ["what it changed cannot be read"]
+
+    def allowance(self) -> Allowance:
+        """Return what it may cost to say what each of the tape's runs changed."""
+        return Allowance(self.journal.index.end)
 
     def tree(self) -> str:
         """Return the runs as text, with their forks and reruns below them.
@@ -285,7 +314,10 @@ class Tape(AbstractContextManager["Tape"]):
         Each says what it changed: the prompt's words, interventions, the state, the settings, the
         model.
         """
-        lines = [(it.id, it.parent, run_line(it, self.changes(it.id))) for it in self.runs()]
+        allowance = self.allowance()
+        lines = [
+            (it.id, it.parent, run_line(it, self.changes(it.id, allowance))) for it in self.runs()
+        ]
         return "\n".join([printable(str(self)), *indented(lines)])
 
     def __len__(self) -> int:

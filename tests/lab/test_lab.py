@@ -8,14 +8,15 @@ import importlib
 import sys
 import threading
 import time
-from inspect import isfunction
+from collections.abc import Callable
+from inspect import isfunction, signature
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from anywidget import AnyWidget
-from builders import answer, make_client, make_simulation
+from builders import answer, make_client, make_simulation, recorded
 from lab_kit import Browser, eventually, opened, same_reading
 from page_kit import hostile_game
 from worlds import Pot, PublicGoods
@@ -23,10 +24,20 @@ from worlds import Pot, PublicGoods
 from llmsim_lab import lab as lab_module
 from llmsim_lab._util.files import data_path
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
-from llmsim_lab.lab import HumanSeat, Lab, PromptViewer, RateChart, RunTree, TurnStepper
+from llmsim_lab.lab import (
+    HumanSeat,
+    Lab,
+    PromptComparer,
+    PromptViewer,
+    RateChart,
+    RunTree,
+    StudyBoard,
+    TurnStepper,
+)
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
 from llmsim_lab.run import Run, load
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.study import Study
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 RECORDED = data_path("tapes/first_run.tape")
@@ -215,11 +226,70 @@ def test_nothing_of_a_run_is_in_a_trait_and_so_in_a_notebook() -> None:
     assert len(text) < 2_000
 
 
-async def test_a_fault_of_our_own_is_shown_and_goes_to_the_kernels_log() -> None:
+ODD: list[Any] = [
+    None,
+    -1,
+    9,
+    10**30,
+    1.5,
+    True,
+    "x",
+    "\ud800",
+    [],
+    [[]],
+    {},
+    {"set": {"coins": 1}},
+]
+
+
+def windows(path: Path) -> dict[str, Callable[[], Lab]]:
+    """Return what makes each window, the recorded one of a tape."""
+    recorded(game(tape=path), 2)
+    people = Simulation(nations=["Ann"], players={"Ann": Person()}, masked=False)
+    vary = {"factor": [1.2, 1.8]}
+    study = Study(PublicGoods, vary, seeds=2, turns=1, outcome="coins.Ann@last", players="random")
+    return {
+        "Lab": lambda: Lab(game()),
+        "a tape": lambda: Lab(path),
+        "HumanSeat": lambda: HumanSeat(people),
+        "StudyBoard": lambda: StudyBoard(study),
+        "PromptComparer": lambda: PromptComparer(RECORDED, prompt="agent_policy"),
+    }
+
+
+@pytest.mark.parametrize("name", ["Lab", "a tape", "HumanSeat", "StudyBoard", "PromptComparer"])
+async def test_whatever_a_page_sends_ends_in_a_sentence_or_is_done(name: str, path: Path) -> None:
+    raised: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: raised.append(about))
+    lab, heard = windows(path)[name](), list[dict[str, Any]]()
+    lab.send = lambda message, buffers=None: heard.append({} if buffers else message)
+    for message in (None, [], "play", {"do": ["play"]}, {"do": "nothing"}):
+        lab._receive(None, message, [])  # type: ignore[arg-type]
+    for command in sorted(it for it in dir(lab) if it.startswith("_do_")):
+        names = [*signature(getattr(lab, command)).parameters]
+        # Playing on, and asking anew, are no faults.
+        numbers = [it for it in ODD if it not in (9, True)]
+        for values in product(numbers, repeat=len(names[:2])):
+            sent = dict(zip(names, values, strict=False)) | dict.fromkeys(names[2:], values[-1:])
+            lab._receive(None, {"do": command.removeprefix("_do_"), **sent}, [])
+            await asyncio.sleep(0)
+        lab._receive(None, {"do": command.removeprefix("_do_"), "no such thing": 1}, [])
+    await asyncio.sleep(0.01)
+    assert [about.get("exception", about) for about in raised] == []
+    faults = [it["fault"] for it in heard if it.get("fault")]
+    assert any("cannot be done with what was sent: " in fault for fault in faults)
+    assert [fault for fault in faults if "Error: " in fault or "Exception" in fault] == []
+    lab.close()
+
+
+async def test_a_fault_of_our_own_is_shown_and_goes_to_the_kernels_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _, browser = opened(game())
+    monkeypatch.setattr(Lab, "_run", lambda _, number: number + "1")
     heard: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, about: heard.append(about))
-    browser.send("form", run=1, turn="no number")
+    browser.send("form", run=1, turn=1)
     await eventually(lambda: heard)
     assert browser.latest("fault").startswith("TypeError: ")
 

@@ -29,7 +29,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def announce(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     entry = EntryPoint(name=name, value=value, group=_registry.ENTRY_POINTS)
-    monkeypatch.setattr(_registry, "entry_points", lambda group: [entry] * (group == entry.group))
+    monkeypatch.setattr(_registry, "_announced", lambda _folders: {name: entry})
 
 
 def test_a_kind_that_another_class_has_is_an_error() -> None:

@@ -53,7 +53,7 @@ def test_a_line_is_in_the_file_and_found_again_when_append_returns(journal: Jour
         assert {number: run for number, (run, _) in index.places.items()} == {1: 1, 2: 1}
         assert [*known.read([place for _, place in index.places.values()])] == [first, second]
         assert (index.counts[1], index.next_call) == (2, 3)
-        assert index.calls == {(1, 1): [1], (1, None): [2]}
+        assert index.calls == {1: {1: [1], None: [2]}}
         assert (index.lines, index.faulty) == (len(lines_of(journal.path)), 0)
 
 

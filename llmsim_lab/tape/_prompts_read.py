@@ -1,0 +1,181 @@
+"""How much of a run's prompts a server had to read anew.
+
+A server keeps what a prompt has in common, from its start, with one that it still holds. Some say
+how many tokens that were. Of the others it is computed from the texts, and then said to be.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from llmsim_lab._util.text import estimate_tokens
+from llmsim_lab.types import Attempt
+
+Text = tuple[str, ...]
+"""The contents of a request's messages, oldest first: not joined, since that would copy them."""
+
+_PERSON = "human"
+"""The model's name in requests to people, whose prompts no server reads."""
+_SENT_ALL_THE_SAME = ("timeout", "cancelled")
+"""Without a reply, other requests did not come to a model."""
+
+
+class Anew(NamedTuple):
+    """Of one request: how much of its prompt was read anew.
+
+    Attributes:
+        tokens: of its prompt that were read anew.
+        of: tokens of its prompt in all.
+        is_counted: whether the server counted them; else they are computed from the texts.
+    """
+
+    tokens: int
+    of: int
+    is_counted: bool
+
+
+@dataclass(slots=True)
+class _Held:
+    """What a server may hold of the prompts that one model was sent."""
+
+    latest: Text = ()
+    of_kind: dict[str, Text] = field(default_factory=dict)
+    every: list[Text] = field(default_factory=list)
+    """Sorted: the longest start that a text shares with any of them, it shares with a neighbour."""
+
+
+@dataclass(slots=True)
+class PromptsRead:
+    """Adds up requests in the order in which they were made; ``prompts_read`` makes one.
+
+    Attributes:
+        requests: how many.
+        counted: of how many of them the server counted what it read.
+        characters: of their prompts.
+        one_slot: those that a server reads that holds the prompt before.
+        by_kind: those that a server reads that holds the latest prompt of each kind of question.
+        at_best: those that a server reads that holds every prompt of the run.
+        tokens: of their prompts, as the server counted them, else estimated.
+        tokens_anew: those that the server read anew by its own counts, else as with ``one_slot``.
+        tokens_at_best: those that it would have read as with ``at_best``.
+    """
+
+    requests: int = 0
+    counted: int = 0
+    characters: int = 0
+    one_slot: int = 0
+    by_kind: int = 0
+    at_best: int = 0
+    tokens: int = 0
+    tokens_anew: float = 0
+    tokens_at_best: float = 0
+    _models: dict[str, _Held] = field(default_factory=dict, repr=False)
+
+    def add(self, attempt: Attempt) -> Anew | None:
+        """Add a request, and return what of its prompt was read anew; None if no server read it."""
+        request, reply = attempt.request, attempt.reply
+        if request.model == _PERSON:
+            return None
+        if reply is None and attempt.reason not in _SENT_ALL_THE_SAME:
+            return None
+        text = tuple([message.content for message in request.messages])
+        kind = request.site.component if request.site else ""
+        held = self._models.setdefault(request.model, _Held())
+        size = sum(map(len, text)) + len(text) - 1
+        after_latest = size - shared_start(text, held.latest)
+        after_kind = size - shared_start(text, held.of_kind.get(kind, ()))
+        place = bisect_left(held.every, text)
+        neighbours = held.every[max(0, place - 1) : place + 1]
+        after_all = size - max([shared_start(text, one) for one in neighbours], default=0)
+        held.latest = text
+        held.of_kind[kind] = text
+        held.every.insert(place, text)
+
+        tokens = reply.prompt_tokens if reply is not None else None
+        cached = reply.cached_tokens if reply is not None else None
+        is_counted = tokens is not None and cached is not None
+        if tokens is None:
+            tokens = sum(map(estimate_tokens, text))
+        if is_counted and cached is not None:
+            anew: float = max(0, tokens - cached)
+        else:
+            anew = tokens * after_latest / max(size, 1)
+        self.requests += 1
+        self.counted += is_counted
+        self.characters += size
+        self.one_slot += after_latest
+        self.by_kind += after_kind
+        self.at_best += after_all
+        self.tokens += tokens
+        self.tokens_anew += anew
+        self.tokens_at_best += tokens * after_all / max(size, 1)
+        return Anew(round(anew), tokens, is_counted)
+
+    @property
+    def share(self) -> float:
+        """Of the prompts' tokens those that were read anew, 0 to 1."""
+        return self.tokens_anew / max(self.tokens, 1)
+
+    @property
+    def share_at_best(self) -> float:
+        """Of the prompts' tokens those that would do for the same texts, 0 to 1."""
+        return self.tokens_at_best / max(self.tokens, 1)
+
+    def __str__(self) -> str:
+        """A sentence for people; empty where there is nothing that could have been kept."""
+        if self.requests < 2:
+            return ""
+        words = f"{self.share:.0%} of the prompts' tokens were read anew".replace("%", " %")
+        # A server that holds prompts of an earlier run may read less than these texts ask for.
+        if self.share_at_best <= self.share:
+            words += f"; {self.share_at_best:.0%} would do".replace("%", " %")
+        if self.counted == 0:
+            return f"{words} (computed from the texts: the server does not tell)"
+        if self.counted < self.requests:
+            rest = self.requests - self.counted
+            return f"{words} (computed from the texts for {rest:,} of {self.requests:,} requests)"
+        return words
+
+
+def prompts_read(attempts: Iterable[Attempt]) -> PromptsRead:
+    """Return how much of the prompts of these requests a server had to read anew.
+
+    Args:
+        attempts: of one run, second ones too. Those of a tape are taken in its order, each once.
+    """
+    given = list(attempts)
+    if all(attempt.number is not None for attempt in given):
+        by_number = {attempt.number or 0: attempt for attempt in given}
+        given = [by_number[number] for number in sorted(by_number)]
+    found = PromptsRead()
+    for attempt in given:
+        found.add(attempt)
+    return found
+
+
+def shared_start(a: Text, b: Text) -> int:
+    """Return how many characters two texts have in common from their start.
+
+    The end of a message that another one follows counts as a character.
+    """
+    common = 0
+    for one, other in zip(a, b, strict=False):
+        if one != other:
+            return common + _common_prefix(one, other)
+        common += len(one) + 1
+    return max(0, common - 1)  # no character follows the end of the shorter one
+
+
+def _common_prefix(a: str, b: str) -> int:
+    """Return the length of two texts' common start: by halves, since a loop of Python is slow."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -302,5 +302,6 @@ def estimate_tokens(text: str) -> int:
     English prose has between 4 and 5 characters a token on current models; figures, names and other
     scripts have fewer.
     """
-    size = len(text) if text.isascii() else len(text.encode())
+    # A text of a tape may have half a character, which is none of UTF-8.
+    size = len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
     return -(-size // 4)  # rounded up

@@ -26,6 +26,7 @@ from llmsim_lab.run._session import load_turns
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import Series, Turn, outside_in_words, own_numbers, plain_series, told_of
 from llmsim_lab.tape import RunInfo, Tape
+from llmsim_lab.tape._prompts_read import Anew, PromptsRead
 from llmsim_lab.types import Attempt, CallSite, ChatRequest
 
 Record = dict[str, Any]
@@ -122,6 +123,10 @@ class Reading:
         """How much of what runs share may still be shown as parts of manifests, bytes."""
         self._numbers: dict[tuple[Path | None, int], int] = {}
         self._highest = 0
+        self._prompts_read: dict[int, PromptsRead] = {}
+        """Of each run, what its server read of its prompts."""
+        self._anew: dict[tuple[int, int], Anew | None] = {}
+        """The same of each request, by run and ``_key_of``."""
 
     def since(self, at: int) -> list[Record]:
         """Return the records after the first ``at``."""
@@ -167,11 +172,32 @@ class Reading:
             new = [
                 *takewhile(lambda turn: seen.get(turn.number) is not turn, reversed(source.turns))
             ]
+            played = []
             for turn in reversed(new):
                 seen[turn.number] = turn
                 if self._is_its_own(info, turn):
-                    self._put_turn(info.id, source, turn)
-            self._put_rest(info.id, source, calls)
+                    played.append(turn)
+            rest = list(calls)
+            self._count(info.id, played, rest)
+            for turn in played:
+                self._put_turn(info.id, source, turn)
+            self._put_rest(info.id, source, rest)
+            words = str(self._prompts_read[info.id])
+            if words and words != known.get("read"):
+                known["read"] = words
+                self._append({"run": {"id": info.id, "read": words}})
+
+    def _count(self, run: int, turns: Sequence[Turn], rest: Sequence[tuple[Attempt, bool]]) -> None:
+        """Count what a server read of prompts that are new here, in the order of a tape."""
+        attempts = [attempt for attempt, _ in rest]
+        for turn in turns:
+            for call in turn.calls:
+                attempts += call.history
+        total = self._prompts_read.setdefault(run, PromptsRead())
+        for attempt in sorted(attempts, key=lambda attempt: attempt.number or 0):
+            key = run, _key_of(attempt)
+            if key not in self._anew:
+                self._anew[key] = total.add(attempt)
 
     def _is_its_own(self, info: RunInfo, turn: Turn) -> bool:
         """Return True for a turn that a run played itself, or that it was forked at and changed."""
@@ -278,9 +304,9 @@ class Reading:
             self._highest = max(self._highest, self._numbers[owner])
         return self._numbers[owner]
 
-    def _put_rest(self, run: int, source: Any, calls: Requests) -> None:
+    def _put_rest(self, run: int, source: Any, calls: Sequence[tuple[Attempt, bool]]) -> None:
         """Add requests that no turn names: of turns that failed, and those that were made again."""
-        if not (calls := list(calls)):
+        if not calls:
             return
         named = {number for turn in source.turns for call in turn.calls for number in call.numbers}
         groups: list[tuple[list[Attempt], str]] = []
@@ -305,11 +331,18 @@ class Reading:
     ) -> Record:
         site = history[-1].request.site or CallSite(component="call")
         made = {"k": k, "run": run, "n": turn, "player": site.agent, "component": site.component}
-        tries = [self.attempt(attempt) for attempt in history]
+        tries = [
+            self.attempt(attempt, self._anew.get((run, _key_of(attempt)))) for attempt in history
+        ]
         return _short(**made, replicate=site.replicate or None, status=status, tries=tries)
 
-    def attempt(self, attempt: Attempt) -> Record:
-        """Return the record of an attempt, whose texts go out with the next record."""
+    def attempt(self, attempt: Attempt, anew: Anew | None = None) -> Record:
+        """Return the record of an attempt, whose texts go out with the next record.
+
+        Args:
+            attempt: the attempt.
+            anew: what of its prompt a server read anew, where that is known.
+        """
         request, reply = attempt.request, attempt.reply
         options = dict(request.options)
         seed = options.pop("seed", None)
@@ -321,6 +354,9 @@ class Reading:
             answered |= {name: self.keep_text(text) for name, text in more.items() if text}
             answered |= {"read": reply.prompt_tokens, "written": reply.reply_tokens}
             answered["cut"] = reply.done_reason == "length"
+            answered["cut_fields"] = list(attempt.cut)
+        if anew is not None:
+            answered |= {"anew": anew.tokens, "counted": anew.is_counted}
         told: Record = {"messages": [], "slots": None}
         for role, text in map(spoken, request.messages):
             told["messages"].append([role, self.keep_text(text)])
@@ -372,6 +408,11 @@ class Reading:
         self.calls |= {call["k"]: call for call in record.get("calls", ())}
         new, self._new = self._new, {}
         self.records.append({**new, **record})
+
+
+def _key_of(attempt: Attempt) -> int:
+    """Return what tells a request from others of its run, which keeps those without a number."""
+    return attempt.number or -id(attempt)
 
 
 def _words(source: Any, turn: Turn) -> list[str]:

@@ -89,6 +89,7 @@ from llmsim_lab.run._turn import (
 )
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape._changes import PATIENCE
+from llmsim_lab.tape._prompts_read import prompts_read
 from llmsim_lab.tape._recorder import Known
 from llmsim_lab.types import CallRecord
 
@@ -860,10 +861,20 @@ class Run(Generic[StateT]):
         """Return what defines the run, JSON-ready: what it takes to make the same one again.
 
         Keys: ``kind``, ``config``, ``seed``, ``prompts`` with their texts and digests, ``code``
-        digests, ``model`` with its digest where it is known, and versions.
+        digests, ``model`` with its digest where it is known, and versions. One more says what came
+        of it: ``prompts_read``, how much of its prompts' tokens a server read anew, in words.
         """
         tape = self.tape
-        return new_manifest(self) if tape is None else plain(tape.run(self.run_id).manifest)
+        if tape is None:
+            manifest = new_manifest(self)
+            attempts = [attempt for call in self.calls for attempt in call.history]
+        else:
+            manifest = plain(tape.run(self.run_id).manifest)
+            attempts = [call.attempt for call in tape.calls(self.run_id or 0, forgotten=True)]
+        words = str(prompts_read(attempts))
+        if words:
+            manifest["prompts_read"] = words
+        return manifest
 
     def close(self) -> None:
         """Let others write to this run on its tape; the run can still be looked at."""

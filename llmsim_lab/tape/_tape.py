@@ -33,6 +33,7 @@ from llmsim_lab.tape._lines import (
     read_line,
     run_body,
 )
+from llmsim_lab.tape._prompts_read import Anew, PromptsRead
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -242,12 +243,17 @@ class Tape(AbstractContextManager["Tape"]):
         for whom; ``replicate``, which sample of an answer; ``attempt``, 2 where the first reply was
         not valid; ``model``; ``prompt`` and ``reply``, whole; ``fault``, what was wrong with the
         reply, or why there is none; ``done_reason``, why the model stopped; ``prompt_tokens`` and
-        ``reply_tokens``, as the server counted; ``seconds``, until the reply; ``forgotten``,
-        whether the call failed for good and was made again.
+        ``reply_tokens``, as the server counted; ``tokens_anew``, those of the prompt that it read
+        anew, and ``anew_by``, ``server`` where it counted them and ``texts`` where they are
+        computed for a server that held the prompt before; ``cut``, which texts of the reply are as
+        long as their limit; ``seconds``, until the reply; ``forgotten``, whether the call failed
+        for good and was made again.
 
         A fork's own begin after the fork; those before are its parent's.
         """
-        return frame_of(map(_frame_row, self.calls(self.run(run).id, forgotten=True)))
+        total = PromptsRead()
+        calls = self.calls(self.run(run).id, forgotten=True)
+        return frame_of([_frame_row(call, total.add(call.attempt)) for call in calls])
 
     def compare(self, run_a: int, run_b: int) -> pd.DataFrame:
         """Return how two runs' trajectories differ: one row a turn that both have.
@@ -429,10 +435,13 @@ def _extent(frame: pd.DataFrame) -> str:
     return f"turns {frame.index.min()} to {frame.index.max()} and the columns {columns}"
 
 
-def _frame_row(call: RecordedCall) -> Any:
+def _frame_row(call: RecordedCall, anew: Anew | None) -> Any:
     attempt = call.attempt
     request, reply, site = attempt.request, attempt.reply, attempt.request.site
     counts = ("done_reason", "prompt_tokens", "reply_tokens")
+    anew_by = None
+    if anew is not None:
+        anew_by = "server" if anew.is_counted else "texts"
     row = {
         "id": call.id,
         **{name: getattr(site, name, None) for name in ("turn", "component", "agent")},
@@ -441,6 +450,9 @@ def _frame_row(call: RecordedCall) -> Any:
         "reply": reply and reply.text,
         "fault": attempt.detail if attempt.reason else None,
         **{name: getattr(reply, name, None) for name in counts},
+        "tokens_anew": anew.tokens if anew is not None else None,
+        "anew_by": anew_by,
+        "cut": ", ".join(attempt.cut) or None,
         "seconds": attempt.seconds,
         "forgotten": call.forgotten,
     }

@@ -167,3 +167,14 @@ test("a further view is shown once there is something of it, with or without a r
   assert.equal(sent.length, 1);
   assert.equal(makeWindow(FISHING, { panels }).button("Notes"), undefined);
 });
+
+test("what was read anew is said of the run and beside a call's tokens", () => {
+  const call = (k, more) => ({ k, run: 1, n: 1, player: "Ann", component: "player", status: "ok",
+    tries: [{ messages: [], read: 1250, anew: 281, written: 9, ...more }] });
+  const records = [...FISHING, { run: { id: 1, read: "78 % were read anew; 31 % would do" } },
+    { calls: [call(1, { counted: true, cut_fields: ["reasoning"] }), call(2, {})] }];
+  assert.match(makeWindow(records).text(), /78 % were read anew; 31 % would do/);
+  const facts = (k) => makeWindow(records, { at: { view: "calls", call: k } }).text();
+  assert.match(facts(1), /1,250 tokens read · 281 anew · 9 written · reasoning cut at the limit/);
+  assert.match(facts(2), /1,250 tokens read · about 281 anew · 9 written · 0 s/);
+});

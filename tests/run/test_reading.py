@@ -15,6 +15,8 @@ from llmsim_lab.run import Ask, Run, State
 from llmsim_lab.run._reading import Reading, plain
 from llmsim_lab.run._run import about
 from llmsim_lab.run._turn import Turn
+from llmsim_lab.tape import Tape
+from llmsim_lab.types import ChatReply
 
 GIFT = {"amount": 3, "reasoning": "So.", "confidence": 0.5}
 
@@ -151,3 +153,34 @@ def test_a_fork_has_its_own_turns_with_what_it_changed_and_its_parents_before() 
     at = reading.runs[3]["columns"].index("coins.Ann")
     assert (of_poorer["row"][at], of_poorer["done"]) == (3, ["turn 1: coins.Ann = 3"])
     assert of_poorer["calls"] == turns[1, 1]["calls"]
+
+
+@pytest.mark.parametrize(
+    ("cached", "words"),
+    [
+        (80, "40 % of the prompts' tokens were read anew"),
+        (None, "(computed from the texts: the server does not tell)"),
+    ],
+)
+def test_what_was_read_anew_stands_in_log_manifest_and_table_of_calls(
+    path: Path, cached: int | None, words: str
+) -> None:
+    def reply(n: int) -> ChatReply:
+        known = 0 if n == 0 and cached else cached
+        text = json.dumps({**GIFT, "reasoning": "a" * 40})
+        return ChatReply(text=text, prompt_tokens=100, cached_tokens=known)
+
+    client = make_client(map(reply, range(4)), max_text_chars=40)
+    run = played(PublicGoods(llm_client=client, tape=path), 1)
+    reading = read(run)
+    said = run.manifest()["prompts_read"]
+    assert words in said
+    assert reading.runs[1]["read"] == Log(reading.records).runs[1]["read"] == said
+    first, *_, tried = [call["tries"][0] for call in reading.calls.values()]
+    assert first["anew"] == 100
+    assert (tried["anew"] == 20, tried.get("counted", False)) == (bool(cached), bool(cached))
+    assert tried["cut_fields"] == ["reasoning"]
+    last = Tape(path).calls_frame().iloc[-1]
+    assert (last["tokens_anew"], last["cut"]) == (tried["anew"], "reasoning")
+    assert last["anew_by"] == ("server" if cached else "texts")
+    assert "prompts_read" not in played(PublicGoods(players="random"), 1).manifest()

@@ -306,8 +306,10 @@ function CallHead({ store, call, tried, settings }) {
       facts(
         reading.runs.size > 1 && `run ${call.run}`, call.replicate && `sample ${call.replicate}`,
         settings.model, tried.read != null && `${plural(tried.read, "token")} read`,
+        tried.anew != null && `${tried.counted ? "" : "about "}${figure(tried.anew)} anew`,
         tried.written != null && `${figure(tried.written)} written`,
         tried.cut && "cut at its length limit",
+        tried.cut_fields && `${tried.cut_fields.join(", ")} cut at the limit of texts`,
         `${Number((tried.seconds ?? 0).toPrecision(3))} s`)));
 }
 

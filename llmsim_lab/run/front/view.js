@@ -384,6 +384,7 @@ function Overview({ store, run, n, turn }) {
     run.notes.map(note),
     h("div", { class: "overview" }, h(Charts, { store, run, turn: n }),
       panels.includes("turn") && turn && h(Decisions, { store, run, n, turn, brief: true })),
+    run.read && h("p", { class: "fine" }, run.read),
     run.manifest != null && h(Definition, { store, run }),
   ];
 }

@@ -86,7 +86,7 @@ def role_of(name: str, *, masked: bool, members: int, rule: str) -> str:
 
 
 def briefing(quarters: Sequence[Quarter], *, masked: bool) -> dict[str, str]:
-    """Return the values of those slots of ``agent_briefing`` that all members read alike.
+    """Return the values of those slots of a briefing's prompt that all members read alike.
 
     Args:
         quarters: all that are known, oldest first, as ``known_quarters`` returns them.
@@ -114,7 +114,7 @@ def briefing(quarters: Sequence[Quarter], *, masked: bool) -> dict[str, str]:
 
 
 def view_of(profile: NationProfile, inflation: float) -> dict[str, str]:
-    """Return the values of the slots of ``agent_briefing`` that differ by mandate and target."""
+    """Return the values of a briefing's slots that differ by mandate and target."""
     target = number(profile.inflation_target)
     return {
         "profile": f"Mandate: {profile.mandate}. Inflation target: {target}% over 4 quarters. "

@@ -167,7 +167,7 @@ class Nation(NationProfile):
     Attributes:
         name: unique in the run.
         prompt: a prompt of its own instead of the shipped one: its text, with the slots of
-            ``agent_briefing``, ``agent_rate`` or ``agent_policy``.
+            ``agent_briefing``, ``committee_briefing``, ``agent_rate`` or ``agent_policy``.
     """
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -279,7 +279,14 @@ class Simulation(Run[Economy]):
         self._reply = RateMove if self.decide else RateDecision if moves else EconomicDecision
         self._checked = self.validator == "asked" or (self.validator is None and moves is None)
         briefed = self.briefing == "economist" or (self.briefing is None and moves is not None)
-        self._shipped = "agent_briefing" if briefed else "agent_rate" if moves else "agent_policy"
+        # Recorded committees may have been asked with the prompt that is now a single bank's.
+        recorded = any(place.startswith("agent_briefing#") for place in self._prompts)
+        if briefed and (len(self.nations) == 1 or recorded):
+            self._shipped = "agent_briefing"
+        elif briefed:
+            self._shipped = "committee_briefing"
+        else:
+            self._shipped = "agent_rate" if moves else "agent_policy"
         if moves is None and (briefed or self.decide):
             what = f"decide: {self.decide}" if self.decide else "an economist's briefing"
             raise ConfigError(f"{what} needs moves on offer, and moves_bp is null; set moves_bp")

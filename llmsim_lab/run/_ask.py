@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache, partial
-from inspect import CORO_CREATED, getcoroutinestate, isawaitable, iscoroutine
+from inspect import CORO_CREATED, getcoroutinestate, isawaitable, iscoroutine, signature
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar, get_args
@@ -67,6 +67,7 @@ from llmsim_lab.llm.bounds import (
     own_limits,
 )
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run._chance import random_reply
 from llmsim_lab.run._config import OnError, players_seed
 from llmsim_lab.run._kept import defined_again, reply_as_json
@@ -105,6 +106,7 @@ class _Batch:
     on_error: OnError | None
     values: Mapping[str, Any]
     turn: int
+    system: str = ""
     name: str = ""
     """What a prompt without slots is called: its kind of question, and its position in the turn."""
     shared: Callable[[], Callable[[Mapping[str, Any]], Any]] = field(init=False)
@@ -377,6 +379,7 @@ class Ask:
         prompt: Source,
         /,
         *,
+        system: str = "",
         by: str = "",
         tag: str = "",
         limits: Limits | None = None,
@@ -393,6 +396,9 @@ class Ask:
             prompt: a text with slots such as ``{{ name }}``; a ``Path``, or one word that ends in
                 ``.md``, for a file beside the world's own; a ``Prompt``; or a function of the name,
                 whose text is sent as it is and is no template.
+            system: the system message, a text with the same slots: what never changes, such as the
+                rules. A server reads it once. It is the prompt's ``## System``, and goes with a
+                prompt that has none.
             by: who answers, where that is not the player: one ``engine`` that judges what each
                 player did. The player is then the one that it answers about.
             tag: what kind of question it is: tells apart questions of one turn that are otherwise
@@ -420,7 +426,7 @@ class Ask:
             LLMFailureException: a model failed to answer.
         """
         batch = _Batch(
-            reply, prompt, by, tag, limits, decide, otherwise, on_error, values, self.turn
+            reply, prompt, by, tag, limits, decide, otherwise, on_error, values, self.turn, system
         )
         return self._asked_of(batch, [player], alone=True)
 
@@ -431,6 +437,7 @@ class Ask:
         prompt: Source,
         /,
         *,
+        system: str = "",
         by: str = "",
         tag: str = "",
         limits: Limits | Callable[[str], Limits] | None = None,
@@ -445,6 +452,7 @@ class Ask:
             players: their names; of a dict, its keys.
             reply: see ``__call__``.
             prompt: see ``__call__``.
+            system: see ``__call__``.
             by: see ``__call__``.
             tag: see ``__call__``.
             limits: see ``__call__``, or a function of the name that returns them.
@@ -458,7 +466,7 @@ class Ask:
         """
         names = [players] if isinstance(players, str) else list(players)
         batch = _Batch(
-            reply, prompt, by, tag, limits, decide, otherwise, on_error, values, self.turn
+            reply, prompt, by, tag, limits, decide, otherwise, on_error, values, self.turn, system
         )
         return self._asked_of(batch, names)
 
@@ -716,6 +724,12 @@ class Ask:
         if batch.on_error not in (None, *known):
             raise ConfigError(f"on_error={batch.on_error!r:.40} must be one of {', '.join(known)}")
         batch.component = batch.by or batch.tag or "player"
+        if not isinstance(batch.system, str) or is_file_name(batch.system):
+            raise ConfigError(
+                f"system={batch.system!r:.60} of the question to {whom} must be the text of the "
+                "system message itself; a prompt's file has it below '## System', without system="
+            )
+        batch.system = dedented(batch.system)
         edits = self._run._edit
         if not callable(batch.prompt):
             self._prepare(batch, whom)
@@ -728,7 +742,7 @@ class Ask:
         A rule needs no prompt; yet what is wrong with it is said to it too, and a study finds the
         prompts of a world by a turn of chance.
         """
-        prompt, edited = prompt_for(self._run, batch.prompt, batch.reply, batch.name)
+        prompt, edited = prompt_for(self._run, batch.prompt, batch.reply, batch.name, batch.system)
         own, shared = self._values_of(batch, whom, prompt, edited)
         if isinstance(prompt, str):
             batch.rest = lambda _: prompt
@@ -742,11 +756,18 @@ class Ask:
             return batch.text(player)
         text = batch.of_world("prompt", batch.prompt, player)
         if type(text) is not str:  # such as a filled prompt, which the run knows by itself
+            if isinstance(text, RenderedPrompt) and batch.system:
+                raise PromptError(
+                    f"system={clip(batch.system, 40)!r} goes with a function that returns a plain "
+                    f"text, and this one returns the filled prompt {text.template.name!r}; give "
+                    "that the system message: Prompt(..., system=...)"
+                )
             return text
-        prompt, edited = plain_prompt(self._run, text, batch.name)
+        prompt, _ = plain_prompt(self._run, text, batch.name, batch.system)
         if isinstance(prompt, str):
             return prompt
-        own, shared = self._values_of(batch, player, prompt, edited)
+        # Values that no slot takes are for rules.
+        own, shared = self._values_of(batch, player, prompt, edited=True)
         values = {slot: batch.of_world(slot, it, player) for slot, it in own.items()}
         return prompt.sharing(shared)(values)
 
@@ -766,6 +787,13 @@ class Ask:
         if unfilled or (unused and not edited):
             wrong = [f"nothing fills {{{{ {it} }}}}{closest(it, known)}" for it in sorted(unfilled)]
             wrong += [f"it has no slot {{{{ {it} }}}}" for it in sorted(unused)]
+            if taken := unfilled & signature(self.__call__).parameters.keys():
+                slot = min(taken)
+                raise PromptError(
+                    f"the prompt to {whom} has the slot {{{{ {slot} }}}}, and {slot}= is a "
+                    f"parameter of ask itself; call the slot something else: {{{{ the_{slot} }}}}, "
+                    f"the_{slot}=..."
+                )
             lacking = min(unfilled | unused)
             raise PromptError(
                 f"the prompt to {whom}: {'; '.join(wrong)}; it may use {', '.join(known)}, and "
@@ -1164,8 +1192,20 @@ def _options(question: Question) -> tuple[str, dict[Any, str]]:
 # --- prompts -------------------------------------------------------------------------------------
 
 
+def is_file_name(text: str) -> bool:
+    """Return True for a text that names a prompt's file: one word that ends in ``.md``."""
+    return text.endswith(".md") and len(text.split()) == 1
+
+
+def dedented(text: str) -> str:
+    """Return a text of source code without its indentation and blank ends."""
+    # The first line stands behind the quotes, the others where the source is indented to.
+    first, newline, rest = text.partition("\n")
+    return f"{first.strip()}{newline}{textwrap.dedent(rest)}".strip()
+
+
 def prompt_for(
-    run: Any, source: Any, reply: type[Decision] | None, name: str = ""
+    run: Any, source: Any, reply: type[Decision] | None, name: str = "", system: str = ""
 ) -> tuple[Prompt | str, bool]:
     """Return the prompt that a question names, or the one that a fork put in its place.
 
@@ -1174,17 +1214,18 @@ def prompt_for(
         source: as ``ask`` takes it: a text, a file, or a prompt.
         reply: what is asked for; a text's prompt is called after it.
         name: what the prompt is called if it has no slots.
+        system: the system message, for a prompt that has none.
 
     Returns:
         The prompt, or a text without slots that was not edited; and whether it is another than the
         source names.
 
     Raises:
-        PromptError: the file cannot be read, or a template is wrong.
+        PromptError: the file cannot be read, a template is wrong, or there are two system messages.
         ConfigError: it is not a prompt, or there are too many different ones.
     """
     # Two prompts of one text are equal, and yet have names of their own.
-    key = source, getattr(source, "name", ""), reply
+    key = source, getattr(source, "name", ""), reply, system
     try:
         return run._sources[key]  # type: ignore[no-any-return]
     except (KeyError, TypeError):  # new, or not hashable and so not a prompt: see below
@@ -1193,18 +1234,21 @@ def prompt_for(
     if not isinstance(source, str | Path | Prompt):
         what = f"{clip(repr(source), 60)} is not a prompt"
         raise ConfigError(f"{what}; give a text, a file that ends in .md, or a Prompt")
-    if isinstance(source, Path) or (
-        isinstance(source, str) and source.endswith(".md") and len(source.split()) == 1
-    ):
+    if isinstance(source, Path) or (isinstance(source, str) and is_file_name(source)):
         world = file_of(type(run))
         prompt = Prompt.load(Path(source) if world is None else world.parent / source)
     elif isinstance(source, str):
-        # The first line stands behind the quotes, the others where the source is indented to.
-        first, newline, rest = source.partition("\n")
-        text = f"{first.strip()}{newline}{textwrap.dedent(rest)}".strip()
+        text = dedented(source)
         if not has_slots(text):
-            return plain_prompt(run, text, name)
+            return plain_prompt(run, text, name, system)
         prompt = Prompt(text, name=kind_of(reply))
+    if prompt.system and system:
+        raise PromptError(
+            f"the prompt {prompt.name!r} has a system message, {clip(prompt.system, 40)!r}, and "
+            f"the question gives another one, system={clip(system, 40)!r}; leave out one of them"
+        )
+    if system:
+        prompt = Prompt(prompt.user, system=system, name=prompt.name, parent=prompt.parent)
     # A fork keeps its edited prompt at the place of the one that the source still names.
     place = f"{prompt.name}#{prompt.digest[:8]}"
     if place not in run._prompts:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts._prompt import digest_of
+from llmsim_lab.prompts._prompt import RenderedPrompt, digest_of
 from llmsim_lab.types import Decision
 
 PLAIN = "#text"
@@ -43,40 +43,64 @@ def is_as_written(prompt: Prompt) -> bool:
     return prompt.parent == prompt.digest
 
 
-def plain_prompt(run: Any, text: str, name: str) -> tuple[Prompt | str, bool]:
+class _SentAsItIs(Prompt):
+    """A text that is sent as it is, below a system message that is a template."""
+
+    def __init__(self, text: str, *, system: str, name: str) -> None:
+        super().__init__("the text", system=system, name=name)  # which is no template
+        self._sent = text
+
+    def sharing(self, values: Mapping[str, object]) -> Callable[..., RenderedPrompt]:
+        """Return what renders the system message above the text."""
+        fill = super().sharing(values)
+
+        def render(mine: Mapping[str, object]) -> RenderedPrompt:
+            filled = fill(mine)
+            return RenderedPrompt(
+                system=filled.system, user=self._sent, template=self, spans=filled.spans
+            )
+
+        return render
+
+
+def plain_prompt(run: Any, text: str, name: str, system: str = "") -> tuple[Prompt | str, bool]:
     """Return what is asked where code gives a text without slots, and whether it was edited.
 
     Args:
         run: the run, which keeps its prompts by their places.
         text: the text.
         name: of the question's kind and position.
+        system: the template of the system message.
 
     Raises:
         PromptError: it is to be edited, and cannot be.
     """
+    as_written: Prompt | str = text
+    if system:
+        as_written = _SentAsItIs(text, system=system, name=name)
     known, place = run._prompts, f"{name}{PLAIN}"
     here = known.get(place)
     if here is not None and not is_as_written(here):
-        _tell_varied(run, here, text, place)
+        _tell_varied(run, here, digest_of(system, text), place)
         return here, True
     edits = run._edit
     if here is not None and edits is None and not run._text_edits:
-        return text, False
-    of_this_text = f"{place}:{digest_of('', text)[:8]}"
+        return as_written, False
+    of_this_text = f"{place}:{digest_of(system, text)[:8]}"
     if of_this_text in known:
         return known[of_this_text], True
-    prompt = _as_prompt(text, name)
+    prompt = _as_prompt(text, name, system)
     if prompt is None:
         if edits is not None:
             raise PromptError(
                 f"the prompt {name!r} cannot be edited: {clip(text, 60)!r} is empty, too long, or "
                 "has '{{' in a text that is no template"
             )
-        return text, False
+        return as_written, False
     edited = prompt if edits is None else edits(prompt)
     if edited.digest == prompt.digest:
         known.setdefault(place, prompt)
-        return text, False
+        return as_written, False
     if edits.is_fixed(name):
         known[place] = edited
     else:
@@ -86,29 +110,29 @@ def plain_prompt(run: Any, text: str, name: str) -> tuple[Prompt | str, bool]:
     return edited, True
 
 
-def _as_prompt(text: str, name: str) -> Prompt | None:
+def _as_prompt(text: str, name: str, system: str) -> Prompt | None:
     """Return a text as a prompt that is noted as written; None where a prompt cannot hold it."""
     if has_slots(text):
         return None
     try:
-        prompt = Prompt(text, name=name)
+        prompt = Prompt(text, system=system, name=name)
     except PromptError:
         return None
     prompt.parent = prompt.digest
     return prompt
 
 
-def _tell_varied(run: Any, edited: Prompt, text: str, place: str) -> None:
+def _tell_varied(run: Any, edited: Prompt, digest: str, place: str) -> None:
     """Warn once where one text stands in for several, of which only one was edited."""
-    is_same = edited.parent in (None, digest_of("", text))
-    if is_same or edited.slots or place in run._varied or run._session.is_replay:
+    is_same = edited.parent in (None, digest)
+    if is_same or Prompt(edited.user).slots or place in run._varied or run._session.is_replay:
         return
     run._varied.add(place)
     words = (
         f"The edited prompt {edited.name!r} says the same to all and at every turn; the world "
-        "writes it anew each time, as an f-string does. Write what changes as slots: 'You are "
-        "{{ name }} ...', with {{ state }}, {{ run }} and {{ turn }}; in the world, ask(name, ..., "
-        "'You are {{ name }} ...') in place of f'You are {name} ...'."
+        "writes it anew each time, as an f-string does. Write what changes as slots: '... You are "
+        "{{ name }}.', with {{ state }}, {{ run }} and {{ turn }}; in the world, ask(name, ..., "
+        "'... You are {{ name }}.') in place of f'... You are {name}.'."
     )
     _warn("PROMPT_VARIES", words=words, prompt=edited.name, reason=words)
 

@@ -291,11 +291,11 @@ class Run(Generic[StateT]):
         Raises:
             PromptError: there is no prompt of that name.
         """
-        if isinstance(source, str) and (source, "", None) not in self._sources:
+        if isinstance(source, str) and (source, "", None, "") not in self._sources:
             # A recorded run keeps the prompts that it had, whatever the package's files say today.
             kept = [it for place, it in self._prompts.items() if place.partition("#")[0] == source]
             found = (kept[0], False) if kept else prompt_for(self, Prompt.load(source), None)
-            self._sources[source, "", None] = found
+            self._sources[source, "", None, ""] = found
         return cast("Prompt", prompt_for(self, source, None)[0])
 
     # --- what a class may do differently -----------------------------------------------------

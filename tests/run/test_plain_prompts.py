@@ -127,7 +127,7 @@ def test_a_line_says_once_that_an_edit_says_the_same_to_all_where_the_world_does
     played(run.fork(prompt=run.prompts["gift#text"].edit("Give!")), 2)
     lines = [line for line in caplog.messages if "PROMPT_VARIES" in line]
     assert len(lines) == (written != "text")
-    assert all("ask(name, ..., 'You are {{ name }} ...')" in line for line in lines)
+    assert all("ask(name, ..., '... You are {{ name }}.')" in line for line in lines)
 
 
 class Named(Run[Pot]):

@@ -219,7 +219,8 @@ class ChatBackend(Protocol):
 
     A backend may also have ``async def model_info() -> ModelInfo``, ``async def aclose()``, which
     closes connections and ends processes, and ``max_top_logprobs``, the most alternatives to a
-    token that it gives with their probabilities; requests to others never ask for any.
+    token that it gives with their probabilities; requests to others never ask for any. ``slots``
+    says how many requests it answers at once: the search for the number to send begins there.
 
     One that can hand on a reply while it is written says so by an attribute ``streams = True``, and
     its ``chat`` takes ``on_text: Callable[[str], object] | None = None`` by name. It is given each

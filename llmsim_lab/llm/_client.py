@@ -107,8 +107,9 @@ class LLMConfig(Settings):
         wait_for_server_s: how long the retry waits for a server that refuses the connection, as one
             that is being restarted does, or says that it loads its model, as llama.cpp's does,
             seconds; not at all where ``retry_wait_s`` is 0.
-        max_concurrency: requests in flight; None takes the number that is found to serve this
-            server best (``client.limits``). An embedded model answers one at a time in any case.
+        max_concurrency: requests in flight; None finds the number that serves this server best
+            (``client.limits``), beginning with eight, or with what a llama.cpp server says. An
+            embedded model answers one at a time in any case.
         keep_alive: how long a server keeps the model loaded, seconds or text such as ``"10m"``;
             -1 for ever.
         think: whether a reasoning model thinks before it answers (its thinking costs tokens), or
@@ -247,7 +248,10 @@ class LLMClient:
         self._models_said = set[str]()
         """Those that were said to need the form in words."""
         log_as_asked()
-        self.limits = getattr(backend, "client_limits", None) or Limits(config.max_concurrency)
+        slots: int | None = getattr(backend, "slots", None)
+        self.limits = getattr(backend, "client_limits", None) or Limits(
+            config.max_concurrency, slots=slots
+        )
         self.use(config)
 
     def use(self, config: LLMConfig) -> None:

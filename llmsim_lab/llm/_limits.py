@@ -23,10 +23,17 @@ PhaseOf = Callable[[ChatRequest], Awaitable[str]]
 
 _ASK_EVERY_S = 5.0
 """How often a server that has sent nothing of a reply is asked whether it lives."""
-_MOST = 64
+_FIRST, _MOST = 8, 64
+"""How many are sent at once before anything is known of a server, and at most."""
+_FEWEST = 8
+"""Answers by which a number is judged, at least: fewer say little where they differ in length."""
 _GROWTH, _SLOWER = 1.2, 0.6
 """How much faster twice as many at once must be to be worth it; and the share of what a server did
-below which it is sent fewer."""
+below which smaller numbers are tried again."""
+_AS_FAST = 0.9
+"""The share of a number's speed that half as many must reach to be taken in its place."""
+_LOADED_S = 0.5
+"""A server that took so long before it began with a request was loading the model."""
 _PAUSE = 8
 """Another number is tried when there are an eighth more answers than at the last try."""
 
@@ -34,28 +41,41 @@ _PAUSE = 8
 class Limits:
     """How many requests are in flight at once: a fixed number, or one that is found.
 
-    It begins with one and doubles the number as long as the server gets a fifth more done in a
-    second, then keeps the best. From time to time it tries a larger one again; where the server has
-    become much slower it goes one step back. What is done is counted in tokens, since answers
-    differ in length, over the time in which something is in flight; a number counts as tried only
-    when so many were in flight; and the first answer is left out, since a server may load the model
-    for it.
+    It begins with eight, or with as many as the server says that it answers at once, and doubles
+    the number as long as the server gets a fifth more done in a second. If the first doubling
+    brings nothing, it halves the number as long as the server stays nearly as fast. From time to
+    time it tries a larger one again, and smaller ones where the server has become much slower.
+
+    What is done is counted in tokens, since answers differ in length, over the time in which
+    something is in flight. A number counts as tried only when so many were in flight. Answers to
+    requests that were sent before the server had loaded the model are left out; where it does not
+    tell how long that took, those to requests that were sent before its first answer.
+
+    Args:
+        fixed: the number; None to find it.
+        slots: how many the server says that it answers at once; None where it does not.
 
     Attributes:
         at_once: requests in flight at most, now, on each event loop; usually there is one.
         tokens_per_s: what was measured last with each number that was tried.
     """
 
-    def __init__(self, fixed: int | None = None) -> None:
+    def __init__(self, fixed: int | None = None, *, slots: int | None = None) -> None:
         self.tokens_per_s: dict[int, float] = {}
         self._is_fixed = fixed is not None
         self._lock = threading.Lock()  # event loops on other threads share the number
-        self._in_flight = self._peak = self._total = 0
-        self._best, self._since, self._last_cut = 1, 0.0, -math.inf
+        self._in_flight = self._peak = 0
+        self._total = 0
+        self._since = 0.0
+        self._last_cut = -math.inf
+        self._loaded_at = -math.inf
+        self._best = fixed or min(slots or _FIRST, _MOST)
+        self._may_be_fewer = True
+        """Whether smaller numbers than the best one are still to be tried."""
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self.is_away = False
         """Whether the server is waited for, and that was logged."""
-        self._try(fixed or 1, wanted=1)
+        self._try(self._best)
 
     def lane(self) -> Lane:
         """Return the lane of the event loop that is running."""
@@ -78,12 +98,23 @@ class Limits:
             self._peak = max(self._peak, self._in_flight)
 
     def ended(
-        self, began: float, now: float, *, tokens: int | None, too_many: bool = False
+        self,
+        began: float,
+        now: float,
+        *,
+        tokens: int | None,
+        load_s: float = 0.0,
+        too_many: bool = False,
     ) -> None:
         """Note that a request has ended.
 
-        ``tokens`` are those of the answer, 1 where they are not known, None if there was none;
-        ``too_many`` says that the server is sent too much.
+        Args:
+            began: when it was sent.
+            now: when it ended.
+            tokens: those of the answer, 1 where they are not known, None if there was none.
+            load_s: how long the server loaded the model before it began with it; 0 where it does
+                not tell.
+            too_many: whether the server is sent too much.
         """
         if self._is_fixed:
             return
@@ -95,41 +126,78 @@ class Limits:
                 self._last_cut = now
                 self._keep(max(1, self.at_once // 2))
             elif tokens is not None:
-                self._total += 1
-                self._answers += 1
-                self._tokens += tokens
-                if self._total == 1:
-                    self._try(1, wanted=1)
-                elif self._answers >= self._wanted:
-                    self._judge()
+                self._count(began, now, tokens, load_s)
 
-    def _try(self, number: int, *, wanted: int) -> None:
+    def _count(self, began: float, now: float, tokens: int, load_s: float) -> None:
+        """Count an answer, and judge the number when there are enough."""
+        self._total += 1
+        if load_s > _LOADED_S:
+            self._loaded_at = max(self._loaded_at, began + load_s)
+        elif self._total == 1 and not load_s:
+            self._loaded_at = now
+        if began < self._loaded_at:
+            self._try(self.at_once, wanted=self._wanted)
+            return
+        self._answers += 1
+        self._tokens += tokens
+        if self._answers >= self._wanted:
+            self._judge()
+
+    def _try(self, number: int, *, wanted: int = 0) -> None:
         """Count anew, with so many at once, until there are enough answers to judge by."""
-        self.at_once, self._wanted, self._peak = number, wanted, 0
-        self._answers, self._tokens, self._busy_s = 0, 0, 0.0
+        # What few answers decided is looked at again, with twice as many.
+        enough = number * (2 if number in self.tokens_per_s else 1)
+        self.at_once = number
+        self._wanted = max(_FEWEST, wanted or enough)
+        self._peak = self._in_flight
+        self._answers = 0
+        self._tokens = 0
+        self._busy_s = 0.0
 
     def _keep(self, number: int) -> None:
         """Take a number as the best one, until it is time to try another."""
         self._best = number
+        self._may_be_fewer = False
         self._try(number, wanted=max(4 * number, self._total // _PAUSE))
+
+    def _keep_or_try_fewer(self, number: int) -> None:
+        """Take a number as the best one so far."""
+        self._best = number
+        if self._may_be_fewer and number > 1:
+            self._try(number // 2)
+        else:
+            self._keep(number)
 
     def _judge(self) -> None:
         """Choose the next number, from what was counted with this one."""
-        number, best, rates = self.at_once, self._best, self.tokens_per_s
+        number = self.at_once
+        best = self._best
+        rates = self.tokens_per_s
         if self._peak < number:  # fewer are asked at a time: nothing was learnt
-            self._try(number, wanted=self._wanted)
+            if number > best and self._may_be_fewer:
+                self._keep_or_try_fewer(best)
+            else:
+                self._try(number, wanted=self._wanted)
             return
-        before, rates[number] = rates.get(number, 0.0), self._tokens / max(self._busy_s, 1e-9)
-        if number > best and rates[number] < _GROWTH * rates[best]:
-            self._keep(best)
-        elif number == best and rates[number] < _SLOWER * before:
-            self._keep(max(1, number // 2))
+        before = rates.get(number, 0.0)
+        rate = rates[number] = self._tokens / max(self._busy_s, 1e-9)
+        if number < best:
+            if rate < _AS_FAST * rates[best]:
+                self._keep(best)
+            else:
+                self._keep_or_try_fewer(number)
+        elif number > best and rate < _GROWTH * rates[best]:
+            self._keep_or_try_fewer(best)
+        elif number == best and rate < _SLOWER * before:
+            self._may_be_fewer = True
+            self._keep_or_try_fewer(number)
         elif 2 * number > _MOST:
             self._keep(number)
         else:
+            if number > best:  # half as many were slower
+                self._may_be_fewer = False
             self._best = number
-            # The first way up is quick; what few answers decided is looked at again.
-            self._try(2 * number, wanted=2 * number * (2 if 2 * number in rates else 1))
+            self._try(2 * number)
 
 
 @dataclass(slots=True, eq=False)
@@ -144,6 +212,7 @@ class Sent:
         phase_of: the backend's ``phase``, if it has one.
         watch: is notified of what the server does.
         began: when it was sent, by the event loop's clock; None while it waits for its turn.
+        at_work_by: by when the server had no earlier request of ours before it, as far as we know.
         seconds: how long it took, once it has ended.
         is_writing: whether a piece of the reply has come.
         phase: what the server did when it was last asked: ``loading`` or ``reading``; empty where
@@ -157,6 +226,7 @@ class Sent:
     phase_of: PhaseOf | None
     watch: InFlight | None
     began: float | None = None
+    at_work_by: float = 0.0
     seconds: float = 0.0
     is_writing: bool = False
     phase: str = ""
@@ -218,7 +288,9 @@ class Lane:
 
     The time of a request is the longest silence while the server works for us. It begins anew with
     each piece of any reply and when another request has ended, for a server that answers one after
-    another has not looked at it before: its queue is not charged to the model.
+    another has not looked at it before: its queue is not charged to the model. Nor is it charged to
+    the longest time in all, which begins when those that were sent earlier have ended, unless the
+    reply has begun before.
 
     Before the first piece of a reply the silence may be long, since a server says nothing while it
     loads a model or reads a prompt. Meanwhile it is asked now and then what it does, which it
@@ -249,11 +321,12 @@ class Lane:
         if self._free.locked():
             log_queued(sent.request, self._limits.at_once)
         await self._free.acquire()
-        began = sent.began = self._loop.time()
+        began = sent.began = sent.at_work_by = self._loop.time()
         log_request(sent.request, began - arrived)
         sent.is_writing, sent.fault = False, None  # of a first try, when the server was away
         self._limits.began(began)
         tokens, too_many = None, False
+        load_s = 0.0
         task: Any = asyncio.current_task()
         cancelled = task.cancelling()
         try:
@@ -264,6 +337,7 @@ class Lane:
             if sent.fault is not None:  # late, and not to be stopped
                 task.uncancel()
             tokens = reply.reply_tokens or 1
+            load_s = reply.load_seconds
             self._has_answered = True
             return reply
         except BaseException as error:
@@ -280,7 +354,11 @@ class Lane:
                 self._asking.cancel()
             now = self._since = self._loop.time()
             sent.seconds = now - began
-            self._limits.ended(began, now, tokens=tokens, too_many=too_many)
+            for other in self._in_time:
+                # A server that answers one after another has not looked at it before.
+                if other.began is not None and other.began >= began and not other.is_writing:
+                    other.at_work_by = now
+            self._limits.ended(began, now, tokens=tokens, load_s=load_s, too_many=too_many)
             change = max(-1, self._limits.at_once - self._size)
             self._size += change
             for _ in range(1 + change):
@@ -301,7 +379,7 @@ class Lane:
         self._timer, now = None, self._loop.time()
         for sent in [*self._in_time]:
             began = sent.began or now
-            over_at = began + sent.total_s
+            over_at = sent.at_work_by + sent.total_s
             silent_at = max(began, self._since) + sent.silence_s
             due = min(over_at, silent_at)
             if due <= now:

@@ -13,6 +13,7 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
@@ -120,6 +121,9 @@ class OpenAIBackend:
                 f"{self.base_url} wants a key: set OPENAI_API_KEY or give api_key=...; for a "
                 "server of your own give base_url=..., or set OPENAI_BASE_URL"
             )
+        self.slots: int | None = None
+        """How many requests it answers at once; only llama.cpp's server tells, once it lists its
+        models."""
         self._turned_down: dict[str, Set[str]] = defaultdict(lambda: known)
         """By model, what its server does not take."""
 
@@ -193,17 +197,25 @@ class OpenAIBackend:
     async def names(self) -> list[str]:
         """Return the names of the server's models; none if it does not list them.
 
+        Of a llama.cpp server also its number of slots is asked.
+
         Raises:
             BackendError: no server answers there, or it turns the key down.
         """
         try:
             async with self.server.asked("/models", timeout_s=LIST_TIMEOUT_S) as answer:
                 models = member(read_json(answer.content), "data", list)
-                return [printable(name) for one in models if (name := member(one, "id", str))]
+                names = [printable(name) for one in models if (name := member(one, "id", str))]
         except BackendError as error:
             if error.status_code in (404, 405, 501):
                 return []
             raise
+        if any(one.get("owned_by") == "llamacpp" for one in models):
+            at_root = dataclasses.replace(self.server, url=self.base_url.removesuffix("/v1"))
+            with suppress(ValueError, TypeError):  # nothing depends on it
+                properties = read_object(await at_root.glance("/props") or b"{}")
+                self.slots = member(properties, "total_slots", int)
+        return names
 
     async def _resolve(self, asked: str) -> str:
         """Return the model to ask; a choice, once made, stays."""

@@ -311,4 +311,4 @@ async def test_a_client_with_other_settings_shares_what_is_known_of_the_server()
     assert other.limits is client.limits
     assert requests_of(client)[0].options["seed"] == 5
     fixed = client.with_config(client.config.model_copy(update={"max_concurrency": 7}))
-    assert (fixed.limits.at_once, client.limits.at_once) == (7, 1)
+    assert (fixed.limits.at_once, client.limits.at_once) == (7, 8)

@@ -462,6 +462,20 @@ def test_connect_reports_the_server_and_the_names_it_lists(server: Server) -> No
     assert known.chosen == f"Using a on the server at {URL}."
     assert known.config.model == "a"
     assert other.chosen == f"Using c on the server at {URL}, which lists a, b."
+    assert other.limits.at_once == 8
+
+
+@pytest.mark.parametrize(
+    ("properties", "at_once"),
+    [({"total_slots": 3}, 3), ({"total_slots": "many"}, 8), ({}, 8), ([], 8)],
+)
+def test_as_many_are_sent_at_once_as_a_llama_cpp_server_has_slots(
+    server: Server, properties: Any, at_once: int
+) -> None:
+    models = {"data": [{"id": "a", "owned_by": "llamacpp"}]}
+    server.says.answers = [document(models), document(properties)]
+    assert connect("openai:a", base_url=URL, quiet=True).limits.at_once == at_once
+    assert [request.url.path for request in server.says.requests] == ["/v1/models", "/props"]
 
 
 @pytest.mark.parametrize(

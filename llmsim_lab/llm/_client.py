@@ -78,6 +78,7 @@ _LONGEST_KEEP_S = 9e9
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """What Ollama and OpenAI call how long a model thinks; each knows some of them."""
 _CHANCE = random.SystemRandom()  # Python's shared generator is the user's
+_MOST_STAND_INS = 100  # replies of what stands in for a model: a class may have rules of its own
 
 
 class LLMConfig(Settings):
@@ -469,6 +470,8 @@ class LLMClient:
         The attempt is added to the history, which has the first one where this is the second, made
         after so many seconds.
         """
+        if around.stand_in is not None:
+            return self._stood_in(request, read, around.stand_in, history)
         recorder = around.recorder
         previous = history[0] if history else None
         if recorder is not None:
@@ -506,6 +509,25 @@ class LLMClient:
         history.append(_kept(attempt, previous, recorder))
         if previous is not None and not isinstance(outcome, BackendError):
             self._say_what_helped(previous)
+        return outcome
+
+    def _stood_in(
+        self,
+        request: ChatRequest,
+        read: Callable[[ChatReply], T],
+        stand_in: Callable[[ChatRequest], ChatReply],
+        history: list[Attempt],
+    ) -> T | BackendError:
+        """Return what was read in the first valid reply of what stands in for the model."""
+        tells_probabilities = getattr(self.backend, "max_top_logprobs", 0) > 0
+        if not tells_probabilities:
+            request = replace(request, top_logprobs=None)
+        for _ in range(_MOST_STAND_INS):
+            attempt = Attempt(request=request, reply=stand_in(request), seconds=0.0)
+            attempt, outcome = _retry.judged(attempt, None, read)
+            if not isinstance(outcome, BackendError):
+                break
+        history.append(attempt)
         return outcome
 
     def _say_what_helped(self, first: Attempt) -> None:

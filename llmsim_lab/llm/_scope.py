@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import BudgetReached, ConfigError
 from llmsim_lab.llm._retry import seed_from
-from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatRequest
+from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest
 
 if TYPE_CHECKING:
     from llmsim_lab.tape._recorder import Known, LiveRecorder, ReplayRecorder
@@ -129,6 +129,8 @@ class Scope:
         asker: for whom tools are looked up.
         player: what plays the run, turn by turn; only that may play its next turn.
         counted: whether a line on the screen counts the work already.
+        stand_in: answers each request in place of the model, which is asked nothing, as where a
+            plan counts calls.
     """
 
     recorder: LiveRecorder | ReplayRecorder | None = None
@@ -140,6 +142,7 @@ class Scope:
     asker: str | None = None
     player: object = None
     counted: bool = False
+    stand_in: Callable[[ChatRequest], ChatReply] | None = None
 
 
 _scope: ContextVar[Scope] = ContextVar("llmsim_lab_scope", default=Scope())  # noqa: B039 - frozen

@@ -13,9 +13,12 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from llmsim_lab._util.frozen import thawed
+from llmsim_lab._util.jsontext import schemas_in
 from llmsim_lab._util.patterns import text_like
 from llmsim_lab._util.text import faults
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm._choose import LABELS
 from llmsim_lab.llm._form import FORMATS
 from llmsim_lab.llm.bounds import (
     definitions_of,
@@ -25,7 +28,7 @@ from llmsim_lab.llm.bounds import (
     own_range,
     resolved,
 )
-from llmsim_lab.types import Decision, Number, Reply
+from llmsim_lab.types import ChatReply, ChatRequest, Decision, Number, Reply
 
 Schema = Mapping[str, Any]
 
@@ -35,6 +38,10 @@ _DEEPEST = 4
 """How deep objects may lie in one another, if they need not go on."""
 _MORE = 3
 """How many items are drawn beyond the fewest, at most."""
+_MOST_CHARS = 200
+"""Of a text in a reply that a model might give, where the schema says nothing."""
+_FORMED = {"enum", "const", "pattern", "format", "contentSchema"}
+"""What a schema says of texts that not every text is."""
 
 
 def random_reply(question: Any, rng: Random) -> Decision:
@@ -57,6 +64,32 @@ def random_reply(question: Any, rng: Random) -> Decision:
         f"no random {reply.__name__} for {question.player} can be drawn: {faults(fault)}; answer "
         "by a rule, players={'*': 'rule'}, or a function of the question"
     ) from fault
+
+
+def chance_reply(request: ChatRequest, rng: Random) -> ChatReply:
+    """Return a reply that a model might give: of its schema, or the letter of an option.
+
+    What can be true is: what is accepted is mostly asked about further. Texts are words of the
+    prompt, since a class may want words of its subject.
+
+    Args:
+        request: what is asked.
+        rng: draws.
+    """
+    if request.top_logprobs:
+        share = math.log(1 / len(LABELS))
+        return ChatReply(text="A", top_logprobs=tuple((label, share) for label in LABELS))
+    if request.schema is None:
+        return ChatReply(text="A")
+    schema = thawed(request.schema)
+    for part in schemas_in(schema):
+        if part.get("type") == "boolean":
+            part["const"] = True
+        elif part.get("type") == "string" and not part.keys() & _FORMED:
+            text = request.prompt[: part.get("maxLength", _MOST_CHARS)]
+            part["const"] = text.ljust(part.get("minLength", 0), "m")
+    reply = _drawn(schema, schema.get("$defs", {}), rng)
+    return ChatReply(text=json.dumps(reply, default=str))
 
 
 def _drawn_fields(question: Any, rng: Random) -> dict[str, Any]:

@@ -45,6 +45,7 @@ from llmsim_lab.run._reading import Reading
 from llmsim_lab.run._records import config_of, llm_config_of
 from llmsim_lab.run._registry import class_of_manifest, is_shipped, sources_digest
 from llmsim_lab.run._run import _load, about
+from llmsim_lab.study._cost import Costs, Count, any_client, cost_of_call
 from llmsim_lab.study._design import (
     LAST,
     MOST_SAMPLES,
@@ -826,8 +827,10 @@ class Study:
     def plan(self, pilot: Study | None = None) -> StudyPlan:
         """Return what is left to play, what it takes, and what differences it can see.
 
-        Calls, tokens and time are those of the turns so far; of recorded turns, where situations
-        are asked again; before anything was played, calls are counted in one turn of chance.
+        Calls, tokens and time are those of the turns so far, also of runs that are not complete. In
+        arms that played none, calls are counted: stand-ins answer by chance in place of models and
+        people, in up to ten turns, and no model is asked. A call takes then what one took so far,
+        in other arms, in a turn that is under way, or on the tape whose situations are asked again.
 
         Args:
             pilot: a smaller study; this one if not given.
@@ -836,29 +839,11 @@ class Study:
         from llmsim_lab.study._effects import smallest_effect
 
         left = [job for job in self._jobs.values() if self._entries[job.key].status != "done"]
-        turns = sum(len(job.plays) * (job.end - (job.at if job.forks else 0)) for job in left)
-        turns -= sum(max(0, self._entries[job.key].turns - job.at) for job in left)
-        played, where = (pilot or self).to_frame(), "the mean of the turns so far"
-        costs: dict[str, Any] = {}
-        if played.empty and self._source is not None:
-            frames = map(self._source.frame_rows, {job.run for job in self._jobs.values()})
-            played = frame_of([row for rows in frames for row in rows.values()])
-            where = "the mean of the recorded turns"
-        if not played.empty and (later := played["turn"] > 0).any():
-            spent = played.loc[later, ["calls", "tokens", "seconds"]].astype(float).fillna(0)
-            calls, tokens, seconds = (float(mean) * turns for mean in spent.mean())
-            costs = {"calls": calls, "tokens": tokens, "hours": seconds / 3600}
-        else:
-            where = "one turn of chance players"
-            try:
-                run = self._trial(self._arms[self.reference])
-                who = run.players  # chance players that the study has make no calls
-                answers = run_sync(_by_chance(run).step()).answers
-                rest = who.get("*", "model")
-                asked = [who.get(it.player, who.get(it.component, rest)) for it in answers]
-                costs["calls"] = asked.count("model") * turns
-            except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
-                where += f" failed: {error_text(error)}"
+        turns = Counter[str]()
+        for job in left:
+            to_play = len(job.plays) * (job.end - (job.at if job.forks else 0))
+            turns[job.arm] += to_play - max(0, self._entries[job.key].turns - job.at)
+        costs, where = self._costs(turns, pilot or self)
         smallest: dict[str, float | None] = dict.fromkeys(self.outcome)
         for name in smallest:
             own = numbers_of((pilot or self).results, name)
@@ -870,8 +855,121 @@ class Study:
             if len(means) > 2 and len(spreads):
                 sd = math.sqrt((spreads**2).mean())
                 smallest[name] = smallest_effect(sd, len(self.units), pilot=len(means))
-        costs |= {"left": len(left), "done": len(self._jobs) - len(left), "units": len(self.units)}
-        return StudyPlan(turns=turns, smallest=smallest, based_on=where, **costs)
+        return StudyPlan(
+            left=len(left),
+            done=len(self._jobs) - len(left),
+            turns=turns.total(),
+            units=len(self.units),
+            calls=None if math.isnan(costs.calls) else costs.calls,
+            tokens=None if math.isnan(costs.tokens) else costs.tokens,
+            hours=None if math.isnan(costs.seconds) else costs.seconds / 3600,
+            smallest=smallest,
+            based_on=where,
+        )
+
+    def _costs(self, turns: Mapping[str, int], pilot: Study) -> tuple[Costs, str]:
+        """Return what turns take, and what that is made from, in words.
+
+        Args:
+            turns: how many, by arm.
+            pilot: the study whose turns tell.
+        """
+        spent = pilot._spent()
+        measured = [turn for several in spent.values() for turn in several]
+        like = "those of the turns so far"
+        if not measured and self._source is not None:
+            measured = self._recorded()
+            like = "those on the tape"
+        if not measured:
+            measured = pilot._under_way()
+            like = "those answered so far"
+        one_call = cost_of_call(measured)
+        costs: list[Costs] = []
+        most_tried = 0
+        chooses = False
+        for arm, number in turns.items():
+            if arm in spent:
+                a_turn = Costs.total(spent[arm]).times(1 / len(spent[arm]))
+                costs.append(a_turn.times(number))
+            elif number:
+                try:
+                    count = run_sync(self._counted(self._arms[arm]))
+                except Exception as error:  # noqa: BLE001 - a world raises anything, and a plan is made
+                    return Costs(), f"a turn that chance answered failed: {error_text(error)}"
+                costs.append(one_call.times(count.each * number))
+                most_tried = max(most_tried, count.turns)
+                chooses = chooses or count.chooses
+        sources = ["the mean of the turns so far"] if spent else []
+        if most_tried:
+            sources.append(f"counted in {counted(most_tried, 'turn')} that chance answered")
+            if not math.isnan(one_call.tokens):
+                sources.append(f"calls like {like}")
+        if chooses:
+            sources.append(
+                "a choice takes a call for each option, and about 100 more where the server tells "
+                "no log-probabilities"
+            )
+        return Costs.total(costs), "; ".join(sources)
+
+    def _spent(self) -> dict[str, list[Costs]]:
+        """Return what each turn took, by arm; also those of runs that are not complete."""
+        spent: dict[str, list[Costs]] = {}
+        for key, entry in self._entries.items():
+            job = self._jobs[key]
+            if entry.status != "done":
+                entry = self._player.read(job, self._files[key])
+            if not entry.turns:
+                continue
+            before = job.at if job.forks else 0
+            for _, rows in self.contents(entry).values():
+                turns = [Costs.of_turn(row) for turn, row in rows.items() if turn > before]
+                spent.setdefault(job.arm, []).extend(turns)
+        return {arm: turns for arm, turns in spent.items() if turns}
+
+    def _recorded(self) -> list[Costs]:
+        """Return what the turns took of the runs whose situations are asked again."""
+        assert self._source is not None
+        costs = []
+        for run in {job.run for job in self._jobs.values()}:
+            rows = self._source.frame_rows(run)
+            costs += [Costs.of_turn(row) for turn, row in rows.items() if turn]
+        return costs
+
+    def _under_way(self) -> list[Costs]:
+        """Return what the calls took that are answered, of runs whose first turn is not."""
+        costs = []
+        for key, file in self._files.items():
+            if not file.exists():
+                continue
+            with Tape(file, read_only=True) as tape:
+                for info in self._jobs[key].runs_on(tape).values():
+                    costs += [Costs.of_attempt(call.attempt) for call in tape.calls(info.id)]
+        return costs
+
+    async def _counted(self, arm: Arm) -> Count:
+        """Count the calls of an arm's turns: chance answers in place of models and people."""
+        count = Count()
+        with tempfile.TemporaryDirectory() as folder:
+            for run in self._trials(arm, Path(folder)):
+                end = run.turn_number + 1 if self._world.again else self._world.turns
+                while run.turn_number < end and not run.done(run.state) and not count.is_enough:
+                    await count.play(run)
+        return count
+
+    def _trials(self, arm: Arm, folder: Path) -> Iterator[AnyRun]:
+        """Yield runs of an arm on no tape: its first one, or one in each situation."""
+        jobs = [job for job in self._jobs.values() if job.arm == arm.name]
+        given = self._world.level(arm, "model") or self._player.models.given
+        client = given if hasattr(given, "call_with_retry") else any_client()
+        play = jobs[0].plays[0]
+        if self._source is None:
+            yield self._world.begin(arm, client, jobs[0].run, play)
+            return
+        for number, job in enumerate(jobs):
+            file = folder / f"{number}.tape"
+            copy_runs(self._source, [job.run], job.at, file)
+            with Tape(file, read_only=True) as tape:
+                yield self._world.begin(arm, client, job.run, play, tape)
 
     # --- what is shown of it -----------------------------------------------------------------
 

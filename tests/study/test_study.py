@@ -7,12 +7,16 @@ import gc
 import gzip
 import math
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, Literal
 
 import pandas as pd
 import pytest
 from builders import recorded
+from crisis_kit import make_scenario
 from pydantic import Field
 from study_kit import (
     Basin,
@@ -28,9 +32,28 @@ from study_kit import (
     timeless,
 )
 
-from llmsim_lab import Ask, Budget, Run, State, Tape, fork, resume
+from llmsim_lab import (
+    Ask,
+    Budget,
+    LLMClient,
+    LLMConfig,
+    Question,
+    Reply,
+    Run,
+    Simulation,
+    State,
+    Tape,
+    fork,
+    resume,
+)
+from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import ScriptedBackend
+from llmsim_lab.run._chance import chance_reply
+from llmsim_lab.statechart import SocialSimulation
+from llmsim_lab.study import Study
 from llmsim_lab.tape import verify
+from llmsim_lab.types import ChatRequest
 
 
 @pytest.fixture
@@ -464,15 +487,91 @@ def test_a_run_that_is_not_there_is_refused_by_what_is_wrong(arm: str, unit: int
 # --- plans ---------------------------------------------------------------------------------------
 
 
-def test_before_anything_was_played_calls_are_counted_by_chance_players() -> None:
-    plan = study_of().plan()
-    assert (plan.left, plan.turns, plan.calls) == (6, 24, 48)
+def test_before_anything_was_played_calls_are_counted_without_asking_anyone() -> None:
+    study = study_of()
+    plan = study.plan()
+    assert (plan.left, plan.turns, plan.calls, plan.hours) == (6, 24, 48, None)
     text = str(plan)
-    assert text.startswith("6 runs to play, 24 turns in all: about 48 calls (one turn of chance")
+    assert text.startswith("6 runs to play, 24 turns in all: about 48 calls (counted in 4 turns")
     assert "Smallest detectable difference in level: not yet known" in text
-    study = study_of(llm_client=None, players={"Ann": "rule", "*": "model"})
-    assert study.plan().calls == 24
-    assert "one turn of chance players failed: ValueError: 1 / 0" in str(study_of(Broken).plan())
+    assert asked(study) == []
+    broken = str(study_of(Broken).plan())
+    assert "a turn that chance answered failed: ValueError: 1 / 0" in broken
+
+
+class Vote(Reply):
+    side: Literal["raise", "hold", "cut"]
+
+
+class Council(Run[Basin]):
+    """Asks one kind of question after another, and Dee once more each turn."""
+
+    decide: Any = "sample"
+
+    async def turn(self, state: Basin, ask: Ask) -> Basin:
+        members = ["Ann", "Bob", "Cy"]
+        await ask.each(members, Vote, "You are {{ name }}.", decide=self.decide, tag="vote")
+        await ask.each(members, Vote, "In {{ turn }}?", decide=self.decide, tag="alike")
+        for name in members:
+            await ask(name, Vote, "Is {{ name }} right?", by="judge", tag="judged")
+        for number in range(ask.turn):
+            await ask("Dee", Vote, f"Number {number}?", otherwise={"side": "cut"})
+        return state
+
+    def rule(self, question: Question) -> Vote:
+        return Vote(side="hold")
+
+
+def by_chance(*, probabilities: bool = True) -> LLMClient:
+    backend = ScriptedBackend(partial(chance_reply, rng=Random(1)))
+    backend.max_top_logprobs = 100 if probabilities else 0
+    return LLMClient(LLMConfig(model="m", retry_wait_s=0), backend)
+
+
+async def asks_by_itself(question: Question) -> Any:
+    return await question.put_to(by_chance(), "What now?")
+
+
+@pytest.mark.parametrize(
+    ("world", "more", "calls"),
+    [
+        (Simulation, {}, 3),
+        (Simulation, {"decide": "sample"}, 3 * 17),
+        (Simulation, {"decide": "mode", "llm_client": by_chance(probabilities=False)}, 3 * 103),
+        (Simulation, {"moves_bp": None, "nations": ["Ann", "Bob"]}, 3 * 2 * 3),
+        (Simulation, {"moves_bp": None, "players": {"validator": "rule"}}, 3 * 2),
+        (SocialSimulation, {}, 4),
+        (CrisisSimulation, {"scenario": make_scenario()}, 3 * 3),
+        (Council, {}, 3 * (9 + 3 + 3) + 1 + 2 + 3),
+        (Council, {"vary": {"decide": ["sample", None]}}, 3 * (15 + 9) + 2 * (1 + 2 + 3)),
+        (Council, {"players": {"Dee": "rule", "judge": "random", "Ann": by_chance()}}, 3 * 15),
+        (Council, {"players": {"Dee": asks_by_itself}}, 3 * 15 + 1 + 2 + 3),
+    ],
+)
+def test_a_plan_counts_the_calls_that_are_made(world: Any, more: Any, calls: int) -> None:
+    settings = {"vary": {"replicate": [0]}, "llm_client": by_chance(), "seeds": 1, "turns": 3}
+    study = Study(world, **(settings | more))
+    plan = study.plan()
+    played(study)
+    made = sum(len(study.simulation(arm, 0).calls) for arm in study.arms)
+    assert (plan.calls, made) == (calls, calls)
+
+
+def test_a_plan_estimates_time_once_a_question_was_answered(path: Path) -> None:
+    async def answers_twice(request: ChatRequest) -> Any:
+        if len(backend.requests) > 2:
+            raise KeyError("it is unplugged")
+        reply = chance_reply(request, Random(1))
+        return replace(reply, prompt_tokens=90, reply_tokens=10)
+
+    backend = ScriptedBackend(answers_twice)
+    client = LLMClient(LLMConfig(model="m", retry_wait_s=0), backend)
+    study = study_of(tape=path, llm_client=client)
+    assert study.plan().tokens is None
+    played(study, parallel=1)
+    plan = study.plan()
+    assert (plan.calls, plan.tokens) == (46, 4600)
+    assert plan.hours is not None
 
 
 class Broken(Water):

@@ -1,0 +1,110 @@
+"""What turns take: model calls, tokens and time, as measured or as counted by chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, Self
+
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.llm._choose import measures
+from llmsim_lab.llm._scope import scoped
+from llmsim_lab.run._chance import chance_reply
+from llmsim_lab.study._design import AnyRun
+from llmsim_lab.types import Attempt
+
+_HUMAN = "human"
+"""The model's name in what a person is asked."""
+_MOST_TURNS, _ENOUGH_CALLS = 10, 1_000
+"""How long chance plays, at most: a turn with thousands of prompts takes seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What something takes; NaN where that is not known.
+
+    Attributes:
+        calls: of a model, second attempts left out.
+        tokens: of prompts and replies.
+        seconds: of playing.
+    """
+
+    calls: float = math.nan
+    tokens: float = math.nan
+    seconds: float = math.nan
+
+    @classmethod
+    def of_turn(cls, row: Mapping[str, Any]) -> Self:
+        """Return what a turn took, from its row of a frame."""
+        return cls(row["calls"] or 0, row["tokens"] or 0, row["seconds"] or 0)
+
+    @classmethod
+    def of_attempt(cls, attempt: Attempt) -> Self:
+        """Return what a request took."""
+        tokens = 0
+        if attempt.reply is not None:
+            tokens = (attempt.reply.prompt_tokens or 0) + (attempt.reply.reply_tokens or 0)
+        return cls(1 if attempt.first is None else 0, tokens, attempt.seconds)
+
+    @classmethod
+    def total(cls, several: Sequence[Costs]) -> Self:
+        """Return what several things take together."""
+        return cls(
+            math.fsum(one.calls for one in several),
+            math.fsum(one.tokens for one in several),
+            math.fsum(one.seconds for one in several),
+        )
+
+    def times(self, number: float) -> Costs:
+        """Return what so many take."""
+        return Costs(self.calls * number, self.tokens * number, self.seconds * number)
+
+
+def cost_of_call(measured: Sequence[Costs]) -> Costs:
+    """Return what one call takes in the mean; only that it is one where none was made."""
+    total = Costs.total(measured)
+    return total.times(1 / total.calls) if total.calls else Costs(calls=1)
+
+
+class Count:
+    """Counts the calls of a model in turns that chance answers; nobody is asked.
+
+    Attributes:
+        turns: how many were played.
+        calls: how many calls they made.
+        chooses: whether some of them measure a choice.
+    """
+
+    def __init__(self) -> None:
+        self.turns = self.calls = 0
+        self.chooses = False
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether no more turns need to be played."""
+        return self.turns >= _MOST_TURNS or self.calls >= _ENOUGH_CALLS
+
+    @property
+    def each(self) -> float:
+        """Calls of a turn, in the mean."""
+        return self.calls / self.turns if self.turns else 0.0
+
+    async def play(self, run: AnyRun) -> None:
+        """Play a turn of a run that is on no tape."""
+        run._quiet = True  # what is wrong is said where it is played
+        with scoped(stand_in=partial(chance_reply, rng=Random(run.turn_number))):
+            turn = await run.step()
+        self.turns += 1
+        for call in turn.calls:
+            request = call.history[0].request
+            if request.model != _HUMAN:
+                self.calls += 1
+                self.chooses = self.chooses or measures(request)
+
+
+def any_client() -> LLMClient:
+    """Return a client for a run in which chance answers in its place."""
+    return LLMClient(LLMConfig(model="chance"), ScriptedBackend([]))

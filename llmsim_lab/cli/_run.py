@@ -20,6 +20,7 @@ from llmsim_lab.llm import LLMConfig
 from llmsim_lab.llm._connect import CONNECTED
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._config import PlayerWord, StateChange, WorldConfig
+from llmsim_lab.run._prompt_order import prompt_orders
 from llmsim_lab.run._records import check_manifest, config_of, prompts_of, recorded_settings
 from llmsim_lab.run._registry import class_and_config
 from llmsim_lab.run._run import existing_tape
@@ -31,6 +32,13 @@ _PLAYERS_WITHOUT_MODEL = frozenset(get_args(PlayerWord)) - {"model"}
 
 TapeFile = Annotated[Path, typer.Argument(metavar="FILE", help="A tape.")]
 RunNumber = Annotated[int | None, typer.Option(help="The run's number; the latest if not given.")]
+_Described = Annotated[
+    str,
+    typer.Argument(metavar="FILE", help="A run, YAML; or FILE.py:CLASS, a world of your own."),
+]
+_Parameters = Annotated[
+    Path | None, typer.Option("--config", help="The parameters of a world of your own, YAML.")
+]
 _Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="llm.num_ctx=16384: a setting of the model; repeatable."),
@@ -43,13 +51,8 @@ _Other = Annotated[
 
 
 def run(
-    described: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="A run, YAML; or FILE.py:CLASS, a world of your own."),
-    ],
-    parameters: Annotated[
-        Path | None, typer.Option("--config", help="The parameters of a world of your own, YAML.")
-    ] = None,
+    described: _Described,
+    parameters: _Parameters = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="factor=2, llm.num_ctx=8192 or coins.Ann=5; repeatable."),
@@ -77,24 +80,26 @@ def run(
     _playing.play(simulation, config.turns, out)
 
 
-def lint(
-    described: Annotated[
-        Path, typer.Argument(metavar="FILE", help="An economic run's configuration, YAML.")
-    ],
-) -> None:
-    """Look for mistakes that published economic simulations have made; no model is asked.
+def lint(described: _Described, parameters: _Parameters = None) -> None:
+    """Look for what makes a run slow or wrong; no model is asked.
 
-    The status is 1 if there are findings.
+    One turn is played in which chance answers for the model. A line for each question says how long
+    its prompts are and how much of them is the same from their start; a finding, if they say too
+    late what is the same for all. In economic runs it also looks for mistakes that published
+    simulations have made. The status is 1 if there are findings.
     """
-    cls, config = class_and_config(described, kind=Simulation.kind)
-    if not isinstance(config, SimulationConfig):
-        what = f"{described} describes a run of kind {cls.kind!r}"
-        raise ConfigError(f"{what}, and this takes an economic run's configuration")
-    found = Simulation(config).lint()
-    for finding in found:
+    world, config = _described(described, parameters)
+    findings: list[object] = []
+    if isinstance(config, SimulationConfig):
+        findings += Simulation(config).lint()
+    for order in prompt_orders(world, config):
+        say(order)
+        if order.is_late:
+            findings.append(f"prompt order: {order.advice}")
+    for finding in findings:
         say(finding)
-    say(f"{described}: {counted(len(found), 'finding')}")
-    if found:
+    say(f"{described}: {counted(len(findings), 'finding')}")
+    if findings:
         raise typer.Exit(1)
 
 

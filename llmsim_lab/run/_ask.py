@@ -52,7 +52,7 @@ from llmsim_lab.errors import (
     PromptError,
     TapeError,
 )
-from llmsim_lab.llm import LLMClient, Person
+from llmsim_lab.llm import LLMClient, Person, ScriptedBackend
 from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.llm._choose import Decide, numeric
 from llmsim_lab.llm._client import checked_client, until_cancelled
@@ -72,6 +72,7 @@ from llmsim_lab.run._chance import random_reply
 from llmsim_lab.run._config import OnError, players_seed
 from llmsim_lab.run._kept import defined_again, reply_as_json
 from llmsim_lab.run._plain_prompts import PLAIN, has_slots, kind_of, plain_prompt
+from llmsim_lab.run._prompt_order import prompt_order
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
@@ -665,6 +666,7 @@ class Ask:
         # Begun once all are known: a prompt that cannot be built would leave the others unawaited.
         work: list[Callable[[], Coroutine[Any, Any, None]]] = []
         measured: dict[Any, list[Question]] = {}
+        sent: list[str] = []
         for question in questions:
             who = self._run.seat(question.player, by=batch.by, tag=batch.tag)
             # Not by its class: a client that wraps another would be a player who answers by chance.
@@ -690,6 +692,8 @@ class Ask:
                 why = f"in turn {self.turn}, so that a replay could not tell the answers apart"
                 raise ConfigError(f"{what} {why}; number them: ask(..., tag='second')")
             self._asked.add(same)  # before the first await, so that equal questions at once meet it
+            if not isinstance(getattr(who, "backend", None), Person | ScriptedBackend):
+                sent.append(text)
             if batch.decide is None or isinstance(who.backend, Person):  # who gives one answer
                 work.append(partial(self._put, who, question, text))
             else:
@@ -699,7 +703,27 @@ class Ask:
                     those = measured[key] = []
                     work.append(partial(self._choose, who, text, name, texts, those))
                 measured[key].append(question)
+        self._tell_of_order(batch, sent)
         return work
+
+    def _tell_of_order(self, batch: _Batch, sent: Sequence[str]) -> None:
+        """Warn once a run of prompts that say too late what is the same for all.
+
+        Args:
+            batch: what the questions have in common.
+            sent: their prompts, as models are sent them.
+        """
+        run = self._run
+        question = (batch.reply, batch.tag, batch.by)
+        if len(sent) < 2 or run._order_told or question in run._compared:
+            return
+        run._compared.add(question)  # what it is asked in later turns is put in the same order
+        if run._quiet or run._session.is_replay:
+            return
+        order = prompt_order(batch.place, sent)
+        if order.is_late:
+            run._order_told = True
+            _warn("PROMPT_ORDER", words=order.advice, run=run.name, reason=order.advice)
 
     def _begin(self, batch: _Batch, names: Sequence[Any]) -> None:
         """Check what all are asked, and have it ready to be filled in for each."""

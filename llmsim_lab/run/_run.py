@@ -197,6 +197,8 @@ class Run(Generic[StateT]):
         self._stepping = False  # while a turn is played: no second one, and no change under it
         self._purse: Purse | None = None
         self._told_to_reach = 0
+        self._compared: set[tuple[object, ...]] = set()  # questions whose prompts were compared
+        self._order_told = False  # whether their order was warned of
         self._stood_in = Counter[str]()  # how often a stand-in answered, by who did not
         self.unrecorded = ""
         """Why a run that one would expect to be recorded is not; empty if it is as asked."""

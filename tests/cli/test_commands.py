@@ -14,7 +14,6 @@ from fake_ollama import FakeOllama
 from llmsim_lab._util.config import yaml_text
 from llmsim_lab._util.files import data_path
 
-CRISIS = str(data_path("scenarios/strait.yaml"))
 SCENARIO = str(data_path("scenarios/volcker.yaml"))
 
 
@@ -86,7 +85,7 @@ def test_a_run_on_a_server_of_openais_kind_shows_no_key(
         (("run", SCENARIO, "--model", "ollama", "--host", "127.0.0.1:9"), "no Ollama server"),
         (("run", "bad.yaml"), "bad.yaml, line 3: engine.max_moves: unknown key"),
         (("run", SCENARIO, "--model", "rule", "--out", "bad.yaml/out"), "write to the folder bad."),
-        (("lint", CRISIS), "describes a run of kind 'crisis', and this takes an economic run's"),
+        (("lint", "none.yaml"), "none.yaml"),
         (("model", "get", "gpt-9"), "gpt-9"),
     ],
 )
@@ -105,8 +104,11 @@ def test_lint_names_what_is_wrong_and_how_to_fix_it(llmsim_lab: Run) -> None:
     Path("run.yaml").write_text("turns: 8\nnations: [{name: Aland, inflation_target: 0.02}]\n")
     status, out, err = llmsim_lab("lint", "run.yaml")
     assert (status, err) == (1, "")
-    assert out.startswith("percent and fraction: ")
+    assert "\npercent and fraction: " in out
     assert "; rates are in percent here: write 2 if you mean 2%" in out
     assert "run.yaml: 1 finding\n" in out
     Path("run.yaml").write_text("turns: 20\n")
-    assert llmsim_lab("lint", "run.yaml") == (0, "run.yaml: 0 findings\n", "")
+    status, out, err = llmsim_lab("lint", "run.yaml")
+    assert (status, err) == (0, "")
+    assert out.startswith("turn 1, RateDecision (tag 'agent'): 1 prompt of about ")
+    assert out.endswith("run.yaml: 0 findings\n")

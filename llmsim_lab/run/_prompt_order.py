@@ -1,0 +1,164 @@
+"""In which order the prompts of one question say what is the same for all players.
+
+A server reads a prompt anew from the first place on where it differs from those that it holds. What
+is the same for all therefore belongs first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from llmsim_lab._util.text import clip, counted, estimate_tokens
+from llmsim_lab._util.waiting import run_sync
+from llmsim_lab.prompts._prompt import RenderedPrompt
+from llmsim_lab.run._chance import random_reply
+from llmsim_lab.tape._prompts_read import shared_start
+
+_SHORT = 200
+"""Prompts of fewer characters are read at once, whatever their order."""
+_LITTLE, _MUCH = 0.3, 0.6
+_MOST_PROMPTS = 50
+"""So many of a question are compared: what they share, the others share as well, or nearly."""
+_MOST_TURNS = 10
+"""So many are played at most until something is asked."""
+_SENTENCE = re.compile(r"\n|(?<=[.!?:;])\s+")
+"""What divides a text into pieces that could stand elsewhere in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptOrder:
+    """What the prompts of one question have in common.
+
+    Attributes:
+        place: which question it is: ``turn 1, Gift``.
+        prompts: how many.
+        characters: of a prompt, in the mean.
+        tokens: the same as estimated tokens.
+        start: how many characters all have in common from their start.
+        elsewhere: of the rest, the share in sentences and lines that all have, 0 to 1.
+        differs: what differs first, in words.
+    """
+
+    place: str
+    prompts: int
+    characters: float
+    tokens: int
+    start: int
+    elsewhere: float
+    differs: str
+
+    @property
+    def is_late(self) -> bool:
+        """Whether what is the same for all comes too late to be kept by a server."""
+        is_long = self.prompts > 1 and self.characters >= _SHORT
+        return is_long and self.start < _LITTLE * self.characters and self.elsewhere > _MUCH
+
+    @property
+    def advice(self) -> str:
+        """What to change, in a sentence."""
+        return (
+            f"{self.place}: the prompts share {counted(self.start, 'character')} from their start "
+            f"and {100 * self.elsewhere:.0f} % of the rest; {self.differs}. A server reads anew "
+            "what follows the first difference: put what is the same for all first, or into system="
+        )
+
+    def __str__(self) -> str:
+        size = f"about {counted(self.tokens, 'token')}"
+        if self.prompts == 1:
+            return f"{self.place}: 1 prompt of {size}"
+        share = 100 * self.start / self.characters
+        return (
+            f"{self.place}: {self.prompts} prompts of {size}, "
+            f"{share:.0f} % the same from their start"
+        )
+
+
+def prompt_order(place: str, prompts: Sequence[str]) -> PromptOrder:
+    """Return what the prompts of one question have in common.
+
+    Args:
+        place: which question it is, in words.
+        prompts: one of each player, at least one.
+    """
+    compared = prompts[:_MOST_PROMPTS]
+    first, last = min(compared), max(compared)
+    start = shared_start((first,), (last,))  # what these two share, all between them share
+    pieces = [Counter(filter(None, _SENTENCE.split(text[start:].strip()))) for text in compared]
+    shared = _size(reduce(lambda a, b: a & b, pieces)) * len(compared)
+    rest = sum(map(_size, pieces))
+    return PromptOrder(
+        place=place,
+        prompts=len(prompts),
+        characters=sum(map(len, prompts)) / len(prompts),
+        tokens=round(sum(map(estimate_tokens, prompts)) / len(prompts)),
+        start=start,
+        elsewhere=shared / max(rest, 1),
+        differs=_difference(first, last, start),
+    )
+
+
+def _size(pieces: Counter[str]) -> int:
+    return sum(len(piece) * number for piece, number in pieces.items())
+
+
+def _difference(first: str, last: str, start: int) -> str:
+    """Return what differs between two prompts that share so many characters, in words."""
+    for text in (first, last):
+        name = _slot_at(text, start)
+        if name.isidentifier():
+            return f"the first slot that differs is {{{{ {name} }}}}"
+        if name:
+            return f"the first part that differs is {name}"
+    words = [clip(text[start : start + 60].partition("\n")[0], 30) for text in (first, last)]
+    return f"they first differ at {words[0]!r} and {words[1]!r}"
+
+
+def _slot_at(text: str, place: int) -> str:
+    """Return the slot of a prompt whose value holds a place, or ends there; empty if none does."""
+    if not isinstance(text, RenderedPrompt):
+        return ""
+    before_user = len(text) - len(text.user)
+    ends_here = ""
+    for span in text.spans:
+        shift = before_user if span.role == "user" else 0
+        if span.start + shift <= place < span.end + shift:
+            return span.name
+        if place == span.end + shift:
+            ends_here = span.name
+    return ends_here
+
+
+# --- without a model -----------------------------------------------------------------------------
+
+
+def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
+    """Play a turn of a world in which chance answers for models, and return their prompts' order.
+
+    It is the first one in which anything is asked.
+
+    Args:
+        world: its class.
+        config: its configuration; who is no model in it stays what it is.
+    """
+    asked: dict[str, list[str]] = {}
+
+    def by_chance(question: Any) -> Any:
+        asked.setdefault(question._batch.place, []).append(question.prompt)
+        return random_reply(question, question.rng)
+
+    named = config.players
+    models = [name for name, word in named.items() if word in ("model", "person")]
+    if "*" not in named:
+        models.append("*")
+    run = world(config, players=dict.fromkeys(models, by_chance))
+    run._quiet = True
+    for _ in range(_MOST_TURNS):
+        if asked or run.done(run.state):
+            break
+        run_sync(run.step())
+    return [prompt_order(place, prompts) for place, prompts in asked.items()]

@@ -1,0 +1,124 @@
+"""Prompts that say too late what is the same for all players are named, once a run, and by lint."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_client, played
+
+from llmsim_lab import Ask, LLMClient, LLMConfig, Prompt, Reply, Run, State
+from llmsim_lab.cli import main
+from llmsim_lab.types import ChatReply, ChatRequest
+
+RULES = (
+    "The pot is multiplied and shared. All give at the same time. Nobody sees what others give. "
+    "Coins that you keep stay yours. Give a whole number of coins, and say why in one sentence. "
+    "There are four rounds."
+)
+NAME_FIRST = "You are {{ name }}. " + RULES
+NAME_LAST = RULES + " You are {{ name }}."
+
+
+class Gift(Reply):
+    amount: int
+
+
+class Round(State):
+    number: int = 0
+
+
+class Giving(Run[Round]):
+    names: tuple[str, ...] = ("Ann", "Bob", "Cy")
+    _prompt: Any = NAME_FIRST
+
+    async def turn(self, state: Round, ask: Ask) -> Round:
+        await ask.each(self.names, Gift, self._prompt)
+        return state
+
+
+class Giver:
+    """A model that always gives 1; a script would read no prompts."""
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        return ChatReply(text='{"amount": 1, "reasoning": "So.", "confidence": 1}')
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture, **options: Any) -> list[str]:
+    options.setdefault("llm_client", LLMClient(LLMConfig(model="giver"), Giver()))
+    prompt = options.pop("prompt_to", NAME_FIRST)
+    run = Giving(**options)
+    run._prompt = prompt
+    with caplog.at_level(logging.WARNING):
+        played(run, 2)
+    return [text for text in caplog.messages if text.startswith("PROMPT_ORDER")]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        (NAME_FIRST, "turn 1, Gift: the prompts share 8 characters from their start and 9"),
+        (NAME_FIRST, "the first slot that differs is {{ name }}. A server reads anew what follows"),
+        (lambda name: f"You are {name}. {RULES}", "they first differ at 'Ann. The pot"),
+        (Prompt(RULES, system="You are {{ name }}."), "the first slot that differs is {{ name }}"),
+    ],
+)
+def test_one_warning_a_run_names_the_first_slot_that_differs(
+    caplog: pytest.LogCaptureFixture, prompt: Any, words: str
+) -> None:
+    [warning] = warnings_of(caplog, prompt_to=prompt)
+    assert words in warning
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prompt_to": NAME_LAST},
+        {"prompt_to": "You are {{ name }}. The pot is shared. What do you give?"},
+        {
+            "prompt_to": lambda name: "\n".join(
+                f"{name} {n} is a line of its own" for n in range(20)
+            )
+        },
+        {"names": ("Ann",)},
+        {"llm_client": None, "players": "random"},
+        {"llm_client": make_client(lambda _: {"amount": 1, "reasoning": "", "confidence": 1})},
+    ],
+    ids=["shared first", "short", "nothing shared", "one player", "no model", "a script"],
+)
+def test_nothing_is_said_where_another_order_would_save_nothing(
+    caplog: pytest.LogCaptureFixture, options: dict[str, Any]
+) -> None:
+    assert warnings_of(caplog, **options) == []
+
+
+@pytest.mark.parametrize(
+    ("prompt", "findings"), [(NAME_FIRST, "1 finding"), (NAME_LAST, "0 findings")]
+)
+def test_lint_plays_a_turn_of_any_world_by_chance(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    prompt: str,
+    findings: str,
+) -> None:
+    file = tmp_path / f"giving_{findings[0]}.py"
+    file.write_text(
+        "from llmsim_lab import Ask, Reply, Run, State\n"
+        "class Round(State):\n    number: int = 0\n"
+        "class Gift(Reply):\n    amount: int\n"
+        "class Giving(Run[Round]):\n"
+        "    async def turn(self, state: Round, ask: Ask) -> Round:\n"
+        f"        await ask.each(['Ann', 'Bob'], Gift, {prompt!r})\n"
+        "        return state\n"
+    )
+    monkeypatch.setattr("sys.argv", ["llmsim-lab", "lint", str(file)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().out
+    assert ended.value.code == int(findings[0])
+    assert "turn 1, Gift: 2 prompts of about" in said
+    assert ("prompt order: turn 1, Gift: the prompts share 8" in said) is (findings[0] == "1")
+    assert f"{file}: {findings}" in said.replace("\n", "")

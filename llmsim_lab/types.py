@@ -509,6 +509,40 @@ class Decision(OfJson, Immutable):
         return hash((type(self), *[value for _, value in self]))
 
 
+_SENTENCE_CHARS = 100
+"""Of a short sentence; a longer one is let pass, up to three times as many."""
+_STOPS = ".!?\u3002\uff01\uff1f\u0964\u061f\u06d4"
+"""What ends a sentence, in Chinese, Japanese, Hindi, Arabic and Urdu, too."""
+
+
+def one_sentence(longest: int) -> str:
+    """Return the regular expression of one sentence, for what holds a model to its schema.
+
+    The points of 1.6 and of U.S. do not end it. It has no quotes, backslashes or line breaks, since
+    llama.cpp, and so Ollama, writes what a pattern allows into the JSON as it is; there a pattern
+    also takes the place of the longest length, and so has one itself.
+
+    Args:
+        longest: what a text may have, characters.
+    """
+    inside = rf'[^{_STOPS}"\\\n\r\t]|[0-9][.][0-9]|[A-Z][.]'
+    return f"^({inside}){{1,{longest - 1}}}[{_STOPS}]$"
+
+
+OneSentence = Annotated[
+    str,
+    Field(
+        description="why, in one short sentence",
+        # In the schema alone: a rule, a person or a server without schemas may say more.
+        json_schema_extra={"maxLength": 3 * _SENTENCE_CHARS, "x-one-sentence": True},
+    ),
+]
+"""A reason, as a model is asked for it."""
+
+Rationale = Literal["before", "after", False]
+"""Where a player gives its reasoning: before its decision, after it, or not at all."""
+
+
 class Reply(Decision):
     """The base of what a world's players are asked for: derive from it and annotate fields.
 
@@ -517,7 +551,9 @@ class Reply(Decision):
     rules may leave out what has a default.
 
     Attributes:
-        reasoning: why, in the player's own words.
+        reasoning: why, in the player's own words: one sentence of at most 300 characters, where a
+            server holds its model to a schema. A class that wants more says so in a field of its
+            own: ``reasoning: str = Field("", max_length=2000, description="why, step by step")``.
         confidence: 0 to 1; None where it was not said.
 
     Example:
@@ -527,7 +563,7 @@ class Reply(Decision):
         True
     """
 
-    reasoning: str = ""
+    reasoning: OneSentence = ""
     confidence: Confidence | SkipJsonSchema[None] = None
 
     @classmethod
@@ -553,6 +589,7 @@ def reply_schema(
     model: type[BaseModel],
     *,
     max_text: int | None = None,
+    rationale: Rationale = "before",
     maker: type[GenerateJsonSchema] = SchemaMaker,
 ) -> dict[str, Any]:
     """Return the JSON schema that a language model's reply is held to.
@@ -563,10 +600,12 @@ def reply_schema(
     Args:
         model: what the reply must be.
         max_text: longest text field, characters; None leaves texts unbounded.
+        rationale: where a ``Reply`` has its reasoning.
         maker: makes the schemas of the fields' types.
 
     Raises:
-        ConfigError: a field's type is not one that JSON can say.
+        ConfigError: a field's type is not one that JSON can say, or a reasoning that is required
+            is to be left out.
     """
     try:
         schema = model.model_json_schema(schema_generator=maker)
@@ -580,14 +619,15 @@ def reply_schema(
         schema = {**deepcopy(schema["$defs"][name]), "$defs": schema["$defs"]}
     schema.pop("description", None)
     if issubclass(model, Reply):
-        # Last, after the fields of a derived class: a model writes its fields in this order.
-        schema["properties"]["confidence"] = schema["properties"].pop("confidence")
+        _put_in_order(schema["properties"], model, rationale)
 
     for node in schemas_in(schema):
         for key in ("title", "default", *(("minimum", "maximum") if "enum" in node else ())):
             node.pop(key, None)
         if node.get("type") == "string" and "enum" not in node and max_text is not None:
             node["maxLength"] = min(max_text, node.get("maxLength", max_text))
+        if node.pop("x-one-sentence", False):
+            node["pattern"] = one_sentence(node["maxLength"])
         if "properties" in node:
             node["required"] = node.pop("x-required", list(node["properties"]))
             node["additionalProperties"] = False
@@ -595,6 +635,25 @@ def reply_schema(
         if of_class.title and name in schema["properties"]:  # the author's own, not pydantic's
             schema["properties"][name]["title"] = of_class.title
     return schema
+
+
+def _put_in_order(fields: dict[str, Any], model: type[Reply], rationale: Rationale) -> None:
+    """Put the fields of a reply's schema in the order in which a model writes them.
+
+    Raises:
+        ConfigError: a reasoning that is required is to be left out.
+    """
+    if rationale is False and model.model_fields["reasoning"].is_required():
+        raise ConfigError(
+            f"{model.__name__}.reasoning has no default, so rationale=False cannot leave it out; "
+            "give it one: reasoning: str = ''"
+        )
+    # After those of a derived class, the confidence last.
+    moved = ["confidence"] if rationale == "before" else ["reasoning", "confidence"]
+    for name in moved:
+        fields[name] = fields.pop(name)
+    if rationale is False:
+        del fields["reasoning"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,8 @@ SETTINGS = LLMConfig(
     seed=7,
     temperature=0.7,
     num_ctx=4096,
-    max_tokens=500,
-    max_text_chars=200,
+    max_tokens=600,
+    max_text_chars=400,
     timeout_s=600,
     retry_wait_s=1,
 )

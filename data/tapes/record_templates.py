@@ -19,7 +19,7 @@ from llmsim_lab.run import Run
 TEMPLATES = Path(__file__).parents[1] / "templates"
 NAMES = sorted(path.stem for path in TEMPLATES.glob("*.py"))
 TURNS = 3
-MODEL = LLMConfig(seed=7, num_ctx=2048, max_tokens=160, max_text_chars=100, timeout_s=600)
+MODEL = LLMConfig(seed=7, num_ctx=2048, max_tokens=160, timeout_s=600)
 
 
 def record(name: str, client: LLMClient) -> None:

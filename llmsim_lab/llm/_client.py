@@ -54,6 +54,7 @@ from llmsim_lab.types import (
     Message,
     ModelInfo,
     Number,
+    Rationale,
     reply_schema,
 )
 
@@ -95,7 +96,8 @@ class LLMConfig(Settings):
         num_ctx: context window asked of the server, tokens; prompt and reply must fit.
         max_tokens: longest reply, tokens.
         max_text_chars: longest text in a structured reply, characters; part of the schema the model
-            is held to. None leaves it unbounded.
+            is held to. A field's own limit counts where it is smaller, as that of ``reasoning``
+            (300) is. None leaves it to them.
         timeout_s: longest silence of a server while it works for us, seconds: nothing of any reply
             has come. Its queue does not count, nor does how long a reply takes.
         first_piece_s: longest silence before the first piece of a reply, seconds, in which a server
@@ -294,6 +296,7 @@ class LLMClient:
         check: Callable[[ModelT], str | None] | None = None,
         site: CallSite | None = None,
         total_timeout_s: float | None = None,
+        rationale: Rationale = "before",
     ) -> ModelT:
         """Ask for a structured decision; a ``Decision`` has the record of the call as ``.call``.
 
@@ -307,15 +310,25 @@ class LLMClient:
                 complaint makes the reply invalid.
             site: where in the run the call is made.
             total_timeout_s: where none is configured.
+            rationale: where a ``Reply`` has its reasoning: ``before`` its other fields, ``after``
+                them, or not at all, False.
 
         Raises:
             LLMFailureException: the call failed for good.
         """
-        request = self.request_of(prompt, response_model, choices, limits, site)
+        request = self.request_of(
+            prompt, response_model, choices, limits, site, rationale=rationale
+        )
 
         def read(reply: ChatReply) -> ModelT:
             return _extract.parse_reply(
-                reply.text, response_model, check, choices, limits, thinking=reply.thinking
+                reply.text,
+                response_model,
+                check,
+                choices,
+                limits,
+                thinking=reply.thinking,
+                rationale=rationale,
             )
 
         decision, call = await self._call(request, read, total_timeout_s)
@@ -634,6 +647,8 @@ class LLMClient:
         choices: Mapping[str, tuple[Any, ...]] | None = None,
         limits: Mapping[str, tuple[Number, Number]] | None = None,
         site: CallSite | None = None,
+        *,
+        rationale: Rationale = "before",
     ) -> ChatRequest:
         """Return what ``call_with_retry``, whose arguments these are, asks first; nothing is asked.
 
@@ -652,7 +667,7 @@ class LLMClient:
             named = to_json(allowed) if allowed else b"{}"
         except ValueError as error:
             raise ConfigError(f"choices and limits {allowed!r:.120}: {error}") from error
-        schema = _schema_of(response_model, self.config.max_text_chars, named)
+        schema = _schema_of(response_model, self.config.max_text_chars, rationale, named)
         messages = self._with_form(messages, schema)
         return self._request(messages=messages, schema=schema, site=site, origin=origin)
 
@@ -850,10 +865,10 @@ _system_message = lru_cache(maxsize=1024)(partial(Message, "system"))
 
 @lru_cache(maxsize=1024)
 def _schema_of(
-    response_model: type[BaseModel], max_text: int | None, allowed: bytes
+    response_model: type[BaseModel], max_text: int | None, rationale: Rationale, allowed: bytes
 ) -> Mapping[str, Any]:
     """The schema a model is held to; shared by all its requests, not to be changed."""
-    schema = reply_schema(response_model, max_text=max_text)
+    schema = reply_schema(response_model, max_text=max_text, rationale=rationale)
     fields: dict[str, Any] = schema.get("properties", {})
     aliases = aliases_of(response_model)
     for field, limits in json.loads(allowed).items():

@@ -14,7 +14,7 @@ from llmsim_lab._util.jsontext import ALWAYS_FINITE, all_finite
 from llmsim_lab._util.text import fault_text, few, listed, text_of
 from llmsim_lab.llm._form import field_names
 from llmsim_lab.llm._strict import reply_validator
-from llmsim_lab.types import Message, Number
+from llmsim_lab.types import Message, Number, Rationale
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -50,6 +50,7 @@ def parse_reply(
     limits: Mapping[str, tuple[Number, Number]] | None = None,
     *,
     thinking: str = "",
+    rationale: Rationale = "before",
 ) -> ModelT:
     """Return the reply as an instance of the response model.
 
@@ -64,13 +65,14 @@ def parse_reply(
             breaks both is told these.
         limits: likewise the lowest and highest value.
         thinking: what the server separated from the text, for the complaint about an empty one.
+        rationale: where its reasoning is asked for; False for not at all.
 
     Raises:
         InvalidReply: nothing in the text fits.
     """
     decision: ModelT | None = None
     complaint = ""
-    validator = reply_validator(response_model)
+    validator = reply_validator(response_model, has_reasoning=rationale is not False)
     try:
         decision = validator.validate_json(text)
     except ValidationError as error:

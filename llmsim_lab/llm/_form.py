@@ -20,6 +20,7 @@ from typing import Any
 
 from llmsim_lab._util.patterns import text_like
 from llmsim_lab._util.text import text_of
+from llmsim_lab.types import one_sentence
 
 Schema = Mapping[str, Any]
 
@@ -320,6 +321,7 @@ class _Form:
         elif len(default) > longest:
             default = default[:longest]
         candidates: list[Any] = [*part.get("examples", ()), default.ljust(shortest, ".")]
+        candidates.append(f"{default}.")  # a sentence
         if "pattern" in part:
             with suppress(ValueError):
                 for draw in range(_DRAWS):
@@ -383,7 +385,8 @@ def _scalar_words(kind: str, part: Schema) -> str:
         words.append(f"in steps of {text_of(part['multipleOf'])}")
     if part.get("minLength", 0) > 1:
         words.append(f"of at least {part['minLength']:,} characters")
-    if "pattern" in part:
+    # That it is one sentence, the description says in words.
+    if "pattern" in part and part["pattern"] != one_sentence(part.get("maxLength", 0)):
         words.append(f"that matches the regular expression {part['pattern']}")
     return " ".join(filter(None, words))
 

@@ -44,15 +44,35 @@ Node = dict[str, Any]
 
 
 @lru_cache(maxsize=1024)
-def reply_validator(model: type[BaseModel]) -> SchemaValidator:
+def reply_validator(model: type[BaseModel], *, has_reasoning: bool = True) -> SchemaValidator:
     """Return what reads a reply as an instance of a class.
 
     In a ``Reply``, and in the objects inside it, no field may be left out.
+
+    Args:
+        model: the class.
+        has_reasoning: whether it is asked for; else it may be left out.
     """
     model.model_rebuild()  # does something only where an annotation named a class made later
-    schema = _strict(model.__pydantic_core_schema__, complete=issubclass(model, Reply))
+    lenient = model.__pydantic_core_schema__
+    schema = _strict(lenient, complete=issubclass(model, Reply))
+    if not has_reasoning:
+        field = _fields_in(lenient)["reasoning"]
+        _fields_in(schema)["reasoning"] = _strict(field, complete=False)
     # Else pydantic takes the lenient validators that the classes inside have already.
     return SchemaValidator(schema, _use_prebuilt=False)
+
+
+def _fields_in(schema: Any) -> dict[str, Node]:
+    """Return the fields of the class that pydantic made a schema of, by name."""
+    node: Node = schema
+    known: dict[str, Node] = {}
+    while node["type"] != "model-fields":
+        known |= {definition["ref"]: definition for definition in node.get("definitions", ())}
+        # A class that holds replies of its own kind is one of the definitions.
+        node = known[node["schema_ref"]] if node["type"] == "definition-ref" else node["schema"]
+    fields: dict[str, Node] = node["fields"]
+    return fields
 
 
 def _strict(part: Any, *, complete: bool) -> Any:

@@ -77,7 +77,7 @@ from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
 from llmsim_lab.tape._recorder import Known, Outside, ReplayRecorder
-from llmsim_lab.types import CallRecord, CallSite, Decision, Number, Reply
+from llmsim_lab.types import CallRecord, CallSite, Decision, Number, Rationale, Reply
 
 ReplyT = TypeVar("ReplyT", bound=Decision)
 
@@ -294,7 +294,11 @@ class Question:
 
     def _sent(self, client: LLMClient, prompt: str) -> Coroutine[Any, Any, Any]:
         allowed = self._allowed
-        return client.call_with_retry(
+        ask: Callable[..., Coroutine[Any, Any, Any]] = client.call_with_retry
+        rationale = self._ask._run.config.rationale
+        if rationale != "before" and issubclass(self._batch.reply, Reply):
+            ask = partial(ask, rationale=rationale)  # no client around another need know of it
+        return ask(
             prompt=prompt,
             response_model=self._batch.reply,
             choices=allowed.choices or None,
@@ -734,6 +738,7 @@ class Ask:
         if not (isinstance(reply, type) and issubclass(reply, Decision)):
             way = "ask for a class derived from Reply: class Gift(Reply): amount: int"
             raise ConfigError(f"{whom} is asked for {reply!r:.60}; {way}")
+        _check_form(reply, whom, self._run.config.rationale)
         for name in names:
             if not isinstance(name, str) or not name.strip():
                 raise ConfigError(f"{name!r:.60} is not the name of a player; a name is a text")
@@ -989,6 +994,23 @@ class Ask:
             # Of several who were asked the same the first has the calls: none counts twice.
             batch.answers.append(_by_code(question._decision, question, why, calls=calls))
             calls = ()
+
+
+def _check_form(reply: type[Decision], whom: str, rationale: Rationale) -> None:
+    """Raise ConfigError if a reply has its reasoning elsewhere than the run's ``rationale`` says.
+
+    Args:
+        reply: what is asked for.
+        whom: who is asked, for the message.
+        rationale: of the run.
+    """
+    has_own_place = "reasoning" in reply.model_fields and not issubclass(reply, Reply)
+    if has_own_place and rationale != "before":
+        raise ConfigError(
+            f"rationale={rationale!r} does not reach {reply.__name__}, which {whom} is asked for: "
+            "its class has a fixed form. Leave rationale= out, or ask for a class derived from "
+            "Reply"
+        )
 
 
 def _rule_of(question: Question) -> str:

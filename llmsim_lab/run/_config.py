@@ -15,14 +15,14 @@ from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_val
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.checks import plain_number, whole_number
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import clip, whole
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.run._kept import kept_values
 from llmsim_lab.run._registry import RunClass, is_shipped
-from llmsim_lab.types import OfJson
+from llmsim_lab.types import OfJson, Rationale
 
 
 def _as_on_tape(values: Any) -> Any:
@@ -74,6 +74,26 @@ def by_name(players: Any) -> Mapping[str, Any]:
 Players = Annotated[dict[str, PlayerWord], BeforeValidator(by_name)]
 
 
+def _place_of_reasons(value: Any) -> Any:
+    """Return where a reason is given; true and false are how older configurations write it.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    value = plain_number(value)
+    if value is True:
+        return "before"
+    if value is False or (isinstance(value, str) and value in ("before", "after")):
+        return value
+    raise ValueError(
+        f"{value!r:.60} is not one of 'before' (players give their reasoning before they decide), "
+        "'after' and False (not at all)"
+    )
+
+
+Place = Annotated[Rationale, BeforeValidator(_place_of_reasons)]
+
+
 class WorldConfig(OfJson, Settings):
     """What every run has; the fields of a world's class are added to it.
 
@@ -88,6 +108,8 @@ class WorldConfig(OfJson, Settings):
         interventions: what is done from outside, and when.
         players: who answers for a player, by name; ``*`` stands for all others, which the model
             answers for if nothing is said. One word alone, ``random``, is for all.
+        rationale: where replies have their ``reasoning``: ``before`` the decision, so that it can
+            follow from it, ``after`` it, or not at all, ``False``.
         on_error: ``fallback`` lets a stand-in answer for a function or rule that raises, or answers
             what is not allowed; with ``raise`` the turn fails.
     """
@@ -106,6 +128,8 @@ class WorldConfig(OfJson, Settings):
     llm: LLMConfig = Field(default_factory=LLMConfig)
     interventions: tuple[StateChange, ...] = ()
     players: Players = Field(default_factory=dict)
+    # Left out where it is the default: recordings from before there was such a setting stay equal.
+    rationale: Annotated[Place, Field(exclude_if=lambda place: place == "before")] = "before"
     on_error: OnError = "raise"
 
     @property

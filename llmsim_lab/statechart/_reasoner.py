@@ -15,12 +15,12 @@ import logging
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ValidationError
+from pydantic import AfterValidator, StringConstraints, ValidationError
 
 from llmsim_lab._util.text import faults, log_event
 from llmsim_lab._util.waiting import gather_all
@@ -33,7 +33,7 @@ from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run import Question
 from llmsim_lab.statechart._agent import Post, SocialAgent, interest_match
 from llmsim_lab.statechart._chart import STATE_DESCRIPTIONS, AgentState
-from llmsim_lab.types import CallSite, Decision, Status, Text
+from llmsim_lab.types import CallSite, Decision, OneSentence, Rationale, Status, Text
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +97,7 @@ class MoveQuestion:
 
 
 _StateName = Annotated[Text, AfterValidator(lambda text: text.strip().lower())]
+_Reason = Annotated[OneSentence, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class NextState(Decision):
@@ -109,13 +110,37 @@ class NextState(Decision):
 class ExplainedNextState(Decision):
     """The same with a reason, which comes first so that the choice can follow from it."""
 
-    rationale: Text
+    rationale: _Reason
     next_state: _StateName
 
     @property
     def reasoning(self) -> str:
         """Why, in one sentence."""
         return self.rationale
+
+
+class NextStateExplained(Decision):
+    """The same with the reason after the choice, which it then explains."""
+
+    next_state: _StateName
+    rationale: _Reason
+
+    @property
+    def reasoning(self) -> str:
+        """Why, in one sentence."""
+        return self.rationale
+
+
+_BY_RATIONALE: Mapping[Rationale, type[Decision]] = {
+    "before": ExplainedNextState,
+    "after": NextStateExplained,
+    False: NextState,
+}
+
+
+def next_state_type(rationale: Rationale) -> type[Decision]:
+    """Return what a model is asked for where it gives its reason there."""
+    return _BY_RATIONALE[rationale]
 
 
 class Reasoner:
@@ -187,11 +212,11 @@ class Reasoner:
         return AgentState(decision.next_state)
 
     async def _asked(self, question: MoveQuestion, reply: type[Any]) -> Any:
-        """Return the model's answer, of the class ``NextState`` or ``ExplainedNextState``."""
+        """Return the model's answer, of the class that is asked for."""
         options, prompt = question.ordered(self.seed), Prompt.load("social_reasoner")
-
+        [rationale] = [place for place, kind in _BY_RATIONALE.items() if kind is reply]
         return await self.llm_client.call_with_retry(
-            prompt=move_prompt(question, options, prompt, reply is ExplainedNextState),
+            prompt=move_prompt(question, options, prompt, rationale),
             response_model=reply,
             # In the prompt's order: a server that goes through the enum must not have another.
             choices={"next_state": tuple(map(str, options))},
@@ -201,7 +226,7 @@ class Reasoner:
 
 
 def move_prompt(
-    question: MoveQuestion, options: Sequence[AgentState], prompt: Prompt, rationale: bool
+    question: MoveQuestion, options: Sequence[AgentState], prompt: Prompt, rationale: Rationale
 ) -> RenderedPrompt:
     """Return the prompt for a decision. Its wording is the reasoner contract's.
 
@@ -209,9 +234,14 @@ def move_prompt(
         question: what is to be decided.
         options: the legal states, in the order in which the model reads them.
         prompt: one with the slots of the shipped ``social_reasoner``.
-        rationale: whether the answer gives a reason.
+        rationale: where the answer gives a reason.
     """
-    agent, reason = question.agent, '"rationale": "<one sentence>", ' if rationale else ""
+    agent = question.agent
+    answer_form = '{"next_state": "<state_value>"}'
+    if rationale == "before":
+        answer_form = '{"rationale": "<one sentence>", "next_state": "<state_value>"}'
+    elif rationale == "after":
+        answer_form = '{"next_state": "<state_value>", "rationale": "<one sentence>"}'
     return prompt.render(
         agent_name=agent.name,
         agent_interests=", ".join(agent.interests),
@@ -220,7 +250,7 @@ def move_prompt(
         trigger=question.trigger,
         context=format_context(question.context),
         options="\n".join(f"- {option.value}: {STATE_DESCRIPTIONS[option]}" for option in options),
-        answer_form=f'{{{reason}"next_state": "<state_value>"}}',
+        answer_form=answer_form,
     )
 
 

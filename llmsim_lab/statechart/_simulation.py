@@ -17,7 +17,7 @@ from llmsim_lab.statechart._agent import Post, interested
 from llmsim_lab.statechart._analysis import Cascade
 from llmsim_lab.statechart._chart import AgentState, Guard, Statechart
 from llmsim_lab.statechart._config import Chart, FeedConfig, Population, PostConfig, SeedPosts
-from llmsim_lab.statechart._reasoner import ExplainedNextState, MoveQuestion, NextState, move_prompt
+from llmsim_lab.statechart._reasoner import MoveQuestion, move_prompt, next_state_type
 from llmsim_lab.statechart._state import FeedEntry, SocialState, UserState
 from llmsim_lab.statechart._turn import circulate, make_moves, next_state, plan_turn, triggers_in
 from llmsim_lab.statechart._writer import Draft, phrase, post_prompt
@@ -42,7 +42,8 @@ class SocialSimulation(Run[SocialState]):
         seed_posts: what the feeds begin with, or how many of the shipped posts.
         chart: a statechart instead of the shipped ``social_feed``: a file, or the content of one.
         feed: how the next post is chosen.
-        rationale: whether users give a reason, in one sentence.
+        rationale: whether users give a reason, in one sentence: ``before`` they choose, ``after``,
+            or not, ``False``, which is the default here.
         shuffle: whether the options stand in a seeded random order.
 
     Attributes:
@@ -59,16 +60,17 @@ class SocialSimulation(Run[SocialState]):
         for name in ("reasoner", "writer")
     }
 
+    defaults: ClassVar[Mapping[str, Any]] = {"rationale": False}
+
     population: Population = 12  # type: ignore[assignment]
     seed_posts: SeedPosts = 8  # type: ignore[assignment]
     chart: Chart = None
     feed: FeedConfig = FeedConfig()
-    rationale: bool = False
     shuffle: bool = True
 
     def ready(self) -> None:
         """Make the chart; raise ConfigError if it has triggers that no turn fires."""
-        self._reply: Any = ExplainedNextState if self.rationale else NextState
+        self._reply: Any = next_state_type(self.config.rationale)
         self.statechart = Statechart.load(self.config.chart, guards=self.guards)
         for move in self.statechart.transitions:
             if move.trigger not in (fired := triggers_in(move.source)):
@@ -92,7 +94,7 @@ class SocialSimulation(Run[SocialState]):
 
         def question(name: str) -> RenderedPrompt:
             options, prompt = self._ordered(moves[name]), self.prompt("social_reasoner")
-            return move_prompt(moves[name], options, prompt, self.rationale)
+            return move_prompt(moves[name], options, prompt, self.config.rationale)
 
         choices = await ask.each(
             moves,

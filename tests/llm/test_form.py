@@ -65,7 +65,7 @@ class Order(Reply):
 
 TOLD = """\
 Reply with one JSON object and nothing else. Its fields, in this order:
-- "reasoning": a text of at most 30 characters
+- "reasoning" (why, in one short sentence): a text of at most 30 characters
 - "amount" (Gift; coins for the pot; for example 7 or 9): a whole number from 0 to 20
 - "price": a number above 0 and below 1 in steps of 0.1
 - "colour": one of "red", "blue"
@@ -93,7 +93,7 @@ Reply with one JSON object and nothing else. Its fields, in this order:
 - "confidence": one of 0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, \
 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0
 An example of this form, with made-up values:
-{"reasoning": "a text", "amount": 10, "price": 0.5, "colour": "blue", \
+{"reasoning": "a text.", "amount": 10, "price": 0.5, "colour": "blue", \
 "to": {"street": "a text", "floor": 1}, "by": {"street": "a text", "floor": 1}, \
 "tree": {"leaves": 1, "branches": []}, \
 "home": {"kind": "boat", "sails": [{"street": "a text", "floor": 1}]}, \

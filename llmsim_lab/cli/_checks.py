@@ -6,6 +6,8 @@ are too few for a percentage: they show what works and what does not.
 
 from __future__ import annotations
 
+import math
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import starmap
@@ -13,13 +15,16 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, duration, roughly
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._types import FunctionCall, LLMMessage, ToolDeclaration
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import FORGIVEN, LASTING
 from llmsim_lab.llm._retry import lacks_form
+from llmsim_lab.simulation import Simulation
+from llmsim_lab.study._cost import Count
+from llmsim_lab.tape._prompts_read import prompts_read
 from llmsim_lab.types import Decision, Message
 
 _SEED, _TEMPERATURE = 7, 0.7
@@ -58,7 +63,9 @@ async def findings(
     # Without waits, since an invalid answer is a finding here.
     client = _with(client, temperature=_TEMPERATURE, max_text_chars=400, retry_wait_s=(0.0, 0.0))
     found: list[Ability] = []
-    for name, check in [*_CHECKS.items()][:first]:
+    speed = _Speed()
+    checks = {"answers": speed.answers, "tokens read a second": speed.reads, **_CHECKS}
+    for name, check in [*checks.items()][:first]:
         progress(name)
         try:
             found.append(Ability(name, *await check(client)))
@@ -76,16 +83,88 @@ def _with(client: LLMClient, **changes: Any) -> LLMClient:
 _Result = tuple[str, bool, str]
 
 
-async def _answers(client: LLMClient) -> _Result:
-    prompt = [Message("user", "Count from 1 upwards, one number a line, and do not stop.")]
-    options = {"num_predict": 32, "seed": _SEED, "temperature": _TEMPERATURE}
-    reply, call = await client.converse(prompt, options=options)
-    note, loading = f"after {call.seconds:.1f} s", reply.load_seconds or 0.0
-    if loading:
-        note += f", {loading:.1f} s of it to load"
-    if reply.reply_tokens and call.seconds > loading:
-        note += f", {reply.reply_tokens / (call.seconds - loading):.0f} tokens a second"
-    return "yes", True, note
+# --- how fast it is -------------------------------------------------------------------------------
+
+_WORDS = (
+    *("apple", "river", "window", "seven", "green", "mountain", "letter", "cloud", "bread"),
+    *("yellow", "music", "garden", "winter", "paper", "silver", "market", "bridge", "lemon"),
+)
+_FEWEST_WORDS, _MOST_WORDS = 40, 200
+_WORDS_FOR_A_TOKEN_A_SECOND = 30
+"""A slow model is given fewer: it mostly reads more than twice as fast as it writes."""
+_SLOW = 10.0
+"""Tokens a second: faster ones are told without decimals."""
+
+
+class _Speed:
+    """How fast a model reads and writes.
+
+    Attributes:
+        writes: tokens a second; None where it is not known.
+    """
+
+    def __init__(self) -> None:
+        self.writes: float | None = None
+
+    async def answers(self, client: LLMClient) -> _Result:
+        """Let the model write, and say how long it took."""
+        prompt = [Message("user", "Count from 1 upwards, one number a line, and do not stop.")]
+        options = {"num_predict": 32, "seed": _SEED, "temperature": _TEMPERATURE}
+        reply, call = await client.converse(prompt, options=options)
+        note = f"after {call.seconds:.1f} s"
+        if reply.load_seconds:
+            note += f", {reply.load_seconds:.1f} s of it to load"
+        writing_s = call.seconds - reply.load_seconds
+        if reply.reply_tokens and writing_s > 0:
+            self.writes = reply.reply_tokens / writing_s
+            note += f", {_rate(self.writes)} tokens a second"
+        return "yes", True, note
+
+    async def reads(self, client: LLMClient) -> _Result:
+        """Let the model read a prompt that no server has in its cache, and write one token."""
+        fitting = _WORDS_FOR_A_TOKEN_A_SECOND * (self.writes or math.inf)
+        number = round(max(_FEWEST_WORDS, min(_MOST_WORDS, fitting)))
+        chance = random.SystemRandom()  # a seed's words may be in the cache
+        words = " ".join(chance.choice(_WORDS) for _ in range(number))
+        prompt = [Message("user", f"{words}\n\nWhich word came first?")]
+        options = {"num_predict": 1, "seed": _SEED, "temperature": _TEMPERATURE}
+        reply, call = await client.converse(prompt, options=options)
+        if reply.prompt_tokens is None:
+            return "not known", True, "the server does not count tokens"
+        tokens = reply.prompt_tokens - (reply.cached_tokens or 0)
+        reading_s = call.seconds - reply.load_seconds
+        if tokens <= 0 or reading_s <= 0:
+            return "not known", True, "the server tells no time or no tokens for it"
+        reads = tokens / reading_s
+        note = f"with a new prompt of {tokens:,} tokens"
+        if self.writes is not None:
+            note += f"; {await _turn_of_economy(client, reads, self.writes)}"
+        return _rate(reads), True, note
+
+
+def _rate(tokens_per_s: float) -> str:
+    return f"{tokens_per_s:.1f}" if tokens_per_s < _SLOW else f"{tokens_per_s:,.0f}"
+
+
+async def _turn_of_economy(client: LLMClient, reads: float, writes: float) -> str:
+    """Return how long a choice among the economy's moves takes, and how that is computed.
+
+    Args:
+        client: of which only the abilities matter: it is asked nothing.
+        reads: tokens a second.
+        writes: tokens a second.
+    """
+    count = Count()
+    await count.play(Simulation(decide="sample", llm_client=client))
+    anew = prompts_read(count.attempts).tokens_anew
+    seconds = anew / reads + count.calls / writes
+    return (
+        f"so a turn of the economy with decide='sample' takes about {duration(seconds)}: "
+        f"{count.calls} calls, which write a token each and read about {roughly(anew):,} anew"
+    )
+
+
+# --- does it keep a form -------------------------------------------------------------------------
 
 
 async def _tally(answers: Iterable[Awaitable[str]]) -> Counter[str]:
@@ -99,9 +178,6 @@ async def _tally(answers: Iterable[Awaitable[str]]) -> Counter[str]:
                 raise
             found[failure.reason] += 1
     return found
-
-
-# --- does it keep a form -------------------------------------------------------------------------
 
 
 class _Colour(Decision):
@@ -185,7 +261,6 @@ async def _tools(client: LLMClient) -> _Result:
 
 
 _CHECKS: dict[str, Callable[[LLMClient], Any]] = {
-    "answers": _answers,
     "valid JSON: one of a list": _keeps(
         _Colour, '"colour": red, green, blue or yellow. What suits {}?'
     ),

@@ -58,7 +58,11 @@ def get(
 # --- doctor ---------------------------------------------------------------------------------------
 
 _SETTINGS = LLMConfig(timeout_s=120)
-_HOW_MUCH = "72 questions, each in 7 calls of one token (14 where a backend tells no probabilities)"
+_HOW_MUCH = (
+    "504 calls of one token: 72 questions, each in 7 calls (15 where a server tells no "
+    "probabilities), at most twice. After the first question it says how long the rest takes; "
+    "what is stopped is continued later."
+)
 
 
 def doctor(
@@ -115,7 +119,7 @@ def _answers(model: str, host: str | None) -> bool:
     """Say whether a model answers, and in the form asked for; return True if it does."""
     try:
         with _asking(model, host) as client:
-            found = run_sync(findings(client, first=3))
+            found = run_sync(findings(client, first=4))
     except LabError as error:
         say(f"{model}: {clip(str(error), 300)}", style="yellow")
         return False
@@ -152,6 +156,6 @@ def _show_checks(model: str, host: str | None) -> None:
 
 def _show_gate(model: str, host: str | None) -> None:
     with _asking(model, host) as client:
-        say(f"{model}: {_HOW_MUCH}, at most twice; what is stopped is continued later.", to=errors)
+        say(f"{model}: {_HOW_MUCH}", to=errors)
         card = economics_card(client, progress=lambda what: say(f"{model}: {what} ...", to=errors))
     say(card)

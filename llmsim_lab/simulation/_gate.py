@@ -14,6 +14,7 @@ import json
 import random
 import re
 import secrets
+import time
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -30,6 +31,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from llmsim_lab._util.files import kept_folder
 from llmsim_lab._util.tables import frame_of
+from llmsim_lab._util.text import duration
 from llmsim_lab.agents._agents import moves_to_choose
 from llmsim_lab.agents._briefing import SHOWN
 from llmsim_lab.economy import RudebuschSvensson, TaylorRule, response_of
@@ -343,17 +345,26 @@ async def _measured(
 ) -> EconomicsCard:
     """Ask what is left of a card, keep each answer where there is a path, and judge."""
     half = len(QUESTIONS) // 2
+    took: list[float] = []
     asked_about = situations(card.seed, room_at(card.inflation_target))
     for number, (key, put) in enumerate(QUESTIONS.items(), 1):
         if key not in card.moves:
             if progress is not None:
-                progress(f"question {number} of {half if number <= half else len(QUESTIONS)}")
+                last = half if number <= half else len(QUESTIONS)
+                left = ""
+                if took:
+                    # The first may have waited for the model to be loaded.
+                    seconds = fmean(took[1:] or took) * (last - number + 1)
+                    left = f", about {duration(seconds)} left"
+                progress(f"question {number} of {last}{left}")
             bp, method, calls = None, card.method, 0
+            began = time.monotonic()
             try:
                 bp, method, calls = await asks(put, asked_about[put[0]])
             except LLMFailureException as failure:
                 if failure.reason in LASTING:
                     raise  # the card can be continued
+            took.append(time.monotonic() - began)
             moves = {**card.moves, key: None if bp is None else bp / 100}
             card = _kept(path, card, moves=moves, method=method, calls=card.calls + calls)
         if number == half and not ((found := card.response) and found.outcome == "undecided"):

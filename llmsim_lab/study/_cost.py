@@ -76,11 +76,13 @@ class Count:
         turns: how many were played.
         calls: how many calls they made.
         chooses: whether some of them measure a choice.
+        attempts: the requests.
     """
 
     def __init__(self) -> None:
         self.turns = self.calls = 0
         self.chooses = False
+        self.attempts: list[Attempt] = []
 
     @property
     def is_enough(self) -> bool:
@@ -102,6 +104,7 @@ class Count:
             request = call.history[0].request
             if request.model != _HUMAN:
                 self.calls += 1
+                self.attempts += call.history
                 self.chooses = self.chooses or measures(request)
 
 

@@ -122,6 +122,41 @@ def test_what_a_model_can_do_is_counted(
     assert results.items() <= found.items()
 
 
+@pytest.mark.parametrize(
+    ("counts", "probabilities", "result", "note"),
+    [
+        (
+            {"prompt_tokens": 240, "reply_tokens": 1},
+            100,
+            "tokens a second",
+            "17 calls, which write",
+        ),
+        ({"prompt_tokens": 240, "reply_tokens": 1}, 0, "tokens a second", "103 calls, which write"),
+        ({"prompt_tokens": 240}, 100, "tokens a second", "of a new prompt of 240 tokens"),
+        ({"prompt_tokens": 240, "cached_tokens": 90}, 100, "second", "a new prompt of 150 tokens"),
+        ({}, 100, "not known", "the server does not count tokens"),
+        ({"prompt_tokens": 240, "load_seconds": 90.0}, 100, "not known", "tells no time"),
+    ],
+)
+def test_how_fast_a_model_reads_is_measured_with_a_prompt_that_is_new(
+    counts: Any, probabilities: int, is_known: bool, note: str
+) -> None:
+    prompts: list[str] = []
+
+    def answer(request: ChatRequest) -> Any:
+        prompts.append(request.prompt)
+        return ChatReply(text="1", **counts)
+
+    backend = ScriptedBackend(answer)
+    backend.max_top_logprobs = probabilities
+    client = LLMClient(LLMConfig(model="scripted"), backend)
+    found = [run_sync(findings(client, first=2))[1] for _ in range(2)]
+    assert (found[0].result != "not known") == is_known
+    assert note in found[0].note
+    assert len(prompts) == 4, "nothing is asked of the economy"
+    assert prompts[1] != prompts[3]
+
+
 def test_a_model_that_needs_to_be_told_the_form_is_named_with_the_setting() -> None:
     assert "use tell_form=True" in found_of(unheld)[UNTOLD].note
 
@@ -153,7 +188,7 @@ def test_a_server_is_checked_over_the_wire_each_model_with_lines_of_progress(
     assert status == 0
     assert err.splitlines()[:2] == [
         "ollama:polite: answers ...",
-        "ollama:polite: valid JSON: one of a list ...",
+        "ollama:polite: tokens read a second ...",
     ]
     assert "ollama:[/red]: answers ..." in err  # a name is no markup
     assert "polite (ollama 0.32.15, digest " in out
@@ -179,7 +214,7 @@ def test_the_doctor_asks_about_economies_and_says_the_verdict(
         monkeypatch.setenv("OLLAMA_HOST", server.host)
         status, out, err = llmsim_lab("doctor", "ollama:tiny", "--economics")
     assert (status, out) == (0, "tiny: Fails the economic gate.\n")
-    assert " questions, each in 7 calls of one token (" in err
+    assert "504 calls of one token: 72 questions" in err
     assert err.endswith("ollama:tiny: question 1 of 72 ...\n")
 
 

@@ -225,7 +225,9 @@ def test_a_kept_card_is_not_asked_for_again_and_a_stopped_one_is_continued() -> 
     down = False
     said: list[str] = []
     card = economics_card(client_of(backend), progress=said.append)
-    assert said[0].startswith("question 4 of 72")
+    assert said[0] == "question 4 of 72"
+    assert said[1].startswith("question 5 of 72, about ")
+    assert said[1].endswith(" s left")
     assert kept_economics_cards() == [card]
     asked = len(made)
     assert asked % (72 * CALLS) == 0

@@ -21,7 +21,8 @@ from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run._turn import Answer, Series, Turn, told_of
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.types import Status
+from llmsim_lab.tape._prompts_read import prompts_read
+from llmsim_lab.types import Attempt, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,6 +120,13 @@ def report(simulation: Run, out: Path, *, since: int = 0) -> None:
     turns = [turn for turn in simulation.turns if turn.number > since]
     _say_decisions(turns)
     say(_summary(turns))
+    attempts: list[Attempt] = []
+    for turn in turns:
+        for call in turn.calls:
+            attempts += call.history
+    words = str(prompts_read(attempts))
+    if words:
+        say(f"{words}.")
     for item in simulation.planned:
         if item.turn > simulation.turn_number:
             say(f"not reached: the intervention planned for {item}", style="yellow")

@@ -23,6 +23,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, get_args
 
@@ -869,7 +870,7 @@ class Run(Generic[StateT]):
         tape = self.tape
         if tape is None:
             manifest = new_manifest(self)
-            attempts = [attempt for call in self.calls for attempt in call.history]
+            attempts = [*chain.from_iterable(call.history for call in self.calls)]
         else:
             manifest = plain(tape.run(self.run_id).manifest)
             attempts = [call.attempt for call in tape.calls(self.run_id or 0, forgotten=True)]

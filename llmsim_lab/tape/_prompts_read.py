@@ -60,7 +60,7 @@ class PromptsRead:
         at_best: those that a server reads that holds every prompt of the run.
         tokens: of their prompts, as the server counted them, else estimated.
         tokens_anew: those that the server read anew by its own counts, else as with ``one_slot``.
-        tokens_at_best: those that it would have read as with ``at_best``.
+        tokens_at_best: those that it would have read as with ``at_best``, and no more than it read.
     """
 
     requests: int = 0
@@ -99,10 +99,12 @@ class PromptsRead:
         is_counted = tokens is not None and cached is not None
         if tokens is None:
             tokens = sum(map(estimate_tokens, text))
+        anew = tokens * after_latest / max(size, 1)
+        at_best = tokens * after_all / max(size, 1)
         if is_counted and cached is not None:
-            anew: float = max(0, tokens - cached)
-        else:
-            anew = tokens * after_latest / max(size, 1)
+            anew = max(0, tokens - cached)
+            # It also keeps what a chat's form adds to the texts, and prompts of earlier runs.
+            at_best = min(at_best, anew)
         self.requests += 1
         self.counted += is_counted
         self.characters += size
@@ -111,7 +113,7 @@ class PromptsRead:
         self.at_best += after_all
         self.tokens += tokens
         self.tokens_anew += anew
-        self.tokens_at_best += tokens * after_all / max(size, 1)
+        self.tokens_at_best += at_best
         return Anew(round(anew), tokens, is_counted)
 
     @property
@@ -128,10 +130,10 @@ class PromptsRead:
         """A sentence for people; empty where there is nothing that could have been kept."""
         if self.requests < 2:
             return ""
-        words = f"{self.share:.0%} of the prompts' tokens were read anew".replace("%", " %")
-        # A server that holds prompts of an earlier run may read less than these texts ask for.
-        if self.share_at_best <= self.share:
-            words += f"; {self.share_at_best:.0%} would do".replace("%", " %")
+        read_pct = f"{100 * self.share:.0f} %"
+        best_pct = f"{100 * self.share_at_best:.0f} %"
+        would_do = "no less" if best_pct == read_pct else best_pct
+        words = f"{read_pct} of the prompts' tokens were read anew; {would_do} would do"
         if self.counted == 0:
             return f"{words} (computed from the texts: the server does not tell)"
         if self.counted < self.requests:

@@ -31,6 +31,7 @@ def test_a_run_on_ollama_shows_what_was_proposed_and_why(llmsim_lab: Run) -> Non
     what = "action Raise the interest rate [bold]now[/bold], rate_change_bp 50; Prices rise."
     assert f"1 Federal Republic of Germany: {what}" in out
     assert "4 model calls: ok 100%" in out
+    assert " of the prompts' tokens were read anew" in out
     assert "tokens" in out
     frame = pd.read_csv("here/decisions.csv")
     assert frame["component"].tolist() == ["agent"] * 4

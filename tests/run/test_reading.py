@@ -158,7 +158,7 @@ def test_a_fork_has_its_own_turns_with_what_it_changed_and_its_parents_before() 
 @pytest.mark.parametrize(
     ("cached", "words"),
     [
-        (80, "40 % of the prompts' tokens were read anew"),
+        (80, "40 % of the prompts' tokens were read anew; no less would do"),
         (None, "(computed from the texts: the server does not tell)"),
     ],
 )

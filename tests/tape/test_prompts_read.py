@@ -60,28 +60,28 @@ UNCOUNTED = [asked(f"{SHARED}{n}", prompt_tokens=100) for n in ("Ann,", "Bob,")]
     [
         (
             UNCOUNTED,
-            "55 % of the prompts' tokens were read anew; 55 % would do (computed from the "
+            "55 % of the prompts' tokens were read anew; no less would do (computed from the "
             "texts: the server does not tell)",
         ),
         (
             [asked(f"{SHARED}{n}", prompt_tokens=100, cached_tokens=20) for n in ("Ann,", "Bob,")],
-            "80 % of the prompts' tokens were read anew; 55 % would do",
+            "80 % of the prompts' tokens were read anew; 45 % would do",
         ),
         (
             [*UNCOUNTED, asked("?", prompt_tokens=100, cached_tokens=99)],
-            "37 % of the prompts' tokens were read anew (computed from the texts for 2 of 3 "
-            "requests)",
+            "37 % of the prompts' tokens were read anew; no less would do (computed from the texts "
+            "for 2 of 3 requests)",
         ),
         # The server held the rules from an earlier run.
         (
             [asked(f"{SHARED}{n}", prompt_tokens=100, cached_tokens=90) for n in ("Ann,", "Bob,")],
-            "10 % of the prompts' tokens were read anew",
+            "10 % of the prompts' tokens were read anew; no less would do",
         ),
         # Two models share nothing, and what a person is asked no server reads.
         (
             [asked(SHARED), asked(SHARED, model="large"), asked(SHARED, model="human")],
-            "100 % of the prompts' tokens were read anew; 100 % would do (computed from the texts: "
-            "the server does not tell)",
+            "100 % of the prompts' tokens were read anew; no less would do (computed from the "
+            "texts: the server does not tell)",
         ),
         ([asked(SHARED)], ""),
         ([], ""),

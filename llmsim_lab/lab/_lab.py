@@ -587,6 +587,7 @@ class Lab(AnyWidget):
             outside.append(about | a_text)
         config = simulation.config
         values = config.model_dump(mode="json", by_alias=True)
+        values["rationale"] = config.rationale  # left out above where it is the default
         parameters = fields_of(type(config).model_json_schema(), values)
         self._forms[run, turn] = {"fork": outside, "restart": parameters}
         left = f"; {more:,} more numbers in code: fork(intervene=...)" if more else ""

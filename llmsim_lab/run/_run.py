@@ -136,7 +136,7 @@ class Run(Generic[StateT]):
         tape: where to record the run: a tape, or a file that becomes or is one.
         prompts: prompts instead of the world's own, as a recorded run names them.
         parameters: the world's own, and ``name``, ``seed``, ``turns``, ``interventions``,
-            ``on_error``.
+            ``rationale``, ``on_error``.
 
     Attributes:
         kind: the name of its class on tapes, such as ``pot:PublicGoods``.

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from builders import make_client, requests_of
+from ollama_rules import schema_fault
 from pydantic import Field
 from worlds import Gift, PublicGoods
 
-from llmsim_lab import LLMClient, Reply, fork
+from llmsim_lab import LLMClient, Reply, fork, resume
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study import Study
@@ -50,7 +51,12 @@ def test_reasoning_stands_where_the_run_says_also_in_words_forks_and_replays(
     forked = fork(path, turn=1, llm_client=(client := client_of()), players={"Cy": "random"})
     forked.run(1)
     forked.close()
-    for request in [*[call.request for call in run.calls], *requests_of(client)]:
+    resumed = resume(path, llm_client=(other := client_of()), players={"Cy": "random"})
+    resumed.run(1)
+    resumed.close()
+    assert len(requests_of(other)) == 2
+    recorded = [call.request for call in run.calls]
+    for request in [*recorded, *requests_of(client), *requests_of(other)]:
         assert request.schema is not None
         assert [*request.schema["properties"]] == request.schema["required"] == PLACES[rationale]
         assert re.findall(r'^- "(\w+)"', request.prompt, re.MULTILINE) == PLACES[rationale]
@@ -109,6 +115,7 @@ def test_a_model_is_held_to_one_sentence_of_three_times_a_short_ones_length(
     field = request.schema["properties"]["reasoning"]
     assert (field["description"], field["maxLength"]) == ("why, in one short sentence", limit)
     assert (re.search(field["pattern"], text) is not None) is is_one
+    assert schema_fault(request.schema) is None
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import recorded
@@ -43,17 +45,27 @@ async def test_what_a_post_says_stays_inside_its_quotation_marks() -> None:
     assert "\n- resting" not in prompt
 
 
-@pytest.mark.parametrize("fields", [["next_state"], ["rationale", "next_state"]])
-def test_a_reasoner_in_a_seat_answers_for_all_users(path: Path, fields: list[str]) -> None:
-    client, rationale = social_client(), len(fields) > 1
+@pytest.mark.parametrize(
+    ("rationale", "form"),
+    [
+        (False, {"next_state": "<state_value>"}),
+        (True, {"rationale": "<one sentence>", "next_state": "<state_value>"}),
+        ("before", {"rationale": "<one sentence>", "next_state": "<state_value>"}),
+        ("after", {"next_state": "<state_value>", "rationale": "<one sentence>"}),
+    ],
+)
+def test_a_reasoner_in_a_seat_answers_for_all_users(
+    path: Path, rationale: Any, form: dict[str, str]
+) -> None:
+    client = social_client()
     values = social_values(players={"reasoner": Reasoner(client, seed=2), "*": "rule"})
     run = recorded(SocialSimulation(**values, rationale=rationale, tape=path), 5)
     assert len(run.calls) == len(prompts_to(client)) >= 6
     first = run.calls[0].request
     assert first.schema is not None
-    assert list(first.schema["properties"]) == fields
+    assert list(first.schema["properties"]) == list(form)
     assert first.schema["properties"]["next_state"] == {"enum": shown(first.prompt)}
-    assert ('{"rationale": "<one sentence>", "next' in first.prompt) is rationale
+    assert json.dumps(form) in first.prompt
     silent = Reasoner(social_client([]), seed=2)
     again = replay(path, players={"reasoner": silent, "*": "rule"})
     assert again.turns == run.turns

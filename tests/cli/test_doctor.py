@@ -123,19 +123,14 @@ def test_what_a_model_can_do_is_counted(
 
 
 @pytest.mark.parametrize(
-    ("counts", "probabilities", "result", "note"),
+    ("counts", "probabilities", "is_known", "note"),
     [
-        (
-            {"prompt_tokens": 240, "reply_tokens": 1},
-            100,
-            "tokens a second",
-            "17 calls, which write",
-        ),
-        ({"prompt_tokens": 240, "reply_tokens": 1}, 0, "tokens a second", "103 calls, which write"),
-        ({"prompt_tokens": 240}, 100, "tokens a second", "of a new prompt of 240 tokens"),
-        ({"prompt_tokens": 240, "cached_tokens": 90}, 100, "second", "a new prompt of 150 tokens"),
-        ({}, 100, "not known", "the server does not count tokens"),
-        ({"prompt_tokens": 240, "load_seconds": 90.0}, 100, "not known", "tells no time"),
+        ({"prompt_tokens": 240, "reply_tokens": 1}, 100, True, "17 calls, which write"),
+        ({"prompt_tokens": 240, "reply_tokens": 1}, 0, True, "103 calls, which write"),
+        ({"prompt_tokens": 240}, 100, True, "with a new prompt of 240 tokens"),
+        ({"prompt_tokens": 240, "cached_tokens": 90}, 100, True, "a new prompt of 150 tokens"),
+        ({}, 100, False, "the server does not count tokens"),
+        ({"prompt_tokens": 240, "load_seconds": 90.0}, 100, False, "tells no time"),
     ],
 )
 def test_how_fast_a_model_reads_is_measured_with_a_prompt_that_is_new(

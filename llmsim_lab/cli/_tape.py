@@ -256,7 +256,12 @@ def _show_call(call: RecordedCall) -> None:
         say(text)
     if reply is not None:
         how = f"{call.attempt.seconds:.2f} s, {reply.prompt_tokens} + {reply.reply_tokens} tokens"
-        say(f"--- answered ({how}; ended by: {reply.done_reason})", style="cyan")
+        if reply.prompt_tokens is not None and reply.cached_tokens is not None:
+            how += f", {max(0, reply.prompt_tokens - reply.cached_tokens)} read anew"
+        ended = f"ended by: {reply.done_reason}"
+        if call.attempt.cut:
+            ended += f"; {', '.join(call.attempt.cut)} cut at the limit of texts"
+        say(f"--- answered ({how}; {ended})", style="cyan")
         if reply.thinking:
             say(reply.thinking, style="dim")
         say("\n".join(filter(None, (reply.text, *tool_lines(reply)))))

@@ -718,7 +718,7 @@ class Ask:
             sent: their prompts, as models are sent them.
         """
         run = self._run
-        question = (batch.reply, batch.tag, batch.by)
+        question = (batch.reply, batch.tag, batch.by, batch.name or batch.prompt)
         if len(sent) < 2 or run._order_told or question in run._compared:
             return
         run._compared.add(question)  # what it is asked in later turns is put in the same order

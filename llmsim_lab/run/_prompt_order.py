@@ -10,13 +10,16 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
+from random import Random
 from typing import Any
 
 from llmsim_lab._util.text import clip, counted, estimate_tokens
 from llmsim_lab._util.waiting import run_sync
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.llm._scope import scoped
 from llmsim_lab.prompts._prompt import RenderedPrompt
-from llmsim_lab.run._chance import random_reply
+from llmsim_lab.run._chance import chance_reply
 from llmsim_lab.tape._prompts_read import shared_start
 
 _SHORT = 200
@@ -64,7 +67,8 @@ class PromptOrder:
         return (
             f"{self.place}: the prompts share {counted(self.start, 'character')} from their start "
             f"and {100 * self.elsewhere:.0f} % of the rest; {self.differs}. A server reads anew "
-            "what follows the first difference: put what is the same for all first, or into system="
+            "what follows the first difference: put what is the same for all first, or into "
+            "system=."
         )
 
     def __str__(self) -> str:
@@ -146,10 +150,16 @@ def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
         config: its configuration; who is no model in it stays what it is.
     """
     asked: dict[str, list[str]] = {}
+    client = LLMClient(LLMConfig(model="chance"), ScriptedBackend([]))
 
-    def by_chance(question: Any) -> Any:
+    async def by_chance(question: Any) -> Any:
         asked.setdefault(question._batch.place, []).append(question.prompt)
-        return random_reply(question, question.rng)
+        return await question.put_to(client)
+
+    async def play(run: Any) -> None:
+        # A class of replies may want words of its subject, which other chance players do not say.
+        with scoped(stand_in=partial(chance_reply, rng=Random(run.turn_number))):
+            await run.step()
 
     named = config.players
     models = [name for name, word in named.items() if word in ("model", "person")]
@@ -160,5 +170,5 @@ def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
     for _ in range(_MOST_TURNS):
         if asked or run.done(run.state):
             break
-        run_sync(run.step())
+        run_sync(play(run))
     return [prompt_order(place, prompts) for place, prompts in asked.items()]

@@ -232,15 +232,16 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     site = CallSite(turn=3, component="agent")
     asked = {"model": "m", "messages": (Message("user", "Look."),), "tools": (tool,)}
     request = ChatRequest(**asked, site=site)  # type: ignore[arg-type]
-    tokens = {"prompt_tokens": 7, "reply_tokens": 3}
+    tokens = {"prompt_tokens": 7, "cached_tokens": 5, "reply_tokens": 3}
     reply = ChatReply(text="", thinking="Hm.", tool_calls=(call,), done_reason="length", **tokens)
     with Tape(rules) as tape:
         recorder = LiveRecorder(tape, 1)
-        recorder.keep(Attempt(request=request, reply=reply, seconds=1.5))
+        recorder.keep(Attempt(request=request, reply=reply, seconds=1.5, cut=("why",)))
         recorder.close()
     out = succeeds(llmsim_lab, "tape", "show", str(rules), "--turn", "3")
     assert 'tools: [{"type":"function","function":{"name":"look"}}]' in out
-    assert "--- answered (1.50 s, 7 + 3 tokens; ended by: length)\nHm.\n" in out
+    how = "1.50 s, 7 + 3 tokens, 2 read anew; ended by: length; why cut at the limit of texts"
+    assert f"--- answered ({how})\nHm.\n" in out
     assert 'look({"at":"rates"})' in out
 
 

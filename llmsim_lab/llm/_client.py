@@ -40,7 +40,7 @@ from llmsim_lab.llm._extract import InvalidReply, with_instruction
 from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._limits import Lane, Limits, Sent
 from llmsim_lab.llm._returned import returned_fault, returned_info, returned_reply
-from llmsim_lab.llm._scope import Scope, caller, scope
+from llmsim_lab.llm._scope import Scope, caller, scope, scoped
 from llmsim_lab.llm.bounds import aliases_of, json_number, narrowed
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
@@ -418,7 +418,9 @@ class LLMClient:
             return await self._call(request, lambda reply: reply)
 
         base = self.config.seed if seed is None else seed
-        return await _choose.choice_by(ask, before, named, samples=samples, seed=base)
+        # All orders of the options in one round: they share all that stands before the options.
+        with scoped(round=self.limits.lane().next_round):
+            return await _choose.choice_by(ask, before, named, samples=samples, seed=base)
 
     def _with(self, options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return what a request with other options changes; they go before the configured ones."""
@@ -580,6 +582,7 @@ class LLMClient:
             total_s=total_s,
             phase_of=getattr(self.backend, "phase", None),
             watch=watch,
+            round=around.round,
         )
         lane = self.limits.lane()
         send: Send = lane.send

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import inspect
 import math
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.text import estimate_tokens, roughly
@@ -211,6 +213,7 @@ class Sent:
         total_s: the longest time in all.
         phase_of: the backend's ``phase``, if it has one.
         watch: is notified of what the server does.
+        round: see ``Lane.next_round``; None for a request that follows from no other.
         began: when it was sent, by the event loop's clock; None while it waits for its turn.
         at_work_by: by when the server had no earlier request of ours before it, as far as we know.
         seconds: how long it took, once it has ended.
@@ -225,6 +228,7 @@ class Sent:
     total_s: float
     phase_of: PhaseOf | None
     watch: InFlight | None
+    round: int | None = None
     began: float | None = None
     at_work_by: float = 0.0
     seconds: float = 0.0
@@ -283,8 +287,22 @@ class Sent:
         return BackendError(message, reason="timeout", retry=True)
 
 
+@dataclass(slots=True, order=True)
+class _Queued:
+    """A request that waits to be sent, in the order in which requests are."""
+
+    round: int
+    texts: tuple[str, ...]
+    number: int
+    is_next: asyncio.Future[None] = field(compare=False)
+
+
 class Lane:
-    """The requests of one event loop: who is sent next, and how long each may take.
+    """The requests of one event loop: which is sent next, and how long each may take.
+
+    A server keeps what a prompt shares from its start with the one before, and reads the rest. So
+    of the requests that wait together the texts decide, and neighbours share the longest starts.
+    They are sent in rounds: what comes later waits for what was there before, whatever its text.
 
     The time of a request is the longest silence while the server works for us. It begins anew with
     each piece of any reply and when another request has ended, for a server that answers one after
@@ -301,7 +319,14 @@ class Lane:
 
     def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
         self._limits, self._loop = limits, loop
-        self._size, self._free = limits.at_once, asyncio.Semaphore(limits.at_once)
+        self._size = limits.at_once
+        self._free = limits.at_once
+        """How many more may be sent now."""
+        self._queue: list[_Queued] = []
+        self._numbers = count()
+        self._round = 0
+        """The round that is being sent."""
+        self._is_choosing = False
         self._since = 0.0  # the time of none begins before this
         self._in_time: dict[Sent, asyncio.Task[Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -318,9 +343,7 @@ class Lane:
             BackendError: its time is over, or its server has gone.
         """
         arrived = self._loop.time()
-        if self._free.locked():
-            log_queued(sent.request, self._limits.at_once)
-        await self._free.acquire()
+        await self._until_next(sent)
         began = sent.began = sent.at_work_by = self._loop.time()
         log_request(sent.request, began - arrived)
         sent.is_writing, sent.fault = False, None  # of a first try, when the server was away
@@ -361,8 +384,52 @@ class Lane:
             self._limits.ended(began, now, tokens=tokens, load_s=load_s, too_many=too_many)
             change = max(-1, self._limits.at_once - self._size)
             self._size += change
-            for _ in range(1 + change):
-                self._free.release()
+            self._free += 1 + change
+            self._choose_soon()
+
+    @property
+    def next_round(self) -> int:
+        """The round of a request that comes now.
+
+        What follows from its answer may be sent in the same round, beside it.
+        """
+        return self._round + 1
+
+    async def _until_next(self, sent: Sent) -> None:
+        """Wait until it is this request's turn to be sent."""
+        if len(self._queue) >= self._free:
+            log_queued(sent.request, self._limits.at_once)
+        request = sent.request
+        texts = (request.model, *(message.content for message in request.messages))
+        round_ = self.next_round if sent.round is None else sent.round
+        queued = _Queued(round_, texts, next(self._numbers), self._loop.create_future())
+        heapq.heappush(self._queue, queued)
+        self._choose_soon()
+        try:
+            await queued.is_next
+        except asyncio.CancelledError:
+            if not queued.is_next.cancelled():  # it had just been chosen
+                self._free += 1
+                self._choose_soon()
+            raise
+
+    def _choose_soon(self) -> None:
+        """Send what is next once others have come that are asked at the same time."""
+        if self._queue and self._free > 0 and not self._is_choosing:
+            self._is_choosing = True
+            # Two steps of the loop: whoever got an answer starts tasks in the first, which ask
+            # in the second.
+            self._loop.call_soon(self._loop.call_soon, self._choose, context=Context())
+
+    def _choose(self) -> None:
+        """Send the requests that are next, as many as may be sent."""
+        self._is_choosing = False
+        while self._queue and self._free > 0:
+            queued = heapq.heappop(self._queue)
+            if not queued.is_next.cancelled():
+                self._round = max(self._round, queued.round)
+                self._free -= 1
+                queued.is_next.set_result(None)
 
     def _look_at(self, due: float) -> None:
         """See that requests which are late then are ended."""

@@ -126,6 +126,7 @@ class Scope:
         deadline: when the caller gives up, seconds of ``time.monotonic``: the client itself ends a
             call that takes longer, its retry included, and records it as failed.
         late: the error's words for a call that passes the deadline.
+        round: in which requests are sent that belong together; None for the next one.
         asker: for whom tools are looked up.
         player: what plays the run, turn by turn; only that may play its next turn.
         counted: whether a line on the screen counts the work already.
@@ -139,6 +140,7 @@ class Scope:
     watch: InFlight | None = None
     deadline: float | None = None
     late: str = "no reply, and the caller waits no longer"
+    round: int | None = None
     asker: str | None = None
     player: object = None
     counted: bool = False

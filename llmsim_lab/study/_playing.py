@@ -21,9 +21,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager, suppress
-from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -219,6 +218,7 @@ class StudyPlayer:
         arms: by name.
         purse: what they may spend.
         playing: the runs that are under way, until the study has what became of them.
+        at_once: lets so many runs be under way; others wait, in the order of jobs and plays.
         on_change: called when a run begins, and after each of its turns.
         warned: arms of which a run has said what it has to warn of.
     """
@@ -228,6 +228,7 @@ class StudyPlayer:
     arms: Mapping[str, Arm]
     purse: Purse | None = None
     playing: dict[Key, AnyRun] = field(default_factory=dict)
+    at_once: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, 1))
     on_change: Callable[[], object] = lambda: None
     warned: set[str] = field(default_factory=set)
 
@@ -264,14 +265,11 @@ class StudyPlayer:
         try:
             tape = Tape(file)
             runs = job.runs_on(tape)
-            for play in job.plays:
-                info = runs.get(play)
-                if self.is_spent or (info is not None and self.is_done(job, tape, info)):
-                    continue
-                try:
-                    await self._play(job, tape, play, info)
-                except Exception as error:  # noqa: BLE001 - kept, and the others are played
-                    errors.append(error_text(error))
+            # Together, as many as may be: samples of a situation ask the same, and a server that
+            # is asked the same at once reads it once.
+            plays = [self._play(job, tape, play, runs.get(play)) for play in job.plays]
+            outcomes = await asyncio.gather(*plays, return_exceptions=True)
+            errors += [error_text(it) for it in outcomes if isinstance(it, Exception)]
         except Exception as error:  # noqa: BLE001 - likewise
             errors.append(error_text(error))
         finally:
@@ -280,6 +278,12 @@ class StudyPlayer:
         return replace(entry, status="failed", error=errors[0]) if errors else entry
 
     async def _play(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> None:
+        """Play what is left of one of a job's runs, when it is its turn and not all is spent."""
+        async with self.at_once:
+            if not self.is_spent and (info is None or not self.is_done(job, tape, info)):
+                await self._play_rest(job, tape, play, info)
+
+    async def _play_rest(self, job: Job, tape: Tape, play: Play, info: RunInfo | None) -> None:
         run = self._begun(job, tape, play, info)
         unlisten = run.listen(lambda _: self.on_change())
         run._purse, run._quiet = self.purse, job.arm in self.warned
@@ -438,7 +442,8 @@ def work(pickled: bytes, job: Job, begun: bytes, _once: str) -> tuple[StudyRun, 
         begun: its file's bytes, none if there is none.
         _once: what no other job is given: Dask takes equal ones for one, also one that it has lost.
     """
-    player = copy(_unpack(pickled))  # with its clients; several threads of a worker may play
+    # With its clients; several threads of a worker may play, each the runs of its job in turn.
+    player = replace(_unpack(pickled), at_once=asyncio.Semaphore(1))
     # On this machine's own disk, whatever the working folder is on.
     with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
         path = Path(folder) / "run.tape"

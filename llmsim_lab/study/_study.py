@@ -404,10 +404,11 @@ class Study:
                 left = [key for key in self._jobs if self._entries[key].status != "done"]
                 await self._rehearse({arm for arm, _ in left})
                 self._player.purse = None if budget is None else Purse(budget)
+                most = parallel or (None if executor else 8)
+                self._player.at_once = asyncio.Semaphore(most or 1)
                 number, last = len(self._jobs) - len(left) + 1, len(self._jobs)
                 line = progress_line("run", number=number, last=last, enabled=progress)
                 async with line as advance:
-                    most = parallel or (None if executor else 8)
                     for following in (False, True):  # arms that continue runs of others
                         keys = [key for key in left if (key[0] in self._leaders) == following]
                         playing = play_all(self._player, self._ready(keys), most, executor)

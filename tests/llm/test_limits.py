@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from itertools import groupby
 
 import pytest
-from builders import benchmark, make_client
-from client_kit import say
+from builders import benchmark, make_client, requests_of
+from client_kit import say, until
 
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
@@ -143,3 +144,36 @@ async def test_a_slow_reply_is_not_late_as_long_as_something_comes() -> None:
     hurried = LLMClient(config.model_copy(update={"total_timeout_s": 0.05}), Slow())
     with pytest.raises(LLMFailureException, match=r"within 0\.05 s; raise total_timeout_s"):
         await say(hurried)
+
+
+# The order of requests
+
+
+CHOICE = ChatReply(text="A", top_logprobs=(("A", -0.1), ("B", -3.0)))
+
+
+async def test_what_comes_later_waits_for_one_round_and_no_longer() -> None:
+    client = make_client(CHOICE, delay_s=0.01, max_concurrency=1)
+
+    async def again_and_again(name: str) -> None:
+        for number in range(8):
+            await client.choose(f"{name} {number}", ["yes", "no"])
+
+    others = asyncio.gather(again_and_again("b"), again_and_again("a"))
+    await until(lambda: bool(requests_of(client)))
+    await asyncio.gather(others, client.choose("z", ["yes", "no"]))
+    order = [key for key, _ in groupby(request.prompt[0] for request in requests_of(client))]
+    assert order[:3] == ["a", "b", "a"]
+    assert "z" in order[:5]
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_request_that_is_cancelled_leaves_its_place_to_others(steps: int) -> None:
+    client = make_client(CHOICE, delay_s=0.001, max_concurrency=1)
+    asking = [asyncio.create_task(client.choose(text, [1, 2])) for text in ("a", "b", "c")]
+    await asking[0]
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    asking[1].cancel()
+    async with asyncio.timeout(5):
+        assert (await asking[2]).mode == (await client.choose("d", [1, 2])).mode == 1

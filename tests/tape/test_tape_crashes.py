@@ -136,7 +136,7 @@ def test_an_exception_in_an_agent_costs_no_answer_twice(
 
     async def stumble(question: Question) -> Any:
         if question.turn == 3 and faults:
-            await asyncio.sleep(0.01)  # the others have their answers first
+            await asyncio.sleep(0.05)  # the others have their answers first
             raise faults.pop()
         return simulation.rule(question)
 
@@ -232,7 +232,7 @@ class Failing(HashBackend):
         site = request.site
         assert site is not None
         if self.broken and site.turn == 2 and (site.component, site.agent) == self._who:
-            await asyncio.sleep(0.01)  # the others have their answers first
+            await asyncio.sleep(0.05)  # the others have their answers first
             if isinstance(self._failure, str):
                 return type(reply)(text=self._failure)
             raise self._failure

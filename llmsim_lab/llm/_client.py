@@ -597,6 +597,8 @@ class LLMClient:
             if fault is None:
                 raise
             reply = fault.reply
+            if watch is not None:
+                watch.failed(request, fault)
         finally:
             if watch is not None and sent.began is not None:
                 watch.ended(request)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, model_validator
 
 from llmsim_lab._util.config import Settings
-from llmsim_lab.errors import BudgetReached, ConfigError
+from llmsim_lab.errors import BackendError, BudgetReached, ConfigError
 from llmsim_lab.llm._retry import seed_from
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest
 
@@ -192,8 +192,9 @@ class Waiting:
 class InFlight:
     """Lists what is being waited for and counts what is done; may be read from any thread.
 
-    A client calls ``began``, ``noted``, ``wrote`` and ``ended`` on the thread that makes the
-    request. In a subclass they must be quick and raise nothing: an exception ends the call.
+    A client calls ``began``, ``noted``, ``wrote``, ``failed`` and ``ended`` on the thread that
+    makes the request. In a subclass they must be quick and raise nothing: an exception ends the
+    call.
 
     Attributes:
         finished: requests that came to an end, good or bad, live or from a tape.
@@ -219,6 +220,9 @@ class InFlight:
         """Record what the server does, of whose reply nothing has come yet."""
         if (entry := self._waiting.get(id(request))) is not None:
             entry.doing = doing
+
+    def failed(self, request: ChatRequest, fault: BackendError) -> None:
+        """Record why a request failed that is about to end."""
 
     def ended(self, request: ChatRequest) -> None:
         """Record the end of a request, for one that ``began`` of the very same object.

@@ -1,24 +1,30 @@
 """One line that says how far work is, what is waited for and how long it takes; gone at the end.
 
-It appears only where work takes a while and can be watched: on a terminal, or in a notebook's cell
-that a person runs. Pipes, tests, nbconvert and nbval get nothing.
+It appears where work takes a while and can be watched: on a terminal, or in a notebook's cell that
+a person runs. Elsewhere (pipes, nohup, Slurm) the log has a line a minute, and one for each request
+that timed out. A notebook that no person runs, as under nbconvert and nbval, gets nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from itertools import chain, repeat
 from typing import Any
 
-from llmsim_lab._util.text import clip, duration, printable
-from llmsim_lab.llm._scope import InFlight, scope, scoped
+from llmsim_lab._util.text import clip, counted, duration, log_event, printable
+from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._scope import InFlight, caller, scope, scoped
 from llmsim_lab.types import ChatRequest
+
+logger = logging.getLogger("llmsim_lab.run")  # users know the package, not this module
 
 Show = Callable[[str], object]
 """Shows a text instead of the one before; an empty one removes the line."""
@@ -26,15 +32,23 @@ Show = Callable[[str], object]
 _PATIENCE_S = 1.5
 """Work that is done by then shows nothing."""
 _TICK_S = 0.5
+_LOG_EVERY_S = 60.0
 _HUMAN = "human"
 """The model's name in requests to a person, who may be typing where the line would be."""
 
 
 @asynccontextmanager
 async def progress_line(
-    unit: str, *, number: int, last: int, enabled: bool
+    unit: str,
+    *,
+    number: int,
+    last: int,
+    enabled: bool,
+    parts: Callable[[], str] | None = None,
 ) -> AsyncIterator[Callable[[], None]]:
     """Show a line while the work inside takes long; yields a function to call as a unit is done.
+
+    Without a terminal the line is logged.
 
     Inside another one, or where a widget watches the model calls, there is no further line.
 
@@ -43,16 +57,22 @@ async def progress_line(
         number: of the first unit.
         last: the number of the last.
         enabled: False for no line. The environment variable ``LLMSIM_PROGRESS=0`` does the same.
+        parts: says how far parts of the work are; for the log, where it has more room.
     """
     # The task's context says whether a line counts already: run() inside a study is part of what
     # that one counts.
     around = scope()
-    show = _screen() if enabled and not around.counted and around.watch is None else None
-    if show is None:
+    line: ProgressLine | None = None
+    if enabled and not around.counted and around.watch is None and not _is_off():
+        show = _screen()
+        if show is not None:
+            line = ProgressLine(show, unit=unit, number=number, last=last)
+        elif _is_unattended():
+            line = ProgressLog(_in_log, unit=unit, number=number, last=last, parts=parts)
+    if line is None:
         with scoped(counted=True):
             yield lambda: None
         return
-    line = ProgressLine(show, unit=unit, number=number, last=last)
     ticker = asyncio.create_task(line.tick())
     try:
         with scoped(counted=True, watch=line):
@@ -113,26 +133,121 @@ class ProgressLine(InFlight):
 
         The time left follows from the mean of the units so far.
         """
-        waiting, last = self.waiting, self._last
-        seconds, word = time.monotonic() - self._began, "so far"
-        if done := self._number - self._first:
-            seconds, word = seconds / done * max(0, last - self._number + 1), "left"
-        # After the last one it stays on that, while a callback or a file takes its time.
-        parts = [f"{self._unit} {min(self._number, last)} of {last}"]
+        waiting = self.waiting
+        parts = [self._place]
         if waiting:
             whom = str(waiting[0]) if len(waiting) == 1 else f"{len(waiting)} answers"
             whom = clip(printable(whom), 40)
             doing = waiting[0].doing
             parts.append(f"{whom}: {doing}" if doing else f"waiting for {whom}")
-        return " · ".join([*parts, f"{duration(seconds)} {word}"])
+        return " · ".join([*parts, self._time])
+
+    @property
+    def _place(self) -> str:
+        """Which unit is under way."""
+        # After the last one it stays on that, while a callback or a file takes its time.
+        return f"{self._unit} {min(self._number, self._last)} of {self._last}"
+
+    @property
+    def _time(self) -> str:
+        """How long it takes until the end, or how long it took."""
+        seconds = time.monotonic() - self._began
+        done = self._number - self._first
+        if not done:
+            return f"{duration(seconds)} so far"
+        return f"{duration(seconds / done * max(0, self._last - self._number + 1))} left"
+
+
+class ProgressLog(ProgressLine):
+    """The same for a log, where each line stays.
+
+    Args:
+        show: takes a line.
+        unit: what the work consists of.
+        number: of the first unit.
+        last: the number of the last.
+        parts: says how far parts of the work are.
+    """
+
+    def __init__(
+        self,
+        show: Show,
+        *,
+        unit: str,
+        number: int,
+        last: int,
+        parts: Callable[[], str] | None = None,
+    ) -> None:
+        super().__init__(show, unit=unit, number=number, last=last)
+        self._parts = parts
+
+    async def tick(self) -> None:
+        """Log a line each minute."""
+        while True:
+            await asyncio.sleep(_LOG_EVERY_S)
+            self.say(self.text)
+
+    def say(self, text: str) -> None:
+        """Log a line; an empty one, which would take away the last one, is none."""
+        if text:
+            super().say(text)
+
+    def failed(self, request: ChatRequest, fault: BackendError) -> None:
+        """Log at once that a request timed out."""
+        if fault.reason == "timeout":
+            again = " It is asked again." if fault.retry and request.attempt == 1 else ""
+            whom = clip(printable(caller(request.site)), 40)
+            self.say(f"{self._place}: {whom} timed out: {clip(printable(str(fault)), 300)}.{again}")
+
+    @property
+    def text(self) -> str:
+        """What a line says, such as ``turn 3 of 8: 41 calls done; waiting for Ann and 3 more ...``.
+
+        Of what is waited for longest it says for how long, and what the server does, where known.
+        """
+        place = self._place
+        if self._parts is not None and (parts := self._parts()):
+            place += f" ({parts})"
+        lines = [f"{place}: {counted(self.finished, 'call')} done"]
+        waiting = self.waiting
+        if waiting:
+            longest = waiting[0]
+            whom = clip(printable(str(longest)), 40)
+            if len(waiting) > 1:
+                whom += f" and {len(waiting) - 1:,} more"
+            doing = "writing" if longest.text else longest.doing
+            how_long = duration(longest.seconds)
+            lines.append(f"waiting for {whom}, {how_long}{f', {doing}' if doing else ''}")
+        return "; ".join([*lines, self._time])
+
+
+def _is_off() -> bool:
+    return os.environ.get("LLMSIM_PROGRESS", "").strip().lower() in ("0", "no", "off", "false")
+
+
+def _kernel() -> Any:
+    """Return the kernel of the notebook that this is part of, if it is."""
+    ipython = sys.modules.get("IPython")
+    return getattr(ipython.get_ipython(), "kernel", None) if ipython else None
+
+
+def _is_unattended() -> bool:
+    """Return True where the standard error is a file or a pipe."""
+    return _kernel() is None and sys.stderr is not None and not sys.stderr.isatty()
+
+
+def _in_log(text: str) -> None:
+    """Log a line; where no logging that would show it is set up, on the standard error."""
+    if logger.hasHandlers() and logger.isEnabledFor(logging.INFO):
+        log_event(logger, logging.INFO, "PROGRESS", detail=text)
+    else:
+        sys.stderr.write(f"{datetime.now().astimezone():%H:%M:%S} {text}\n")
+        sys.stderr.flush()
 
 
 def _screen() -> Show | None:
     """Return what shows a text on a terminal or under a cell; None elsewhere."""
-    if os.environ.get("LLMSIM_PROGRESS", "").strip().lower() in ("0", "no", "off", "false"):
-        return None
-    ipython = sys.modules.get("IPython")
-    kernel = getattr(ipython.get_ipython(), "kernel", None) if ipython else None
+    kernel = _kernel()
     if kernel is None:
         return _on_terminal if sys.stderr is not None and sys.stderr.isatty() else None
     # Who runs a cell by hand can be asked for input; nbconvert, nbval and papermill cannot.

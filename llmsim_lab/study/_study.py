@@ -90,6 +90,7 @@ Contents = Mapping[Play, tuple[RunInfo, Mapping[int, Any]]]
 _COLUMNS = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
 _STATES = ("done", "running", "failed", "stopped", "left")
 _WATCH_S = 0.5
+_MOST_ARMS_TOLD = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,7 +408,13 @@ class Study:
                 most = parallel or (None if executor else 8)
                 self._player.at_once = asyncio.Semaphore(most or 1)
                 number, last = len(self._jobs) - len(left) + 1, len(self._jobs)
-                line = progress_line("run", number=number, last=last, enabled=progress)
+                line = progress_line(
+                    "run",
+                    number=number,
+                    last=last,
+                    enabled=progress,
+                    parts=self._ended_by_arm,
+                )
                 async with line as advance:
                     for following in (False, True):  # arms that continue runs of others
                         keys = [key for key in left if (key[0] in self._leaders) == following]
@@ -422,6 +429,15 @@ class Study:
                 self._find()
                 self._listeners()
         return self
+
+    def _ended_by_arm(self) -> str:
+        """Return how many runs of each arm have ended; nothing where there are many arms."""
+        if len(self._arms) > _MOST_ARMS_TOLD:
+            return ""
+        ended = Counter(
+            entry.arm for entry in self._entries.values() if entry.status in ("done", "failed")
+        )
+        return ", ".join(f"{arm}: {ended[arm]} of {len(self.units)}" for arm in self._arms)
 
     async def _rehearse(self, arms: Container[str]) -> None:
         """Play turns by chance with each edited prompt, since what is wrong with one is seen there.

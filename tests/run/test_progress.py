@@ -10,13 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import answer, make_simulation
+from builders import answer, in_words, make_client, make_simulation
 from IPython.display import DisplayHandle
 
 from llmsim_lab.llm._scope import InFlight, scoped
 from llmsim_lab.run import _progress
-from llmsim_lab.run._progress import ProgressLine
+from llmsim_lab.run._progress import ProgressLine, ProgressLog
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.study import Study
 from llmsim_lab.types import CallSite, ChatRequest, Message
 
 
@@ -178,6 +179,107 @@ def test_it_is_silent_on_request_and_where_nobody_looks(
     with scoped(watch=InFlight() if how == "watch" else None):
         make_simulation(reply, names=("Aland",)).run(1, progress=how != "argument")
     assert terminal.getvalue() == ""
+
+
+# Without a terminal
+
+
+@pytest.fixture
+def pipe(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """The standard error, a pipe, where what comes each minute comes at once."""
+    monkeypatch.setattr(Terminal, "isatty", lambda _: False)
+    monkeypatch.setattr(_progress, "_LOG_EVERY_S", 0.005)
+    return terminal
+
+
+TIME = r"(?m)^\d\d:\d\d:\d\d "
+
+
+@pytest.mark.parametrize(
+    ("noted", "wrote", "doing"),
+    [
+        ("loading", "", ", loading"),
+        ("reading about 870 tokens", "", ", reading about 870 tokens"),
+        ("reading about 870 tokens", "The", ", writing"),
+        ("", "", ""),
+    ],
+)
+def test_a_log_says_how_far_a_run_is_whom_it_waits_for_and_what_the_server_does(
+    clock: Clock, shown: list[str], noted: str, wrote: str, doing: str
+) -> None:
+    log = ProgressLog(shown.append, unit="turn", number=3, last=8, parts=lambda: "kind: 1 of 2")
+    requests = [make_request(name) for name in ("Aland", "Borduria", "Syldavia")]
+    for request in requests:
+        log.began(request)
+    log.ended(requests[2])
+    log.noted(requests[0], noted)
+    if wrote:
+        log.wrote(requests[0], wrote)
+    clock.now = 72
+    assert log.text == (
+        "turn 3 of 8 (kind: 1 of 2): 1 call done; waiting for agent of Aland and 1 more, 0 s"
+        f"{doing}; 72 s so far"
+    )
+    log.advance()
+    assert log.text.endswith("; 6 min left")
+    assert shown == []
+
+
+async def test_without_a_terminal_a_run_and_a_study_log_lines_with_the_time(pipe: Terminal) -> None:
+    async def reply(request: ChatRequest) -> Any:
+        await pipe.has(f"{TIME}(turn 1 of 1|run 1 of 2).*waiting for agent of Aland")
+        return answer(request)
+
+    await make_simulation(reply, names=("Aland",)).arun(1)
+    line, *_ = pipe.getvalue().splitlines()
+    assert re.search(rf"{TIME}turn 1 of 1: 0 calls done; ", line)
+    pipe.truncate(0)
+    pipe.seek(0)
+    client = make_client(reply)
+    study = Study(
+        Simulation,
+        {"replicate": [0, 1]},
+        seeds=1,
+        turns=1,
+        nations=["Aland"],
+        moves_bp=None,
+        llm_client=client,
+    )
+    await study.arun()
+    assert re.search("run 1 of 2 .replicate=0: 0 of 1, replicate=1: 0 of 1.: 0", pipe.getvalue())
+
+
+async def test_where_logging_is_set_up_it_has_the_lines(
+    pipe: Terminal, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def reply(request: ChatRequest) -> Any:
+        while not caplog.messages:  # noqa: ASYNC110 - a log has no event to wait for
+            await asyncio.sleep(0)
+        return answer(request)
+
+    with caplog.at_level("INFO", logger="llmsim_lab.run"):
+        await make_simulation(reply, names=("Aland",)).arun(1)
+    assert caplog.messages[0].startswith('PROGRESS detail="turn 1 of 1: 0 calls done; ')
+    assert pipe.getvalue() == ""
+
+
+async def test_a_request_that_timed_out_is_logged_at_once(
+    pipe: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def reply(request: ChatRequest) -> Any:
+        if request.attempt == 1 and request.site and request.site.component == "agent":
+            await asyncio.sleep(30)
+        return answer(request)
+
+    monkeypatch.setattr(_progress, "_LOG_EVERY_S", 60)
+    client = make_client(reply, timeout_s=0.05)
+    await Simulation(in_words(nations=("Aland",)), llm_client=client).arun(1)
+    [line] = pipe.getvalue().splitlines()
+    assert re.search(
+        rf"{TIME}turn 1 of 1: agent of Aland timed out: no reply within 0\.05 s; raise timeout_s .*"
+        r" It is asked again\.$",
+        line,
+    )
 
 
 # In a notebook

@@ -27,6 +27,7 @@ from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._client import checked_client
 from llmsim_lab.llm._extract import with_instruction
+from llmsim_lab.llm._retry import FULL_QUEUE
 from llmsim_lab.llm._scope import scope
 from llmsim_lab.types import CallSite, ChatReply, Message, Text
 
@@ -40,8 +41,6 @@ You may use these tools:
 Reply with one JSON object: {{"name": "TOOL", "arguments": {{...}}}} to use a tool, or \
 {{"name": "respond", "arguments": {{...}}}} to answer yourself once you need no tool."""
 _NO_TOOLS = re.compile(r"does not support tools|support tool use|tool.choice|tools param")
-_FULL_QUEUE = "maximum pending requests"
-"""How an Ollama server says, with status 503, that its queue is full."""
 _SITE = CallSite(component="assistant")
 _CALL: TypeAdapter[FunctionCall] = TypeAdapter(FunctionCall)
 _without_tools: WeakKeyDictionary[Any, set[str | None]] = WeakKeyDictionary()
@@ -102,7 +101,7 @@ class OllamaAdapter:
         try:
             return await self.ask(messages, tools, options=options, responds=True)
         except LLMFailureException as failure:
-            if failure.reason == "rate_limited" or _FULL_QUEUE in failure.detail:
+            if failure.reason == "rate_limited" or FULL_QUEUE in failure.detail:
                 # The client's error does not know the wait, but the backend's, which caused it.
                 wait = getattr(failure.__cause__, "retry_after_s", None)
                 raise RateLimitError(str(failure), retry_after=wait) from failure

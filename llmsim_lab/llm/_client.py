@@ -108,8 +108,8 @@ class LLMConfig(Settings):
         retry_wait_s: shortest and longest wait before the retry, seconds; one number is both. A
             server that asks for more (``Retry-After``) is given it, up to ``timeout_s``.
         wait_for_server_s: how long the retry waits for a server that refuses the connection, as one
-            that is being restarted does, or says that it loads its model, as llama.cpp's does,
-            seconds; not at all where ``retry_wait_s`` is 0.
+            that is being restarted does, or says that it loads its model or that its queue is
+            full, seconds; not at all where ``retry_wait_s`` is 0.
         max_concurrency: requests in flight; None finds the number that serves this server best
             (``client.limits``), beginning with eight, or with what a llama.cpp server says. An
             embedded model answers one at a time in any case.
@@ -740,7 +740,7 @@ class LLMClient:
                 log_event(logger, logging.WARNING, "server_away", detail=detail)
 
         knocking = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception(_retry.is_starting),
+            retry=tenacity.retry_if_exception(_retry.is_not_ready),
             wait=tenacity.wait_fixed(_KNOCK_S),
             stop=tenacity.stop_after_delay(patience),
             before_sleep=tell,

@@ -61,12 +61,19 @@ def is_refused(error: BaseException) -> bool:
     )
 
 
-def is_starting(error: BaseException) -> bool:
-    """Return True if a server may be there in a moment: it is away, or says that it loads."""
-    is_loading = (
-        getattr(error, "status_code", None) == 503 and "loading model" in str(error).lower()
-    )
-    return is_loading or is_refused(error)
+FULL_QUEUE = "maximum pending requests"
+"""How an Ollama server says, with status 503, that its queue is full."""
+
+
+def is_not_ready(error: BaseException) -> bool:
+    """Return True if a server may be ready in a moment.
+
+    It is away, or says that it loads its model (llama.cpp's) or that its queue is full (Ollama's).
+    """
+    if getattr(error, "status_code", None) == 503:
+        said = str(error).lower()
+        return "loading model" in said or FULL_QUEUE in said
+    return is_refused(error)
 
 
 def retry_after_s(text: str | None) -> float | None:

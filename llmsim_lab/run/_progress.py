@@ -208,8 +208,12 @@ class ProgressLog(ProgressLine):
         place = self._place
         if self._parts is not None and (parts := self._parts()):
             place += f" ({parts})"
-        lines = [f"{place}: {counted(self.finished, 'call')} done"]
         waiting = self.waiting
+        lines = [place]
+        if (
+            self.finished or waiting
+        ):  # rules make no calls, and those of other processes are not seen
+            lines = [f"{place}: {counted(self.finished, 'call')} done"]
         if waiting:
             longest = waiting[0]
             whom = clip(printable(str(longest)), 40)

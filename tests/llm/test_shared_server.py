@@ -12,9 +12,11 @@ import pytest
 from client_kit import Answer, Served, failure_of, say, until
 from fake_ollama import FakeOllama
 
-from llmsim_lab.llm import LLMClient, LLMConfig, OpenAIBackend, _client
+from llmsim_lab.errors import BackendError
+from llmsim_lab.llm import LLMClient, LLMConfig, OpenAIBackend, ScriptedBackend, _client
 from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._scope import scoped
+from llmsim_lab.types import ChatRequest
 
 
 def client_of(host: str, **config: Any) -> LLMClient:
@@ -61,6 +63,31 @@ async def test_a_call_waits_for_a_server_that_says_that_it_loads_its_model(
         "Hi",
         ["server_error", None],
     )
+
+
+async def test_eight_requests_at_once_are_all_answered_by_a_server_whose_queue_takes_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Ollama with OLLAMA_MAX_QUEUE=2 while it loads its model."""
+    monkeypatch.setattr(_client, "_KNOCK_S", 0.01)
+    in_flight = refused = 0
+
+    async def answer(_: ChatRequest) -> str:
+        nonlocal in_flight, refused
+        if in_flight == 3:
+            refused += 1
+            full = "server busy, please try again.  maximum pending requests exceeded"
+            raise BackendError(full, reason="server_error", status_code=503, retry=True)
+        in_flight += 1
+        await asyncio.sleep(0.1)
+        in_flight -= 1
+        return "Yes."
+
+    client = LLMClient(LLMConfig(model="m", retry_wait_s=0.01), ScriptedBackend(answer))
+    answers = await asyncio.gather(*(say(client) for _ in range(8)))
+    assert [reply.text for reply, _ in answers] == ["Yes."] * 8
+    assert refused >= 5
+    assert client.limits.at_once < 8
 
 
 async def test_a_server_that_stays_away_is_waited_for_no_longer_than_is_set(gone: str) -> None:

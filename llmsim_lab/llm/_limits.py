@@ -49,9 +49,10 @@ class Limits:
     time it tries a larger one again, and smaller ones where the server has become much slower.
 
     What is done is counted in tokens, since answers differ in length, over the time in which
-    something is in flight. A number counts as tried only when so many were in flight. Answers to
-    requests that were sent before the server had loaded the model are left out; where it does not
-    tell how long that took, those to requests that were sent before its first answer.
+    something is in flight. A number counts as tried only when so many were in flight; where fewer
+    than eight are asked at a time, the search begins with as many as are. Answers to requests that
+    were sent before the server had loaded the model are left out; where it does not tell how long
+    that took, those to requests that were sent before its first answer.
 
     Args:
         fixed: the number; None to find it.
@@ -178,6 +179,9 @@ class Limits:
         if self._peak < number:  # fewer are asked at a time: nothing was learnt
             if number > best and self._may_be_fewer:
                 self._keep_or_try_fewer(best)
+            elif number == best and self._may_be_fewer:  # begin with as many as are asked
+                self._best = self._peak
+                self._try(self._peak)
             else:
                 self._try(number, wanted=self._wanted)
             return

@@ -46,9 +46,9 @@ def test_answers_to_what_was_sent_while_the_model_was_loaded_do_not_count(tells:
 
 
 def test_what_a_run_never_asks_at_once_is_not_tried() -> None:
-    limit = Limits(slots=4)
+    limit = Limits()
     play(limit, slots=64, wanted=3)
-    assert (limit.at_once, limit.tokens_per_s) == (4, {})
+    assert set(limit.tokens_per_s) == {1, 3}
 
 
 def test_a_server_that_says_too_many_is_sent_fewer() -> None:

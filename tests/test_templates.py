@@ -13,6 +13,7 @@ import pytest
 from llmsim_lab import Question
 from llmsim_lab._util.files import data_path
 from llmsim_lab.lab import RateChart
+from llmsim_lab.tape._prompts_read import prompts_read
 
 TEMPLATES = data_path("templates")
 WORLDS = {
@@ -22,6 +23,15 @@ WORLDS = {
     "public_goods": "PublicGoods",
     "ultimatum": "Ultimatum",
 }
+
+READ_WITH_NAMES_FIRST = {
+    "beauty_contest": 3396,
+    "double_auction": 1885,
+    "opinion_dynamics": 2990,
+    "public_goods": 3774,
+    "ultimatum": 1373,
+}
+"""Characters that a server with one slot read anew, while each prompt began with a name."""
 
 each = pytest.mark.parametrize("name", WORLDS)
 
@@ -64,6 +74,13 @@ def test_a_templates_tape_was_recorded_with_its_very_code_and_replays(
     assert info.manifest["code"]["file"] == hashlib.sha256(code).hexdigest()
     assert run.turn_number == info.turns == 3
     assert {call.status for call in run.calls} <= {"ok", "repaired"}
+
+
+@each
+def test_of_a_templates_prompts_a_server_reads_the_shared_text_once(name: str, world: Any) -> None:
+    run = world(name).replay(TEMPLATES / f"{name}.tape")
+    read = prompts_read([attempt for call in run.calls for attempt in call.history])
+    assert read.one_slot <= READ_WITH_NAMES_FIRST[name] / 2
 
 
 # --- public goods --------------------------------------------------------------------------------

@@ -33,13 +33,12 @@ class BeautyContest(Run[Guesses]):
         replies = await ask.each(
             self.group,
             Guess,
-            """You are {{ name }}. You and {{ others | join(", ") }} each guess a number from 0 to
-            100, without knowing the others' guesses. Whoever is closest to {{ run.factor }} times
-            the mean of all guesses wins a prize.{% if state.winners %} In the turn before the
-            guesses were {{ state.guesses }}, their mean {{ state.mean }}, the number to hit
-            {{ state.target }}, the winner {{ state.winners | join(" and ") }}.{% endif %} What is
-            your guess?""",
-            others=lambda name: [other for other in self.group if other != name],
+            """{{ run.group | join(", ") }} each guess a number from 0 to 100, without knowing the
+            others' guesses. Whoever is closest to {{ run.factor }} times the mean of all guesses
+            wins a prize.{% if state.winners %} In the turn before the guesses were
+            {{ state.guesses }}, their mean {{ state.mean }}, the number to hit {{ state.target }},
+            the winner {{ state.winners | join(" and ") }}.{% endif %}
+            You are {{ name }}. What is your guess?""",
         )
         guesses = {name: reply.number for name, reply in replies.items()}
         mean = sum(guesses.values()) / len(guesses)

@@ -28,10 +28,10 @@ class DoubleAuction(Run[Market]):
         quotes = await ask.each(
             [name for name in (*self.buyers, *self.sellers) if name not in state.traded],
             Quote,
-            """You are {{ name }}. You want to {% if name in run.buyers %}buy a unit, worth
-            {{ run.buyers[name] }} to you, for less{% else %}sell a unit, which costs you
-            {{ run.sellers[name] }}, for more{% endif %}; the difference is your profit. Latest
-            price: {{ state.price or "none yet" }}. Which price do you name?""",
+            """Buyers want to earn worth minus price, sellers price minus cost. Latest price:
+            {{ state.price or "none yet" }}. You are {{ name }} and {% if name in run.buyers %}buy a
+            unit worth {{ run.buyers[name] }}{% else %}sell a unit that costs
+            {{ run.sellers[name] }}{% endif %}. What is your price?""",
             limits=lambda name: {"price": (self.sellers.get(name, 0), self.buyers.get(name, 100))},
         )
         price, traded, book = state.price, list(state.traded), dict[str, int]()

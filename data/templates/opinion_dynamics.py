@@ -35,10 +35,11 @@ class OpinionDynamics(Run[Minds]):
         replies = await ask.each(
             state.opinions,
             Opinion,
-            """You are {{ name }}. How much of the town's money should go to parks? Until now you
-            thought: {{ state.opinions[name] | round(1) }} percent. You talked with others:
-            {% for other, percent in heard | items %}{{ other }} thinks {{ percent | round(1) }},
-            {% endfor %} each for good reasons. What do you think now, in percent?""",
+            """How much of the town's money should go to parks, in percent? You talked with others,
+            each with good reasons.{% for other, percent in heard | items %}
+            {{ other }} thinks {{ percent | round(1) }}.{% endfor %}
+            You are {{ name }} and thought {{ state.opinions[name] | round(1) }} until now. What do
+            you think now?""",
             heard=lambda name: {other: state.opinions[other] for other in self.heard(name)},
         )
         return Minds(opinions={name: reply.percent for name, reply in replies.items()})

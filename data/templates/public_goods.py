@@ -33,11 +33,11 @@ class PublicGoods(Run[Pot]):
         gifts = await ask.each(
             self.group,
             Gift,
-            """You are {{ name }}, one of {{ run.group | join(", ") }}. Each of you has
-            {{ run.coins }} coins and decides how many of them go into a common pot. The pot is
-            multiplied by {{ run.factor }} and shared equally among all, whoever gave; what you do
-            not give is yours.{% if state.gifts %} In the turn before you gave {{ state.gifts }}.
-            {% endif %} You want to earn as much as you can. How many coins do you give?""",
+            """{{ run.group | join(", ") }} each have {{ run.coins }} coins and decide how many of
+            them go into a common pot. The pot is multiplied by {{ run.factor }} and shared equally
+            among all, whoever gave; what you do not give is yours. You want to earn as much as you
+            can.{% if state.gifts %} In the turn before you gave {{ state.gifts }}.{% endif %}
+            You are {{ name }}. How many coins do you give?""",
             limits={"amount": (0, self.coins)},
         )
         given = {name: gift.amount for name, gift in gifts.items()}

@@ -9,6 +9,10 @@ smallest, 1 coin, is made and accepted (or 0, to who accepts that too). People o
 
 from llmsim_lab import Ask, Question, Reply, Run, State
 
+RULES = """Ann may share {{ run.coins }} coins with Bob, whom she never meets. If he accepts her
+offer, he gets it and she keeps the rest. If he refuses, neither gets anything. You want to earn as
+much as you can."""  # for both, and in all turns
+
 
 class Deal(State):
     offer: int | None = None
@@ -30,18 +34,15 @@ class Ultimatum(Run[Deal]):
         offer = await ask(
             "Ann",
             Offer,
-            """You are Ann and may share {{ run.coins }} coins with Bob, whom you never meet. If he
-            accepts your offer, he gets it and you keep the rest. If he refuses, neither of you
-            gets anything. You want to earn as much as you can. How many coins do you offer?""",
+            "You are Ann. How many coins do you offer?",
+            system=RULES,
             limits={"amount": (0, self.coins)},
         )
         answer = await ask(
             "Bob",
             Answer,
-            """You are Bob. Ann, whom you never meet, may share {{ run.coins }} coins with you and
-            offers you {{ offer }}. If you accept, you get these and she keeps the rest. If you
-            refuse, neither of you gets anything. You want to earn as much as you can. Do you
-            accept?""",
+            "Ann offers you {{ offer }} coins. You are Bob. Do you accept?",
+            system=RULES,
             offer=offer.amount,
         )
         ann, bob = (self.coins - offer.amount, offer.amount) if answer.accept else (0, 0)

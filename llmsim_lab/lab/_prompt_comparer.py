@@ -132,8 +132,10 @@ class PromptComparer(StudyBoard):
             PromptError: it is no prompt, or has a slot that the recorded one lacks.
         """
         made = self.prompt.edit(self.texts[name])
+        known = self.prompt.slots
         # One without slots is asked as a text, and each text may use these.
-        known = self.prompt.slots or GIVEN
+        if not Prompt(self.prompt.user).slots:
+            known = tuple(dict.fromkeys([*known, *GIVEN]))
         if more := sorted(set(made.slots) - set(known)):
             what = f"{{{{ {more[0]} }}}}: the run gives this prompt no such value"
             raise PromptError(f"{what}; it has {', '.join(known)}")

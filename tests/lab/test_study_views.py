@@ -188,6 +188,32 @@ async def test_a_variant_of_a_prompt_without_slots_may_have_the_slots_of_every_p
     assert {"You are Bob. How much?", "You are Bob. How much? Be kind."} <= texts
 
 
+class Ruled(Water):
+    async def turn(self, state: Basin, ask: Ask) -> Basin:
+        rules = "The basin fills {{ run.factor }}-fold."
+        await ask("Ann", Wish, f"It holds {state.level}. How much?", system=rules)
+        return state
+
+
+async def test_a_system_message_is_part_of_a_variant_and_the_rest_may_have_any_slot(
+    path: Path,
+) -> None:
+    run = recorded(Ruled(llm_client=instant_client(), tape=path, turns=2))
+    made = PromptComparer(run, {"kind": kind}, samples=1, outcome="amount.Ann")
+    rules = "## System\n\nThe basin fills {{ run.factor }}-fold.\n\n## User\n\n"
+    assert made.texts["as it was"].startswith(rules)
+    browser = Browser(made)
+    browser.send("write", place=1, text=f"{rules}{{{{ name }}}}, be kind.", turn=1)
+
+    def filled() -> list[str]:
+        messages = part(browser, "filled 1", "prompts")["messages"]
+        return [Log(made.reading.records).text(number) for _, number in messages]
+
+    said = ["The basin fills 1.5-fold.", "Ann, be kind."]
+    await eventually(lambda: part(browser, "filled 1", "prompts") and filled() == said)
+    assert part(browser, 1, "prompts")["fault"] == ""
+
+
 async def fault(browser: Browser) -> str:
     browser.heard.clear()
     await eventually(lambda: any("fault" in it for it in browser.heard))

@@ -1243,6 +1243,7 @@ def is_file_name(text: str) -> bool:
     return text.endswith(".md") and len(text.split()) == 1
 
 
+@lru_cache(maxsize=256)
 def dedented(text: str) -> str:
     """Return a text of source code without its indentation and blank ends."""
     # The first line stands behind the quotes, the others where the source is indented to.

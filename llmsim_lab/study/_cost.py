@@ -19,7 +19,9 @@ from llmsim_lab.types import Attempt
 _HUMAN = "human"
 """The model's name in what a person is asked."""
 _MOST_TURNS, _ENOUGH_CALLS = 10, 1_000
-"""How long chance plays, at most: a turn with thousands of prompts takes seconds."""
+"""How long chance plays an arm, at most: a turn with thousands of prompts takes seconds."""
+_MOST_IN_ALL = 10
+"""Arms that are played so long; of more arms each is played for a shorter time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,9 @@ def cost_of_call(measured: Sequence[Costs]) -> Costs:
 class Count:
     """Counts the calls of a model in turns that chance answers; nobody is asked.
 
+    Args:
+        arms: how many arms are counted.
+
     Attributes:
         turns: how many were played.
         calls: how many calls they made.
@@ -79,7 +84,8 @@ class Count:
         attempts: the requests.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arms: int = 1) -> None:
+        self._share = min(1.0, _MOST_IN_ALL / arms)
         self.turns = self.calls = 0
         self.chooses = False
         self.attempts: list[Attempt] = []
@@ -87,7 +93,8 @@ class Count:
     @property
     def is_enough(self) -> bool:
         """Whether no more turns need to be played."""
-        return self.turns >= _MOST_TURNS or self.calls >= _ENOUGH_CALLS
+        too_long = self.turns >= _MOST_TURNS * self._share
+        return self.turns > 0 and (too_long or self.calls >= _ENOUGH_CALLS * self._share)
 
     @property
     def each(self) -> float:

@@ -965,7 +965,7 @@ class Study:
 
     async def _counted(self, arm: Arm) -> Count:
         """Count the calls of an arm's turns: chance answers in place of models and people."""
-        count = Count()
+        count = Count(len(self._arms))
         with tempfile.TemporaryDirectory() as folder:
             for run in self._trials(arm, Path(folder)):
                 end = run.turn_number + 1 if self._world.again else self._world.turns

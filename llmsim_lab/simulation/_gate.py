@@ -16,7 +16,7 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -53,6 +53,7 @@ from llmsim_lab.llm import Person
 from llmsim_lab.llm._chains import LASTING
 from llmsim_lab.models import GlobalState
 from llmsim_lab.run import Ask
+from llmsim_lab.run._progress import progress_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -347,27 +348,28 @@ async def _measured(
     half = len(QUESTIONS) // 2
     took: list[float] = []
     asked_about = situations(card.seed, room_at(card.inflation_target))
-    for number, (key, put) in enumerate(QUESTIONS.items(), 1):
-        if key not in card.moves:
-            if progress is not None:
-                last = half if number <= half else len(QUESTIONS)
-                left = ""
-                if took:
-                    # The first may have waited for the model to be loaded.
-                    seconds = fmean(took[1:] or took) * (last - number + 1)
-                    left = f", about {duration(seconds)} left"
-                progress(f"question {number} of {last}{left}")
-            bp, method, calls = None, card.method, 0
-            began = time.monotonic()
-            try:
-                bp, method, calls = await asks(put, asked_about[put[0]])
-            except LLMFailureException as failure:
-                if failure.reason in LASTING:
-                    raise  # the card can be continued
-            took.append(time.monotonic() - began)
-            moves = {**card.moves, key: None if bp is None else bp / 100}
-            card = _kept(path, card, moves=moves, method=method, calls=card.calls + calls)
-        if number == half and not ((found := card.response) and found.outcome == "undecided"):
+    for last in (half, len(QUESTIONS)):
+        stage = list(enumerate(QUESTIONS.items(), 1))[last - half : last]
+        left = [one for one in stage if one[1][0] not in card.moves]
+        first = left[0][0] if left else last
+        line = progress_line("question", number=first, last=last, enabled=progress is None)
+        async with line as advance:
+            for number, (key, put) in left:
+                if progress is not None:
+                    progress(f"question {number} of {last}{_time_left(took, last - number + 1)}")
+                bp, method, calls = None, card.method, 0
+                began = time.monotonic()
+                try:
+                    bp, method, calls = await asks(put, asked_about[put[0]])
+                except LLMFailureException as failure:
+                    if failure.reason in LASTING:
+                        raise  # the card can be continued
+                took.append(time.monotonic() - began)
+                moves = {**card.moves, key: None if bp is None else bp / 100}
+                card = _kept(path, card, moves=moves, method=method, calls=card.calls + calls)
+                advance()
+        response = card.response
+        if response is None or response.outcome != "undecided":
             break
     found, silent = card.response, list(card.moves.values()).count(None)
     sentence = f"It gave no answer to {silent} of {len(card.moves)} questions."
@@ -375,6 +377,14 @@ async def _measured(
     if found is not None:
         outcome, sentence = found.outcome, f"{found.sentence} {found.stability}"
     return _kept(path, card, outcome=outcome, sentence=sentence)
+
+
+def _time_left(took: Sequence[float], questions: int) -> str:
+    """Return how long so many questions take, as those did that were asked; empty before one is."""
+    if not took:
+        return ""
+    # The first may have waited for the model to be loaded.
+    return f", about {duration(fmean(took[1:] or took) * questions)} left"
 
 
 def kept_economics_cards() -> list[EconomicsCard]:

@@ -515,7 +515,8 @@ class Simulation(Run[Economy]):
         Args:
             member: who is judged; the first nation if not given.
             seed: of the economies; that of a kept card, or a new one, if not given.
-            progress: called before each question with how far it is.
+            progress: called before each question with how far it is; without it there is a line
+                that says so, as of a run.
 
         Raises:
             ConfigError: there is no such member, a person answers for it, there are no moves, or

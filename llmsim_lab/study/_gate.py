@@ -34,7 +34,8 @@ def economics_card(
         inflation_target: the player's, percent, which a model is told; if not given, that of a
             Taylor rule, and 2 for others.
         seed: see ``Simulation.responds``.
-        progress: called before each question with how far it is.
+        progress: called before each question with how far it is; without it there is a line that
+            says so, as of a run.
 
     Raises:
         LLMFailureException: the server does not answer; what was measured until then is kept.

@@ -217,7 +217,7 @@ def test_the_calls_of_a_turn_that_broke_off_are_shown(llmsim_lab: Run, tmp_path:
     with Tape("broken.tape") as tape:
         simulation = Simulation(in_words(), llm_client=make_client(replies), tape=tape)
         with pytest.raises(Exception, match="timeout"):
-            simulation.run(1)
+            simulation.run(1, progress=False)
         simulation.close()
     out = succeeds(llmsim_lab, "tape", "show", "broken.tape", "--turn", "1")
     assert "Turn 1 of run 1 was not finished; its calls:" in out

@@ -125,11 +125,20 @@ class Limits:
             self._busy_s += now - self._since
             self._since = now
             self._in_flight -= 1
-            if too_many and began > self._last_cut:  # one burst does not cut it again and again
-                self._last_cut = now
-                self._keep(max(1, self.at_once // 2))
+            if too_many:
+                self._cut(began, now)
             elif tokens is not None:
                 self._count(began, now, tokens, load_s)
+
+    def _cut(self, began: float, now: float) -> None:
+        """Take a smaller number, since the server has turned a request down."""
+        # No more than it has left of a burst: else those turned down meet the same again.
+        fewer = max(1, min(self.at_once, self._in_flight))
+        if began > self._last_cut:  # one burst does not halve it again and again
+            self._last_cut = now
+            fewer = min(fewer, max(1, self.at_once // 2))
+        if fewer < self.at_once:
+            self._keep(fewer)
 
     def _count(self, began: float, now: float, tokens: int, load_s: float) -> None:
         """Count an answer, and judge the number when there are enough."""

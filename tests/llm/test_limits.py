@@ -10,7 +10,7 @@ import pytest
 from builders import benchmark, make_client, requests_of
 from client_kit import say, until
 
-from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm import LLMClient, LLMConfig
 from llmsim_lab.llm._limits import Limits
 from llmsim_lab.types import ChatReply, ChatRequest, OnText
@@ -55,6 +55,24 @@ def test_a_server_that_says_too_many_is_sent_fewer() -> None:
     limit = Limits()
     play(limit, slots=8, refuses_above=4)
     assert limit.at_once <= 4
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+async def test_eight_requests_to_a_server_that_turns_most_down_are_all_answered(most: int) -> None:
+    busy = 0
+
+    async def answer(_: ChatRequest) -> ChatReply:
+        nonlocal busy
+        if busy == most:
+            raise BackendError("Busy.", reason="server_error", status_code=503, retry=True)
+        busy += 1
+        await asyncio.sleep(0.01)
+        busy -= 1
+        return ChatReply(text="Yes.")
+
+    client = make_client(answer)
+    await asyncio.gather(*(say(client) for _ in range(8)))
+    assert client.limits.at_once <= most
 
 
 def test_a_server_that_has_become_slower_is_sent_fewer() -> None:

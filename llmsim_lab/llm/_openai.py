@@ -158,7 +158,7 @@ class OpenAIBackend:
                 break
             except BackendError as error:
                 # Each time one thing less is sent, so this comes to an end.
-                further = _turned_down(body, error.__cause__, without)
+                further = _turned_down(body, error.__cause__, without, request.schema)
                 if not further:
                     if way_out := _without_option(body, error.__cause__):
                         told = dataclasses.replace(error, message=f"{error}; {way_out}")
@@ -168,7 +168,7 @@ class OpenAIBackend:
         # Not before a request went through: a rejection may name fields only to quote the request.
         known = self._turned_down[model]
         self._turned_down[model] = known | without
-        if lacks := sorted(without - known - {"full_schema"}):
+        if lacks := sorted(without - known - {"full_schema", "patterns"}):
             detail = "requests do without them; a schema that is not taken goes into the prompt"
             fields = {"model": model, "base_url": self.base_url, "lacks": ", ".join(lacks)}
             log_event(logger, logging.WARNING, "server_lacks", **fields, detail=detail)
@@ -251,6 +251,9 @@ class OpenAIBackend:
                 messages = with_instruction(messages, form)
         elif schema is not None:
             schema = portable(schema) if "full_schema" in without else thawed(schema)
+            if "patterns" in without:
+                for part in schemas_in(schema):
+                    part.pop("pattern", None)
             held = {"name": "reply", "strict": is_strict(schema), "schema": schema}
             fields["response_format"] = {"type": "json_schema", "json_schema": held}
         fields = {name: value for name, value in fields.items() if name not in without}
@@ -260,8 +263,17 @@ class OpenAIBackend:
         return body
 
 
-def _turned_down(body: Mapping[str, Any], error: object, without: Set[str]) -> Set[str]:
-    """Return what a server does not take of a request; nothing if that is not the trouble."""
+def _turned_down(
+    body: Mapping[str, Any], error: object, without: Set[str], schema: Mapping[str, Any] | None
+) -> Set[str]:
+    """Return what a server does not take of a request; nothing if that is not the trouble.
+
+    Args:
+        body: the request.
+        error: how the server answered.
+        without: what it is known not to take.
+        schema: what the reply is to be held to.
+    """
     if not isinstance(error, StatusError) or error.status not in _REJECTIONS:
         return frozenset()
     said = error.said
@@ -270,8 +282,12 @@ def _turned_down(body: Mapping[str, Any], error: object, without: Set[str]) -> S
     if "max_tokens" in body and "max_completion_tokens" in said:
         lacking.add("max_tokens")
     if not lacking and "response_format" in body and _ABOUT_SCHEMAS.search(said):
-        lacking.add("response_format" if "full_schema" in without else "full_schema")
-    return lacking
+        steps = ["full_schema", "response_format"]
+        if any("pattern" in part for part in schemas_in(dict(schema or {}))):
+            # OpenAI takes patterns, as that of a reasoning; others turn them down.
+            steps.insert(1, "patterns")
+        lacking.add(next(step for step in steps if step not in without))
+    return lacking - without
 
 
 def _without_option(body: Mapping[str, Any], error: object) -> str:

@@ -25,6 +25,8 @@ SCHEMA = {
     "additionalProperties": False,
 }
 SIMPLER = {**SCHEMA, "properties": {"word": {"type": "string"}}}
+PATTERNED = {**SCHEMA, "properties": {"word": {"type": "string", "pattern": "^[a-z]+$"}}}
+LONG = {**SCHEMA, "properties": {"word": PATTERNED["properties"]["word"] | {"maxLength": 20}}}
 REQUEST = ChatRequest(
     model="m",
     messages=(Message("system", "Be brief."), Message("user", "A secret plan.")),
@@ -326,16 +328,25 @@ async def test_a_setting_that_changes_nothing_goes_where_a_server_lacks_it(serve
     assert ["min_p" in body for body in server.says.bodies] == [True, True]
 
 
-async def test_a_schema_that_is_turned_down_is_sent_without_what_strict_mode_lacks(
-    server: Server, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("lacking", "schemas"),
+    [
+        (["maxLength"], [LONG, PATTERNED, PATTERNED]),
+        (["maxLength", "pattern"], [LONG, PATTERNED, SIMPLER, SIMPLER]),
+    ],
+)
+async def test_a_schema_that_is_turned_down_is_sent_without_what_the_server_lacks(
+    server: Server, lacking: list[str], schemas: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    text = "Invalid schema for response_format 'reply': 'maxLength' is not permitted."
-    server.says.answers = [refused(400, text, param="response_format"), said('{"word": "yes"}')]
+    text = "Invalid schema for response_format 'reply': {!r} is not permitted."
+    refusals = [refused(400, text.format(name), param="response_format") for name in lacking]
+    server.says.answers = [*refusals, said('{"word": "yes"}')]
     backend = OpenAIBackend("m", base_url=URL)
-    await backend.chat(HELD)
-    await backend.chat(HELD)
+    request = replace(REQUEST, schema=LONG)
+    await backend.chat(request)
+    await backend.chat(request)
     sent = [body["response_format"]["json_schema"]["schema"] for body in server.says.bodies]
-    assert sent == [SCHEMA, SIMPLER, SIMPLER]
+    assert sent == schemas
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self, get_args
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
@@ -648,12 +650,28 @@ def _put_in_order(fields: dict[str, Any], model: type[Reply], rationale: Rationa
             f"{model.__name__}.reasoning has no default, so rationale=False cannot leave it out; "
             "give it one: reasoning: str = ''"
         )
+    aliases = aliases_of(model)
+    reasoning = aliases.get("reasoning", "reasoning")
+    confidence = aliases.get("confidence", "confidence")
     # After those of a derived class, the confidence last.
-    moved = ["confidence"] if rationale == "before" else ["reasoning", "confidence"]
+    moved = [confidence] if rationale == "before" else [reasoning, confidence]
     for name in moved:
         fields[name] = fields.pop(name)
     if rationale is False:
-        del fields["reasoning"]
+        del fields[reasoning]
+
+
+@lru_cache(maxsize=1024)
+def aliases_of(model: type[BaseModel]) -> Mapping[str, str]:
+    """Return what fields are called in the schema, and so by models, if that is another name."""
+    aliases: dict[str, str] = {}
+    for name, of_class in model.model_fields.items():
+        alias = of_class.validation_alias
+        if isinstance(alias, AliasChoices):
+            alias = alias.choices[0]
+        if isinstance(alias, str) and alias != name:
+            aliases[name] = alias
+    return aliases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

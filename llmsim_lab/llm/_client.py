@@ -41,7 +41,7 @@ from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._limits import Lane, Limits, Sent
 from llmsim_lab.llm._returned import returned_fault, returned_info, returned_reply
 from llmsim_lab.llm._scope import Scope, caller, scope, scoped
-from llmsim_lab.llm.bounds import aliases_of, json_number, narrowed
+from llmsim_lab.llm.bounds import json_number, narrowed
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.types import (
     Attempt,
@@ -55,6 +55,7 @@ from llmsim_lab.types import (
     ModelInfo,
     Number,
     Rationale,
+    aliases_of,
     reply_schema,
 )
 

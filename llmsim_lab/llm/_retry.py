@@ -18,7 +18,15 @@ from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm._extract import InvalidReply, has_form, without_thinking
 from llmsim_lab.llm._form import told_form
-from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest, Decision, Message
+from llmsim_lab.types import (
+    Attempt,
+    CallRecord,
+    ChatReply,
+    ChatRequest,
+    Decision,
+    Message,
+    aliases_of,
+)
 
 T = TypeVar("T")
 
@@ -151,11 +159,13 @@ def cut_texts(reply: BaseModel, schema: Mapping[str, Any] | None) -> tuple[str, 
     """Return the fields of a reply whose text has reached the schema's longest length."""
     cut = []
     values = reply.__dict__  # asked of every reply, and of the model itself it takes long
+    names = {alias: name for name, alias in aliases_of(type(reply)).items()}
     for name, field in (schema or {}).get("properties", {}).items():
-        longest = field.get("maxLength")
-        if longest is None:
+        kinds = (field, *field.get("anyOf", ()))  # a text that may be null is one of two
+        longest = max(kind.get("maxLength", 0) for kind in kinds)
+        if not longest:
             continue
-        text = values.get(name)
+        text = values.get(names.get(name, name))
         # One less, since a blank at the end may have been stripped.
         if isinstance(text, str) and len(text) >= longest - 1:
             cut.append(name)

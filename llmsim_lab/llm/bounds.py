@@ -16,14 +16,14 @@ from functools import lru_cache, partial
 from numbers import Integral, Real
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AliasChoices, BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from llmsim_lab._util.checks import plain_number
 from llmsim_lab._util.jsontext import SCALARS, all_finite
 from llmsim_lab._util.text import closest, text_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._extract import allowed_words
-from llmsim_lab.types import Decision, Number, Reply, SchemaMaker, reply_schema
+from llmsim_lab.types import Decision, Number, Reply, SchemaMaker, aliases_of, reply_schema
 
 Limits = Mapping[str, Any]
 """By field: ``(lowest, highest)``, a list of the values allowed, or a dict of values and words."""
@@ -186,19 +186,6 @@ def fields_of(reply: type[Decision]) -> dict[str, Schema]:
             field = {**field, "anyOf": alternatives}
         fields[name] = field
     return fields
-
-
-@lru_cache(maxsize=1024)
-def aliases_of(model: type[BaseModel]) -> Mapping[str, str]:
-    """Return what fields are called in the schema, and so by models, if that is another name."""
-    aliases: dict[str, str] = {}
-    for name, field in model.model_fields.items():
-        alias = field.validation_alias
-        if isinstance(alias, AliasChoices):
-            alias = alias.choices[0]
-        if isinstance(alias, str) and alias != name:
-            aliases[name] = alias
-    return aliases
 
 
 # Kept, since a schema takes much longer to make than an answer to validate.

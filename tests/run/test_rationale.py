@@ -148,7 +148,26 @@ class Sub(Reply):
     parts: list[Sub]
 
 
-async def test_reasoning_that_is_not_asked_for_may_be_left_out_of_replies_of_any_form() -> None:
+class Named(Reply):
+    """A reply whose reasoning has another name in JSON, and may be null."""
+
+    reasoning: str | None = Field(None, validation_alias="why")
+    parts: list[int]
+
+
+@pytest.mark.parametrize("kind", [Sub, Named])
+async def test_reasoning_that_is_not_asked_for_may_be_left_out_of_replies_of_any_form(
+    kind: Any,
+) -> None:
     client = make_client({"parts": [], "confidence": 0.5})
-    reply = await client.call_with_retry(prompt="Go", response_model=Sub, rationale=False)
-    assert (reply.reasoning, reply.parts) == ("", [])
+    reply = await client.call_with_retry(prompt="Go", response_model=kind, rationale=False)
+    assert (reply.reasoning or "", reply.parts) == ("", [])
+
+
+async def test_reasoning_of_another_name_is_moved_and_named_where_it_is_cut() -> None:
+    client = make_client({"parts": [], "why": "a" * 40, "confidence": 0.5}, max_text_chars=40)
+    reply = await client.call_with_retry(prompt="Go", response_model=Named, rationale="after")
+    [request] = requests_of(client)
+    assert request.schema is not None
+    assert [*request.schema["properties"]] == ["parts", "why", "confidence"]
+    assert reply.call.history[-1].cut == ("why",)

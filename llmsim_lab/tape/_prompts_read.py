@@ -21,6 +21,8 @@ _PERSON = "human"
 """The model's name in requests to people, whose prompts no server reads."""
 _SENT_ALL_THE_SAME = ("timeout", "cancelled")
 """Without a reply, other requests did not come to a model."""
+_MOST_TOKENS = 2**53
+"""What is said to be more, or fewer than none, somebody has written into the tape."""
 
 
 class Anew(NamedTuple):
@@ -96,13 +98,14 @@ class PromptsRead:
 
         tokens = reply.prompt_tokens if reply is not None else None
         cached = reply.cached_tokens if reply is not None else None
-        is_counted = tokens is not None and cached is not None
-        if tokens is None:
+        if tokens is None or not 0 <= tokens <= _MOST_TOKENS:
             tokens = sum(map(estimate_tokens, text))
+            cached = None
         anew = tokens * after_latest / max(size, 1)
         at_best = tokens * after_all / max(size, 1)
-        if is_counted and cached is not None:
-            anew = max(0, tokens - cached)
+        is_counted = cached is not None and 0 <= cached <= tokens
+        if cached is not None and is_counted:
+            anew = tokens - cached
             # It also keeps what a chat's form adds to the texts, and prompts of earlier runs.
             at_best = min(at_best, anew)
         self.requests += 1

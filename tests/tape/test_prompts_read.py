@@ -77,6 +77,20 @@ UNCOUNTED = [asked(f"{SHARED}{n}", prompt_tokens=100) for n in ("Ann,", "Bob,")]
             [asked(f"{SHARED}{n}", prompt_tokens=100, cached_tokens=90) for n in ("Ann,", "Bob,")],
             "10 % of the prompts' tokens were read anew; no less would do",
         ),
+        # No server can have said this, but a tape may have been edited.
+        *[
+            (
+                [asked(f"{SHARED}{n}", **counts) for n in ("Ann,", "Bob,")],
+                "55 % of the prompts' tokens were read anew; no less would do (computed from the "
+                "texts: the server does not tell)",
+            )
+            for counts in (
+                {"prompt_tokens": 100, "cached_tokens": -20},
+                {"prompt_tokens": 100, "cached_tokens": 120},
+                {"prompt_tokens": -100, "cached_tokens": 20},
+                {"prompt_tokens": 10**400},
+            )
+        ],
         # Two models share nothing, and what a person is asked no server reads.
         (
             [asked(SHARED), asked(SHARED, model="large"), asked(SHARED, model="human")],

@@ -32,7 +32,11 @@ def main() -> NoReturn:  # pragma: no cover - only ever runs in a process of its
     # Between batches the runtime checks whether the request was given up.
     parameters.n_batch = parameters.n_ubatch = 256
     parameters.cpuparams.n_threads = threads  # for batches too
-    parameters.cache_ram_mib = 512  # for prompts that were read before; its own default is 8 GiB
+    # Prompts that were read before; its own default is 8 GiB.
+    parameters.cache_ram_mib = 512
+    # It looks there only if the prompt before shares less of the new one than this. With its own
+    # default of a tenth, a short question that begins as a long one does cost the long one's start.
+    parameters.slot_prompt_similarity = 0.8
     parameters.fit_params = False  # else the runtime may change settings to fit into memory
     parameters.hostnames = ["127.0.0.1"]
     parameters.port = 0

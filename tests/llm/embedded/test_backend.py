@@ -103,6 +103,20 @@ async def test_twenty_replies_keep_to_the_rates_of_the_schema(embedded: Embedded
         assert 0.5 <= decision["change"] <= 4.5
 
 
+async def test_each_kind_of_question_keeps_its_start(embedded: EmbeddedBackend) -> None:
+    """Also if a short one came between that begins in the same way."""
+    start = "You trade with others, and they trade with you."
+    rules = "Each coin that you lend comes back doubled. " * 20
+    anew = list[bool]()
+    for turn in range(2):
+        for text in (f"{start} {rules} Ann?", f"{start} {rules} Bob?", f"{start} Fair?"):
+            messages = (Message("user", f"{text} {turn}"),)
+            reply = await embedded.chat(request(messages=messages, options={"num_predict": 1}))
+            assert reply.prompt_tokens is not None
+            anew.append(reply.prompt_tokens - (reply.cached_tokens or 0) > 40)
+    assert anew == [True, False, False, False, False, False]
+
+
 # Limits
 
 

@@ -81,9 +81,9 @@ def make_social(
 
 
 def make_question(
-    name: str = "Ada", *, text: str = "Tea is best cold", **more: Any
+    name: str = "Ada", *, text: str = "Tea is best cold", post: int = 7, **more: Any
 ) -> MoveQuestion:
     agent = SocialAgent(name, ["tea", "chess"], "curious", state=AgentState.EVALUATING)
-    post = Post(id=7, author="Bob", text=text, topics=("tea",))
-    values = {"options": OPTIONS, "context": post, "turn": 1, **more}
+    about = Post(id=post, author="Bob", text=text, topics=("tea",))
+    values = {"options": OPTIONS, "context": about, "turn": 1, **more}
     return MoveQuestion(agent, AgentState.EVALUATING, "decides", **values)

@@ -22,8 +22,8 @@ SETTINGS = LLMConfig(
     seed=7,
     temperature=0.7,
     num_ctx=4096,
-    max_tokens=600,
-    max_text_chars=400,
+    max_tokens=500,
+    max_text_chars=300,
     timeout_s=600,
     retry_wait_s=1,
 )
@@ -32,7 +32,7 @@ CONFIG = CrisisSimulation.config_type(
 )
 STEPS = 2
 """Of the configuration's four; the engine's calls are long."""
-SAMPLES = 5
+SAMPLES = 3
 FOLDER = HERE / "crisis_asked_again"
 OUTCOMES = [
     "crisis_level",

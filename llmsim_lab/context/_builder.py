@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -106,6 +106,55 @@ def _state_lines(known: Mapping[str, Variable], state: Mapping[str, Any]) -> lis
     ]
 
 
+def shared_order(reader: str, speakers: Sequence[str]) -> list[str]:
+    """Return the speakers but the reader, so that readers' lists begin alike for as long as can be.
+
+    The half without the reader comes first, which all in the reader's half read too; then the same
+    within that half. Of four speakers' words a server reads 8 instead of 12, of twelve 44 instead
+    of 132.
+
+    Example:
+        >>> [shared_order(reader, ["Ada", "Bo", "Cleo", "Dan"]) for reader in ("Ada", "Bo")]
+        [['Cleo', 'Dan', 'Bo'], ['Cleo', 'Dan', 'Ada']]
+    """
+    if reader not in speakers:
+        return [*speakers]
+    if len(speakers) == 1:
+        return []
+    middle = len(speakers) // 2
+    mine = speakers[:middle]
+    others = speakers[middle:]
+    if reader in others:
+        mine, others = others, mine
+    return [*others, *shared_order(reader, mine)]
+
+
+class _Section(NamedTuple):
+    """One part of a prompt; without text it is left out."""
+
+    title: str
+    text: str
+    when: str = ""
+    source: str = CORE
+
+
+def _joined(sections: Iterable[_Section], role: _Role) -> tuple[str, list[Span]]:
+    """Return a message, and where its sections are in it."""
+    message = ""
+    spans = []
+    for section in sections:
+        if not section.text:
+            continue
+        if message:
+            message += "\n\n"
+        written = f"=== {section.title}{section.when} ===\n{section.text}"
+        start = len(message)
+        message += written
+        tokens = estimate_tokens(written)
+        spans.append(Span(section.title, role, start, len(message), section.source, tokens))
+    return message, spans
+
+
 @dataclass(eq=False, repr=False)
 class AgentContextBuilder:
     """Builds the prompts of a scenario's agents.
@@ -118,10 +167,12 @@ class AgentContextBuilder:
         composed_modules: what modules add to prompts, and their variables' definitions.
         variables: the scenario's own definitions; they are listed before the modules'.
         briefing: the wording around the state.
-        roles: by agent, who they are and what they want; goes into the system message.
-        stable_first: whether what does not change in a run stands first, in the system message, so
-            that a server's prefix cache saves reading it again: role, decision and response format.
-            If false, the sections come in their usual order.
+        roles: by agent, who they are and what they want; without ``stable_first`` they stand in
+            the system message.
+        stable_first: whether what all agents read stands first, so that a server reads it once:
+            decision and response format, which are the same in every turn, in the system message;
+            then the situation and the others' words; then what is the agent's own. If false, the
+            sections come in their usual order.
     """
 
     time_step_duration: str
@@ -167,47 +218,50 @@ class AgentContextBuilder:
             ModuleError: a module's code failed.
         """
         briefing = self.briefing
-        texts: dict[_Role, str] = {"system": "", "user": ""}
-        spans: dict[_Role, list[Span]] = {"system": [], "user": []}
-
-        def add(
-            title: str, text: str, role: _Role = "user", *, source: str = CORE, when: str = ""
-        ) -> None:
-            """Add a section to a message; without words there is none."""
-            if text:
-                start = len(texts[role]) + 2 if texts[role] else 0  # below an empty line
-                own = f"=== {title}{when} ===\n{text}"
-                texts[role] += f"\n\n{own}" if start else own
-                end, tokens = start + len(own), estimate_tokens(own)
-                spans[role].append(Span(title, role, start, end, source, tokens))
-
-        add("YOUR ROLE", self.roles.get(agent_name, ""), "system")
-        situation = [f"Time: Step {step_number} (each step = {self.time_step_duration})"]
+        role = _Section("YOUR ROLE", self.roles.get(agent_name, ""))
+        aware = ""
         if self.simulator_awareness:
             aware = f"This is a simulation, in which you play {agent_name}."
-            if self.stable_first:
-                add("SIMULATION", aware, "system")
-            else:
-                situation.append(aware)
-        situation += _state_lines(self._known.global_vars, global_state)
-        situation += bullets("Recent events:", map(event_line, events))
+
+        situation_lines = [f"Time: Step {step_number} (each step = {self.time_step_duration})"]
+        if aware and not self.stable_first:
+            situation_lines.append(aware)
+        situation_lines += _state_lines(self._known.global_vars, global_state)
+        situation_lines += bullets("Recent events:", map(event_line, events))
         moment = briefing.moment.replace("{step}", str(step_number))
-        add("SITUATION", "\n".join(situation), when=f" ({moment})")
-        own = "\n".join(_state_lines(self._known.agent_vars, agent_state))
-        add("YOUR CURRENT STATE", own or "Nothing is recorded.")
-        others = {name: words for name, words in other_responses.items() if name != agent_name}
+        situation = _Section("SITUATION", "\n".join(situation_lines), f" ({moment})")
+
+        own_lines = _state_lines(self._known.agent_vars, agent_state)
+        state = _Section("YOUR CURRENT STATE", "\n".join(own_lines) or "Nothing is recorded.")
+
+        speakers = [*other_responses]
+        listed = [name for name in speakers if name != agent_name]
+        if self.stable_first:
+            listed = shared_order(agent_name, speakers)
         # With the reader's own name: no other speaker puts words into its mouth either.
-        said = quoted(others, [agent_name, *other_responses])
-        add("WHAT OTHERS DID", said, when=f" (Step {step_number - 1})")
+        said = quoted({name: other_responses[name] for name in listed}, [agent_name, *speakers])
+        others = _Section("WHAT OTHERS DID", said, f" (Step {step_number - 1})")
+
+        added = []
         for module in self._modules:
             words = module.call("build_agent_context", agent_name, agent_state, global_state) or ""
             title = module.title or humanise(module.name).upper()
-            add(title, words.strip(), source=f"module {module.name}")
-        closing: _Role = "system" if self.stable_first else "user"
-        decision = [briefing.question, *bullets("Consider:", briefing.considerations)]
-        add("YOUR DECISION", "\n".join(decision), closing)
-        form = [f"{place}. {line}" for place, line in enumerate(briefing.response_format, 1)]
-        if form:
-            add("RESPONSE FORMAT", "\n".join(["Structure your response as:", *form]), closing)
-        every = [*spans["system"], *spans["user"]]
-        return RenderedPrompt(**texts, template=self._template, spans=every)
+            added.append(_Section(title, words.strip(), source=f"module {module.name}"))
+
+        question = [briefing.question, *bullets("Consider:", briefing.considerations)]
+        decision = _Section("YOUR DECISION", "\n".join(question))
+        form_lines = [f"{place}. {line}" for place, line in enumerate(briefing.response_format, 1)]
+        if form_lines:
+            form_lines.insert(0, "Structure your response as:")
+        form = _Section("RESPONSE FORMAT", "\n".join(form_lines))
+
+        if self.stable_first:
+            system, first = _joined([decision, form], "system")
+            simulation = _Section("SIMULATION", aware)
+            user, rest = _joined([situation, others, role, simulation, state, *added], "user")
+        else:
+            system, first = _joined([role], "system")
+            user, rest = _joined([situation, state, others, *added, decision, form], "user")
+        return RenderedPrompt(
+            system=system, user=user, template=self._template, spans=[*first, *rest]
+        )

@@ -79,7 +79,8 @@ class CrisisSimulation(Run[CrisisState]):
         scenario: the scenario; a shipped one's name, a file's path, or the scenario itself.
         module_folders: where modules are looked for before the package's own. Their Python files
             are run, so name only folders that you trust.
-        stable_first: whether what does not change in a run stands first in the agents' prompts.
+        stable_first: whether what all agents read stands first in their prompts, so that a server
+            reads it once; if false, the sections come in the order of ``AgentContextBuilder``.
         max_events: the most events that the engine may name in a turn.
         silenced: modules whose words no agent reads; their rules stay.
 

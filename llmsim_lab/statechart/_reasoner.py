@@ -2,10 +2,11 @@
 
 An enum of the legal options limits the model's answer, so that an illegal move can only come from a
 backend that ignores schemas. Options stand in an order drawn from the run's seed, since models
-answer to the place where an option stands. Measured with the embedded model qwen2.5-coder-1.5b, 12
-questions in all 6 rotations of their options: the one in first place was chosen in 4 % of the 72
-answers (95 % interval 0 to 9 %), those in places 2 to 4 in 72 %; without a preference for places it
-would be 17 % each. Other models prefer the first.
+answer to the place where an option stands; in a run it begins at another place for each post and
+turn, so that users of one post read one list. Measured with the reasoner contract's prompt and the
+embedded model qwen2.5-coder-1.5b, 12 questions in all 6 rotations of their options: the one in
+first place was chosen in 4 % of the 72 answers (95 % interval 0 to 9 %), those in places 2 to 4 in
+72 %; without a preference for places it would be 17 % each. Other models prefer the first.
 """
 
 from __future__ import annotations
@@ -81,6 +82,21 @@ class MoveQuestion:
         # A string seed is hashed the same way in every process.
         place = "/".join(map(str, (seed, *self.place)))
         return random.Random(place).sample(options, len(options))
+
+    def rotated(self, seed: int) -> list[AgentState]:
+        """Return the options, each once, in the run's order, begun at a place drawn for the post.
+
+        Users who see one post in a turn read one list, so that a server reads it once. Over posts
+        and turns each option stands in each place equally often.
+
+        Args:
+            seed: of the run.
+        """
+        options = list(dict.fromkeys(self.options))
+        ordered = random.Random(str(seed)).sample(options, len(options))
+        about = getattr(self.context, "id", None)
+        start = int(draw(seed, self.turn, self.trigger, about, "options") * len(ordered))
+        return [*ordered[start:], *ordered[:start]]
 
     def by_rule(self, seed: int | str) -> AgentState:
         """Return the option that the rule draws: a logit on how well a post fits the interests."""
@@ -213,7 +229,7 @@ class Reasoner:
 
     async def _asked(self, question: MoveQuestion, reply: type[Any]) -> Any:
         """Return the model's answer, of the class that is asked for."""
-        options, prompt = question.ordered(self.seed), Prompt.load("social_reasoner")
+        options, prompt = question.ordered(self.seed), Prompt.load("reasoner")
         [rationale] = [place for place, kind in _BY_RATIONALE.items() if kind is reply]
         return await self.llm_client.call_with_retry(
             prompt=move_prompt(question, options, prompt, rationale),
@@ -228,12 +244,13 @@ class Reasoner:
 def move_prompt(
     question: MoveQuestion, options: Sequence[AgentState], prompt: Prompt, rationale: Rationale
 ) -> RenderedPrompt:
-    """Return the prompt for a decision. Its wording is the reasoner contract's.
+    """Return the prompt for a decision.
 
     Args:
         question: what is to be decided.
         options: the legal states, in the order in which the model reads them.
-        prompt: one with the slots of the shipped ``social_reasoner``.
+        prompt: one with the slots of the shipped ``reasoner``, which has the contract's order, or
+            ``social_reasoner``, which has what all users read first.
         rationale: where the answer gives a reason.
     """
     agent = question.agent
@@ -276,7 +293,7 @@ def build_reasoner_prompt(
     """
     agent = SocialAgent(agent_name, agent_interests, agent_personality)
     question = MoveQuestion(agent, current_state, trigger, options, context)
-    return move_prompt(question, options, Prompt.load("social_reasoner"), False)
+    return move_prompt(question, options, Prompt.load("reasoner"), False)
 
 
 def format_context(context: Any) -> str:

@@ -44,7 +44,8 @@ class SocialSimulation(Run[SocialState]):
         feed: how the next post is chosen.
         rationale: whether users give a reason, in one sentence: ``before`` they choose, ``after``,
             or not, ``False``, which is the default here.
-        shuffle: whether the options stand in a seeded random order.
+        shuffle: whether the options stand in a seeded random order, which begins at another place
+            for each post and turn; if false, they stand in the chart's.
 
     Attributes:
         statechart: what is legal.
@@ -175,7 +176,9 @@ class SocialSimulation(Run[SocialState]):
 
     def _ordered(self, move: MoveQuestion) -> list[AgentState]:
         reads = self.seat(move.agent.name, tag="reasoner") != self.rule  # a rule reads none
-        return move.ordered(self.seed if self.shuffle and reads else None)
+        if self.shuffle and reads:
+            return move.rotated(self.seed)
+        return move.ordered(None)
 
     # --- views -------------------------------------------------------------------------------
 

@@ -57,25 +57,43 @@ def test_every_span_is_the_section_it_names_and_says_whose_it_is() -> None:
     assert (mine.source, mine.tokens) == ("module weather", 6)
 
 
-def test_stable_first_puts_what_never_changes_into_the_system_message() -> None:
-    module = make_module(context=lambda agent, own, world: f"{world['rain']} mm.")
-    one, other = (
-        build(
-            module,
-            step=step,
-            world={"rain": step},
-            said={"Bo": f"{step}"},
-            roles={"Ada": "A farmer."},
-            stable_first=True,
-            aware=True,
+def test_stable_first_tells_the_same_with_what_all_agents_read_first() -> None:
+    module = make_module(context=lambda agent, own, world: f"{agent}: {world['rain']} mm.")
+
+    def texts(agent: str, step: int, stable_first: bool) -> dict[str, str]:
+        said = {"Ada": "No.", "Bo": f"{step}.", "Cleo": "Yes.", "Dan": "So."}
+        roles = {"Ada": "A farmer.", "Bo": "A miller."}
+        world, events = {"rain": step}, [{"type": "x", "description": "Hail."}]
+        order = {"roles": roles, "stable_first": stable_first}
+        prompt = build(
+            module, agent=agent, step=step, world=world, said=said, events=events, **order
         )
-        for step in (1, 2)
-    )
-    assert one.system == other.system
-    texts = span_texts(one)
-    assert list(texts) == ["YOUR ROLE", "SIMULATION", *STABLE, *SECTIONS]
-    assert one.user == "\n\n".join(texts[name] for name in SECTIONS)
-    assert one.user.endswith("1 mm.")
+        assert prompt == "\n\n".join(span_texts(prompt).values())
+        return span_texts(prompt)
+
+    shared = texts("Ada", 1, True)
+    own = ["YOUR ROLE", "YOUR CURRENT STATE", "WEATHER"]
+    assert list(shared) == [*STABLE, "SITUATION", "WHAT OTHERS DID", *own]
+    for title, text in texts("Ada", 1, False).items():
+        assert sorted(text.splitlines()) == sorted(shared[title].splitlines())
+    assert [shared[title] for title in STABLE] == [texts("Bo", 2, True)[title] for title in STABLE]
+    assert shared["SITUATION"] == texts("Bo", 1, True)["SITUATION"]
+    lists = [texts(name, 1, True)["WHAT OTHERS DID"].splitlines()[1::2] for name in ("Ada", "Bo")]
+    assert lists == [
+        ['Cleo: "Yes."', 'Dan: "So."', 'Bo: "1."'],
+        ['Cleo: "Yes."', 'Dan: "So."', 'Ada: "No."'],
+    ]
+
+
+def test_an_agent_is_told_of_the_simulation_in_its_own_part() -> None:
+    prompt = build(aware=True, stable_first=True)
+    assert list(span_texts(prompt)) == [
+        *STABLE,
+        *SECTIONS[:1],
+        "WHAT OTHERS DID",
+        "SIMULATION",
+        SECTIONS[1],
+    ]
 
 
 def test_the_wording_is_the_scenarios() -> None:

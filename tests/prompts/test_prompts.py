@@ -26,7 +26,7 @@ def test_the_shipped_prompts_are_listed_and_load() -> None:
 
 
 IN_ANOTHER_ORDER = {
-    *("agent_policy", "engine_interest_rate", "social_reasoner"),  # their contracts'
+    *("agent_policy", "engine_interest_rate", "reasoner"),  # their contracts'
     "tool_lookup",  # tapes do not hold it, so with another order they could not be replayed
 }
 

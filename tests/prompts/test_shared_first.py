@@ -5,13 +5,44 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from crisis_kit import judged, make_crisis, said
+from social_kit import make_social
 
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Run
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape._prompts_read import PromptsRead, prompts_read
-from llmsim_lab.types import Attempt, ChatReply
+from llmsim_lab.types import Attempt, ChatReply, ChatRequest
+
+
+def statement(request: ChatRequest) -> Any:
+    """Answer at the length of what a small model says."""
+    assert request.site is not None
+    words = f"{request.site.agent}, turn {request.site.turn}: " + "we keep the lanes open, and " * 5
+    if request.site.component == "engine":
+        return judged({"crisis_level": 50 + (request.site.turn or 0)}, {}, words)
+    return said(words, communications=words)
+
+
+def move(request: ChatRequest) -> Any:
+    """Choose by who asks and when, whatever the order of the options."""
+    assert request.site is not None
+    assert request.schema is not None
+    options = sorted(request.schema["properties"]["next_state"]["enum"])
+    place = len(request.site.agent or "") + (request.site.turn or 0)
+    return {"next_state": options[place % len(options)]}
+
+
+def crisis(stable_first: bool) -> Run[Any]:
+    return make_crisis(scenario="strait", replies=statement, stable_first=stable_first)
+
+
+def social(stable_first: bool) -> Run[Any]:
+    run = make_social(population=12, seed_posts=8, seed=7, replies=move)
+    if not stable_first:
+        run.prompts |= {"social_reasoner": Prompt.load("reasoner")}
+    return run
 
 
 def committee(stable_first: bool) -> Run[Any]:
@@ -38,7 +69,9 @@ def reads(run: Run[Any], kind: str) -> tuple[PromptsRead, dict[Any, list[str]]]:
     ), lines
 
 
-@pytest.mark.parametrize(("world", "kind"), [(committee, "agent")])
+@pytest.mark.parametrize(
+    ("world", "kind"), [(crisis, "agent"), (social, "reasoner"), (committee, "agent")]
+)
 def test_a_world_has_six_tenths_read_of_what_another_order_has_and_tells_the_same(
     world: Any, kind: str
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,22 @@ def test_options_are_in_an_order_that_follows_from_seed_turn_and_agent() -> None
     assert orders != [question.ordered(2) for question in questions]
     assert len({tuple(order) for order in orders}) > 4
     assert all(sorted(order) == sorted(OPTIONS) for order in orders)
+
+
+def test_a_run_lists_options_alike_for_a_post_and_each_stands_in_each_place_equally_often() -> None:
+    questions = [
+        make_question(name, turn=turn, post=post)
+        for name in "AB"
+        for turn in range(20)
+        for post in range(20)
+    ]
+    lists = [tuple(question.rotated(3)) for question in questions]
+    assert lists[:400] == lists[400:]
+    assert lists != [tuple(question.rotated(4)) for question in questions]
+    firsts = Counter(options[0] for options in lists)
+    # Four places: 100 of 400 posts each, with a standard deviation of 9.
+    assert all(2 * 65 < firsts[option] < 2 * 135 for option in OPTIONS)
+    assert len(set(lists)) == len(OPTIONS)
 
 
 async def test_the_fallback_is_the_first_option_given_not_the_first_shown() -> None:

@@ -540,7 +540,7 @@ async def asks_by_itself(question: Question) -> Any:
         (Simulation, {"decide": "mode", "llm_client": by_chance(probabilities=False)}, 3 * 103),
         (Simulation, {"moves_bp": None, "nations": ["Ann", "Bob"]}, 3 * 2 * 3),
         (Simulation, {"moves_bp": None, "players": {"validator": "rule"}}, 3 * 2),
-        (SocialSimulation, {}, 4),
+        (SocialSimulation, {"players": {"writer": "rule"}}, 3),
         (CrisisSimulation, {"scenario": make_scenario()}, 3 * 3),
         (Council, {}, 3 * (9 + 3 + 3) + 1 + 2 + 3),
         (Council, {"vary": {"decide": ["sample", None]}}, 3 * (15 + 9) + 2 * (1 + 2 + 3)),

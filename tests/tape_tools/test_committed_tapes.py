@@ -41,8 +41,9 @@ def holds(name: str, run: int, config: Any, turns: int) -> None:
     """Check that a run has a configuration and was played so far with the model it names."""
     with tape(name) as opened:
         info = opened.run(run)
-    # They are from before each call had a sampling seed of its own.
-    assert config_of(info) == config.model_copy(update={"replicate": None})
+    recorded = config_of(info)
+    # Some are from before each call had a sampling seed of its own.
+    assert recorded == config.model_copy(update={"replicate": recorded.replicate})
     assert info.turns == turns
     assert settings(info.manifest["llm"]) == settings(config.llm.model_dump(mode="json"))
 
@@ -57,7 +58,7 @@ def test_every_tape_has_a_script_that_says_how_it_was_recorded() -> None:
 
 @pytest.mark.parametrize(
     ("name", "folder", "done", "answers"),
-    [("prompt_experiment", "prompt_experiment", 12, 133), ("crisis", "crisis_asked_again", 4, 20)],
+    [("prompt_experiment", "prompt_experiment", 12, 133), ("crisis", "crisis_asked_again", 4, 12)],
 )
 def test_situations_asked_again_are_found_whole_and_replay(
     name: str, folder: str, done: int, answers: int, script: Any

@@ -40,8 +40,9 @@ class ScriptedBackend:
     """Answers each request with the next reply of a script.
 
     Args:
-        replies: a list of replies, used once each in the order of the requests; or one reply or one
-            function, for every request. A reply is a text, a dict or pydantic model (sent as
+        replies: a list of replies, used once each in the order of the requests, which for those
+            that are asked at once is that of their texts; or one reply or one function, for every
+            request. A reply is a text, a dict or pydantic model (sent as
             JSON), a ``ChatReply``, an exception to raise, or a function of the request that
             returns one of these (it may be ``async``).
         delay_s: how long each answer takes, seconds.

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from llmsim_lab._util.text import clip, duration, roughly
+from llmsim_lab._util.text import clip, duration, estimate_prompt_tokens, roughly
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._types import FunctionCall, LLMMessage, ToolDeclaration
 from llmsim_lab.errors import LLMFailureException
@@ -156,7 +156,9 @@ async def _turn_of_economy(client: LLMClient, reads: float, writes: float) -> st
     """
     count = Count()
     await count.play(Simulation(decide="sample", llm_client=client))
-    anew = prompts_read(count.attempts).tokens_anew
+    read = prompts_read(count.attempts)
+    tokens = sum(estimate_prompt_tokens(attempt.request.prompt) for attempt in count.attempts)
+    anew = tokens * read.one_slot / read.characters
     seconds = anew / reads + count.calls / writes
     return (
         f"so a turn of the economy with decide='sample' takes about {duration(seconds)}: "

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.text import estimate_tokens, roughly
+from llmsim_lab._util.text import estimate_prompt_tokens, roughly
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._debug import log_queued, log_request
 from llmsim_lab.types import ChatReply, ChatRequest
@@ -261,9 +261,7 @@ class Sent:
         """What the server does, or may be doing, while nothing of the reply has come."""
         if self.phase == "loading":
             return "loading"
-        prompt = self.request.prompt
-        digits = sum(map(str.isdigit, prompt))  # most models have a token for each
-        tokens = roughly(estimate_tokens(prompt) + 0.75 * digits)
+        tokens = roughly(estimate_prompt_tokens(self.request.prompt))
         if self.phase == "reading":
             return f"reading about {tokens:,} tokens"
         return f"loading or reading about {tokens:,} tokens"

@@ -280,7 +280,8 @@ class Simulation(Run[Economy]):
         self._checked = self.validator == "asked" or (self.validator is None and moves is None)
         briefed = self.briefing == "economist" or (self.briefing is None and moves is not None)
         # Recorded committees may have been asked with the prompt that is now a single bank's.
-        recorded = any(place.startswith("agent_briefing#") for place in self._prompts)
+        single = ("agent_briefing#", "agent_briefing of ")
+        recorded = any(place.startswith(single) for place in self._prompts)
         if briefed and (len(self.nations) == 1 or recorded):
             self._shipped = "agent_briefing"
         elif briefed:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import make_client, recorded
-from tape_text import changed_manifest
+from tape_text import changed_manifest, rewrite
 from worlds import Gift, Pot
 
 from llmsim_lab import Ask, LLMClient, Prompt, Run
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import fork, load, replay, rerun, resume
+from llmsim_lab.simulation import Simulation
 
 ODD = [
     Prompt("\nYou have {{ state.coins.Ann }}.\nGive?  \n", name="gift"),
@@ -83,3 +85,20 @@ def test_a_manifest_from_before_system_messages_stood_by_themselves_is_read(path
     changed_manifest(path, 1, prompts={place: {**entry, "system": "Be brief."}})
     with pytest.raises(TapeError, match=r"the recorded prompt of gift#.* is damaged"):
         load(path)
+
+
+@pytest.mark.parametrize("of_own", [True, False])
+def test_a_recorded_committee_keeps_the_prompts_that_it_had(path: Path, of_own: bool) -> None:
+    """Of a tape from before committees had a prompt of their own."""
+    banks = Prompt.load("agent_briefing").text if of_own else None
+    nations = [{"name": name, "prompt": banks} for name in ("Ann", "Bob")]
+    decision = {"reasoning": "r", "rate_change_bp": 0, "action": "Hold", "confidence": 1}
+    recorded(Simulation(nations=nations, llm_client=make_client(decision), tape=path), 2).close()
+
+    def older(line: Any) -> Any:
+        return json.loads(json.dumps(line).replace("committee_briefing", "agent_briefing"))
+
+    rewrite(path, older)
+    names = {name.partition("#")[0] for name in replay(path).prompts}
+    ends = (" of Ann", " of Bob") if of_own else ("",)
+    assert names == {f"agent_briefing{end}" for end in ends}

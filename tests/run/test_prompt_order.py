@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import make_client, played
 
-from llmsim_lab import Ask, LLMClient, LLMConfig, Prompt, Reply, Run, State
+from llmsim_lab import Ask, LLMClient, LLMConfig, Prompt, Reply, Run, State, data_path
 from llmsim_lab.cli import main
 from llmsim_lab.types import ChatReply, ChatRequest
 
@@ -94,15 +96,27 @@ def test_nothing_is_said_where_another_order_would_save_nothing(
     assert warnings_of(caplog, **options) == []
 
 
+@pytest.fixture
+def lint(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[Path], tuple[object, str]]:
+    """Run ``llmsim-lab lint`` on a file; returns its status and what it prints."""
+
+    def run(file: Path) -> tuple[object, str]:
+        monkeypatch.setattr("sys.path", [*sys.path])
+        monkeypatch.setattr("sys.argv", ["llmsim-lab", "lint", str(file)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, capsys.readouterr().out
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("prompt", "findings"), [(NAME_FIRST, "1 finding"), (NAME_LAST, "0 findings")]
 )
 def test_lint_plays_a_turn_of_any_world_by_chance(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    prompt: str,
-    findings: str,
+    tmp_path: Path, lint: Any, prompt: str, findings: str
 ) -> None:
     file = tmp_path / f"giving_{findings[0]}.py"
     file.write_text(
@@ -114,11 +128,17 @@ def test_lint_plays_a_turn_of_any_world_by_chance(
         f"        await ask.each(['Ann', 'Bob'], Gift, {prompt!r})\n"
         "        return state\n"
     )
-    monkeypatch.setattr("sys.argv", ["llmsim-lab", "lint", str(file)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    said = capsys.readouterr().out
-    assert ended.value.code == int(findings[0])
+    status, said = lint(file)
+    assert status == int(findings[0])
     assert "turn 1, Gift: 2 prompts of about" in said
     assert ("prompt order: turn 1, Gift: the prompts share 8" in said) is (findings[0] == "1")
     assert f"{file}: {findings}" in said.replace("\n", "")
+
+
+SHIPPED = [*data_path("templates").glob("*.py"), *data_path("scenarios").glob("*.yaml")]
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_lint_finds_nothing_in_what_is_shipped(lint: Any, file: Path) -> None:
+    status, said = lint(file)
+    assert (status, said.count("turn ") > 0) == (0, True)

@@ -30,6 +30,7 @@ from llmsim_lab.tape import RecordedCall, RunInfo, digest
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
 from llmsim_lab.tape._changes import differences, edited_prompts
+from llmsim_lab.tape._prompts_read import PromptsRead
 from llmsim_lab.tape._verify import Finding
 from llmsim_lab.types import Status
 
@@ -256,8 +257,9 @@ def _show_call(call: RecordedCall) -> None:
         say(text)
     if reply is not None:
         how = f"{call.attempt.seconds:.2f} s, {reply.prompt_tokens} + {reply.reply_tokens} tokens"
-        if reply.prompt_tokens is not None and reply.cached_tokens is not None:
-            how += f", {max(0, reply.prompt_tokens - reply.cached_tokens)} read anew"
+        anew = PromptsRead().add(call.attempt)
+        if anew is not None and anew.is_counted:
+            how += f", {anew.tokens} read anew"
         ended = f"ended by: {reply.done_reason}"
         if call.attempt.cut:
             ended += f"; {', '.join(call.attempt.cut)} cut at the limit of texts"

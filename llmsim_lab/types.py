@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 from pydantic import (
     AliasChoices,
@@ -125,6 +125,8 @@ class ChatRequest:
         top_logprobs: how many alternatives to the first token are wanted with their probabilities,
             or None for none; a backend gives at most its ``max_top_logprobs``.
         origin: where the values in its first messages came from; it does not identify the request.
+        complaint: of a retry, what was wrong with the first reply, as the model is told in the last
+            message; empty where it was not complete, or nothing came. It is on no tape.
     """
 
     model: str
@@ -139,6 +141,7 @@ class ChatRequest:
     attempt: int = 1
     top_logprobs: int | None = None
     origin: Origin | None = field(default=None, compare=False, repr=False)
+    complaint: str = field(default="", compare=False, repr=False)
 
     @property
     def provenance(self) -> Provenance:
@@ -216,27 +219,30 @@ class ModelInfo:
     version: str | None = None
 
 
-class ChatBackend(Protocol):
+class ChatBackend:
     """What answers requests: one method; one's own is a few lines.
 
-    A backend may also have ``async def model_info() -> ModelInfo``, ``async def aclose()``, which
-    closes connections and ends processes, and ``max_top_logprobs``, the most alternatives to a
-    token that it gives with their probabilities; requests to others never ask for any. ``slots``
-    says how many requests it answers at once: the search for the number to send begins there.
-
-    One that can hand on a reply while it is written says so by an attribute ``streams = True``, and
-    its ``chat`` takes ``on_text: Callable[[str], object] | None = None`` by name. It is given each
-    new piece, thinking that the server separates first, between ``<think>`` and ``</think>``; an
-    empty one says that the server works on the request.
-
-    ``async def phase(request) -> str`` is called every few seconds while nothing of a reply has
-    come. It asks the server whether it lives and what it does, and returns ``loading`` (the model),
-    ``reading`` (the prompt) or, where that is not known, an empty text. What it raises, such as a
-    ``ConnectionError`` where the server has gone, ends the request.
+    Derive from this class for what is optional below, or give any object that has the method.
 
     What is returned is checked before it is recorded: numbers of numpy's become Python's, and None
     a field's default; a field that a tape could not give back fails the call, by its name.
     """
+
+    max_top_logprobs: int = 0
+    """The most alternatives to a token that it gives with their probabilities."""
+    streams: bool = False
+    """Whether it hands on a reply while it is written.
+
+    Its ``chat`` then takes ``on_text: Callable[[str], object] | None = None`` by name. It is given
+    each new piece, thinking that the server separates first, between ``<think>`` and ``</think>``;
+    an empty one says that the server works on the request.
+    """
+    is_model: bool = True
+    """Whether a model answers: it is sent sampling options, and may need to be told a form."""
+    slots: int | None = None
+    """How many requests it answers at once: the search for the number to send begins there."""
+    client_limits: Any = None
+    """Limits that all its clients share; None where each client finds its own."""
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Answer one request.
@@ -245,7 +251,26 @@ class ChatBackend(Protocol):
             BackendError: the request failed. ``TimeoutError`` and ``ConnectionError`` are
                 understood as well.
         """
-        ...
+        raise NotImplementedError(f"{type(self).__name__} has no async def chat(self, request)")
+
+    async def model_info(self) -> ModelInfo | None:
+        """Return which model answers; None for the one that the client's settings name."""
+        return None
+
+    async def phase(self, request: ChatRequest) -> str | None:
+        """Return what the server does, called every few seconds while nothing of a reply has come.
+
+        Returns:
+            ``loading`` (the model), ``reading`` (the prompt), an empty text for a server that lives
+            and does not say; None where there is nothing to ask.
+
+        Raises:
+            Exception: such as ``ConnectionError`` where the server has gone; it ends the request.
+        """
+        return None
+
+    async def aclose(self) -> None:
+        """Close connections and end processes."""
 
 
 # --- calls ----------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._client import checked_client
 from llmsim_lab.llm._extract import with_instruction
-from llmsim_lab.llm._retry import FULL_QUEUE
 from llmsim_lab.llm._scope import scope
+from llmsim_lab.llm.calls.faults import FULL_QUEUE
 from llmsim_lab.types import CallSite, ChatReply, Message, Text
 
 logger = logging.getLogger(__name__)
@@ -139,7 +139,10 @@ class OllamaAdapter:
             )
             return read(reply)
 
-        agents = _without_tools.setdefault(scope().recorder or self.client, set())
+        recorder = scope().recorder
+        # A run on a tape finds out by itself, so that its replay does too.
+        asker = self.client if recorder.tape is None else recorder
+        agents = _without_tools.setdefault(asker, set())
         if not tools or site.agent not in agents:
             try:
                 return await converse(tools=_wired(tools, responds=responds))

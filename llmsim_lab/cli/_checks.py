@@ -21,7 +21,7 @@ from llmsim_lab.assistant._types import FunctionCall, LLMMessage, ToolDeclaratio
 from llmsim_lab.errors import LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm._chains import FORGIVEN, LASTING
-from llmsim_lab.llm._retry import lacks_form
+from llmsim_lab.llm.calls.faults import lacks_form
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.study._cost import Count
 from llmsim_lab.tape._prompts_read import prompts_read

@@ -23,7 +23,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.llm._scope import caller
 from llmsim_lab.prompts._prompt import word_diff
 from llmsim_lab.run._plain_prompts import PLAIN
-from llmsim_lab.run._reading import SETTINGS, Recorded, spoken, tool_lines
+from llmsim_lab.run._reading import SETTINGS, RecordedRun, spoken, tool_lines
 from llmsim_lab.run._run import existing_tape, run_on_tape
 from llmsim_lab.run._turn import outside_in_words, own_numbers, plain_series
 from llmsim_lab.tape import RecordedCall, RunInfo, digest
@@ -226,7 +226,7 @@ def _show_turn(tape: Tape, info: RunInfo, at: int) -> None:
         raise TapeError(f"run {info.id} has no turn {at}; it has turns 0 to {info.turns}")
     unfinished = "" if turn else " was not finished; its calls:"
     say(f"Turn {at} of run {info.id}{unfinished}", style="bold")
-    if isinstance(run, Recorded):
+    if isinstance(run, RecordedRun):
         say(run.note, style="yellow")
     for words in [*(turn.in_words() if turn else ()), *outside_in_words(outside)]:
         say(words)

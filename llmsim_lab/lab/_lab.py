@@ -49,7 +49,7 @@ from llmsim_lab.run import Run
 from llmsim_lab.run._config import StateChange
 from llmsim_lab.run._page import module
 from llmsim_lab.run._people import people_of
-from llmsim_lab.run._reading import Reading, Recorded, RowState
+from llmsim_lab.run._reading import Reading, RecordedRun, RowState
 from llmsim_lab.run._registry import how_to_import
 from llmsim_lab.run._run import (
     _live_client,
@@ -288,7 +288,7 @@ class Lab(AnyWidget):
         if number is None or number in self.runs:
             number = max(self.runs, default=0) + 1
         more |= {"parent": parent, **({"name": name} if name else {})}
-        known = run.tape.run(run.run_id) if isinstance(run, Recorded) else None
+        known = run.tape.run(run.run_id) if isinstance(run, RecordedRun) else None
         own = {"id": number, "fork_turn": None}  # its parent is not shown beside it
         info = replace(known, **own, **more) if known else about(run, number, **more)
         self._keep(number, run, info)
@@ -879,7 +879,7 @@ class RateChart(Lab):
                 super()._open(one, run)
                 continue
             for name, each in runs_in(one):
-                if isinstance(each, Run | Recorded):
+                if isinstance(each, Run | RecordedRun):
                     self._add(each, name=name)
                 else:
                     self._add_frame(each, name or "run")

@@ -19,7 +19,7 @@ from llmsim_lab._util.html import SERIES_COLOURS
 from llmsim_lab._util.text import clip, number, printable
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
-from llmsim_lab.run._reading import Recorded
+from llmsim_lab.run._reading import RecordedRun
 from llmsim_lab.run._run import run_on_tape
 from llmsim_lab.run._turn import Series, own_numbers, turn_row
 from llmsim_lab.simulation._config import SERIES
@@ -108,7 +108,7 @@ def runs_in(*given: object) -> Iterator[tuple[str, Any]]:
 
 
 def _line(name: str, run: Any) -> Line:
-    if not isinstance(run, Run | Recorded):  # a frame: what to_frame() says beside the rows
+    if not isinstance(run, Run | RecordedRun):  # a frame: what to_frame() says beside the rows
         return Line(name=name or "run", rows=run.to_dict("records"))
     series, prediction = run.series, run.prediction()
     return Line(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llmsim_lab import _util
-from llmsim_lab.llm._client import LLMClient, LLMConfig
+from llmsim_lab.llm._client import LLMClient
+from llmsim_lab.llm._config import LLMConfig
 from llmsim_lab.llm._human import Person
 from llmsim_lab.llm._scope import Budget
 from llmsim_lab.llm._scripted import ScriptedBackend

@@ -29,7 +29,7 @@ import httpx
 from pydantic import SecretStr
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm._retry import errors_behind
+from llmsim_lab.llm.calls.faults import errors_behind
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -477,6 +477,23 @@ def clear_locals(error: BaseException) -> None:
     """
     for one in errors_behind(error):
         traceback.clear_frames(one.__traceback__)
+
+
+class LocalsCleared:
+    """Clears the local variables of the frames below, where an error comes out of them.
+
+    In place of ``without_locals`` where each call of a model passes: a frame less. What the
+    function that uses it has itself stays, which must be no secret.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            clear_locals(error)
 
 
 def without_locals(function: Callable[P, T]) -> Callable[P, T]:

@@ -24,7 +24,8 @@ from typing import Any, Generic, Literal, TypeVar
 from llmsim_lab._util.text import text_of
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
-from llmsim_lab.llm._retry import failure_of, seed_from
+from llmsim_lab.llm._seeds import seed_from
+from llmsim_lab.llm.calls.faults import failure_of
 from llmsim_lab.types import CallRecord, ChatReply, ChatRequest, Message
 
 OptionT = TypeVar("OptionT", bound=Hashable)

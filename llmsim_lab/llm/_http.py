@@ -38,7 +38,7 @@ from llmsim_lab.llm._access import (
     mask_of,
     without_password,
 )
-from llmsim_lab.llm._retry import errors_behind, is_refused, retry_after_s
+from llmsim_lab.llm.calls.faults import errors_behind, is_refused, retry_after_s
 from llmsim_lab.types import ChatReply, ChatRequest, OnText, ToolCall
 
 T = TypeVar("T")
@@ -456,44 +456,6 @@ class Server:
                 raise
             return None
 
-    async def chat(
-        self,
-        path: str,
-        body: Mapping[str, Any],
-        request: ChatRequest,
-        on_text: OnText | None,
-        add: Callable[[Written, bytes], None],
-    ) -> ChatReply:
-        """Return a reply that comes as a stream of lines.
-
-        Args:
-            path: after the server's address.
-            body: the request as the protocol writes it.
-            request: what it asks.
-            on_text: is given each piece of the reply.
-            add: puts a line to what has been written.
-
-        Raises:
-            BackendError: as ``asked`` does; or the reply is not whole.
-        """
-        async with self.asked(path, body, request) as answer:
-            written = Written(self.who, on_text, answer.mask)
-            async for line in answer.lines():
-                # Read to its end all the same, so that the connection can be used again.
-                if not written.ended:
-                    add(written, line)
-            if not (written.ended or written.fields.get("done_reason")):
-                text = f"the reply of {self.who} ended before it was done"
-                raise BackendError(text, reason="connection_error", status_code=200, retry=True)
-            reply = written.reply()
-        if reply.done_reason == "aborted":
-            said = clip(reply.text, 120)
-            text = f"{self.who} stopped the model before it was done, after {said!r}"
-            text += "; change the prompt, raise the temperature, or use another model"
-            more: dict[str, Any] = {"status_code": 200, "retry": True, "reply": reply}
-            raise BackendError(text, reason="generation_stopped", **more)
-        return reply
-
     def _failure(
         self,
         error: BaseException,
@@ -726,6 +688,43 @@ class HttpAnswer:
     def content(self) -> bytes:
         """The whole body, where it is not a stream."""
         return self._response.content
+
+    async def reply(
+        self, on_text: OnText | None, add: Callable[[Written, bytes], None]
+    ) -> ChatReply:
+        """Return a reply that comes as a stream of lines.
+
+        Args:
+            on_text: is given each piece of the reply.
+            add: puts a line to what has been written.
+
+        Raises:
+            BackendError: the reply is not whole, too large, or not in the protocol's form.
+        """
+        written = Written(self._who, on_text, self.mask)
+        async for line in self.lines():
+            # Read to its end all the same, so that the connection can be used again.
+            if not written.ended:
+                add(written, line)
+        if not (written.ended or written.fields.get("done_reason")):
+            raise BackendError(
+                f"the reply of {self._who} ended before it was done",
+                reason="connection_error",
+                status_code=200,
+                retry=True,
+            )
+        reply = written.reply()
+        if reply.done_reason == "aborted":
+            raise BackendError(
+                f"{self._who} stopped the model before it was done, after "
+                f"{clip(reply.text, 120)!r}; change the prompt, raise the temperature, or use "
+                "another model",
+                reason="generation_stopped",
+                status_code=200,
+                retry=True,
+                reply=reply,
+            )
+        return reply
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield the lines of a streamed answer, without their ends and without empty ones.

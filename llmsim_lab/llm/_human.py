@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -24,17 +24,16 @@ from llmsim_lab._util.text import log_event, text_of
 from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm._choose import numeric
-from llmsim_lab.llm._client import LLMClient, LLMConfig
+from llmsim_lab.llm._client import LLMClient
+from llmsim_lab.llm._config import LLMConfig
 from llmsim_lab.llm._form import bounds_of
 from llmsim_lab.llm._scope import caller
 from llmsim_lab.llm._scripted import reply_of
-from llmsim_lab.types import CallSite, ChatReply, ChatRequest, ModelInfo
+from llmsim_lab.types import CallSite, ChatBackend, ChatReply, ChatRequest, ModelInfo
 
 logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.01
-_COMPLAINT = "That reply was not valid: "
-"""The beginning of the note in a second request (``_retry.second_request``)."""
 
 
 @dataclass(eq=False)
@@ -58,9 +57,8 @@ class OpenQuestion:
     @property
     def complaint(self) -> str:
         """What was wrong with the first answer; empty if this asks for the first one."""
-        # A second request after a lost connection is the first one again, and complains of nothing.
-        first_line = self.request.messages[-1].content.partition("\n")[0]
-        return first_line.removeprefix(_COMPLAINT) if first_line.startswith(_COMPLAINT) else ""
+        complaint = self.request.complaint
+        return f"{complaint}." if complaint else ""
 
     @property
     def fields(self) -> Mapping[str, Mapping[str, Any]]:
@@ -268,7 +266,7 @@ AskPerson = Callable[[OpenQuestion], Any]
 """Returns the answer to a question: its fields as a mapping or model, a text, or an awaitable."""
 
 
-class Person:
+class Person(ChatBackend):
     """Answers requests with what a person says.
 
     Each request becomes an ``OpenQuestion`` and waits. ``answer`` may be called from any thread,
@@ -283,6 +281,8 @@ class Person:
     Raises:
         ConfigError: ``ask`` cannot be called.
     """
+
+    is_model = False  # nothing is sampled, and a form is shown in any case
 
     def __init__(self, ask: AskPerson | None = None, *, timeout_s: float = 86_400.0) -> None:
         if ask is not None and not callable(ask):
@@ -402,7 +402,4 @@ def human_client(person: Person) -> LLMClient:
         max_text_chars=2_000,
         max_concurrency=1,
     )
-    client = LLMClient(config, person)
-    client._request = partial(client._request, options={})  # nothing is sampled
-    client._models_said.add(config.model)  # a person is shown the fields in any case
-    return client
+    return LLMClient(config, person)

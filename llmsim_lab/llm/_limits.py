@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from llmsim_lab._util.text import estimate_prompt_tokens, roughly
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._debug import log_queued, log_request
-from llmsim_lab.types import ChatReply, ChatRequest
+from llmsim_lab.types import ChatRequest
 
 if TYPE_CHECKING:
     from llmsim_lab.llm._scope import InFlight
 
-PhaseOf = Callable[[ChatRequest], Awaitable[str]]
+PhaseOf = Callable[[ChatRequest], Awaitable[str | None]]
 
 _ASK_EVERY_S = 5.0
 """How often a server that has sent nothing of a reply is asked whether it lives."""
@@ -224,7 +224,7 @@ class Sent:
         first_piece_s: the longest silence before the first piece of the reply; None where the
             backend hands on no pieces.
         total_s: the longest time in all.
-        phase_of: the backend's ``phase``, if it has one.
+        phase_of: the backend's ``phase``.
         watch: is notified of what the server does.
         round: see ``Lane.next_round``; None for a request that follows from no other.
         began: when it was sent, by the event loop's clock; None while it waits for its turn.
@@ -234,12 +234,15 @@ class Sent:
         phase: what the server did when it was last asked: ``loading`` or ``reading``; empty where
             that is not known.
         fault: why the request was ended from here, if it was.
+        tokens: of its reply, 1 where they are not known; None until it has one.
+        load_s: how long the server loaded the model before it began with the request.
+        cancelled: how often its task had been cancelled before its turn.
     """
 
     request: ChatRequest
     first_piece_s: float | None
     total_s: float
-    phase_of: PhaseOf | None
+    phase_of: PhaseOf
     watch: InFlight | None
     round: int | None = None
     began: float | None = None
@@ -248,6 +251,9 @@ class Sent:
     is_writing: bool = False
     phase: str = ""
     fault: Exception | None = None
+    tokens: int | None = None
+    load_s: float = 0.0
+    cancelled: int = 0
 
     @property
     def silence_s(self) -> float:
@@ -345,58 +351,58 @@ class Lane:
         self._asked_at = 0.0
         self._has_answered = False
 
-    async def send(
-        self, sent: Sent, ask: Callable[..., Awaitable[ChatReply]], *what: Any
-    ) -> ChatReply:
-        """Ask when it is this request's turn.
-
-        Raises:
-            BackendError: its time is over, or its server has gone.
-        """
+    async def enter(self, sent: Sent) -> None:
+        """Wait for a request's turn; its time begins."""
         arrived = self._loop.time()
         await self._until_next(sent)
         began = sent.began = sent.at_work_by = self._loop.time()
         log_request(sent.request, began - arrived)
         sent.is_writing, sent.fault = False, None  # of a first try, when the server was away
+        sent.tokens = None
+        sent.load_s = 0.0
         self._limits.began(began)
-        tokens, too_many = None, False
-        load_s = 0.0
         task: Any = asyncio.current_task()
-        cancelled = task.cancelling()
-        try:
-            self._in_time[sent] = task
-            look_s = min(sent.silence_s, sent.total_s)
-            self._look_at(began + (look_s if sent.phase_of is None else min(look_s, _ASK_EVERY_S)))
-            reply = await ask(*what)
-            if sent.fault is not None:  # late, and not to be stopped
-                task.uncancel()
-            tokens = reply.reply_tokens or 1
-            load_s = reply.load_seconds
+        sent.cancelled = task.cancelling()
+        self._in_time[sent] = task
+        self._look_at(began + min(sent.silence_s, sent.total_s, _ASK_EVERY_S))
+
+    def leave(self, sent: Sent, error: BaseException | None = None) -> Exception | None:
+        """End a request's turn, and let others have theirs.
+
+        Args:
+            sent: the request.
+            error: what it ended with, if anything.
+
+        Returns:
+            Why it was ended from here, if it was: its time was over, or its server has gone.
+        """
+        self._in_time.pop(sent, None)
+        if self._asking is not None and not self._in_time:
+            self._asking.cancel()
+        now = self._since = self._loop.time()
+        began = now if sent.began is None else sent.began
+        sent.seconds = now - began
+        too_many = isinstance(error, BackendError) and error.status_code in (429, 503)
+        if error is None:
             self._has_answered = True
-            return reply
-        except BaseException as error:
-            too_many = isinstance(error, BackendError) and error.status_code in (429, 503)
-            # As ``asyncio.timeout`` does it, which takes long where nothing is late.
-            fault = sent.fault
-            was_ended = fault is not None and task.uncancel() <= cancelled
-            if fault is not None and was_ended and isinstance(error, asyncio.CancelledError):
-                raise fault from fault.__cause__
-            raise
-        finally:
-            self._in_time.pop(sent, None)
-            if self._asking is not None and not self._in_time:
-                self._asking.cancel()
-            now = self._since = self._loop.time()
-            sent.seconds = now - began
-            for other in self._in_time:
-                # A server that answers one after another has not looked at it before.
-                if other.began is not None and other.began >= began and not other.is_writing:
-                    other.at_work_by = now
-            self._limits.ended(began, now, tokens=tokens, load_s=load_s, too_many=too_many)
-            change = max(-1, self._limits.at_once - self._size)
-            self._size += change
-            self._free += 1 + change
-            self._choose_soon()
+        for other in self._in_time:
+            # A server that answers one after another has not looked at it before.
+            if other.began is not None and other.began >= began and not other.is_writing:
+                other.at_work_by = now
+        self._limits.ended(began, now, tokens=sent.tokens, load_s=sent.load_s, too_many=too_many)
+        change = max(-1, self._limits.at_once - self._size)
+        self._size += change
+        self._free += 1 + change
+        self._choose_soon()
+        if sent.fault is None:
+            return None
+        # As ``asyncio.timeout`` does it, which takes long where nothing is late.
+        task: Any = asyncio.current_task()
+        is_ended_from_here = task.uncancel() <= sent.cancelled
+        # Without an error it was late, and not to be stopped.
+        if is_ended_from_here and isinstance(error, asyncio.CancelledError):
+            return sent.fault
+        return None
 
     @property
     def next_round(self) -> int:
@@ -464,7 +470,7 @@ class Lane:
                 self._end(sent, sent.lateness(is_total=over_at < silent_at))
             else:
                 self._look_at(due)
-        silent = [sent for sent in self._in_time if sent.phase_of and not sent.is_writing]
+        silent = [sent for sent in self._in_time if not sent.is_writing]
         if not silent:
             return
         ask_at = max(silent[0].began or now, self._asked_at) + _ASK_EVERY_S
@@ -480,13 +486,14 @@ class Lane:
         one_each = {sent.request.model: sent for sent in silent}
         for model, one in one_each.items():
             same = [sent for sent in silent if sent.request.model == model]
-            assert one.phase_of is not None
             try:
                 asking: Any = one.phase_of(one.request)
                 phase = await asking if inspect.isawaitable(asking) else asking
             except Exception as error:  # noqa: BLE001 - raised where the replies are awaited
                 for sent in same:
                     self._end(sent, error)
+                continue
+            if phase is None:  # a backend that does not know
                 continue
             # What has answered before is loaded, unless others use the server with other settings.
             if not phase and self._has_answered:

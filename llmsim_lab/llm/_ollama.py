@@ -17,7 +17,14 @@ import ollama
 
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm._access import Access, Address, Key, read_address, without_locals
+from llmsim_lab.llm._access import (
+    Access,
+    Address,
+    Key,
+    LocalsCleared,
+    read_address,
+    without_locals,
+)
 from llmsim_lab.llm._http import (
     LIST_TIMEOUT_S,
     Server,
@@ -28,7 +35,7 @@ from llmsim_lab.llm._http import (
     read_object,
     run_aside,
 )
-from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
+from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, Message, ModelInfo, OnText
 
 SUGGESTED_MODEL = "llama3.1:8b"
 """What to pull where there is no model, or only a very small one; 4.9 GB."""
@@ -39,7 +46,7 @@ _LEAST_TRAINED = 512
 """No model that chats was trained for a shorter context."""
 
 
-class OllamaBackend:
+class OllamaBackend(ChatBackend):
     """Answers requests by an Ollama server.
 
     May be used from several event loops and threads; all backends of one server share its
@@ -84,7 +91,6 @@ class OllamaBackend:
         make = partial(type(self), self._model, host=self.host, key=self.server.access.kept)
         return make, ()
 
-    @without_locals
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.
 
@@ -95,28 +101,36 @@ class OllamaBackend:
         Raises:
             BackendError: the request failed; its ``reason`` says how.
         """
-        if not self._version:
-            # Both are answered at once by a server that lives, whatever its models do.
-            async with asyncio.timeout(request.timeout_s):
-                self._version = await _version(self.server)
-                await self._resolve(request.model)
-        model = await self._resolve(request.model)
-        body = _body_of(model, request)
-        reply = await self.server.chat("/api/chat", body, request, on_text, _add)
-        num_ctx = request.options.get("num_ctx")
-        used = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
-        if num_ctx is not None and used > min(num_ctx, _LEAST_TRAINED):
-            window = min(num_ctx, await self._trained_length(model) or num_ctx)
-            if used > window:
-                text = (
-                    f"the answer reached the context's end: {reply.prompt_tokens} tokens of "
-                    f"prompt and {reply.reply_tokens} of answer are more than the {window} tokens "
-                    "that fit, so the server dropped the start of the prompt as the model wrote "
-                    f"on; ask for less, shorten the prompt, or {self.server.wider}"
-                )
-                more: dict[str, Any] = {"status_code": 200, "retry": True, "reply": reply}
-                raise BackendError(text, reason="context_overflow", **more)
-        return reply
+        with LocalsCleared():
+            if not self._version:
+                # Both are answered at once by a server that lives, whatever its models do.
+                async with asyncio.timeout(request.timeout_s):
+                    self._version = await _version(self.server)
+                    await self._resolve(request.model)
+            model = await self._resolve(request.model)
+            body = _body_of(model, request)
+            async with self.server.asked("/api/chat", body, request) as answer:
+                reply = await answer.reply(on_text, _add)
+            num_ctx = request.options.get("num_ctx")
+            used = (reply.prompt_tokens or 0) + (reply.reply_tokens or 0)
+            if num_ctx is not None and used > min(num_ctx, _LEAST_TRAINED):
+                window = min(num_ctx, await self._trained_length(model) or num_ctx)
+                if used > window:
+                    raise self._overflow(reply, window)
+            return reply
+
+    def _overflow(self, reply: ChatReply, window: int) -> BackendError:
+        """Return the fault of an answer that went past the window."""
+        return BackendError(
+            f"the answer reached the context's end: {reply.prompt_tokens} tokens of prompt and "
+            f"{reply.reply_tokens} of answer are more than the {window} tokens that fit, so the "
+            "server dropped the start of the prompt as the model wrote on; ask for less, shorten "
+            f"the prompt, or {self.server.wider}",
+            reason="context_overflow",
+            status_code=200,
+            retry=True,
+            reply=reply,
+        )
 
     @without_locals
     async def phase(self, request: ChatRequest) -> str:

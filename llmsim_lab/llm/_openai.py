@@ -15,13 +15,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from llmsim_lab._util.frozen import thawed
 from llmsim_lab._util.jsontext import schemas_in
 from llmsim_lab._util.text import listed, log_event, printable
 from llmsim_lab.errors import BackendError, ConfigError
-from llmsim_lab.llm._access import Access, Address, Key, read_address, without_locals
+from llmsim_lab.llm._access import (
+    Access,
+    Address,
+    Key,
+    LocalsCleared,
+    read_address,
+    without_locals,
+)
 from llmsim_lab.llm._extract import with_instruction
 from llmsim_lab.llm._form import told_form
 from llmsim_lab.llm._http import (
@@ -33,7 +40,7 @@ from llmsim_lab.llm._http import (
     read_json,
     read_object,
 )
-from llmsim_lab.types import ChatReply, ChatRequest, Message, ModelInfo, OnText
+from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, Message, ModelInfo, OnText
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +70,7 @@ _NEVER_STRICT = frozenset(
 _DONE_REASONS = {"length": "length", "content_filter": "aborted", "abort": "aborted"}
 
 
-class OpenAIBackend:
+class OpenAIBackend(ChatBackend):
     """Answers requests by a server that speaks OpenAI's protocol: ``/v1/chat/completions``.
 
     May be used from several event loops and threads; all backends of one server share its
@@ -85,7 +92,7 @@ class OpenAIBackend:
             key, or the key has characters that no key has.
     """
 
-    max_top_logprobs: ClassVar[int] = 20
+    max_top_logprobs = 20
     streams = True
 
     @without_locals
@@ -138,7 +145,6 @@ class OpenAIBackend:
         )
         return make, ()
 
-    @without_locals
     async def chat(self, request: ChatRequest, *, on_text: OnText | None = None) -> ChatReply:
         """Answer one request.
 
@@ -149,30 +155,32 @@ class OpenAIBackend:
         Raises:
             BackendError: the request failed; its ``reason`` says how.
         """
-        model = await self._resolve(request.model)
-        without = self._turned_down[model]
-        while True:
-            body = self.body_of(model, request, without)
-            try:
-                reply = await self.server.chat("/chat/completions", body, request, on_text, _add)
-                break
-            except BackendError as error:
-                # Each time one thing less is sent, so this comes to an end.
-                further = _turned_down(body, error.__cause__, without, request.schema)
-                if not further:
-                    if way_out := _without_option(body, error.__cause__):
-                        told = dataclasses.replace(error, message=f"{error}; {way_out}")
-                        raise told from error.__cause__
-                    raise
-                without |= further
-        # Not before a request went through: a rejection may name fields only to quote the request.
-        known = self._turned_down[model]
-        self._turned_down[model] = known | without
-        if lacks := sorted(without - known - {"full_schema", "patterns"}):
-            detail = "requests do without them; a schema that is not taken goes into the prompt"
-            fields = {"model": model, "base_url": self.base_url, "lacks": ", ".join(lacks)}
-            log_event(logger, logging.WARNING, "server_lacks", **fields, detail=detail)
-        return reply
+        with LocalsCleared():
+            model = await self._resolve(request.model)
+            without = self._turned_down[model]
+            while True:
+                body = self.body_of(model, request, without)
+                try:
+                    async with self.server.asked("/chat/completions", body, request) as answer:
+                        reply = await answer.reply(on_text, _add)
+                    break
+                except BackendError as error:
+                    # Each time one thing less is sent, so this comes to an end.
+                    further = _turned_down(body, error.__cause__, without, request.schema)
+                    if not further:
+                        if way_out := _without_option(body, error.__cause__):
+                            told = dataclasses.replace(error, message=f"{error}; {way_out}")
+                            raise told from error.__cause__
+                        raise
+                    without |= further
+            # Not before a request went through: a rejection may quote fields of the request.
+            known = self._turned_down[model]
+            self._turned_down[model] = known | without
+            if lacks := sorted(without - known - {"full_schema", "patterns"}):
+                detail = "requests do without them; a schema that is not taken goes into the prompt"
+                fields = {"model": model, "base_url": self.base_url, "lacks": ", ".join(lacks)}
+                log_event(logger, logging.WARNING, "server_lacks", **fields, detail=detail)
+            return reply
 
     @without_locals
     async def model_info(self) -> ModelInfo:

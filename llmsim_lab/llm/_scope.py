@@ -11,19 +11,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from llmsim_lab._util.config import Settings
 from llmsim_lab.errors import BackendError, BudgetReached, ConfigError
-from llmsim_lab.llm._retry import seed_from
+from llmsim_lab.llm._seeds import seed_from
+from llmsim_lab.tape._recorder import Unrecorded
+from llmsim_lab.tape.recorder import Recorder
 from llmsim_lab.types import Attempt, CallRecord, CallSite, ChatReply, ChatRequest
-
-if TYPE_CHECKING:
-    from llmsim_lab.tape._recorder import Known, LiveRecorder, ReplayRecorder
 
 _MAX_TEXT_CHARS = 2_000
 """How much of a reply that is being written is kept for those who watch."""
@@ -119,8 +118,7 @@ class Scope:
     """What the current task's calls belong to.
 
     Attributes:
-        recorder: records them, on a tape.
-        memory: returns what remembers, of a run on no tape, what may not be done twice.
+        recorder: records them, or answers from what is recorded.
         log: lists them, for the turn.
         watch: is notified of each request.
         deadline: when the caller gives up, seconds of ``time.monotonic``: the client itself ends a
@@ -134,8 +132,7 @@ class Scope:
             plan counts calls.
     """
 
-    recorder: LiveRecorder | ReplayRecorder | None = None
-    memory: Callable[[], Known] | None = None
+    recorder: Recorder = field(default_factory=Unrecorded)
     log: CallLog | None = None
     watch: InFlight | None = None
     deadline: float | None = None
@@ -192,9 +189,9 @@ class Waiting:
 class InFlight:
     """Lists what is being waited for and counts what is done; may be read from any thread.
 
-    A client calls ``began``, ``noted``, ``wrote``, ``failed`` and ``ended`` on the thread that
-    makes the request. In a subclass they must be quick and raise nothing: an exception ends the
-    call.
+    A client calls ``began``, ``noted``, ``wrote``, ``failed``, ``ended`` and ``recorded`` on the
+    thread that makes the request. In a subclass they must be quick and raise nothing: an exception
+    ends the call.
 
     Attributes:
         finished: requests that came to an end, good or bad, live or from a tape.
@@ -225,11 +222,12 @@ class InFlight:
         """Record why a request failed that is about to end."""
 
     def ended(self, request: ChatRequest) -> None:
-        """Record the end of a request, for one that ``began`` of the very same object.
+        """Record the end of a request that began; of one that was never sent, nothing."""
+        if self._waiting.pop(id(request), None) is not None:
+            self.finished += 1
 
-        What a tape answers ends without having begun.
-        """
-        self._waiting.pop(id(request), None)
+    def recorded(self) -> None:
+        """Record that a tape answered a request."""
         self.finished += 1
 
     @property

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo
+from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, ModelInfo
 
 
 def reply_of(said: Any) -> ChatReply:
@@ -36,7 +36,7 @@ def reply_of(said: Any) -> ChatReply:
     return ChatReply(text=said)
 
 
-class ScriptedBackend:
+class ScriptedBackend(ChatBackend):
     """Answers each request with the next reply of a script.
 
     Args:

@@ -12,14 +12,23 @@ import logging
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache, partial
 from inspect import CORO_CREATED, getcoroutinestate, isawaitable, iscoroutine, signature
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -55,7 +64,7 @@ from llmsim_lab.errors import (
 from llmsim_lab.llm import LLMClient, Person, ScriptedBackend
 from llmsim_lab.llm._chains import FORGIVEN
 from llmsim_lab.llm._choose import Decide, numeric
-from llmsim_lab.llm._client import checked_client, until_cancelled
+from llmsim_lab.llm._client import checked_client
 from llmsim_lab.llm._scope import caller, scope
 from llmsim_lab.llm.bounds import (
     EVERYTHING,
@@ -66,6 +75,7 @@ from llmsim_lab.llm.bounds import (
     json_number,
     own_limits,
 )
+from llmsim_lab.llm.calls.recorded import until_cancelled
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run._chance import random_reply
@@ -76,7 +86,7 @@ from llmsim_lab.run._prompt_order import prompt_order
 from llmsim_lab.run._registry import file_of
 from llmsim_lab.run._state import COMMON_COLUMNS
 from llmsim_lab.run._turn import DECISION_COLUMNS, Answer
-from llmsim_lab.tape._recorder import Known, Outside, ReplayRecorder
+from llmsim_lab.tape.recorder import Outside
 from llmsim_lab.types import CallRecord, CallSite, Decision, Number, Rationale, Reply
 
 ReplyT = TypeVar("ReplyT", bound=Decision)
@@ -311,6 +321,18 @@ class Question:
     def site(self) -> CallSite:
         """Where in the run it is asked."""
         return CallSite(component=self._batch.component, agent=self.player, turn=self._ask.turn)
+
+
+class _ToModel(NamedTuple):
+    """A question that a model or a person is to answer."""
+
+    client: LLMClient
+    question: Question
+    text: str
+
+
+_Work = _ToModel | Callable[[], Coroutine[Any, Any, None]]
+"""What a turn waits for: a model's answer, or whatever else a coroutine does."""
 
 
 class _GuardedRandom(Random):
@@ -647,10 +669,15 @@ class Ask:
         awaited: list[Awaitable[Any]] = []
         try:
             work = self._work_for(batch, questions, awaited)
-            if len(work) == 1:
-                await work[0]()
+            only = work[0] if len(work) == 1 else None
+            if isinstance(only, _ToModel):
+                # Here, since all that comes from a server passes each coroutine that waits for it.
+                with self._answering(only.question):
+                    only.question._decision = await only.question._sent(only.client, only.text)
+            elif only is not None:
+                await only()
             elif work:
-                await gather_all([begin() for begin in work])
+                await gather_all([self._done(one) for one in work])
         finally:
             for answer in awaited:
                 _close(answer)
@@ -659,7 +686,7 @@ class Ask:
 
     def _work_for(
         self, batch: _Batch, questions: Sequence[Question], awaited: list[Awaitable[Any]]
-    ) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    ) -> list[_Work]:
         """Return what has to be waited for; what functions answer at once is taken.
 
         Args:
@@ -668,7 +695,7 @@ class Ask:
             awaited: takes what functions returned to be awaited.
         """
         # Begun once all are known: a prompt that cannot be built would leave the others unawaited.
-        work: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        work: list[_Work] = []
         measured: dict[Any, list[Question]] = {}
         sent: list[str] = []
         for question in questions:
@@ -699,7 +726,7 @@ class Ask:
             if not isinstance(getattr(who, "backend", None), Person | ScriptedBackend):
                 sent.append(text)
             if batch.decide is None or isinstance(who.backend, Person):  # who gives one answer
-                work.append(partial(self._put, who, question, text))
+                work.append(_ToModel(who, question, text))
             else:
                 name, texts = _options(question)
                 key = (id(who), text, name, *texts.items())
@@ -833,9 +860,19 @@ class Ask:
 
     # --- who answers -------------------------------------------------------------------------
 
-    async def _put(self, client: LLMClient, question: Question, text: str) -> None:
+    async def _done(self, work: _Work) -> None:
+        """Wait for one of several answers."""
+        if isinstance(work, _ToModel):
+            with self._answering(work.question):
+                work.question._decision = await work.question._sent(work.client, work.text)
+        else:
+            await work()
+
+    @contextmanager
+    def _answering(self, question: Question) -> Iterator[None]:
+        """Let a stand-in answer for a model that fails, or raise what names the question."""
         try:
-            question._decision = await question._sent(client, text)
+            yield
         except LLMFailureException as failure:
             self._model_failed(failure, question)
         except LabError:
@@ -1146,11 +1183,11 @@ async def from_outside(
     For what takes part in a turn and is handed no ``Ask``, such as an executor of tools.
     """
     key = _json_ready(f"the key of {what}", key)
-    keeper: Any = scope().recorder or (scope().memory or Known)()
+    keeper = scope().recorder
     found = keeper.find_outside(what, key)
     # The turn's code waited no longer; ``once``, unless it was played again and took ``otherwise``.
     given_up = found.stopped and (not once or found.seconds > 0)
-    if given_up and isinstance(keeper, ReplayRecorder):
+    if given_up and keeper.is_replay:
         await until_cancelled(f"ask.outside({what!r}, ...)", found.seconds)
     if given_up and not once:
         found = Outside(found.nth)  # where the turn is played again, it is done again

@@ -16,6 +16,7 @@ from llmsim_lab.llm._human import OpenQuestion
 from llmsim_lab.llm._scope import scoped
 from llmsim_lab.run._ask import Ask, Question
 from llmsim_lab.run._run import Run
+from llmsim_lab.tape.recorder import Rehearsal
 from llmsim_lab.types import ChatRequest
 
 
@@ -64,7 +65,7 @@ def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
 
     async def begin() -> None:
         # A turn that cannot be played says so when it is played; nothing is fetched from outside.
-        with suppress(Exception), scoped(recorder=object()):
+        with suppress(Exception), scoped(recorder=Rehearsal()):
             await asyncio.wait_for(twin.turn(run.state, ask), _FORESIGHT_S)
 
     # A loop and a thread for itself, since this may be called on any loop.

@@ -51,7 +51,7 @@ class RowState(dict[str, Any]):
         return {name: it for name, it in self._row.items() if name not in COMMON_COLUMNS}
 
 
-class Recorded:
+class RecordedRun:
     """Turns of a run whose class is not known here, as far as every tape tells of them.
 
     Args:
@@ -80,7 +80,7 @@ class Recorded:
         rows = {number: whole(line["row"]) for number, line in lines.items()}
         names = (name for row in rows.values() for name in own_numbers(row))
         self.series, self.turns = plain_series(names), list[Turn]()
-        for turn in load_turns(Recorded, tape, info.id, [it["record"] for it in lines.values()]):
+        for turn in load_turns(RecordedRun, tape, info.id, [it["record"] for it in lines.values()]):
             state = RowState(turn.state, rows[turn.number])
             self.turns.append(replace(turn, state=state, noted={}))
 
@@ -155,7 +155,7 @@ class Reading:
 
         Args:
             info: what the tape says of it, or would.
-            source: the run itself, or ``Recorded``.
+            source: the run itself, or ``RecordedRun``.
             changes: what it changed, in words.
             calls: its requests on the tape, each with whether its call was made again: those that
                 no turn names are shown too.
@@ -225,7 +225,7 @@ class Reading:
         facts |= {"kind": str(info.manifest.get("kind")), "seed": info.manifest.get("seed")}
         facts |= {"fork": info.fork_turn, "outcome": info.outcome or "", "changes": [*changes]}
         facts |= {"planned": source.last_planned, "prediction": plain(source.prediction())}
-        is_known = not isinstance(source, Recorded)
+        is_known = not isinstance(source, RecordedRun)
         notes = [] if is_known else [source.note]
         if info.id in self._narrowed:
             notes.append(_LEFT_OUT)

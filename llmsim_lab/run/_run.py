@@ -37,7 +37,7 @@ from llmsim_lab._util.jsontext import as_mapping, plain
 from llmsim_lab._util.text import closest, counted, error_text, faults, log_as_asked, log_event
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, LLMFailureException, TapeError
-from llmsim_lab.llm import LLMClient, LLMConfig, Person, ScriptedBackend, Tape
+from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape
 from llmsim_lab.llm._client import run_client
 from llmsim_lab.llm._human import human_client
 from llmsim_lab.llm._scope import Budget, CallLog, Purse, scope, scoped
@@ -56,7 +56,7 @@ from llmsim_lab.run._kept import config_as_json, kept_config, kept_state
 from llmsim_lab.run._page import write_page
 from llmsim_lab.run._plain_prompts import PLAIN, with_edits
 from llmsim_lab.run._progress import progress_line
-from llmsim_lab.run._reading import Reading, Recorded
+from llmsim_lab.run._reading import Reading, RecordedRun
 from llmsim_lab.run._records import (
     changed_settings,
     check_manifest,
@@ -77,7 +77,13 @@ from llmsim_lab.run._registry import (
     is_shipped,
     register,
 )
-from llmsim_lab.run._session import Recording, Replaying, Session, load_turns
+from llmsim_lab.run._session import (
+    RecordedClient,
+    Recording,
+    Replaying,
+    Session,
+    load_turns,
+)
 from llmsim_lab.run._state import State, changed_at
 from llmsim_lab.run._terminal import ask_people_here
 from llmsim_lab.run._turn import (
@@ -91,7 +97,7 @@ from llmsim_lab.run._turn import (
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape._changes import PATIENCE
 from llmsim_lab.tape._prompts_read import prompts_read
-from llmsim_lab.tape._recorder import Known
+from llmsim_lab.tape._recorder import Known, Unrecorded
 from llmsim_lab.types import CallRecord
 
 if TYPE_CHECKING:
@@ -1067,8 +1073,10 @@ async def _next_turn(run: Run) -> Turn:
     # A contract's class such as Agent.decide_action(state) is handed no run: its client finds
     # this turn's log and recorder in the context variable that ``scoped`` sets.
     session.memory = kept = {**session.memory}  # for the next try, should this one fail
-    memory = cache(partial(Known, answers=kept))
-    with scoped(recorder=session.recorder, memory=memory, log=log):
+    recorder = session.recorder
+    if recorder is None:
+        recorder = Unrecorded(Known(answers=kept))
+    with scoped(recorder=recorder, log=log):
         try:
             after = await run.turn(before.state, ask)
         except Exception:
@@ -1308,9 +1316,9 @@ def run_on_tape(tape: Tape, info: RunInfo, *turns: float) -> AnyRun:
     try:
         run = _load(tape, info, None, {}, Run, *turns)
     except LabError:
-        return Recorded(tape, info, *turns)
+        return RecordedRun(tape, info, *turns)
     why = _unreadable(run)
-    return Recorded(tape, info, *turns, why=why) if why else run
+    return RecordedRun(tape, info, *turns, why=why) if why else run
 
 
 def _unreadable(run: Run) -> str:
@@ -1337,7 +1345,7 @@ def _client_for(info: RunInfo, given: LLMClient | None, *, live: bool) -> LLMCli
     if client is not None or live:
         return client
     recorded = llm_config_of(info.manifest)
-    return LLMClient(recorded, NoModel()) if recorded else None
+    return RecordedClient(recorded) if recorded else None
 
 
 def _tell_unused(config: WorldConfig, client: LLMClient) -> None:
@@ -1493,17 +1501,10 @@ def existing_tape(tape: Tapes) -> Tape:
     return tape if isinstance(tape, Tape) else Tape(Tape(tape, read_only=True).path)
 
 
-class NoModel(ScriptedBackend):
-    """Instead of a recorded run's model: a question that is not on the tape is a ``TapeMiss``."""
-
-    def __init__(self) -> None:
-        super().__init__(TapeError("a replay makes no call"))
-
-
 def _live_client(run: Run, given: Any) -> LLMClient | None:
     """Return the given client, or else the run's; a recorded run's answers nothing that is new."""
     client = run_client(given) or run.llm_client
-    return None if client is not None and isinstance(client.backend, NoModel) else client
+    return None if client is not None and isinstance(client, RecordedClient) else client
 
 
 def _listed(intervene: Any, turn: int) -> list[Mapping[str, Any]]:

@@ -14,12 +14,30 @@ from typing import Any
 
 from llmsim_lab._util.jsontext import loads
 from llmsim_lab.errors import TapeError
-from llmsim_lab.llm import LLMConfig, Tape
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import _records
 from llmsim_lab.run._registry import RunClass
 from llmsim_lab.run._turn import Answer, Turn
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
+from llmsim_lab.tape.recorder import Recorder
+
+
+class RecordedClient(LLMClient):
+    """Stands for a recorded run's model, with the settings that the run had at each turn.
+
+    It is one client from turn to turn, since a world may have handed it on to parts of its own.
+
+    Args:
+        config: the settings of the first turn that is played again.
+    """
+
+    def __init__(self, config: LLMConfig) -> None:
+        super().__init__(config, ScriptedBackend(TapeError("a replay makes no call")))
+
+    def ask_as(self, config: LLMConfig) -> None:
+        """Ask with these settings from now on."""
+        self._set(config)
 
 
 class Session:
@@ -36,7 +54,7 @@ class Session:
 
     tape: Tape | None = None
     number: int | None = None
-    recorder: Any = None
+    recorder: Recorder | None = None
     is_replay = False
     shared: Sequence[Turn] = ()
     memory: Mapping[Any, Any] = MappingProxyType({})
@@ -89,14 +107,30 @@ class Recording(Session):
     recorder: LiveRecorder
 
     def __init__(self, tape: Tape, number: int) -> None:
-        self.tape, self.number, self.recorder = tape, number, LiveRecorder(tape, number)
-        # Both of those that answer: a resumed run must have the same models.
-        self._begun, self._ended, self._wrong_model, self._known_prompts = False, True, False, -1
+        self.tape = tape
+        self.number = number
+        self.recorder = LiveRecorder(tape, number)
+        self._begun = False
+        """Whether the models that answer are known to be those of the tape."""
+        self._ended = True
+        """Whether the tape says that the run is not under way."""
+        self._wrong_model = False
+        """Whether another model answers than the recorded one: then nothing is played."""
+        self._known_prompts = -1
+        """How many prompts the tape has; -1 before the first turn."""
         self._settings: dict[str, LLMConfig] = {}
-        self.playing = self.recorder.writing  # type: ignore[method-assign]
-        self.close = self.recorder.close  # type: ignore[method-assign]
-        # What was answered is kept for the next try.
-        self.failed = self.recorder.restart_turn  # type: ignore[method-assign]
+
+    def playing(self) -> AbstractContextManager[None]:
+        """Return what holds the tape while the run plays."""
+        return self.recorder.writing()
+
+    def failed(self, error: BaseException) -> None:
+        """Begin the turn again on the tape; what was answered is kept for the next try."""
+        self.recorder.restart_turn(error)
+
+    def close(self) -> None:
+        """Let others write to the run."""
+        self.recorder.close()
 
     async def begin(self, run: Any, turn: int) -> Sequence[Any]:
         """Begin a turn on the tape; returns what the run has planned.
@@ -224,9 +258,8 @@ class Replaying(Session):
             return
         self._settings = settings
         self._seated.clear()
-        # The same client, since a world may have handed it on to parts of its own.
-        if run.llm_client is not None and "" in settings:
-            run.llm_client.use(settings[""])
+        if isinstance(run.llm_client, RecordedClient) and "" in settings:
+            run.llm_client.ask_as(settings[""])
 
     async def begin(self, run: Any, turn: int) -> Sequence[Any]:
         """Return what was done from outside at the recorded turn."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from llmsim_lab._util.jsontext import dumps, loads, plain
 from llmsim_lab._util.text import clip, counted, now
@@ -15,29 +15,19 @@ from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.tape._lines import RecordedCall, call_body, member, members, run_body, what_is_asked
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
-from llmsim_lab.types import Attempt, CallSite, ChatRequest
+from llmsim_lab.tape.recorder import Found, Outside
+from llmsim_lab.types import Attempt, CallSite, ChatRequest, Message
 
 Place = tuple[Any, int]
 """What is asked, and which of equal ones it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """What is wanted from outside: a tool's answer, a file, a clock.
+class _Key(NamedTuple):
+    """Where what becomes of a request is kept, and the parts of its line."""
 
-    Attributes:
-        nth: how many equal ones were wanted before it in its turn.
-        is_done: whether the tape has what became of it, so that nothing is to be done.
-        result: what came; None if nothing did.
-        stopped: whether it was begun and broken off, so that it is not known how far it came.
-        seconds: after how long the code that wanted it waited no longer, where that was recorded.
-    """
-
-    nth: int
-    is_done: bool = False
-    result: Any = None
-    stopped: bool = False
-    seconds: float = 0.0
+    place: Place
+    settings: str
+    messages: tuple[Message, ...]
 
 
 class Known:
@@ -62,15 +52,15 @@ class Known:
         for line in outside:
             self.keep_outside(line)
 
-    def next(self, asked: Any, previous: Attempt | None = None) -> tuple[Place, Any]:
+    def next(self, asked: Any, first: Attempt | None = None) -> tuple[Place, Any]:
         """Return the place of what is asked now, and what became of it; None if it is not known.
 
         Args:
             asked: what is asked.
-            previous: the call's first attempt, if this is its second.
+            first: the call's first attempt, if this is its second.
         """
-        if previous is not None:
-            place = asked, self._nth.get(previous.number, 0)
+        if first is not None:
+            place = asked, self._nth.get(first.number, 0)
         else:
             # Each is one step, also where agents ask in threads.
             place = asked, next(self._asked.setdefault(asked, count()))
@@ -97,10 +87,37 @@ class Known:
         )
         self.answers[(line["what"], dumps(line["key"])), found.nth] = found
 
-    def outside(self, what: str, key: Any, *, once: bool = False, **outcome: Any) -> None:
-        """Remember what may not be done twice, for a run that is on no tape."""
-        if once:
-            self.keep_outside(plain({"what": what, "key": key, **outcome}))
+
+class Unrecorded:
+    """What stands where a recorder would for a run on no tape, and for calls of plain code.
+
+    Args:
+        memory: what became of things from outside that may not be done twice; None for plain code,
+            which remembers nothing.
+    """
+
+    tape: Tape | None = None
+    is_replay = False
+
+    def __init__(self, memory: Known | None = None) -> None:
+        self._memory = memory
+
+    def find(self, request: ChatRequest, first: Attempt | None = None) -> Found:
+        """Return that the request is to be made."""
+        return Found(request)
+
+    def keep(self, found: Found, attempt: Attempt) -> None:
+        """Keep nothing."""
+
+    def find_outside(self, what: str, key: Any) -> Outside:
+        """Return what is remembered of this, or that it is to be done."""
+        memory = self._memory or Known()
+        return memory.find_outside(what, key)
+
+    def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Any) -> None:
+        """Remember what may not be done twice."""
+        if self._memory is not None and outcome.get("once"):
+            self._memory.keep_outside(plain({"what": what, "key": key, "nth": nth, **outcome}))
 
 
 class _AtTurn:
@@ -110,6 +127,9 @@ class _AtTurn:
         tape: the tape.
         run: the run's number there.
     """
+
+    tape: Tape
+    is_replay = False
 
     def __init__(self, tape: Tape, run: int) -> None:
         self.tape, self.run = tape, run
@@ -121,7 +141,7 @@ class _AtTurn:
         self._turn, self._known = turn, Known(calls, self.tape.outside(run, turn))
         return calls
 
-    def place(self, request: ChatRequest) -> ChatRequest:
+    def _at_turn(self, request: ChatRequest) -> ChatRequest:
         """Return the request with the turn that is being played."""
         site, turn = request.site, self._turn
         if site is not None and site.turn == turn:
@@ -149,9 +169,6 @@ class LiveRecorder(_AtTurn):
     def __init__(self, tape: Tape, run: int) -> None:
         super().__init__(tape, run)
         self._journal = journal = tape.journal
-        # Not by value: equal requests may be in flight at once.
-        self._pending: dict[int, tuple[Place, list[Any]]] = {}
-        """By identity, the requests that were asked for and are not answered yet."""
         self._is_under_way = False
         """From a turn's beginning until its commit is known here, which a Ctrl-C may prevent."""
         self.gone = ""
@@ -200,35 +217,30 @@ class LiveRecorder(_AtTurn):
             what = f"has turn {turn} already, written just before an interruption"
             raise self._error(f"{what}: nothing is lost; close() this simulation")
 
-    def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt | None:
-        """Return what the unfinished turn has recorded, or None if the request is to be made."""
-        key, *parts = what_is_asked(request)
-        place, known = self._known.next(key, previous)
-        if isinstance(known, Attempt):
-            return known
-        self._pending[id(request)] = place, parts
-        return None
+    def find(self, request: ChatRequest, first: Attempt | None = None) -> Found:
+        """Return what the unfinished turn has recorded of a request, or that it is to be made."""
+        request = self._at_turn(request)
+        asked, settings, messages = what_is_asked(request)
+        place, known = self._known.next(asked, first)
+        return Found(request, known, _Key(place, settings, messages))
 
-    def keep(self, attempt: Attempt) -> Attempt:
-        """Write an answered or failed request to the tape; returns it with its number there.
+    def keep(self, found: Found, attempt: Attempt) -> None:
+        """Write an answered or failed request to the tape; it gets its number there.
 
         Raises:
             TapeError: the disk is full or fails, or the answer holds what JSON cannot.
         """
-        request, journal = attempt.request, self._journal
-        if (pending := self._pending.pop(id(request), None)) is None:
-            key, *parts = what_is_asked(request)
-            pending = self._known.next(key)[0], parts
-        place, parts = pending
-        turn = request.site.turn if request.site else None
+        key: _Key = found.key
+        journal = self._journal
+        site = attempt.request.site
+        turn = site.turn if site else None
         with journal.lock, self._held():  # agents may ask in threads
             try:
-                body = call_body(attempt, place[1], journal.intern, *parts)
+                body = call_body(attempt, key.place[1], journal.intern, key.settings, key.messages)
             except ValueError as error:
                 raise TapeError(f"an answer cannot be kept on {journal.path}: {error}") from error
             attempt.number = journal.append(self.run, "call", body, turn=turn)
-            self._known.keep(place, attempt)
-        return attempt
+            self._known.keep(key.place, attempt)
 
     def find_outside(self, what: str, key: Any) -> Outside:
         """Return what the unfinished turn has recorded of this, or that it is to be done."""
@@ -268,7 +280,6 @@ class LiveRecorder(_AtTurn):
             error: why the turn failed; where a model's invalid answers were the reason, the calls
                 of that component will be made again as well.
         """
-        self._pending.clear()
         with self.writing():
             self._read_turn(self.run, self.tape.run(self.run).turns + 1)
             self._forget_failed(_failure_in(error))
@@ -303,7 +314,6 @@ class LiveRecorder(_AtTurn):
         with self._journal.lock, self._held():
             self._journal.append(self.run, "turn", body, turn=turn)
         self._turn, self._known = turn + 1, Known()
-        self._pending.clear()
         self._is_under_way = False
 
     def replace_turn(self, turn: int, body: bytes) -> None:
@@ -363,6 +373,8 @@ class ReplayRecorder(_AtTurn):
         run: the run to replay, with the turns that it shares with its parents.
     """
 
+    is_replay = True
+
     def __init__(self, tape: Tape, run: int) -> None:
         super().__init__(tape, run)
         self._by_number = dict[int, Attempt]()
@@ -373,16 +385,20 @@ class ReplayRecorder(_AtTurn):
         player = self.tape.player(self.run, turn)
         self._by_number = {call.id: call.attempt for call in self._read_turn(player, turn)}
 
-    def find(self, request: ChatRequest, previous: Attempt | None = None) -> Attempt:
-        """Return what became of this request.
+    def find(self, request: ChatRequest, first: Attempt | None = None) -> Found:
+        """Return what became of a request.
 
         Raises:
             TapeMiss: it was never made; the message shows how it differs from the nearest one.
         """
-        _, known = self._known.next(what_is_asked(request)[0], previous)
-        if isinstance(known, Attempt):
-            return known
-        raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
+        request = self._at_turn(request)
+        _, known = self._known.next(what_is_asked(request)[0], first)
+        if known is None:
+            raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
+        return Found(request, known)
+
+    def keep(self, found: Found, attempt: Attempt) -> None:
+        """Keep nothing: it is on the tape."""
 
     def find_outside(self, what: str, key: Any) -> Outside:
         """Return what came from outside.
@@ -397,6 +413,9 @@ class ReplayRecorder(_AtTurn):
             missing = f"run {self.run} has nothing recorded for {wanted}"
             raise TapeMiss(f"{missing}; a replay does nothing outside: fork the run to continue")
         return found
+
+    def outside(self, what: str, key: Any, *, nth: int = 0, **outcome: Any) -> None:
+        """Keep nothing: it is on the tape."""
 
     def attempt(self, number: int) -> Attempt:
         """Return a recorded attempt by its number; this turn's without reading the file."""

@@ -236,7 +236,8 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
     reply = ChatReply(text="", thinking="Hm.", tool_calls=(call,), done_reason="length", **tokens)
     with Tape(rules) as tape:
         recorder = LiveRecorder(tape, 1)
-        recorder.keep(Attempt(request=request, reply=reply, seconds=1.5, cut=("why",)))
+        attempt = Attempt(request=request, reply=reply, seconds=1.5, cut=("why",))
+        recorder.keep(recorder.find(request), attempt)
         recorder.close()
     out = succeeds(llmsim_lab, "tape", "show", str(rules), "--turn", "3")
     assert 'tools: [{"type":"function","function":{"name":"look"}}]' in out

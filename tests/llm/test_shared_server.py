@@ -13,9 +13,10 @@ from client_kit import Answer, Served, failure_of, say, until
 from fake_ollama import FakeOllama
 
 from llmsim_lab.errors import BackendError
-from llmsim_lab.llm import LLMClient, LLMConfig, OpenAIBackend, ScriptedBackend, _client
+from llmsim_lab.llm import LLMClient, LLMConfig, OpenAIBackend, ScriptedBackend
 from llmsim_lab.llm._ollama import OllamaBackend
 from llmsim_lab.llm._scope import scoped
+from llmsim_lab.llm.calls import queued
 from llmsim_lab.types import ChatRequest
 
 
@@ -27,7 +28,7 @@ def client_of(host: str, **config: Any) -> LLMClient:
 @pytest.fixture
 def gone(monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a server that was stopped."""
-    monkeypatch.setattr(_client, "_KNOCK_S", 0.05)
+    monkeypatch.setattr(queued, "KNOCK_S", 0.05)
     with FakeOllama() as server:
         return server.host
 
@@ -52,7 +53,7 @@ async def test_a_call_waits_for_a_server_that_says_that_it_loads_its_model(
     says: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As llama.cpp's server says it."""
-    monkeypatch.setattr(_client, "_KNOCK_S", 0.01)
+    monkeypatch.setattr(queued, "KNOCK_S", 0.01)
     error = {"code": 503, "message": "Loading model", "type": "unavailable_error"}
     loads = Answer(json.dumps({"error": error}).encode(), 503)
     good = b'data: {"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]}\n\n'
@@ -69,7 +70,7 @@ async def test_eight_requests_at_once_are_all_answered_by_a_server_whose_queue_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As Ollama with OLLAMA_MAX_QUEUE=2 while it loads its model."""
-    monkeypatch.setattr(_client, "_KNOCK_S", 0.01)
+    monkeypatch.setattr(queued, "KNOCK_S", 0.01)
     in_flight = refused = 0
 
     async def answer(_: ChatRequest) -> str:

@@ -19,8 +19,9 @@ from fake_ollama import FakeOllama, Throttle
 
 from llmsim_lab.agents import EconLLMAgent
 from llmsim_lab.errors import BackendError, LLMFailureException
-from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, Tape, _client, _limits
+from llmsim_lab.llm import LLMClient, LLMConfig, OllamaBackend, Tape, _limits
 from llmsim_lab.llm._scope import InFlight, scoped
+from llmsim_lab.llm.calls import queued
 from llmsim_lab.models import AgentState, GlobalState, SimulationState
 from llmsim_lab.types import CallRecord, ChatReply, ChatRequest, OnText
 
@@ -33,7 +34,7 @@ TEXT = "The rate rises by a quarter of a point. " * 10
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOllama]:
     monkeypatch.setattr(_limits, "_ASK_EVERY_S", 5 * SECOND)
-    monkeypatch.setattr(_client, "_KNOCK_S", SECOND / 2)
+    monkeypatch.setattr(queued, "KNOCK_S", SECOND / 2)
     with FakeOllama(reply=TEXT, throttle=Throttle.seen(SECOND)) as server:
         yield server
 

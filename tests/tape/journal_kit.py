@@ -37,8 +37,11 @@ def ask(
     """Ask for an answer as a call of a turn does; returns its number on the tape."""
     site, messages = CallSite(component="agent", agent="Ann"), (Message("user", text),)
     asked = ChatRequest(model=model, messages=messages, site=site, attempt=attempt)
-    request, given = recorder.place(asked), {"reply": ChatReply(text="yes"), **outcome}
-    kept = recorder.find(request) or recorder.keep(Attempt(request=request, seconds=0.5, **given))
+    found, given = recorder.find(asked), {"reply": ChatReply(text="yes"), **outcome}
+    kept = found.known
+    if kept is None:
+        kept = Attempt(request=found.request, seconds=0.5, **given)
+        recorder.keep(found, kept)
     assert kept.number is not None
     return kept.number
 
@@ -128,9 +131,9 @@ def tell(process: subprocess.Popen[str], line: str = "go\n") -> None:
     process.stdin.flush()
 
 
-def run_program(code: str, *arguments: object) -> str:
-    """Run code in a process of its own; return what it printed."""
+def run_program(code: str, *arguments: object, code_at_end: int = 0) -> str:
+    """Run code in a process of its own, which ends with a code; return what it printed."""
     command = _command(code, arguments)
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code_at_end, done.stderr
     return done.stdout

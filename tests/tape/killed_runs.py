@@ -30,6 +30,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.tape._recorder import LiveRecorder
+from llmsim_lab.tape.recorder import Found
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, ToolCall
 
 LONGEST_LIFE_S = 0.25
@@ -137,14 +138,13 @@ def play(folder: Path, world: World, life: int) -> None:
 
     keep = LiveRecorder.keep
 
-    def keep_and_say(recorder: LiveRecorder, attempt: Attempt) -> Attempt:
-        kept = keep(recorder, attempt)
-        if kept.request.model == "hash":  # not what a tool returned
-            os.write(safe, f"{life} {identity(kept.request)}\n".encode())
+    def keep_and_say(recorder: LiveRecorder, found: Found, attempt: Attempt) -> None:
+        keep(recorder, found, attempt)
+        if attempt.request.model == "hash":  # not what a tool returned
+            os.write(safe, f"{life} {identity(attempt.request)}\n".encode())
             os.fsync(safe)
-        return kept
 
-    LiveRecorder.keep = keep_and_say  # type: ignore[method-assign, assignment]
+    LiveRecorder.keep = keep_and_say  # type: ignore[method-assign]
     backend = world.backend(delay_s=world.delay_s, before_answer=pay)
     client = hash_client(backend, max_concurrency=2)
     tape = Tape(folder / "killed.tape")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,10 @@ from tape_kit import (
     make_recorded,
     steady_config,
 )
+from worlds import PublicGoods
 
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError
-from llmsim_lab.llm import Tape
+from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.run import Question, load, replay, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
@@ -99,6 +101,39 @@ def assert_paid_once(folder: Path) -> None:
     kept = [identity(one.request) for one in attempts if one.request.model == "hash"]
     assert len(kept) == len(set(kept))
     assert set(kept) == last_paid_in.keys()
+
+
+KILLED_BETWEEN_TWO_ATTEMPTS = """
+import os, signal
+from llmsim_lab import LLMClient, LLMConfig, ScriptedBackend
+from worlds import PublicGoods
+
+def answer(request):
+    if request.attempt == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"{request.site.agent} gives two."
+
+config = LLMConfig(model="script", retry_wait_s=0)
+PublicGoods(llm_client=LLMClient(config, ScriptedBackend(answer)), tape=sys.argv[1]).run(1)
+"""
+
+
+@pytest.mark.process
+def test_a_process_killed_between_two_attempts_has_the_first_answer_on_its_tape(
+    path: Path,
+) -> None:
+    run_program(KILLED_BETWEEN_TWO_ATTEMPTS, path, code_at_end=-signal.SIGKILL)
+    answers = [call.attempt for call in Tape(path, read_only=True).calls(1)]
+    assert "Ann gives two." in [attempt.reply.text for attempt in answers if attempt.reply]
+    assert {attempt.reason for attempt in answers} == {"invalid_response"}
+    backend = ScriptedBackend({"reasoning": "Why not.", "amount": 2, "confidence": 1})
+    config = LLMConfig(model="script", retry_wait_s=0)
+    run = PublicGoods.resume(path, llm_client=LLMClient(config, backend))
+    run.run(1)
+    second = [request for request in backend.requests if request.attempt == 2]
+    assert len(second) == len(answers)
+    assert "Ann gives two." in second[0].prompt
+    assert PublicGoods.replay(path).turns == run.turns
 
 
 def test_a_run_whose_process_was_killed_before_its_first_turn_was_written_is_not_there(

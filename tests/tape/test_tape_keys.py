@@ -18,6 +18,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.tape import _lines
 from llmsim_lab.tape._lines import what_is_asked
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
+from llmsim_lab.tape.recorder import Found
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 
 REPEATS = 30
@@ -63,7 +64,6 @@ OTHERS: dict[str, dict[str, Any]] = {
     "component": {"site": replace(SITE, component="engine")},
     "agent": {"site": replace(SITE, agent="B")},
     "no agent": {"site": replace(SITE, agent=None)},
-    "turn": {"site": replace(SITE, turn=2)},
     "replicate": {"site": replace(SITE, replicate=1)},
     "no site": {"site": None},
 }
@@ -79,23 +79,23 @@ def recorded(tmp_path: Path) -> ReplayRecorder:
         recorder = begun(tape)
         for name, changes in {"itself": {}, **OTHERS}.items():
             request = replace(REQUEST, **changes)
-            assert recorder.find(request) is None, name
-            recorder.keep(Attempt(request=request, reply=ChatReply(text=name), seconds=1.0))
+            found = recorder.find(request)
+            assert found.known is None, name
+            reply = ChatReply(text=name)
+            recorder.keep(found, Attempt(request=found.request, reply=reply, seconds=1.0))
         replay = ReplayRecorder(Tape(tape.path, read_only=True), recorder.run)
         replay.begin_turn(1)
         return replay
 
 
 def answered(recorder: ReplayRecorder, **changes: Any) -> str | None:
-    reply = recorder.find(replace(REQUEST, **changes)).reply
-    return reply.text if reply else None
+    known = recorder.find(replace(REQUEST, **changes)).known
+    return known.reply.text if known and known.reply else None
 
 
 def test_whatever_can_change_an_answer_tells_requests_apart(recorded: ReplayRecorder) -> None:
-    elsewhere = {"turn", "no site"}
     for name, changes in OTHERS.items():
-        if name not in elsewhere:
-            assert answered(recorded, **changes) == name
+        assert answered(recorded, **changes) == name
     assert answered(recorded) == "itself"
     with pytest.raises(TapeMiss, match="asked once more"):
         answered(recorded)
@@ -190,53 +190,56 @@ def live(tmp_path: Path) -> LiveRecorder:
     return begun(Tape(tmp_path / "x.tape"))
 
 
-def answer(recorder: LiveRecorder, request: ChatRequest, text: str, **fault: Any) -> Attempt:
+def answer(recorder: LiveRecorder, found: Found, text: str, **fault: Any) -> Attempt:
     reply = None if fault.get("reason") == "timeout" else ChatReply(text=text)
-    return recorder.keep(Attempt(request=request, reply=reply, seconds=1.0, **fault))
+    attempt = Attempt(request=found.request, reply=reply, seconds=1.0, **fault)
+    recorder.keep(found, attempt)
+    return attempt
 
 
-def again_after(first: Attempt, recorder: LiveRecorder | ReplayRecorder) -> Any:
-    """Ask a second time after a first attempt that was not valid; returns the request as well."""
+def again_after(first: Attempt, recorder: LiveRecorder | ReplayRecorder) -> Found:
+    """Ask a second time after a first attempt that was not valid."""
     request = replace(first.request, attempt=2, messages=(*REQUEST.messages, Message("user", "?")))
-    return request, recorder.find(request, first)
+    return recorder.find(request, first)
 
 
 @pytest.fixture
-def requests(live: LiveRecorder) -> list[ChatRequest]:
+def asked(live: LiveRecorder) -> list[Found]:
     """The same thirty times, asked at once."""
-    requests = [replace(REQUEST) for _ in range(REPEATS)]
-    assert all(live.find(request) is None for request in requests)
-    return requests
+    asked = [live.find(replace(REQUEST)) for _ in range(REPEATS)]
+    assert all(found.known is None for found in asked)
+    return asked
 
 
 def test_equal_requests_answered_in_any_order_replay_each_in_its_place(
-    live: LiveRecorder, requests: list[ChatRequest]
+    live: LiveRecorder, asked: list[Found]
 ) -> None:
     for number in random.Random(1).sample(range(REPEATS), REPEATS):
         if number % 3:
-            answer(live, requests[number], f"{number}")
+            answer(live, asked[number], f"{number}")
             continue
-        first = answer(live, requests[number], "?", reason="invalid_response", retry=True)
-        request, known = again_after(first, live)
-        assert known is None
-        answer(live, request, f"{number}")
+        first = answer(live, asked[number], "?", reason="invalid_response", retry=True)
+        again = again_after(first, live)
+        assert again.known is None
+        answer(live, again, f"{number}")
     replay = ReplayRecorder(live.tape, live.run)
     replay.begin_turn(1)
     for number in range(REPEATS):
-        found = replay.find(REQUEST)
-        if number % 3 == 0:
-            _, found = again_after(found, replay)
-        assert found.reply == ChatReply(text=f"{number}")
+        known = replay.find(REQUEST).known
+        if known and number % 3 == 0:
+            known = again_after(known, replay).known
+        assert known is not None
+        assert known.reply == ChatReply(text=f"{number}")
 
 
 def test_repeats_cut_off_in_the_middle_are_completed_and_not_mixed_up(
-    live: LiveRecorder, requests: list[ChatRequest]
+    live: LiveRecorder, asked: list[Found]
 ) -> None:
     kept = random.Random(2).sample(range(REPEATS), 17)
     for number in kept:
-        answer(live, requests[number], f"{number}")
+        answer(live, asked[number], f"{number}")
     live.close()
     resumed = LiveRecorder(live.tape, live.run)
-    found = [resumed.find(replace(REQUEST)) for _ in range(REPEATS)]
+    found = [resumed.find(replace(REQUEST)).known for _ in range(REPEATS)]
     assert [number for number, one in enumerate(found) if one] == sorted(kept)
     assert all(one.reply == ChatReply(text=f"{n}") for n, one in enumerate(found) if one)

@@ -43,9 +43,9 @@ def test_what_calls_share_is_on_the_tape_once(path: Path) -> None:
 
 def test_a_call_that_does_not_say_where_it_comes_from_has_its_turn(recorder: LiveRecorder) -> None:
     request = ChatRequest(model="m", messages=(Message("user", "Hi"),))
-    assert recorder.place(request).site == CallSite(component="call", turn=1)
+    assert recorder.find(request).request.site == CallSite(component="call", turn=1)
     mine = CallSite(component="mine", agent="me", turn=0)
-    assert recorder.place(replace(request, site=mine)).site == replace(mine, turn=1)
+    assert recorder.find(replace(request, site=mine)).request.site == replace(mine, turn=1)
 
 
 def test_a_replay_reads_each_turn_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from llmsim_lab.llm._embedded import weights
 from llmsim_lab.llm._embedded.wire import extend
 from llmsim_lab.llm._limits import Limits
 from llmsim_lab.llm._openai import OpenAIBackend
-from llmsim_lab.types import ChatReply, ChatRequest, ModelInfo, OnText
+from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, ModelInfo, OnText
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def is_file(name: str) -> bool:
     return name.endswith(".gguf") or os.sep in name or "/" in name
 
 
-class EmbeddedBackend:
+class EmbeddedBackend(ChatBackend):
     """Answers requests by a model on this machine; nothing has to be installed or started.
 
     May be used from several event loops and threads. The model runs in a child process that

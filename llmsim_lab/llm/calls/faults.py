@@ -1,14 +1,13 @@
-"""What a failed attempt means, and what is asked after it; the client asks, waits and records.
+"""What a fault means: whether a second attempt may help, and what is asked then.
 
 A fault is whatever a backend raised, or a reply that is not what was asked for, as one
-``BackendError``; it says whether trying again may help.
+``BackendError``. The layers ask, wait and record; what a fault is, is decided here alone.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,6 +17,8 @@ from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm._extract import InvalidReply, has_form, without_thinking
 from llmsim_lab.llm._form import told_form
+from llmsim_lab.llm._seeds import seed_from
+from llmsim_lab.llm.calls.context import CallContext, Outcome
 from llmsim_lab.types import (
     Attempt,
     CallRecord,
@@ -37,7 +38,7 @@ _MAX_WHOLE_REPLY_CHARS, _MAX_CUT_REPLY_CHARS = 2_000, 400
 _MAX_COMPLAINT_CHARS = 500
 
 
-def as_backend_error(error: Exception, timeout_s: float) -> BackendError | None:
+def fault_of(error: Exception, timeout_s: float) -> BackendError | None:
     """Return the fault behind an exception, or None if it is a bug and must not be hidden."""
     if isinstance(error, BackendError):
         return error
@@ -110,49 +111,72 @@ def failure_of(fault: BackendError, call: CallRecord, request: ChatRequest) -> L
     return failure
 
 
-def judged(
-    attempt: Attempt, fault: BackendError | None, read: Callable[[ChatReply], T]
-) -> tuple[Attempt, T | BackendError]:
-    """Return an attempt and what was read in its reply, or else its fault.
+def judged(context: CallContext[T], outcome: Outcome[Any]) -> Outcome[T]:
+    """Return what became of an attempt, with what was read in its reply, or else its fault.
 
-    A reply from a tape is parsed again, an invalid one too, so that a replay takes the same path.
+    A reply from a tape is read again, an invalid one too, so that a replay takes the same path.
 
     Args:
-        attempt: made now, or from a tape.
-        fault: what the backend raised now, if anything.
-        read: parses a reply.
+        context: says how replies are read.
+        outcome: of an attempt that was made now, with what the backend raised; or of one from a
+            tape.
+
+    Raises:
+        Exception: whatever the check of the caller's own raises.
     """
-    if fault is not None:
-        what: dict[str, Any] = {"reason": fault.reason, "status_code": fault.status_code}
-        attempt = replace(attempt, detail=str(fault), retry=fault.retry, **what)
+    attempt = outcome.attempt
+    fault = outcome.fault
+    if isinstance(fault, BackendError):
+        attempt = replace(
+            attempt,
+            reason=fault.reason,
+            detail=str(fault),
+            status_code=fault.status_code,
+            retry=fault.retry,
+        )
+        return Outcome(attempt=attempt, fault=fault)
     if attempt.reply is None or attempt.reason not in (None, "invalid_response"):
-        on_tape: dict[str, Any] = {"status_code": attempt.status_code, "retry": attempt.retry}
-        on_tape |= {"reason": attempt.reason or "connection_error", "reply": attempt.reply}
-        return attempt, fault or BackendError(attempt.detail, **on_tape)
+        return Outcome(attempt=attempt, fault=_recorded_fault(attempt))
     try:
-        return attempt, read(attempt.reply)
+        value = context.read(attempt.reply)
     except InvalidReply as error:
-        reply, detail = attempt.reply, str(error)
-        if reply.done_reason == "length":
-            options = attempt.request.options
-            lengths = ""
-            if reply.reply_tokens is not None and reply.prompt_tokens is not None:
-                lengths = (
-                    f" after {reply.reply_tokens} tokens, the prompt having {reply.prompt_tokens}"
-                )
-            detail = (
-                f"the reply was cut off{lengths} (max_tokens={options.get('num_predict')}, "
-                f"num_ctx={options.get('num_ctx')}); raise the limit that was reached, shorten the "
-                f"prompt, or ask for less ({detail})"
-            )
-        elif reply.thinking and not reply.text.strip():
-            detail += (
-                "; LLMConfig(think=False) asks without thinking, and a model that thinks all the "
-                "same needs a larger max_tokens"
-            )
-        fault = BackendError(detail, reason="invalid_response", retry=True, rejected=error.rejected)
-        fault.__cause__ = error  # the second request shows the model its words
-        return replace(attempt, reason=fault.reason, detail=str(fault), retry=True), fault
+        fault = _invalid(attempt.reply, attempt.request, error)
+        attempt = replace(attempt, reason=fault.reason, detail=str(fault), retry=True)
+        return Outcome(attempt=attempt, fault=fault)
+    return Outcome(attempt=attempt, value=value)
+
+
+def _recorded_fault(attempt: Attempt) -> BackendError:
+    """Return the fault of an attempt on a tape."""
+    return BackendError(
+        attempt.detail,
+        reason=attempt.reason or "connection_error",
+        status_code=attempt.status_code,
+        retry=attempt.retry,
+        reply=attempt.reply,
+    )
+
+
+def _invalid(reply: ChatReply, request: ChatRequest, error: InvalidReply) -> BackendError:
+    """Return the fault of a reply that is not what was asked for."""
+    detail = str(error)
+    if reply.done_reason == "length":
+        lengths = ""
+        if reply.reply_tokens is not None and reply.prompt_tokens is not None:
+            lengths = f" after {reply.reply_tokens} tokens, the prompt having {reply.prompt_tokens}"
+        detail = (
+            f"the reply was cut off{lengths} (max_tokens={request.options.get('num_predict')}, "
+            f"num_ctx={request.options.get('num_ctx')}); raise the limit that was reached, shorten "
+            f"the prompt, or ask for less ({detail})"
+        )
+    elif reply.thinking and not reply.text.strip():
+        detail += (
+            "; LLMConfig(think=False) asks without thinking, and a model that thinks all the same "
+            "needs a larger max_tokens"
+        )
+    fault = BackendError(detail, reason="invalid_response", retry=True, rejected=error.rejected)
+    fault.__cause__ = error  # the second request shows the model its words
+    return fault
 
 
 def cut_texts(reply: BaseModel, schema: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -172,22 +196,30 @@ def cut_texts(reply: BaseModel, schema: Mapping[str, Any] | None) -> tuple[str, 
     return tuple(cut)
 
 
-def second_request(
-    request: ChatRequest, failed: Attempt, fault: BackendError
-) -> tuple[ChatRequest, bool]:
-    """Return a call's second request, and whether it shows the model what was wrong.
+def is_shown(fault: BackendError | Attempt) -> bool:
+    """Return True if the second request shows the model what was wrong with its first reply."""
+    return fault.reason in ("invalid_response", "generation_stopped")
+
+
+def second_request(request: ChatRequest, failed: Attempt, fault: BackendError) -> ChatRequest:
+    """Return a call's second request.
 
     After an invalid answer the model sees the useful part of it, with a note. A model that was
     stopped, or left its window, gets another seed: the same one would give the same answer.
     """
-    messages, options = request.messages, request.options
-    if repaired := fault.reason in ("invalid_response", "generation_stopped"):
-        messages = (*messages, *_repair_messages(request, failed, fault))
+    messages = request.messages
+    options = request.options
+    complaint = ""
+    if is_shown(fault):
+        complaint = _complaint_of(fault)
+        messages = (*messages, *_repair_messages(request, failed, fault, complaint))
+        if _is_cut(failed, fault):
+            complaint = ""  # of what was not complete
     if fault.reason in ("generation_stopped", "context_overflow"):
         seed = options.get("seed")
         if isinstance(seed, int):
             options = {**options, "seed": second_seed(seed)}
-    return replace(request, attempt=2, messages=messages, options=options), repaired
+    return replace(request, attempt=2, messages=messages, options=options, complaint=complaint)
 
 
 def lacks_form(failed: Attempt) -> bool:
@@ -202,20 +234,26 @@ def second_seed(seed: int) -> int:
     return seed_from(f"second attempt, seed {seed}")
 
 
-def seed_from(words: str) -> int:
-    """Return the seed that follows from words: 31 bits, which every server takes."""
-    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1
+def _complaint_of(fault: BackendError) -> str:
+    """Return what was wrong with a reply, in the words that the model is shown."""
+    # The fault's own words are for the one who set the limits; its cause's are for the model.
+    return clip(str(fault.__cause__ or fault), _MAX_COMPLAINT_CHARS)
+
+
+def _is_cut(failed: Attempt, fault: BackendError) -> bool:
+    """Return True if a reply ended before it was complete."""
+    is_at_limit = failed.reply is not None and failed.reply.done_reason == "length"
+    return is_at_limit or fault.reason == "generation_stopped"
 
 
 def _repair_messages(
-    request: ChatRequest, failed: Attempt, fault: BackendError
+    request: ChatRequest, failed: Attempt, fault: BackendError, complaint: str
 ) -> tuple[Message, Message]:
     """Return the useful part of a reply, and a note for the model on what was wrong with it."""
     reply = failed.reply or ChatReply(text="…")
+    is_cut = _is_cut(failed, fault)
     text = without_thinking(reply.text).strip()
-    stopped = fault.reason == "generation_stopped"
-    cut = stopped or reply.done_reason == "length"
-    limit = _MAX_CUT_REPLY_CHARS if cut else _MAX_WHOLE_REPLY_CHARS
+    limit = _MAX_CUT_REPLY_CHARS if is_cut else _MAX_WHOLE_REPLY_CHARS
     if len(text) > limit:
         text = text[:limit].rstrip() + " …"
     again = "Reply again."
@@ -223,14 +261,12 @@ def _repair_messages(
         again = f"Reply again.\n\n{told_form(request.schema or {})}"
     elif request.schema is not None:
         again = "Reply again with one complete JSON object of the required form and nothing else."
-    # The fault's own words are for the one who set the limits; its cause's are for the model.
-    complaint = clip(str(fault.__cause__ or fault), _MAX_COMPLAINT_CHARS)
-    if not cut:
+    if not is_cut:
         note = f"That reply was not valid: {complaint}."
-    elif stopped:
+    elif fault.reason == "generation_stopped":
         note = "That reply was stopped before it was complete."
     else:
         note = "That reply was too long and was cut off. Be brief."
-    if cut and fault.rejected is not None:
+    if is_cut and fault.rejected is not None:
         note += f" It was not valid either: {complaint}."
     return Message("assistant", text, reply.tool_calls), Message("user", f"{note}\n{again}")

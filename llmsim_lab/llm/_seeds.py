@@ -1,0 +1,10 @@
+"""Seeds that follow from words."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def seed_from(words: str) -> int:
+    """Return the seed that follows from words: 31 bits, which every server takes."""
+    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") >> 1

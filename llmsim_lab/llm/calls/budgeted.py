@@ -1,0 +1,35 @@
+"""What live requests may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from llmsim_lab.llm._scope import Purse
+from llmsim_lab.llm.calls.context import CallContext, Layer, Outcome
+
+T = TypeVar("T")
+
+
+class Budgeted:
+    """Counts each live attempt of a run that has a budget; what a tape answers costs nothing."""
+
+    def __init__(self, below: Layer) -> None:
+        self._below = below
+
+    def send(self, context: CallContext[T]) -> Awaitable[Outcome[T]]:
+        """Send an attempt if the budget allows it.
+
+        Raises:
+            BudgetReached: the budget is spent.
+        """
+        log = context.scope.log
+        if log is None or log.purse is None:
+            return self._below.send(context)
+        return self._counted(context, log.purse)
+
+    async def _counted(self, context: CallContext[T], purse: Purse) -> Outcome[T]:
+        purse.begin()
+        outcome = await self._below.send(context)
+        purse.end(outcome.attempt)
+        return outcome

@@ -1,0 +1,73 @@
+"""What the layers of a call hand down, and what they give back.
+
+Both are named tuples: nothing changes them, and they are made several times for each call.
+"""
+
+from __future__ import annotations
+
+import math
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
+
+from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._config import LLMConfig
+from llmsim_lab.llm._scope import Scope
+from llmsim_lab.types import Attempt, CallRecord, ChatReply, ChatRequest
+
+T = TypeVar("T")
+
+
+class CallContext(NamedTuple, Generic[T]):
+    """One attempt of a call: what is asked, for whom, and what limits it.
+
+    Attributes:
+        request: what is asked.
+        read: parses a reply; raises ``InvalidReply`` for one that is not what was asked for.
+        config: the client's settings.
+        scope: the run that the call belongs to: its recorder, log, budget, watch and deadline.
+        seed: of the server's sampler, where the run gives the call its own. Beside the request, not
+            in it: a recording is found by what was asked, and the seed follows from the run's own.
+        total_s: the longest time for one reply, seconds.
+        first: the first attempt, where this is the second.
+        wait_s: how long the second attempt waits before it is sent, seconds.
+    """
+
+    request: ChatRequest
+    read: Callable[[ChatReply], T]
+    config: LLMConfig
+    scope: Scope
+    seed: int | None = None
+    total_s: float = math.inf
+    first: Attempt | None = None
+    wait_s: float = 0.0
+
+
+class Outcome(NamedTuple, Generic[T]):
+    """What became of an attempt, or of a call.
+
+    Attributes:
+        attempt: the request with its reply, or with what was wrong.
+        fault: what was wrong; a ``CancelledError`` where the caller waits no longer. None if
+            nothing was, as far as the layer knows.
+        value: what was read in the reply, once that was done.
+        call: all attempts, once the call has ended.
+    """
+
+    attempt: Attempt
+    fault: BackendError | CancelledError | None = None
+    value: T | None = None
+    call: CallRecord | None = None
+
+    @property
+    def answer(self) -> tuple[T, CallRecord]:
+        """What was read in the reply, and the call; of a call that was answered."""
+        return cast("T", self.value), cast("CallRecord", self.call)
+
+
+class Layer(Protocol):
+    """One job of a call."""
+
+    def send(self, context: CallContext[T]) -> Awaitable[Outcome[T]]:
+        """Return what becomes of an attempt. A fault of the model is an outcome, not an error."""
+        ...

@@ -1,0 +1,115 @@
+"""The second attempt of a call that failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TypeVar
+
+from llmsim_lab._util.text import log_event
+from llmsim_lab.errors import BackendError
+from llmsim_lab.llm._debug import log_wait
+from llmsim_lab.llm.calls.context import CallContext, Layer, Outcome
+from llmsim_lab.llm.calls.faults import (
+    failure_of,
+    is_shown,
+    lacks_form,
+    second_request,
+    second_seed,
+)
+from llmsim_lab.types import Attempt, CallRecord, Status
+
+T = TypeVar("T")
+
+logger = logging.getLogger("llmsim_lab.llm")  # users know the package, not this module
+
+_CHANCE = random.SystemRandom()  # Python's shared generator is the user's
+
+
+class Retried:
+    """Books a call in its turn's log, and asks a second time where that may help.
+
+    Args:
+        below: makes an attempt.
+        told: the models of which was said that they need the form of a reply in words; None where
+            that is not said.
+    """
+
+    def __init__(self, below: Layer, told: set[str] | None) -> None:
+        self._below = below
+        self._told = told
+
+    async def send(self, context: CallContext[T]) -> Outcome[T]:
+        """Return what was answered, at the first or the second attempt, with the whole call.
+
+        Raises:
+            LLMFailureException: the call failed for good.
+        """
+        request = context.request
+        log = context.scope.log
+        if log is not None:
+            seed = log.begin(request)
+            if seed is not None:
+                context = context._replace(seed=seed)
+        attempts: tuple[Attempt, ...] = ()
+        status: Status = "failed"
+        try:
+            outcome = await self._below.send(context)
+            attempts = (outcome.attempt,)
+            fault = outcome.fault
+            if isinstance(fault, BackendError) and fault.retry:
+                outcome = await self._below.send(_second(context, outcome.attempt, fault))
+                attempts = (*attempts, outcome.attempt)
+                # The repair may have made the prompt too long, not the user.
+                if not (is_shown(fault) and outcome.attempt.reason == "context_overflow"):
+                    fault = outcome.fault
+            if fault is None:
+                status = "ok"
+                if len(attempts) == 2:
+                    if self._told is not None and not context.scope.recorder.is_replay:
+                        _say_what_helped(context, attempts[0], self._told)
+                    if is_shown(attempts[0]):
+                        status = "repaired"
+        finally:
+            # Also after a cancellation: what was answered before it belongs to the turn.
+            call = CallRecord(history=attempts, status=status)
+            if log is not None:
+                log.end(request, call if attempts else None)
+        if isinstance(fault, asyncio.CancelledError):
+            try:
+                raise fault
+            finally:
+                del outcome, fault  # else the error would hold this frame, which holds the error
+        if fault is not None:
+            raise failure_of(fault, call, request)
+        return Outcome(outcome.attempt, value=outcome.value, call=call)
+
+
+def _say_what_helped(context: CallContext[T], first: Attempt, told: set[str]) -> None:
+    """Say once that the model answers where it is told the form, if that was the reason."""
+    is_whole = first.reply is not None and first.reply.done_reason == "stop"
+    model = first.request.model
+    if model in told or context.config.tell_form or not is_whole:
+        return
+    if first.reason == "invalid_response" and lacks_form(first):
+        told.add(model)
+        words = (
+            f"{model} answered in the form asked for only when it was told the form in words: its "
+            "server does not hold replies to a schema. With connect(..., tell_form=True) the first "
+            "attempt tells it, which saves a second one."
+        )
+        log_event(logger, logging.WARNING, "form_told", words=words, model=model, detail=words)
+
+
+def _second(context: CallContext[T], failed: Attempt, fault: BackendError) -> CallContext[T]:
+    """Return the second attempt of a call, with how long it waits."""
+    request = second_request(context.request, failed, fault)
+    seed = context.seed
+    if seed is not None and failed.reply is not None:
+        seed = second_seed(seed)  # the first one's answer is of no use
+    # Jittered, so that agents who failed together do not all come back at once.
+    wait_s = _CHANCE.uniform(*context.config.retry_wait_s)
+    wait_s = max(wait_s, min(fault.retry_after_s or 0.0, context.request.timeout_s))
+    log_wait(request, wait_s, fault.reason)
+    return context._replace(request=request, seed=seed, first=failed, wait_s=wait_s)

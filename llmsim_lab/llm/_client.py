@@ -94,24 +94,24 @@ class LLMClient:
         self._adapted = as_backend(backend)
         log_as_asked()
         # A person is shown the fields in any case.
-        told = set[str]() if self._adapted.is_model else None
+        advised = set[str]() if self._adapted.is_model else None
         limits = self._adapted.client_limits or Limits(
             config.max_concurrency, slots=self._adapted.slots
         )
-        self._share(limits, told)
+        self._share(limits, advised)
         self._set(config)
 
-    def _share(self, limits: Limits, told: set[str] | None) -> None:
+    def _share(self, limits: Limits, advised: set[str] | None) -> None:
         """Make the layers that calls pass, with what clients of one server have in common.
 
         Args:
             limits: how many requests are under way at once.
-            told: the models of which was said that they need the form of a reply in words; None
+            advised: the models that were said to need the form of a reply in words; None
                 where that is not said.
         """
         self.limits = limits
-        self._told = told
-        self._calls = pipeline(self._adapted, type(self.backend).__name__, limits, told)
+        self._advised = advised
+        self._calls = pipeline(self._adapted, type(self.backend).__name__, limits, advised)
 
     def _set(self, config: LLMConfig) -> None:
         """Take settings, for the requests from now on."""
@@ -132,7 +132,7 @@ class LLMClient:
         other = LLMClient(config, self.backend, chosen=self.chosen)
         is_same_number = config.max_concurrency == self.config.max_concurrency
         # Each run of a study has a client of its own, and one sentence on a model does.
-        other._share(self.limits if is_same_number else other.limits, self._told)
+        other._share(self.limits if is_same_number else other.limits, self._advised)
         return other
 
     async def call_with_retry(

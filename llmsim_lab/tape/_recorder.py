@@ -15,7 +15,7 @@ from llmsim_lab.errors import LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.tape._lines import RecordedCall, call_body, member, members, run_body, what_is_asked
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
-from llmsim_lab.tape.recorder import Found, Outside
+from llmsim_lab.tape.recorder import Entry, Outside
 from llmsim_lab.types import Attempt, CallSite, ChatRequest, Message
 
 Place = tuple[Any, int]
@@ -102,11 +102,11 @@ class Unrecorded:
     def __init__(self, memory: Known | None = None) -> None:
         self._memory = memory
 
-    def find(self, request: ChatRequest, first: Attempt | None = None) -> Found:
+    def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
         """Return that the request is to be made."""
-        return Found(request)
+        return Entry(request)
 
-    def keep(self, found: Found, attempt: Attempt) -> None:
+    def keep(self, entry: Entry, attempt: Attempt) -> None:
         """Keep nothing."""
 
     def find_outside(self, what: str, key: Any) -> Outside:
@@ -217,20 +217,20 @@ class LiveRecorder(_AtTurn):
             what = f"has turn {turn} already, written just before an interruption"
             raise self._error(f"{what}: nothing is lost; close() this simulation")
 
-    def find(self, request: ChatRequest, first: Attempt | None = None) -> Found:
+    def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
         """Return what the unfinished turn has recorded of a request, or that it is to be made."""
         request = self._at_turn(request)
         asked, settings, messages = what_is_asked(request)
         place, known = self._known.next(asked, first)
-        return Found(request, known, _Key(place, settings, messages))
+        return Entry(request, known, _Key(place, settings, messages))
 
-    def keep(self, found: Found, attempt: Attempt) -> None:
+    def keep(self, entry: Entry, attempt: Attempt) -> None:
         """Write an answered or failed request to the tape; it gets its number there.
 
         Raises:
             TapeError: the disk is full or fails, or the answer holds what JSON cannot.
         """
-        key: _Key = found.key
+        key: _Key = entry.key
         journal = self._journal
         site = attempt.request.site
         turn = site.turn if site else None
@@ -385,7 +385,7 @@ class ReplayRecorder(_AtTurn):
         player = self.tape.player(self.run, turn)
         self._by_number = {call.id: call.attempt for call in self._read_turn(player, turn)}
 
-    def find(self, request: ChatRequest, first: Attempt | None = None) -> Found:
+    def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
         """Return what became of a request.
 
         Raises:
@@ -395,9 +395,9 @@ class ReplayRecorder(_AtTurn):
         _, known = self._known.next(what_is_asked(request)[0], first)
         if known is None:
             raise TapeMiss(explain_miss(request, self._by_number.values(), run=self.run))
-        return Found(request, known)
+        return Entry(request, known)
 
-    def keep(self, found: Found, attempt: Attempt) -> None:
+    def keep(self, entry: Entry, attempt: Attempt) -> None:
         """Keep nothing: it is on the tape."""
 
     def find_outside(self, what: str, key: Any) -> Outside:

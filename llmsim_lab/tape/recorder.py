@@ -11,7 +11,7 @@ from llmsim_lab.types import Attempt, ChatRequest
 
 
 @dataclass(slots=True)
-class Found:
+class Entry:
     """What a recorder has on a request.
 
     Attributes:
@@ -61,7 +61,7 @@ class Recorder(Protocol):
         """Whether all answers come from the tape."""
         ...
 
-    def find(self, request: ChatRequest, first: Attempt | None = None) -> Found:
+    def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
         """Return what is recorded of a request.
 
         Args:
@@ -73,7 +73,7 @@ class Recorder(Protocol):
         """
         ...
 
-    def keep(self, found: Found, attempt: Attempt) -> None:
+    def keep(self, entry: Entry, attempt: Attempt) -> None:
         """Record what became of a request, which gets its number.
 
         Raises:
@@ -108,11 +108,11 @@ class Rehearsal:
     tape: Tape | None = None
     is_replay = False
 
-    def find(self, request: ChatRequest, first: Attempt | None = None) -> Found:
+    def find(self, request: ChatRequest, first: Attempt | None = None) -> Entry:
         """Raise NotRehearsed: a model would be asked."""
         raise NotRehearsed(f"a rehearsal asks no model ({request.model})")
 
-    def keep(self, found: Found, attempt: Attempt) -> None:
+    def keep(self, entry: Entry, attempt: Attempt) -> None:
         """Raise NotRehearsed: nothing was asked."""
         raise NotRehearsed("a rehearsal keeps no answers")
 

@@ -37,11 +37,11 @@ def ask(
     """Ask for an answer as a call of a turn does; returns its number on the tape."""
     site, messages = CallSite(component="agent", agent="Ann"), (Message("user", text),)
     asked = ChatRequest(model=model, messages=messages, site=site, attempt=attempt)
-    found, given = recorder.find(asked), {"reply": ChatReply(text="yes"), **outcome}
-    kept = found.known
+    entry, given = recorder.find(asked), {"reply": ChatReply(text="yes"), **outcome}
+    kept = entry.known
     if kept is None:
-        kept = Attempt(request=found.request, seconds=0.5, **given)
-        recorder.keep(found, kept)
+        kept = Attempt(request=entry.request, seconds=0.5, **given)
+        recorder.keep(entry, kept)
     assert kept.number is not None
     return kept.number
 

@@ -30,7 +30,7 @@ from llmsim_lab.llm import Tape
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.statechart import SocialSimulation
 from llmsim_lab.tape._recorder import LiveRecorder
-from llmsim_lab.tape.recorder import Found
+from llmsim_lab.tape.recorder import Entry
 from llmsim_lab.types import Attempt, ChatReply, ChatRequest, ToolCall
 
 LONGEST_LIFE_S = 0.25
@@ -138,8 +138,8 @@ def play(folder: Path, world: World, life: int) -> None:
 
     keep = LiveRecorder.keep
 
-    def keep_and_say(recorder: LiveRecorder, found: Found, attempt: Attempt) -> None:
-        keep(recorder, found, attempt)
+    def keep_and_say(recorder: LiveRecorder, entry: Entry, attempt: Attempt) -> None:
+        keep(recorder, entry, attempt)
         if attempt.request.model == "hash":  # not what a tool returned
             os.write(safe, f"{life} {identity(attempt.request)}\n".encode())
             os.fsync(safe)

@@ -18,7 +18,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend, Tape
 from llmsim_lab.tape import _lines
 from llmsim_lab.tape._lines import what_is_asked
 from llmsim_lab.tape._recorder import LiveRecorder, ReplayRecorder
-from llmsim_lab.tape.recorder import Found
+from llmsim_lab.tape.recorder import Entry
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, ToolCall
 
 REPEATS = 30
@@ -79,10 +79,10 @@ def recorded(tmp_path: Path) -> ReplayRecorder:
         recorder = begun(tape)
         for name, changes in {"itself": {}, **OTHERS}.items():
             request = replace(REQUEST, **changes)
-            found = recorder.find(request)
-            assert found.known is None, name
+            entry = recorder.find(request)
+            assert entry.known is None, name
             reply = ChatReply(text=name)
-            recorder.keep(found, Attempt(request=found.request, reply=reply, seconds=1.0))
+            recorder.keep(entry, Attempt(request=entry.request, reply=reply, seconds=1.0))
         replay = ReplayRecorder(Tape(tape.path, read_only=True), recorder.run)
         replay.begin_turn(1)
         return replay
@@ -190,29 +190,29 @@ def live(tmp_path: Path) -> LiveRecorder:
     return begun(Tape(tmp_path / "x.tape"))
 
 
-def answer(recorder: LiveRecorder, found: Found, text: str, **fault: Any) -> Attempt:
+def answer(recorder: LiveRecorder, entry: Entry, text: str, **fault: Any) -> Attempt:
     reply = None if fault.get("reason") == "timeout" else ChatReply(text=text)
-    attempt = Attempt(request=found.request, reply=reply, seconds=1.0, **fault)
-    recorder.keep(found, attempt)
+    attempt = Attempt(request=entry.request, reply=reply, seconds=1.0, **fault)
+    recorder.keep(entry, attempt)
     return attempt
 
 
-def again_after(first: Attempt, recorder: LiveRecorder | ReplayRecorder) -> Found:
+def again_after(first: Attempt, recorder: LiveRecorder | ReplayRecorder) -> Entry:
     """Ask a second time after a first attempt that was not valid."""
     request = replace(first.request, attempt=2, messages=(*REQUEST.messages, Message("user", "?")))
     return recorder.find(request, first)
 
 
 @pytest.fixture
-def asked(live: LiveRecorder) -> list[Found]:
+def asked(live: LiveRecorder) -> list[Entry]:
     """The same thirty times, asked at once."""
     asked = [live.find(replace(REQUEST)) for _ in range(REPEATS)]
-    assert all(found.known is None for found in asked)
+    assert all(entry.known is None for entry in asked)
     return asked
 
 
 def test_equal_requests_answered_in_any_order_replay_each_in_its_place(
-    live: LiveRecorder, asked: list[Found]
+    live: LiveRecorder, asked: list[Entry]
 ) -> None:
     for number in random.Random(1).sample(range(REPEATS), REPEATS):
         if number % 3:
@@ -233,7 +233,7 @@ def test_equal_requests_answered_in_any_order_replay_each_in_its_place(
 
 
 def test_repeats_cut_off_in_the_middle_are_completed_and_not_mixed_up(
-    live: LiveRecorder, asked: list[Found]
+    live: LiveRecorder, asked: list[Entry]
 ) -> None:
     kept = random.Random(2).sample(range(REPEATS), 17)
     for number in kept:

@@ -11,18 +11,18 @@ from llmsim_lab.llm.calls.stood_in import StoodIn
 from llmsim_lab.types import ChatBackend
 
 
-def pipeline(backend: ChatBackend, who: str, limits: Limits, told: set[str] | None) -> Retried:
+def pipeline(backend: ChatBackend, who: str, limits: Limits, advised: set[str] | None) -> Retried:
     """Return what a client's calls pass through.
 
     Args:
         backend: answers.
         who: the class that the user made the backend of, for messages.
         limits: how many requests are under way at once.
-        told: the models of which was said that they need the form of a reply in words; None where
-            that is not said.
+        advised: the models that were said to need the form of a reply in words; None
+            where that is not said.
     """
     queued = Queued(backend, who, limits)
     budgeted = Budgeted(queued)
     recorded = Recorded(budgeted)
     stood_in = StoodIn(recorded, backend)
-    return Retried(stood_in, told)
+    return Retried(stood_in, advised)

@@ -40,15 +40,15 @@ class Recorded:
         """
         recorder = context.scope.recorder
         watch = context.scope.watch
-        found = recorder.find(context.request, context.first)
-        if found.known is not None:
+        entry = recorder.find(context.request, context.first)
+        if entry.known is not None:
             if watch is not None:
                 watch.recorded()
-            return await _known_outcome(context, found.known)
-        request = found.request
+            return await _known_outcome(context, entry.known)
+        request = entry.request
         if request is not context.request:
             context = context._replace(request=request)
-        asked = time.monotonic()
+        began = time.monotonic()
         try:
             outcome = await self._below.send(context)
             if watch is not None and isinstance(outcome.fault, BackendError):
@@ -59,7 +59,7 @@ class Recorded:
             cancelled = Attempt(
                 request=request,
                 reply=None,
-                seconds=time.monotonic() - asked,
+                seconds=time.monotonic() - began,
                 reason="cancelled",
                 detail="cancelled by its caller, as by asyncio.wait_for",
             )
@@ -73,7 +73,7 @@ class Recorded:
         if context.first is not None:
             attempt.first = context.first.number
         log_outcome(attempt)
-        recorder.keep(found, attempt)
+        recorder.keep(entry, attempt)
         return outcome
 
 

@@ -32,13 +32,13 @@ class Retried:
 
     Args:
         below: makes an attempt.
-        told: the models of which was said that they need the form of a reply in words; None where
-            that is not said.
+        advised: the models that were said to need the form of a reply in words; None
+            where that is not said.
     """
 
-    def __init__(self, below: Layer, told: set[str] | None) -> None:
+    def __init__(self, below: Layer, advised: set[str] | None) -> None:
         self._below = below
-        self._told = told
+        self._advised = advised
 
     async def send(self, context: CallContext[T]) -> Outcome[T]:
         """Return what was answered, at the first or the second attempt, with the whole call.
@@ -67,8 +67,8 @@ class Retried:
             if fault is None:
                 status = "ok"
                 if len(attempts) == 2:
-                    if self._told is not None and not context.scope.recorder.is_replay:
-                        _say_what_helped(context, attempts[0], self._told)
+                    if self._advised is not None and not context.scope.recorder.is_replay:
+                        _say_what_helped(context, attempts[0], self._advised)
                     if is_shown(attempts[0]):
                         status = "repaired"
         finally:
@@ -86,14 +86,14 @@ class Retried:
         return Outcome(outcome.attempt, value=outcome.value, call=call)
 
 
-def _say_what_helped(context: CallContext[T], first: Attempt, told: set[str]) -> None:
+def _say_what_helped(context: CallContext[T], first: Attempt, advised: set[str]) -> None:
     """Say once that the model answers where it is told the form, if that was the reason."""
     is_whole = first.reply is not None and first.reply.done_reason == "stop"
     model = first.request.model
-    if model in told or context.config.tell_form or not is_whole:
+    if model in advised or context.config.tell_form or not is_whole:
         return
     if first.reason == "invalid_response" and lacks_form(first):
-        told.add(model)
+        advised.add(model)
         words = (
             f"{model} answered in the form asked for only when it was told the form in words: its "
             "server does not hold replies to a schema. With connect(..., tell_form=True) the first "

@@ -53,7 +53,6 @@ class Recorded:
             outcome = await self._below.send(context)
             if watch is not None and isinstance(outcome.fault, BackendError):
                 watch.failed(request, outcome.fault)
-            outcome = judged(context, outcome)
         except asyncio.CancelledError as error:
             # The code that asked may catch this and go on, so a replay has to know of it.
             cancelled = Attempt(
@@ -67,6 +66,8 @@ class Recorded:
         finally:
             if watch is not None:
                 watch.ended(request)
+        if outcome.attempt.reason != "cancelled":
+            outcome = judged(context, outcome)
         attempt = outcome.attempt
         if isinstance(outcome.value, BaseModel):
             attempt.cut = cut_texts(outcome.value, request.schema)

@@ -90,7 +90,10 @@ def parse_reply(
                 complaint = _describe(wrong, allowed_words(choices or {}, limits or {}))
     if decision is None:
         raise InvalidReply(complaint)
-    for name, value in decision:  # a class's own validator, or a field that it allows besides
+    values = decision.__dict__  # asked of every reply, and of the model itself it takes long
+    if decision.__pydantic_extra__:
+        values = {**values, **decision.__pydantic_extra__}
+    for name, value in values.items():  # a class's own validator, or a field allowed besides
         if type(value) not in ALWAYS_FINITE and not all_finite(value):
             raise InvalidReply(f"{name}: Input should be finite (it is {value!r:.60})")
     if check is not None and (found := check(decision)):

@@ -96,17 +96,34 @@ def retry_after_s(text: str | None) -> float | None:
 
 def failure_of(fault: BackendError, call: CallRecord, request: ChatRequest) -> LLMFailureException:
     """Log the one ERROR line of a failed call; return its exception."""
-    site, tried = request.site, len(call.history)
-    who, agent, turn = (site.component, site.agent, site.turn) if site else (None, None, None)
+    site = request.site
+    component = site.component if site else None
+    attempts = len(call.history)
     if isinstance(fault.rejected, Decision):
         fault.rejected.with_call(call)
-    status, detail = fault.status_code, str(fault)
-    what = {"reason": fault.reason, "attempts": tried, "status_code": status}
-    fields = {"component": who, "agent": agent, "turn": turn, **what, "model": request.model}
-    # Without words, which the exception has.
-    log_event(logger, logging.ERROR, "LLM_FAILURE", words="", **fields, detail=detail)
-    known: dict[str, Any] = {"detail": detail, "rejected": fault.rejected, "call": call}
-    failure = LLMFailureException(fault.reason, tried, status, who, **known)
+    log_event(
+        logger,
+        logging.ERROR,
+        "LLM_FAILURE",
+        words="",  # which the exception has
+        component=component,
+        agent=site.agent if site else None,
+        turn=site.turn if site else None,
+        reason=fault.reason,
+        attempts=attempts,
+        status_code=fault.status_code,
+        model=request.model,
+        detail=str(fault),
+    )
+    failure = LLMFailureException(
+        fault.reason,
+        attempts,
+        fault.status_code,
+        component,
+        detail=str(fault),
+        rejected=fault.rejected,
+        call=call,
+    )
     failure.__cause__ = fault
     return failure
 

@@ -305,9 +305,8 @@ class Question:
     def _sent(self, client: LLMClient, prompt: str) -> Coroutine[Any, Any, Any]:
         allowed = self._allowed
         ask: Callable[..., Coroutine[Any, Any, Any]] = client.call_with_retry
-        rationale = self._ask._run.config.rationale
-        if rationale != "before" and issubclass(self._batch.reply, Reply):
-            ask = partial(ask, rationale=rationale)  # no client around another need know of it
+        if self._rationale != "before":
+            ask = partial(ask, rationale=self._rationale)  # no client around another need know it
         return ask(
             prompt=prompt,
             response_model=self._batch.reply,
@@ -316,6 +315,12 @@ class Question:
             check=allowed.complaint,
             site=self.site,
         )
+
+    @property
+    def _rationale(self) -> Rationale:
+        """Where the answer has its reasoning; other classes than ``Reply`` have their own form."""
+        rationale: Rationale = self._ask._run.config.rationale
+        return rationale if issubclass(self._batch.reply, Reply) else "before"
 
     @property
     def site(self) -> CallSite:

@@ -54,6 +54,7 @@ def foreseen(run: Run) -> list[tuple[Person, ChatRequest]]:
                 allowed.choices or None,
                 allowed.ranges or None,
                 site=question.site,
+                rationale=question._rationale,
             )
             found.append((person, asked))
         return unanswered()

@@ -27,7 +27,11 @@ def pot(person: Person) -> Run:
     return PublicGoods(players={"Ann": person, "*": "random"})
 
 
-@pytest.mark.parametrize("world", [economy, pot])
+def without_reasons(person: Person) -> Run:
+    return PublicGoods(players={"Ann": person, "*": "random"}, rationale=False)
+
+
+@pytest.mark.parametrize("world", [economy, pot, without_reasons])
 async def test_what_a_turn_begins_with_is_known_before(world: Callable[[Person], Run]) -> None:
     person = Person()
     run = world(person)

@@ -92,7 +92,10 @@ def lint(described: _Described, parameters: _Parameters = None) -> None:
     findings: list[object] = []
     if isinstance(config, SimulationConfig):
         findings += Simulation(config).lint()
-    for order in prompt_orders(world, config):
+    orders = prompt_orders(world, config)
+    if not orders:
+        say("In its first turns no model answers for a player.")
+    for order in orders:
         say(order)
         if order.is_late:
             findings.append(f"prompt order: {order.advice}")

@@ -165,7 +165,7 @@ def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
     models = [name for name, word in named.items() if word in ("model", "person")]
     if "*" not in named:
         models.append("*")
-    run = world(config, players=dict.fromkeys(models, by_chance))
+    run = world(config, players=dict.fromkeys(models, by_chance), llm_client=client)
     run._quiet = True
     for _ in range(_MOST_TURNS):
         if asked or run.done(run.state):

@@ -223,7 +223,8 @@ class World:
         if path[0] in fields and (path[0] != "llm" or {*path[1:2]} <= {*settings}):
             return path
         known = [it for it in fields if it not in {*WorldConfig.model_fields, *_SPECIAL}]
-        known += [*_SPECIAL, *["replicate"] * (not self.again), *(f"llm.{it}" for it in settings)]
+        known += [*_SPECIAL, "rationale", *["replicate"] * (not self.again)]
+        known += [f"llm.{it}" for it in settings]
         meant = name if path[0] == "llm" else str(path[0])
         near = "" if closest(meant, known) else closest(name, _OWN)
         near = near or among(meant, known)

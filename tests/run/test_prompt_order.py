@@ -112,25 +112,37 @@ def lint(
     return run
 
 
+TWO = "turn 1, Gift: 2 prompts of about"
+
+
 @pytest.mark.parametrize(
-    ("prompt", "findings"), [(NAME_FIRST, "1 finding"), (NAME_LAST, "0 findings")]
+    ("asks", "findings", "words"),
+    [
+        (f"await ask.each(['Ann', 'Bob'], Gift, {NAME_FIRST!r})", "1 finding", TWO),
+        (f"await ask.each(['Ann', 'Bob'], Gift, {NAME_LAST!r})", "0 findings", TWO),
+        (
+            "await self.llm_client.call_with_retry(prompt='Ready?', response_model=Gift)",
+            "0 findings",
+            "In its first turns no model answers for a player.",
+        ),
+    ],
 )
 def test_lint_plays_a_turn_of_any_world_by_chance(
-    tmp_path: Path, lint: Any, prompt: str, findings: str
+    tmp_path: Path, lint: Any, asks: str, findings: str, words: str
 ) -> None:
-    file = tmp_path / f"giving_{findings[0]}.py"
+    file = tmp_path / f"giving_{len(words)}_{findings[0]}.py"
     file.write_text(
         "from llmsim_lab import Ask, Reply, Run, State\n"
         "class Round(State):\n    number: int = 0\n"
         "class Gift(Reply):\n    amount: int\n"
         "class Giving(Run[Round]):\n"
         "    async def turn(self, state: Round, ask: Ask) -> Round:\n"
-        f"        await ask.each(['Ann', 'Bob'], Gift, {prompt!r})\n"
+        f"        {asks}\n"
         "        return state\n"
     )
     status, said = lint(file)
     assert status == int(findings[0])
-    assert "turn 1, Gift: 2 prompts of about" in said
+    assert words in said
     assert ("prompt order: turn 1, Gift: the prompts share 8" in said) is (findings[0] == "1")
     assert f"{file}: {findings}" in said.replace("\n", "")
 

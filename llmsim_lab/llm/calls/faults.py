@@ -199,17 +199,20 @@ def _invalid(reply: ChatReply, request: ChatRequest, error: InvalidReply) -> Bac
 def cut_texts(reply: BaseModel, schema: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Return the fields of a reply whose text has reached the schema's longest length."""
     cut = []
-    values = reply.__dict__  # asked of every reply, and of the model itself it takes long
-    names = {alias: name for name, alias in aliases_of(type(reply)).items()}
-    for name, field in (schema or {}).get("properties", {}).items():
-        kinds = (field, *field.get("anyOf", ()))  # a text that may be null is one of two
-        longest = max(kind.get("maxLength", 0) for kind in kinds)
-        if not longest:
+    fields = (schema or {}).get("properties", {})
+    aliases = aliases_of(type(reply))
+    # Not of the model itself, which takes long, as this is asked of every reply.
+    for name, text in reply.__dict__.items():
+        if not isinstance(text, str):
             continue
-        text = values.get(names.get(name, name))
+        alias = aliases.get(name, name)
+        field = fields.get(alias, {})
+        longest = field.get("maxLength", 0)
+        for kind in field.get("anyOf", ()):  # a text that may be null is one of two
+            longest = max(longest, kind.get("maxLength", 0))
         # One less, since a blank at the end may have been stripped.
-        if isinstance(text, str) and len(text) >= longest - 1:
-            cut.append(name)
+        if longest and len(text) >= longest - 1:
+            cut.append(alias)
     return tuple(cut)
 
 

@@ -176,7 +176,10 @@ def test_samples_of_a_situation_follow_each_other(
     assert blocks(texts) <= together
 
 
-def test_draws_of_a_question_of_the_gate_follow_each_other() -> None:
+def test_draws_of_a_question_of_the_gate_follow_each_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LLMSIM_CARDS", str(tmp_path))
     moves = cycle([0, 25])
     client = make_client(lambda _: {"rate_change_bp": next(moves), **policy().model_dump()})
     run = Simulation(llm_client=client, decide=None, moves_bp=(-25, 0, 25))

@@ -197,7 +197,7 @@ async def _untold(client: LLMClient) -> _Result:
     decision = await asked.call_with_retry(prompt=question, response_model=_Colour)
     if decision.call is not None and lacks_form(decision.call.history[0]):
         return "when told", True, "the server does not hold it to a schema: use tell_form=True"
-    return "yes", True, ""
+    return "yes", True, "gives JSON without being told the form in words"
 
 
 _SUBJECTS = ("a picnic", "a boat", "a lighthouse", "a school day")
@@ -227,7 +227,8 @@ def _keeps(form: type[Decision], words: str) -> Callable[[LLMClient], Any]:
 async def _logprobs(client: LLMClient) -> _Result:
     choice = await client.choose("Pick one.", ("apple", "pear", "plum"), samples=1, seed=_SEED)
     if choice.method == "logprobs":
-        return "yes", True, f"{100 * choice.mass:.0f} % on the options of a choice"
+        share = f"{100 * choice.mass:.0f} %"
+        return "yes", True, f"{share} of its answers were one of the letters offered"
     return "no", False, "choices are drawn instead"
 
 

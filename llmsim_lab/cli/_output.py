@@ -127,6 +127,7 @@ def report(simulation: Run, out: Path, *, since: int = 0) -> None:
     words = str(prompts_read(attempts))
     if words:
         say(f"{words}.")
+        say("What would do: for a server that remembers every prompt of this run.")
     for item in simulation.planned:
         if item.turn > simulation.turn_number:
             say(f"not reached: the intervention planned for {item}", style="yellow")

@@ -220,15 +220,21 @@ def _continuing(verb: str, about: str) -> Any:
         host: Host = None,
     ) -> None:
         settings, values = _settings_in(_named_values(set_ or ()))
-        if values:
-            name, value = next(iter(values.items()))
-            raise ConfigError(
-                f"--set {name}={value!r:.60}: {verb} keeps parameters and state; it takes settings "
-                f"of the model, --set llm.num_ctx=16384. llmsim-lab fork {file} --set {name}=... "
-                "sets a value of the state"
-            )
         with existing_tape(file) as tape:
             info = valid_run(tape, run)
+            for name, value in values.items():
+                keeps = (
+                    f"--set {name}={value!r:.60}: {verb} keeps parameters and state; it takes "
+                    "settings of the model, --set llm.num_ctx=16384"
+                )
+                if name.partition(".")[0] in type(config_of(info)).model_fields:
+                    raise ConfigError(
+                        f"{keeps}. {name} is a parameter: llmsim-lab run ... --set "
+                        f"{name}={value!s:.60} starts a new run with another one"
+                    )
+                raise ConfigError(
+                    f"{keeps}. llmsim-lab fork {file} --set {name}=... sets a value of the state"
+                )
             taped = info.turns if verb == "resume" else 0
             wanted, client = _prepared(info, taped, turns, model, host, settings)
             begun = getattr(operations, verb)(tape, info.id, llm_client=client)

@@ -256,10 +256,14 @@ def _show_call(call: RecordedCall) -> None:
         say(f"[{role}]", style="cyan")
         say(text)
     if reply is not None:
-        how = f"{call.attempt.seconds:.2f} s, {reply.prompt_tokens} + {reply.reply_tokens} tokens"
+        how = f"{call.attempt.seconds:.2f} s"
+        if reply.prompt_tokens is not None:
+            how += f" · prompt {counted(reply.prompt_tokens, 'token')}"
         anew = PromptsRead().add(call.attempt)
         if anew is not None and anew.is_counted:
-            how += f", {anew.tokens} read anew"
+            how += f", {anew.tokens:,} of them read anew"
+        if reply.reply_tokens is not None:
+            how += f" · {reply.reply_tokens:,} written"
         ended = f"ended by: {reply.done_reason}"
         if call.attempt.cut:
             ended += f"; {', '.join(call.attempt.cut)} cut at the limit of texts"

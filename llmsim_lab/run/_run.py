@@ -84,7 +84,7 @@ from llmsim_lab.run._session import (
     Session,
     load_turns,
 )
-from llmsim_lab.run._state import State, changed_at
+from llmsim_lab.run._state import State, changed_at, values_in
 from llmsim_lab.run._terminal import ask_people_here
 from llmsim_lab.run._turn import (
     Series,
@@ -351,11 +351,15 @@ class Run(Generic[StateT]):
         """
         for name, value in values.items():
             first = name.partition(".")[0]
-            if first not in self.state_type.model_fields and _is_parameter(type(self), first):
+            is_value = name in values_in(cast("State", state))
+            of_every_run = first in WorldConfig.model_fields and not is_value
+            of_this_world = _is_parameter(type(self), first)
+            if first not in self.state_type.model_fields and (of_every_run or of_this_world):
                 cls = type(self).__name__
                 raise ConfigError(
                     f"{name} is a parameter of {cls}, which a run keeps to its end; make another "
-                    f"run, {cls}({first}={value!r:.40}), or let start() copy it into the state"
+                    f"run, {cls}({first}={value!r:.40}) or llmsim-lab run ... --set {name}=..., or "
+                    "let start() copy it into the state"
                 )
         return cast("StateT", changed_at(cast("State", state), values))
 

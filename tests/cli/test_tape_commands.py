@@ -241,8 +241,8 @@ def test_a_call_with_tools_and_thinking_is_shown_whole(llmsim_lab: Run, rules: P
         recorder.close()
     out = succeeds(llmsim_lab, "tape", "show", str(rules), "--turn", "3")
     assert 'tools: [{"type":"function","function":{"name":"look"}}]' in out
-    how = "1.50 s, 7 + 3 tokens, 2 read anew; ended by: length; why cut at the limit of texts"
-    assert f"--- answered ({how})\nHm.\n" in out
+    how = "1.50 s · prompt 7 tokens, 2 of them read anew · 3 written; ended by: length; why cut"
+    assert f"--- answered ({how} at the limit of texts)\nHm.\n" in out
     assert 'look({"at":"rates"})' in out
 
 

@@ -305,12 +305,17 @@ function CallHead({ store, call, tried, settings }) {
       call.n != null && [onTurn ? `turn ${call.n}` : plain(`turn ${call.n}`, toTurn), " · "],
       facts(
         reading.runs.size > 1 && `run ${call.run}`, call.replicate && `sample ${call.replicate}`,
-        settings.model, tried.read != null && `${plural(tried.read, "token")} read`,
-        tried.anew != null && `${tried.counted ? "" : "about "}${figure(tried.anew)} anew`,
+        settings.model, tried.read != null && `prompt ${plural(tried.read, "token")}${readAnew(tried)}`,
         tried.written != null && `${figure(tried.written)} written`,
         tried.cut && "cut at its length limit",
         tried.cut_fields && `${tried.cut_fields.join(", ")} cut at the limit of texts`,
         `${Number((tried.seconds ?? 0).toPrecision(3))} s`)));
+}
+
+/** How many of a prompt's tokens a server read that did not have them from earlier prompts. */
+function readAnew({ anew, counted }) {
+  if (anew == null) return "";
+  return `, ${counted ? "" : "about "}${figure(anew)} of them read anew`;
 }
 
 /** Calls to compare with this one, each with a name: of the same player and component. */

@@ -375,6 +375,9 @@ export function Ask({ store, ask, folded, more }) {
       () => asked)];
 }
 
+const WOULD_DO = "What would do: for a server that remembers every prompt of this run. "
+  + "For less, put what is the same for all first.";
+
 function Overview({ store, run, n, turn }) {
   const { panels, live, reading } = store;
   const bad = run.outcome && run.outcome !== "done" && !live.busy;
@@ -384,7 +387,7 @@ function Overview({ store, run, n, turn }) {
     run.notes.map(note),
     h("div", { class: "overview" }, h(Charts, { store, run, turn: n }),
       panels.includes("turn") && turn && h(Decisions, { store, run, n, turn, brief: true })),
-    run.read && h("p", { class: "fine" }, run.read),
+    run.read && [h("p", { class: "fine" }, run.read), h("p", { class: "fine" }, WOULD_DO)],
     run.manifest != null && h(Definition, { store, run }),
   ];
 }

@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from llmsim_lab import run as operations
-from llmsim_lab._util.config import read_config, yaml_value
+from llmsim_lab._util.config import YamlFile, read_config, yaml_value
 from llmsim_lab._util.text import closest, counted, faults, listed
 from llmsim_lab.cli import _playing
 from llmsim_lab.cli._output import open_folder, report, say
@@ -83,10 +83,10 @@ def run(
 def lint(described: _Described, parameters: _Parameters = None) -> None:
     """Look for what makes a run slow or wrong; no model is asked.
 
-    One turn is played in which chance answers for the model. A line for each question says how long
-    its prompts are and how much of them is the same from their start; a finding, if they say too
-    late what is the same for all. In economic runs it also looks for mistakes that published
-    simulations have made. The status is 1 if there are findings.
+    Up to five turns are played in which chance answers for the model. A line for each question says
+    of its last turn how long its prompts are and how much of them is the same from their start; a
+    finding, if they say too late what is the same for all. In economic runs it also looks for
+    mistakes that published simulations have made. The status is 1 if there are findings.
     """
     world, config = _described(described, parameters)
     findings: list[object] = []
@@ -122,6 +122,17 @@ def _described(named: str, parameters: Path | None) -> tuple[Any, Any]:
     if parameters is not None:
         what = f"--config {parameters} is for a world in a Python file, such as pot.py"
         raise ConfigError(f"{what}; {named} is a configuration itself")
+    if named.endswith((".tape", ".tape.gz")):
+        raise ConfigError(
+            f"{named} is a tape, which is recorded; llmsim-lab run and lint take a run's YAML, or "
+            f"FILE.py:CLASS. llmsim-lab tape show {named} says what is on it"
+        )
+    keys = YamlFile.read(Path(named)).values.keys()
+    if {"world", "vary"} <= keys:
+        raise ConfigError(
+            f"{named} describes a study; a run is described by YAML without vary, or by "
+            f"FILE.py:CLASS. llmsim-lab study {named} run plays the study"
+        )
     return class_and_config(named, kind=Simulation.kind)
 
 

@@ -6,10 +6,11 @@ is the same for all therefore belongs first.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from random import Random
 from typing import Any
@@ -21,7 +22,9 @@ from llmsim_lab.llm._scope import scoped
 from llmsim_lab.prompts._prompt import RenderedPrompt
 from llmsim_lab.run._chance import chance_reply
 from llmsim_lab.tape._prompts_read import shared_start
+from llmsim_lab.types import ChatReply, ChatRequest, Message
 
+_log = logging.getLogger(__name__)
 _SHORT = 200
 """Prompts of fewer characters are read at once, whatever their order."""
 _LITTLE, _MUCH = 0.3, 0.6
@@ -29,6 +32,10 @@ _MOST_PROMPTS = 50
 """So many of a question are compared: what they share, the others share as well, or nearly."""
 _MOST_TURNS = 10
 """So many are played at most until something is asked."""
+_ENOUGH_TURNS, _ENOUGH_PROMPTS = 5, 1_000
+"""After so many turns that ask, or so many prompts, no more are played: a history has begun."""
+_GROWTH = 50
+"""Prompts that grow by fewer characters have no history."""
 _SENTENCE = re.compile(r"\n|(?<=[.!?:;])\s+")
 """What divides a text into pieces that could stand elsewhere in it."""
 
@@ -45,6 +52,7 @@ class PromptOrder:
         start: how many characters all have in common from their start.
         elsewhere: of the rest, the share in sentences and lines that all have, 0 to 1.
         differs: what differs first, in words.
+        begun: the same question in an earlier turn; None if there is none to compare with.
     """
 
     place: str
@@ -54,12 +62,22 @@ class PromptOrder:
     start: int
     elsewhere: float
     differs: str
+    begun: PromptOrder | None = None
 
     @property
     def is_late(self) -> bool:
         """Whether what is the same for all comes too late to be kept by a server."""
         is_long = self.prompts > 1 and self.characters >= _SHORT
-        return is_long and self.start < _LITTLE * self.characters and self.elsewhere > _MUCH
+        is_little = self.start < _LITTLE * self.characters
+        return is_long and self.elsewhere > _MUCH and (is_little or self._grows_late)
+
+    @property
+    def _grows_late(self) -> bool:
+        """Whether a history grows where a server cannot keep it, however long the rules before."""
+        if self.begun is None:
+            return False
+        growth = self.characters - self.begun.characters
+        return growth >= _GROWTH and self.start - self.begun.start < _LITTLE * growth
 
     @property
     def advice(self) -> str:
@@ -141,24 +159,31 @@ def _slot_at(text: str, place: int) -> str:
 
 
 def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
-    """Play a turn of a world in which chance answers for models, and return their prompts' order.
+    """Play turns of a world in which chance answers for models, and return their prompts' order.
 
-    It is the first one in which anything is asked.
+    Each question is judged by the last turn that asks it, when a history is no longer empty.
 
     Args:
         world: its class.
         config: its configuration; who is no model in it stays what it is.
     """
-    asked: dict[str, list[str]] = {}
+    asked: dict[str, dict[str, list[str]]] = {}  # by question and turn
+    turns_that_ask = set[str]()
+    prompts = 0
     client = LLMClient(LLMConfig(model="chance"), ScriptedBackend([]))
 
     async def by_chance(question: Any) -> Any:
-        asked.setdefault(question._batch.place, []).append(question.prompt)
+        nonlocal prompts
+        place = question._batch.place
+        turn, _, kind = place.partition(", ")
+        asked.setdefault(kind, {}).setdefault(place, []).append(question.prompt)
+        turns_that_ask.add(turn)
+        prompts += 1
         return await question.put_to(client)
 
     async def play(run: Any) -> None:
         # A class of replies may want words of its subject, which other chance players do not say.
-        with scoped(stand_in=partial(chance_reply, rng=Random(run.turn_number))):
+        with scoped(stand_in=partial(_chance_reply, rng=Random(run.turn_number))):
             await run.step()
 
     named = config.players
@@ -168,7 +193,33 @@ def prompt_orders(world: Callable[..., Any], config: Any) -> list[PromptOrder]:
     run = world(config, players=dict.fromkeys(models, by_chance), llm_client=client)
     run._quiet = True
     for _ in range(_MOST_TURNS):
-        if asked or run.done(run.state):
+        has_asked = bool(asked)
+        is_enough = len(turns_that_ask) >= _ENOUGH_TURNS or prompts >= _ENOUGH_PROMPTS
+        is_whole = has_asked and run.turn_number >= config.turns
+        if is_enough or is_whole or run.done(run.state):
             break
-        run_sync(play(run))
-    return [prompt_order(place, prompts) for place, prompts in asked.items()]
+        try:
+            run_sync(play(run))
+        except Exception as error:
+            if not has_asked:
+                raise
+            # What is known by then stands: chance may lead where no model would.
+            _log.info("lint ends before turn %d: %s", run.turn_number + 1, error)
+            break
+    return [_judged(by_place) for by_place in asked.values()]
+
+
+def _chance_reply(request: ChatRequest, rng: Random) -> ChatReply:
+    """Return a reply by chance whose texts are the player's own, as those of a model are."""
+    words = request.prompt.split()
+    rng.shuffle(words)
+    shuffled = Message("user", " ".join(words))
+    return chance_reply(replace(request, messages=(shuffled,)), rng)
+
+
+def _judged(by_place: dict[str, list[str]]) -> PromptOrder:
+    """Return a question's order in its last turn, compared with its first one."""
+    first = next(iter(by_place))
+    last = next(reversed(by_place))
+    order = prompt_order(last, by_place[last])
+    return order if last == first else replace(order, begun=prompt_order(first, by_place[first]))

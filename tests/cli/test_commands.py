@@ -86,6 +86,12 @@ def test_a_run_on_a_server_of_openais_kind_shows_no_key(
         (("run", "bad.yaml"), "bad.yaml, line 3: engine.max_moves: unknown key"),
         (("run", SCENARIO, "--model", "rule", "--out", "bad.yaml/out"), "write to the folder bad."),
         (("lint", "none.yaml"), "none.yaml"),
+        (("lint", "study.yml"), "study.yml describes a study; a run is described by YAML without"),
+        (
+            ("run", "a.tape"),
+            "a.tape is a tape, which is recorded; llmsim-lab run and lint take a r",
+        ),
+        (("lint", "a.tape.gz"), "a.tape.gz is a tape, which is recorded"),
         (("model", "get", "gpt-9"), "gpt-9"),
     ],
 )
@@ -93,6 +99,7 @@ def test_bad_input_ends_with_one_message_and_status_1(
     llmsim_lab: Run, arguments: tuple[str, ...], message: str
 ) -> None:
     Path("bad.yaml").write_text("turns: 2\nengine:\n  max_moves: 1\n")
+    Path("study.yml").write_text("world: economic\nvary: {seed: [1, 2]}\noutcome: loss\n")
     status, _, err = llmsim_lab(*arguments)
     assert (status, err.count("\n")) == (1, 1)
     assert err.startswith("error: ")
@@ -110,6 +117,6 @@ def test_lint_names_what_is_wrong_and_how_to_fix_it(llmsim_lab: Run) -> None:
     Path("run.yaml").write_text("turns: 20\nmoves_bp: null\n")  # words, which a model judges
     status, out, err = llmsim_lab("lint", "run.yaml")
     assert (status, err) == (0, "")
-    assert out.startswith("turn 1, EconomicDecision (tag 'agent'): 1 prompt of about ")
-    assert "\nturn 1, StateUpdateDecision: 1 prompt of about " in out
+    assert out.startswith("turn 5, EconomicDecision (tag 'agent'): 1 prompt of about ")
+    assert "\nturn 5, StateUpdateDecision: 1 prompt of about " in out
     assert out.endswith("run.yaml: 0 findings\n")

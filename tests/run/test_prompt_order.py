@@ -112,7 +112,12 @@ def lint(
     return run
 
 
-TWO = "turn 1, Gift: 2 prompts of about"
+TWO = "turn 5, Gift: 2 prompts of about"
+RULES_AND_HISTORY = """await ask.each(
+            ["Ann", "Bob"], Gift, "You are {{ name }}. {{ history }}", system="Give. " * 200,
+            history="\\n".join(f"Round {past} of the game" for past in range(self.turn_number)),
+        )"""
+FAILS = f"await ask.each(['Ann', 'Bob'], Gift, {NAME_LAST!r}); 1 / (2 - self.turn_number)"
 
 
 @pytest.mark.parametrize(
@@ -120,6 +125,8 @@ TWO = "turn 1, Gift: 2 prompts of about"
     [
         (f"await ask.each(['Ann', 'Bob'], Gift, {NAME_FIRST!r})", "1 finding", TWO),
         (f"await ask.each(['Ann', 'Bob'], Gift, {NAME_LAST!r})", "0 findings", TWO),
+        (RULES_AND_HISTORY, "1 finding", "turn 5, Gift: the prompts share 1"),
+        (FAILS, "0 findings", "turn 3, Gift: 2 prompts"),
         (
             "await self.llm_client.call_with_retry(prompt='Ready?', response_model=Gift)",
             "0 findings",
@@ -127,10 +134,10 @@ TWO = "turn 1, Gift: 2 prompts of about"
         ),
     ],
 )
-def test_lint_plays_a_turn_of_any_world_by_chance(
+def test_lint_plays_turns_of_any_world_by_chance_and_judges_the_last(
     tmp_path: Path, lint: Any, asks: str, findings: str, words: str
 ) -> None:
-    file = tmp_path / f"giving_{len(words)}_{findings[0]}.py"
+    file = tmp_path / f"giving_{len(asks)}_{findings[0]}.py"
     file.write_text(
         "from llmsim_lab import Ask, Reply, Run, State\n"
         "class Round(State):\n    number: int = 0\n"
@@ -143,7 +150,7 @@ def test_lint_plays_a_turn_of_any_world_by_chance(
     status, said = lint(file)
     assert status == int(findings[0])
     assert words in said
-    assert ("prompt order: turn 1, Gift: the prompts share 8" in said) is (findings[0] == "1")
+    assert ("prompt order: turn 5, Gift: the prompts share " in said) is (findings[0] == "1")
     assert f"{file}: {findings}" in said.replace("\n", "")
 
 
